@@ -42,7 +42,7 @@ type book struct {
 	waiting  map[key]*child // those of traces
 	recent   *recent
 	closed   *recent // keys of closed requests
-	owed     spanfacts.Waiting[owed]
+	owed     spanfacts.Waiting[[]owed]
 
 	operations map[operation]*operation
 	sources    map[attribute.Distinct]*source
@@ -60,7 +60,7 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
-		recent: newRecent(cfg.MaxSpans), closed: newRecent(cfg.MaxRequests), owed: spanfacts.Waiting[owed]{Max: cfg.MaxSpans},
+		recent: newRecent(cfg.MaxSpans), closed: newRecent(cfg.MaxRequests), owed: spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
 	}
 }
@@ -68,6 +68,7 @@ func newBook(cfg *Config) *book {
 // take adds a payload.
 func (b *book) take(td ptrace.Traces, now int64) {
 	b.spans = b.spans[:0]
+	clear(b.index)
 	var f spanfacts.Facts
 	var s span
 	var resource spanfacts.Resource
@@ -90,11 +91,12 @@ func (b *book) take(td ptrace.Traces, now int64) {
 				if src == nil {
 					src = b.source(rs.Resource().Attributes())
 				}
-				if old := b.recent.find(s.key); old != nil && old.kind != hostSpan {
+				if b.known(s.key) {
 					b.stats.repeated++
 					continue
 				}
 				s.source = src
+				b.index[s.key] = len(b.spans)
 				b.spans = append(b.spans, s)
 			}
 		}
@@ -121,20 +123,32 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	clear(b.spans) // no payload's memory lives on
 }
 
+// known says whether GPU work has come before, or in this payload.
+func (b *book) known(k key) bool {
+	if _, here := b.index[k]; here || b.waiting[k] != nil {
+		return true
+	}
+	old := b.recent.find(k)
+	return old != nil && old.kind != hostSpan
+}
+
 // remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from
 // here.
 func (b *book) remember(s *span, now int64) {
 	if old := b.recent.find(s.key); old == nil {
 		b.recent.put(&seenSpan{
 			key: s.key, parent: s.parent, start: s.start, end: s.end, seen: now, model: b.text(s.model), kind: s.kind,
-			entry: s.entry, batch: s.batch, queue: s.queue, firstItem: s.firstItem,
+			entry: s.entry, batch: s.batch, queue: s.queue, firstItem: s.firstItem, device: b.text(s.device),
 		})
 	}
 	if r := b.requests[s.key]; r != nil {
 		r.begin(b.recent.find(s.key), now)
 	}
 	if s.kind == hostSpan {
-		b.owed.Take(s.key)
+		waiting, _ := b.owed.Take(s.key)
+		for _, o := range waiting {
+			b.lift(key{Trace: s.Trace, Span: s.parent}, o, now)
+		}
 	}
 }
 

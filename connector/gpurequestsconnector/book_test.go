@@ -279,3 +279,32 @@ func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
 	assert.NotContains(t, got["decode 2"].Attributes().AsRaw(), "gpu.join.coverage")
 	assert.NotContains(t, got["decode 3"].Attributes().AsRaw(), "gpu.join.coverage")
 }
+
+// Work in one trace that never ends, as a training's, is given up with time, and leaves room for others.
+func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.MaxSpans = 100 })
+	for i := range 600 {
+		td := payload(t, service, in{name: "step", trace: 1, parent: 1, a: gpu("", 0.001, 1, nil)})
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetSpanID(id(i))
+		b.take(td, after(time.Duration(i)*time.Second))
+		b.due(after(time.Duration(i)*time.Second), false)
+	}
+	assert.Zero(t, b.stats.lostChildren)
+	assert.Less(t, len(b.waiting), 100)
+	b.due(after(time.Hour), true)
+	assert.Equal(t, 600.0, b.stats.unassigned)
+}
+
+// What comes again is charged once, also kernels, and also within one payload.
+func TestWorkWithoutLinksThatComesAgainIsChargedOnce(t *testing.T) {
+	b := newTest(t, nil)
+	kernel := in{name: "gemm", trace: 1, id: 2, parent: 1, start: 1, end: 2, a: gpu("", 0.001, 1, nil)}
+	kernel.a["gpu.operation.type"] = "kernel"
+	section := in{name: "infer", trace: 1, id: 3, parent: 1, start: 3, end: 4, a: gpu("", 0.001, 2, nil)}
+	for range 2 {
+		b.take(payload(t, service, kernel, section, section, kernel, in{trace: 1, id: 1, kind: server, end: 9}), clock)
+	}
+	b.due(clock, true)
+	assert.Equal(t, 3.0, b.stats.charged)
+	assert.EqualValues(t, 6, b.stats.repeated)
+}

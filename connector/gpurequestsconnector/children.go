@@ -13,8 +13,10 @@ type child struct {
 
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
 func (b *book) wait(s *span, now int64) {
-	if i, ok := b.index[key{Trace: s.Trace, Span: s.parent}]; ok && b.spans[i].work() {
-		return // the span around it has it
+	if i, ok := b.index[key{Trace: s.Trace, Span: s.parent}]; ok {
+		if x := &b.spans[i]; x.work() && contains(x.kind, x.device, s.device) {
+			return // the span around it has it
+		}
 	}
 	_, energy := s.own()
 	if s.kind == leafWork && s.parent.IsEmpty() {
@@ -48,7 +50,7 @@ func (b *book) adopt(r *request) {
 			b.join(r, c)
 			return true
 		}
-		above, inWork := b.ancestor(c.key, c.parent, func(s *seenSpan) bool { return b.requests[s.key] != nil })
+		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil })
 		if inWork || above == nil || above.key != r.key {
 			return false
 		}
@@ -83,17 +85,27 @@ func (b *book) counted(c *child) {
 }
 
 // expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a
-// request without batches; what lies within other GPU work is part of that; the rest is nobody's.
+// request without batches; what lies within other GPU work is part of that; the rest is nobody's. A trace waits as a
+// whole, for its request may last; where half of the room is taken, its old work does not wait for its new.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
+	crowded := len(b.waiting) > b.cfg.MaxSpans/2
 	for trace, list := range b.traces {
 		if !all && list[len(list)-1].seen > old {
-			continue
+			fresh := 0
+			for crowded && list[fresh].seen <= old {
+				fresh++
+			}
+			if fresh == 0 {
+				continue
+			}
+			b.traces[trace], list = slices.Clone(list[fresh:]), list[:fresh]
+		} else {
+			delete(b.traces, trace)
 		}
-		delete(b.traces, trace)
 		var opened []*request
 		for _, c := range list {
-			above, inWork := b.ancestor(c.key, c.parent, func(s *seenSpan) bool {
+			above, inWork := b.ancestor(c, func(s *seenSpan) bool {
 				return s.entry || b.requests[s.key] != nil || b.closed.find(s.key) != nil
 			})
 			switch {

@@ -22,7 +22,9 @@ type forest struct {
 }
 
 type node struct {
-	parent int // −1: the engine's root, which is no GPU span
+	parent int  // −1: the engine's root, which is no GPU span
+	host   bool // work on the host between others
+	device byte
 	self   float64
 	links  []int // numbers of requests
 	weight []int // items of each; 0: none stated
@@ -31,11 +33,13 @@ type node struct {
 func grow(rng *rand.Rand) forest {
 	f := forest{requests: 1 + rng.IntN(6)}
 	for i := range 1 + rng.IntN(20) {
-		n := node{parent: -1, self: rng.Float64() * 10}
+		n := node{parent: -1, self: rng.Float64() * 10, device: 'a' + byte(rng.IntN(2)*rng.IntN(2))}
 		if i > 0 && rng.IntN(3) > 0 {
 			n.parent = rng.IntN(i)
 		}
-		if rng.IntN(2) == 0 {
+		if rng.IntN(4) == 0 {
+			n.host, n.self = true, 0
+		} else if rng.IntN(2) == 0 {
 			stated := rng.IntN(2) == 0
 			for range 1 + rng.IntN(5) {
 				n.links = append(n.links, rng.IntN(f.requests))
@@ -52,15 +56,31 @@ func grow(rng *rand.Rand) forest {
 	return f
 }
 
-// inclusive is the energy of a node with all below it, as gpu_join writes it.
-func (f *forest) inclusive(i int) float64 {
+// inclusive is the energy of a node with all below it on its device, as gpu_join writes it.
+func (f *forest) inclusive(i int) float64 { return f.below(i, f.nodes[i].device) }
+
+func (f *forest) below(i int, device byte) float64 {
 	e := f.nodes[i].self
 	for j := range f.nodes {
-		if f.nodes[j].parent == i {
-			e += f.inclusive(j)
+		if n := &f.nodes[j]; n.parent == i && (n.host || n.device == device) {
+			e += f.below(j, device)
 		}
 	}
 	return e
+}
+
+// above is the nearest GPU span above a node, if that is on its device: then it has the node's energy too.
+func (f *forest) above(i int) int {
+	for p := f.nodes[i].parent; p >= 0; p = f.nodes[p].parent {
+		switch {
+		case f.nodes[p].host:
+		case f.nodes[p].device == f.nodes[i].device:
+			return p
+		default:
+			return -1
+		}
+	}
+	return -1
 }
 
 // truth goes the other way round: each node's own energy belongs to the nearest batch at or above it, and is divided
@@ -70,7 +90,7 @@ func (f *forest) truth() (of []float64, nobody float64) {
 	for i := range f.nodes {
 		holder := i
 		for holder >= 0 && len(f.nodes[holder].links) == 0 {
-			holder = f.nodes[holder].parent
+			holder = f.above(holder)
 		}
 		if holder < 0 {
 			nobody += f.nodes[i].self
@@ -108,8 +128,15 @@ func (f *forest) span(i int, to ptrace.Span) {
 	}
 	to.SetStartTimestamp(at(float64(i)))
 	to.SetEndTimestamp(at(float64(i + 1)))
+	if n.host {
+		return
+	}
 	to.Attributes().PutStr("gpu.operation.type", "section")
+	to.Attributes().PutStr("hw.id", "GPU-"+string(n.device))
 	to.Attributes().PutDouble("gpu.energy", f.inclusive(i))
+	if f.inclusive(i) != n.self {
+		to.Attributes().PutDouble("gpu.self_energy", n.self)
+	}
 	for k, r := range n.links {
 		l := to.Links().AppendEmpty()
 		l.SetTraceID(pcommon.TraceID{1})
@@ -128,6 +155,9 @@ func (f *forest) deliver(b *book, order []int, rng *rand.Rand) {
 			td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
 		}
 		f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+		for rng != nil && rng.IntN(8) == 0 { // a sender puts what it tries again beside it
+			f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+		}
 		if rng != nil && rng.IntN(3) == 0 {
 			b.take(td, clock)
 			td = ptrace.NewTraces()
@@ -146,8 +176,8 @@ func (f *forest) accounts(b *book) []float64 {
 	return of
 }
 
-// Each joule of the device is charged to requests by the shares of the innermost batch around it, or to nobody; the
-// sum is the device's. Children come before their parents, as SDKs send them, in any cut into payloads; or in one
+// Each joule of the devices is charged to requests by the shares of the innermost batch around it on its device, or to
+// nobody; the sum is the devices'. Children come before their parents, as SDKs send them, in any cut into payloads; or in one
 // payload in any order.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {

@@ -3,10 +3,15 @@
 
 package gpurequestsconnector
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
-// The energy and the time of a span contain those of its descendants. So where a batch lies within another one, its
-// part is taken off the outer one: each joule is charged once, by the innermost batch.
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// The energy and the time of a span contain those of its descendants on its device, also below spans of the host; those
+// of a step also what is on other devices directly below it. So where a batch lies within another one, its part is taken
+// off the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
 //	└─ layers                   8 J
@@ -17,9 +22,21 @@ import "go.opentelemetry.io/collector/pdata/pcommon"
 // was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
 // as long as it does.
 
-// owed is what batches have taken from an ancestor that has not come yet.
+// owed is what batches on a device have taken from an ancestor that has not come yet.
 type owed struct {
+	device       string
 	time, energy float64
+}
+
+// contains says whether the time and energy of GPU work on a device contain those of work on another, below it.
+func contains(k kind, device, inner string) bool {
+	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
+}
+
+// take takes from a span what batches within it have.
+func (s *span) take(o owed) {
+	s.innerTime += o.time
+	s.innerEnergy += o.energy
 }
 
 // maxDepth bounds the way up; parents that form a circle end there.
@@ -28,21 +45,19 @@ const maxDepth = 64
 // nest takes what batches have off the spans around them, and marks batches that were charged with the span around
 // them.
 func (b *book) nest(now int64) {
-	clear(b.index)
-	for i := range b.spans {
-		b.index[b.spans[i].key] = i
-	}
 	for i := range b.spans {
 		s := &b.spans[i]
-		if o, ok := b.owed.Take(s.key); ok {
-			s.innerTime += o.time
-			s.innerEnergy += o.energy
-			if !s.batch {
-				b.lift(s, o, now)
+		waiting, _ := b.owed.Take(s.key)
+		for _, o := range waiting {
+			if !contains(s.kind, s.device, o.device) {
+				continue
+			}
+			if s.take(o); !s.batch && contains(gpuWork, s.device, o.device) {
+				b.lift(key{Trace: s.Trace, Span: s.parent}, o, now)
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(s, owed{s.time, s.energy}, now)
+			s.outer, s.nested = b.lift(key{Trace: s.Trace, Span: s.parent}, owed{s.device, s.time, s.energy}, now)
 		}
 	}
 	for i := range b.spans {
@@ -53,59 +68,83 @@ func (b *book) nest(now int64) {
 	}
 }
 
-// lift goes up from a span and takes o off each GPU span on the way, up to the first batch. It returns that batch's
-// number, −1 where there is none in the payload, and whether the energy was counted with a span that came before.
-func (b *book) lift(s *span, o owed, now int64) (outer int, before bool) {
-	parent := s.parent
+// lift goes up from a span's parent and takes o off each GPU span that contains it, up to the first batch. It returns
+// that batch's number, −1 where there is none in the payload, and whether the energy was counted with a span that came
+// before.
+func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
 	for range maxDepth {
-		if parent.IsEmpty() {
+		if k.Span.IsEmpty() {
 			return -1, false
 		}
-		k := key{Trace: s.Trace, Span: parent}
-		if i, ok := b.index[k]; ok {
-			x := &b.spans[i]
-			if x.kind == requestSpan {
-				return -1, false
-			}
-			x.innerTime += o.time
-			x.innerEnergy += o.energy
-			if x.batch {
-				return i, false
-			}
-			parent = x.parent
-			continue
+		i, here := b.index[k]
+		if !here {
+			i = -1
 		}
 		known := b.recent.find(k)
-		if known == nil {
-			x, _ := b.owed.At(k, now)
-			x.time += o.time
-			x.energy += o.energy
+		var above pcommon.SpanID
+		var of kind
+		var device string
+		batch, counted := false, false
+		switch {
+		case here:
+			x := &b.spans[i]
+			above, of, device, batch = x.parent, x.kind, x.device, x.batch
+		case known != nil:
+			above, of, device, batch, counted = known.parent, known.kind, known.device, known.batch, known.counted
+		default:
+			b.owe(k, o, now)
 			return -1, false
 		}
-		if known.batch || known.counted || known.kind == hostSpan || known.kind == requestSpan {
-			return -1, known.batch || known.counted
+		switch {
+		case of == hostSpan:
+			k.Span = above
+			continue
+		case of == requestSpan || !contains(of, device, o.device):
+			return -1, false
+		case !here && (batch || counted):
+			return -1, true
+		case here:
+			b.spans[i].take(o)
+		case b.waiting[k] != nil:
+			b.waiting[k].take(o)
 		}
-		if c := b.waiting[k]; c != nil {
-			c.innerTime += o.time
-			c.innerEnergy += o.energy
+		if batch || !contains(gpuWork, device, o.device) {
+			return i, false
 		}
-		parent = known.parent
+		k.Span = above
 	}
 	return -1, false
 }
 
-// ancestor goes up from a parent while spans are known. It returns the first that stop accepts, and whether GPU work
-// lies on the way.
-func (b *book) ancestor(k key, parent pcommon.SpanID, stop func(*seenSpan) bool) (found *seenSpan, inWork bool) {
+// owe notes what a span that has not come yet contains.
+func (b *book) owe(k key, o owed, now int64) {
+	list, _ := b.owed.At(k, now)
+	for i := range *list {
+		if x := &(*list)[i]; x.device == o.device {
+			x.time += o.time
+			x.energy += o.energy
+			return
+		}
+	}
+	o.device = b.text(o.device)
+	*list = append(*list, o)
+}
+
+// ancestor goes up from a child while spans are known. It returns the first that stop accepts, and whether GPU work on
+// the way contains the child.
+func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found *seenSpan, inWork bool) {
+	parent, first := c.parent, true
 	for range maxDepth {
 		if parent.IsEmpty() {
 			return nil, inWork
 		}
-		s := b.recent.find(key{Trace: k.Trace, Span: parent})
+		s := b.recent.find(key{Trace: c.Trace, Span: parent})
 		if s == nil {
 			return nil, inWork
 		}
-		inWork = inWork || s.kind != hostSpan && s.kind != requestSpan
+		if first && s.kind != hostSpan && s.kind != requestSpan {
+			inWork, first = contains(s.kind, s.device, c.device), false
+		}
 		if stop(s) {
 			return s, inWork
 		}

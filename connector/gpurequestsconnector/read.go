@@ -44,7 +44,8 @@ type span struct {
 	device string // hw.id
 
 	time      float64 // on the device, s
-	energy    float64 // J, with its descendants; of a requestSpan without
+	energy    float64 // J, with its descendants on its device; of a requestSpan without
+	self      float64 // J, without them, where that is stated
 	coverage  float64 // part of the time to which the energy belongs
 	items     float64
 	batchSize float64
@@ -69,6 +70,9 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 		operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel}, device: f.Device.ID,
 		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize,
 		queue: f.Queue, firstItem: f.TimeToFirstItem, outer: -1,
+	}
+	if f.HasSelfEnergy {
+		s.self = f.SelfEnergy
 	}
 	switch f.Kind {
 	case spanfacts.None, spanfacts.Share, spanfacts.Host:
@@ -100,7 +104,7 @@ func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWor
 
 // own are the time and the energy that belong to no batch within.
 func (s *span) own() (time, energy float64) {
-	return max(0, s.time-s.innerTime), max(0, s.energy-s.innerEnergy)
+	return max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)
 }
 
 // seenSpan is what is remembered of a span.
@@ -110,6 +114,7 @@ type seenSpan struct {
 	start, end uint64 // unix ns
 	seen       int64  // wall clock, unix ns
 	model      string
+	device     string
 	kind       kind
 	entry      bool
 	batch      bool
