@@ -50,6 +50,7 @@ type made struct {
 	process    int
 	start, end int // ms
 	host       bool
+	through    bool    // its parent is a span of the host, below its real one
 	energy     float64 // by brute force: of its own
 	links      []int   // requests
 	late, turn int     // its place among the spans that come when their time is settled, and its payload's; 0: in time
@@ -59,13 +60,14 @@ type made struct {
 
 // topology is devices, the processes that use them and what they send.
 type topology struct {
-	rng      *rand.Rand
-	devices  [][]reading
-	joules   [][]float64 // of each device, by ms, as its readings tell them
-	spans    []made
-	requests int
-	payloads [][]int // spans of each
-	charged  int     // 1: what requests have was compared
+	rng       *rand.Rand
+	devices   [][]reading
+	joules    [][]float64 // of each device, by ms, as its readings tell them
+	spans     []made
+	requests  int
+	payloads  [][]int // spans of each
+	regrouped int     // spans of the host in requests that a sender made of parts of others
+	charged   int     // 1: what requests have was compared
 }
 
 func newTopology(seed uint64) *topology {
@@ -94,6 +96,7 @@ func newTopology(seed uint64) *topology {
 			s.parent, s.device, s.process = p, of.device, of.process
 			s.start = of.start + rng.IntN(of.end-of.start)
 			s.end = s.start + 1 + rng.IntN(of.end-s.start)
+			s.through = rng.IntN(3) == 0
 		}
 		switch rng.IntN(20) {
 		case 0:
@@ -278,6 +281,9 @@ func (x *topology) inclusive(i int) float64 {
 	return below(i, x.spans[i].turn)
 }
 
+// between is the first id of the spans between others.
+const between = 2_000_000
+
 func deviceID(d int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", d) }
 
 // request writes a payload.
@@ -298,6 +304,15 @@ func (x *topology) request(zero time.Time, payload []int) ptrace.Traces {
 		s.SetSpanID(spanOf(m.id))
 		if m.parent >= 0 {
 			s.SetParentSpanID(spanOf(x.spans[m.parent].id))
+		}
+		if m.through {
+			h := ss.Spans().AppendEmpty()
+			h.SetName("between")
+			h.SetTraceID(s.TraceID())
+			h.SetSpanID(spanOf(between + m.id))
+			h.SetParentSpanID(s.ParentSpanID())
+			s = ss.Spans().At(ss.Spans().Len() - 2)
+			s.SetParentSpanID(h.SpanID())
 		}
 		s.SetStartTimestamp(at(m.start))
 		s.SetEndTimestamp(at(m.end))
@@ -513,6 +528,9 @@ func (x *topology) through(t *testing.T, seed uint64) {
 				send(p) // the answer was lost
 			}
 		}
+		if at == 5 { // a sender was stopped, and makes other requests of what it did not know to be taken
+			x.regroup(func(p []int) bool { return whole(p) && !late(p) }, send)
+		}
 	}
 	for _, p := range x.payloads {
 		if late(p) {
@@ -528,6 +546,27 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	require.NoError(t, ext.Shutdown(ctx))
 	synctest.Wait()
 	x.compare(t, tel, delivered.AllTraces(), accounts.AllTraces(), operations.AllMetrics(), requests.AllMetrics())
+}
+
+// regroup sends spans again that have been taken, in other requests: halves of two payloads of a process.
+func (x *topology) regroup(known func([]int) bool, send func([]int)) {
+	var last []int
+	for _, p := range x.payloads {
+		if !known(p) || x.rng.IntN(4) > 0 {
+			continue
+		}
+		if len(last) > 0 && x.spans[last[0]].process != x.spans[p[0]].process {
+			last = nil
+		}
+		mixed := slices.Concat(last[len(last)/2:], p[:(len(p)+1)/2])
+		for _, i := range mixed {
+			if x.spans[i].through {
+				x.regrouped++
+			}
+		}
+		send(mixed)
+		last = p
+	}
 }
 
 // ordered says whether spans come before those around them, or all after. Of another order gpu_requests cannot know
@@ -567,11 +606,15 @@ func (x *topology) compare(
 		return v.Double()
 	}
 	got := map[uint64]ptrace.Span{}
-	count, self := 0, 0.
+	count, hosts, self := 0, 0, 0.
 	for _, td := range delivered {
 		each(td, func(s ptrace.Span) {
-			count++
 			id := s.SpanID()
+			if binary.BigEndian.Uint64(id[:]) > between {
+				hosts++
+				return
+			}
+			count++
 			got[binary.BigEndian.Uint64(id[:])] = s
 			own, ok := s.Attributes().Get("gpu.self_energy")
 			if ok {
@@ -582,6 +625,13 @@ func (x *topology) compare(
 		})
 	}
 	require.Equal(t, len(x.spans), count, "each span once")
+	for i := range x.spans {
+		if x.spans[i].through {
+			hosts--
+		}
+	}
+	require.GreaterOrEqual(t, hosts, 0, "none is lost")
+	require.LessOrEqual(t, hosts, x.regrouped, "what is repeated in another request may come again")
 	want, device := 0., 0.
 	for i := range x.spans {
 		s := &x.spans[i]
