@@ -863,8 +863,8 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
 // device by cause (loader, host, dispatch, call, allocation, synchronization, peer, latency, dependency,
-// profiler, no_load, unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a
-// cause without time is absent.
+// profiler, no_load, capture, warm_up, unknown), as docs/verdicts.md defines them. They add up to
+// gpu.window.idle.duration; a cause without time is absent.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)
 }
@@ -1219,6 +1219,7 @@ const (
 	GPUVerdictKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
 	GPUVerdictKindExposedCopies        = "exposed_copies"        // copies that nothing hides
 	GPUVerdictKindFusion               = "fusion"                // elementwise kernels write what the next one reads
+	GPUVerdictKindGraphCapture         = "graph_capture"         // the host captures graphs
 	GPUVerdictKindHealthy              = "healthy"               // nothing to gain above the threshold
 	GPUVerdictKindHostWork             = "host_work"             // the host does something else before it launches
 	GPUVerdictKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
@@ -1238,6 +1239,7 @@ const (
 	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
 	GPUVerdictKindThrottle             = "throttle"              // the device became slower
 	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
+	GPUVerdictKindWarmUp               = "warm_up"               // the program had not begun to replay graphs yet
 	GPUVerdictKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
 )
 

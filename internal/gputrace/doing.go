@@ -47,7 +47,8 @@ func flagOf(kind Kind, name string) nameFlag {
 		switch {
 		case strings.HasPrefix(name, ProfilerFrame):
 			f.class = verdict.RangeProfiler
-		case strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) || queue(name):
+		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && containsAny(name, dataModules),
+			queue(name):
 			f.class = verdict.RangeLoader
 		case containsAny(name, eventLoops):
 			f.class = verdict.RangeOutside
@@ -96,6 +97,10 @@ func OfProgram(overhead string) bool {
 func callClass(name string) verdict.Range {
 	async := strings.Contains(name, "Async")
 	switch {
+	case strings.Contains(name, "BeginCapture"):
+		return verdict.RangeCapture
+	case strings.Contains(name, "EndCapture"):
+		return verdict.CallCaptured
 	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
 		return verdict.CallWait
 	case containsAny(name, []string{

@@ -13,6 +13,7 @@ type launch struct {
 	step       *step
 	work       *work        // of the outermost operator around it whose work is known
 	opaque     bool         // within a compiled region
+	graph      bool         // it launches a graph
 	opStart    int64        // begin of the innermost operator around it
 	op         uint32       // innermost operator around it, by name
 	around     uint32       // innermost annotation or module around it

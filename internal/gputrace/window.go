@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
@@ -65,7 +66,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	*v = verdict.Activity{
 		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
 		Around: a.launch.around, Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
-		InnerStart: a.launch.opStart, Phase: a.launch.phase,
+		Graph: a.launch.graph || a.detail.WholeGraph, InnerStart: a.launch.opStart, Phase: a.launch.phase,
 	}
 	switch {
 	case a.kind != KindKernel:
@@ -94,6 +95,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		} else if a.detail.HasGrid && d.sms > 0 {
 			v.Filled = float64(a.detail.Grid[0]) * float64(a.detail.Grid[1]) * float64(a.detail.Grid[2]) / float64(d.sms)
 		}
+	}
+	if st := a.launch.step; st != nil {
+		v.Step = int32(st.ordinal&math.MaxInt32) + 1
 	}
 	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
 	begin := s.p.first

@@ -21,7 +21,9 @@ import (
 type program struct {
 	kind    string
 	says    string // in the chain or evidence of the first verdict
+	also    string // a kind without a gain that comes later
 	devices int
+	clean   bool // the healthy twin is healthy
 	run     func(m *machine, sick bool)
 	loss    func(sick, healthy verdict.Report) time.Duration // default: the difference of the windows
 }
@@ -336,6 +338,11 @@ func testPrograms(t *testing.T, list map[string]program) {
 					}
 					sick := report(true)
 					first := sick.Verdicts[0]
+					if p.also != "" {
+						assert.True(t, slices.ContainsFunc(sick.Verdicts, func(v verdict.Verdict) bool {
+							return v.Kind == p.also && v.Gain == 0
+						}), "%s", sick.Verdicts)
+					}
 					if p.kind == "" {
 						assert.Equal(t, verdict.KindHealthy, first.Kind, "%s", first)
 						return
@@ -346,7 +353,11 @@ func testPrograms(t *testing.T, list map[string]program) {
 					if loss == nil {
 						loss = windows
 					}
-					want := loss(sick, report(false))
+					healthy := report(false)
+					if p.clean {
+						assert.Equal(t, verdict.KindHealthy, healthy.Verdicts[0].Kind, "%s", healthy.Verdicts)
+					}
+					want := loss(sick, healthy)
 					if want == 0 {
 						assert.Zero(t, first.Gain, "%s", sick.Verdicts)
 						return

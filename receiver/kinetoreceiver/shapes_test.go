@@ -27,6 +27,14 @@ func (m *machine) on(thread int64, f func()) {
 	m.thread = old
 }
 
+// of runs f in another process.
+func (m *machine) of(pid string, thread int64, f func()) {
+	old := m.pid
+	m.pid = pid
+	m.on(thread, f)
+	m.pid = old
+}
+
 // graph replays n kernels of one graph with one launch; gap is between them.
 func (m *machine) graph(n int, length, gap int64) {
 	m.corr++
@@ -34,7 +42,7 @@ func (m *machine) graph(n int, length, gap int64) {
 	m.now += m.about(8000)
 	key := [2]int64{m.device, 7}
 	at := max(m.now+m.about(6000), m.free[key]+gap)
-	m.host(m.style.runtime, "cudaGraphLaunch", start, m.now, fmt.Sprintf(`"correlation":%d`, m.corr))
+	m.host(m.style.runtime, m.graphLaunch(), start, m.now, fmt.Sprintf(`"correlation":%d`, m.corr))
 	for i := range n {
 		m.event(m.style.kernel, fmt.Sprintf("triton_poi_fused_%d", i%7), fmt.Sprint(m.device), "7", at, at+length,
 			fmt.Sprintf(`"device":%d,"stream":7,"correlation":%d`, m.device, m.corr))

@@ -21,6 +21,7 @@ type machine struct {
 	corr   int64
 	thread int64
 	device int64
+	pid    string
 }
 
 // style is how one framework, backend and version of the profiler write.
@@ -35,7 +36,7 @@ type style struct {
 }
 
 func newMachine(seed uint64, s style) *machine {
-	return &machine{r: rand.New(rand.NewPCG(seed, 7)), style: s, free: map[[2]int64]int64{}, now: 1_000_000, thread: 4711}
+	return &machine{r: rand.New(rand.NewPCG(seed, 7)), style: s, free: map[[2]int64]int64{}, now: 1_000_000, thread: 4711, pid: "800"}
 }
 
 // about is a length around d.
@@ -54,7 +55,7 @@ func (m *machine) event(category, name, pid, tid string, start, end int64, args 
 }
 
 func (m *machine) host(category, name string, start, end int64, args string) {
-	m.event(category, name, "800", fmt.Sprint(m.thread), start, end, args)
+	m.event(category, name, m.pid, fmt.Sprint(m.thread), start, end, args)
 }
 
 // within is a range of the host around what f does.

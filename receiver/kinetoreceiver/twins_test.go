@@ -95,6 +95,7 @@ func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 		"CUPTI_ACTIVITY_KIND_KERNEL (" + activity + "demangledName INT, shortName INT, gridX INT, gridY INT, gridZ INT, " +
 			"blockX INT, blockY INT, blockZ INT)",
 		"CUPTI_ACTIVITY_KIND_MEMCPY (" + activity + "bytes INT, copyKind INT, srcKind INT, dstKind INT)",
+		"CUPTI_ACTIVITY_KIND_MEMSET (" + activity + "bytes INT)",
 		"CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT)",
 		"NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, textId INT, globalTid INT, domainId INT)",
 		"CUPTI_ACTIVITY_KIND_GRAPH_TRACE (" + activity + "graphId INT)",
@@ -116,7 +117,7 @@ func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 				span[0] = start
 			}
 			spans[corr] = [2]int64{min(span[0], start), max(span[1], end)}
-		case wholeGraphs && e.Name == "cudaGraphLaunch":
+		case wholeGraphs && strings.HasSuffix(e.Name, "GraphLaunch"):
 			n.graphs[corr] = true
 		}
 		if _, ok := e.Args["device"]; !ok && corr != 0 {
@@ -178,6 +179,8 @@ func (n *nsight) event(i int, e *traced) {
 		}
 		n.do("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?,?,?,?,?,?,?,?,?,?,?)",
 			append(common, whole(e.Args["bytes"]), kind, source, destination)...)
+	case "gpu_memset", "memset":
+		n.do("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (?,?,?,?,?,?,?,?)", append(common, whole(e.Args["bytes"]))...)
 	case "cuda_runtime", "cuda_driver", "runtime":
 		n.do("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)", start, end, thread, common[4],
 			n.text(e.Name+"_v7000"))
@@ -215,6 +218,8 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"late rank/plain":                      {verdict.KindComm, "or wait for a late rank"}, // nor has it steps
 	"sparse requests of a server/frames":   {verdict.KindHost, "poll"},                    // ranges are no frames of Python
 	"products without tensor cores":        {verdict.KindHealthy, "no operator's work is known"},
+	"thousands of tiny graphs":             {verdict.KindLaunchBound, "launches graphs slower"},
+	"graphs with a tail of small kernels":  {verdict.KindLaunchBound, "sample_tokens"},
 	"graphs of kernels that are too short": {verdict.KindHealthy, "no operator's work is known"}, // nor the gaps in graphs
 }
 

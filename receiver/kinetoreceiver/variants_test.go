@@ -74,7 +74,7 @@ func variants() map[string]func(m *machine) {
 // everything is all made-up jobs.
 func everything() map[string]program {
 	all := programs()
-	for _, more := range []map[string]program{shapes(), faults(), services()} {
+	for _, more := range []map[string]program{shapes(), faults(), services(), troubles()} {
 		maps.Copy(all, more)
 	}
 	return all

@@ -60,6 +60,14 @@ func (a *account) idle(s share) {
 	p.most = max(p.most, n)
 }
 
+// put adds what was spent elsewhere.
+func (a *account) put(s spent) {
+	p := a.place(s.at)
+	p.count += s.count
+	p.time += s.time
+	p.most = max(p.most, s.most)
+}
+
 // place is what was spent at a place.
 func (a *account) place(k placeKey) *spent {
 	i, ok := a.where[k.packed()]

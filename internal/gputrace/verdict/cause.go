@@ -27,12 +27,14 @@ const (
 	CauseDependency      // the work was launched long ago and waited for something else
 	CauseProfiler        // the profiler itself worked
 	CauseNoLoad          // the program waited for work from outside, as a server for requests
+	CauseCapture         // the host captured a graph, which launches nothing
+	CauseWarmUp          // whatever it was, before a program that replays graphs began to
 	causeCount
 )
 
 var causes = [causeCount]string{
 	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
-	"profiler", "no_load",
+	"profiler", "no_load", "capture", "warm_up",
 }
 
 // String is the value that stands for the cause in attributes and JSON.

@@ -127,6 +127,10 @@ func idleName(c CauseTime) string {
 		return "launch latency"
 	case CauseNoLoad:
 		return "no load"
+	case CauseCapture:
+		return "capture of graphs"
+	case CauseWarmUp:
+		return "warm-up"
 	}
 	return c.Cause.String()
 }

@@ -27,6 +27,7 @@ type Activity struct {
 	In         uint32  // range on the host around the launch; 0: none
 	Around     uint32  // annotation or module around the launch; 0: none
 	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
+	Graph      bool    // launched by a graph
 	Opaque     bool    // in a compiled region or graph, which hides its operators
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
 	Stream     int64
@@ -40,6 +41,7 @@ type Activity struct {
 	Memory     string // of the host in a copy
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
+	Step       int32 // that launched it, from 1 on; 0: none
 	Place      int64 // of a collective among those of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
@@ -79,8 +81,9 @@ type Device struct {
 	kern map[uint32]*kernel
 	coll map[collectiveKey]*collective
 	copy map[copyKey]*copies
-	lead Account // before the first activity: no part of the window
+	head Account // before the first activity: no part of the window
 	tail Account // after the last one
+	lead lead
 	// of both, what lies in the unit of the first or last launch, and what comes before it
 	edges, before [causeCount]int64
 
@@ -90,8 +93,9 @@ type Device struct {
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
-	together            int64 // kernels of the same launch as the one before: of graphs
-	migrates            bool  // there were migrations towards the device
+	ofGraphs            int64 // idle time before kernels of graphs, while the host dispatched or was through
+	warm                warmUp
+	migrates            bool // there were migrations towards the device
 }
 
 // active is an activity that has not ended.
@@ -143,18 +147,25 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 			}
 		}
 	}
-	if l.Known && a.Class != Copying && l.Start == d.launched {
-		d.together++
+	anew := l.Known && l.Start != d.launched
+	if anew {
+		d.lead.launches--
 	}
-	d.launched = l.Start
+	d.launched, l.lead = l.Start, &d.lead
 	d.advance(a.Start)
 	if a.Start > d.cursor {
 		for _, s := range d.split.split(d.cursor, a.Start, l) {
 			d.account.idle(s)
+			if a.Graph && (s.cause == CauseDispatch || s.cause == CauseLatency) {
+				d.ofGraphs += s.to - s.from
+			}
 			d.trials.idle(a, s)
 			d.took(s)
 		}
 		d.cursor = a.Start
+	}
+	if anew && a.Class != Copying && d.warm.launched(a.Graph) {
+		d.warm.account, d.account = d.account, account{}
 	}
 	d.begin(a)
 	d.end = max(d.end, a.End)
@@ -164,7 +175,7 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 func (d *Device) leads(s share, u *Unit) {
 	starts := s.cause == CauseCall || s.cause == CauseAllocation || s.cause == CauseLoader // the process starts up
 	if starts {
-		d.lead.idle(s)
+		d.head.idle(s)
 	}
 	if n := min(s.to, u.Start) - s.from; starts && n > 0 {
 		d.before[s.cause] += n
@@ -174,7 +185,7 @@ func (d *Device) leads(s share, u *Unit) {
 	}
 	d.edges[s.cause] += s.to - s.from
 	if !starts {
-		d.lead.idle(s.inside(u))
+		d.head.idle(s.inside(u))
 	}
 }
 
@@ -224,7 +235,10 @@ func (d *Device) begin(a *Activity) {
 			if t.duration < shortKernel {
 				d.short++
 			}
-			d.pace.add(a.Start, t.duration, a.Launched*0x9e3779b97f4a7c15^uint64(a.Name)<<32^uint64(a.Shape)^uint64(a.Phase)<<16)
+			d.pace.add(paced{
+				start: a.Start, length: t.duration, step: a.Step, shaped: a.Shape != 0,
+				kind: a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16,
+			})
 			d.chain(a, t.op)
 			d.trials.launched(a)
 		} else {
@@ -358,6 +372,7 @@ func (d *Device) finish() {
 		d.retire(&d.active[i])
 	}
 	d.active = nil
+	d.warm.end(d)
 }
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.

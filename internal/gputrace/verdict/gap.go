@@ -14,7 +14,20 @@ type Launch struct {
 	Others func(from, to int64) uint32
 	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
 	Beside func(from, to int64) uint32
+
+	lead *lead // of the device; nil: none
 }
+
+// lead is what a wait took from the host: without the wait it would have been that much earlier. What is idle until the
+// queue has filled again, within some launches, is its cost.
+type lead struct {
+	time     int64
+	wait     piece
+	launches int // for so many more
+}
+
+// refill is within how many launches after a wait a device that runs empty again is still idle for it.
+const refill = 8
 
 // Unit is what work belongs together in: a step, else the outermost range on the host.
 type Unit struct {
@@ -135,8 +148,11 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 			at := len(s.pieces)
 			s.pieces = t.over(s.pieces, p.start, p.end)
 			for j := at; j < len(s.pieces); j++ {
-				if s.pieces[j].class.weight() <= p.class.weight() {
-					s.pieces[j].doing = p.doing
+				x := &s.pieces[j]
+				// Of two ranges with names the one that began later is what the other thread waits for.
+				within := x.class == RangeNamed && p.class == RangeNamed && x.since > p.since
+				if x.class.weight() <= p.class.weight() && !within {
+					x.doing = p.doing
 				}
 			}
 		}
@@ -149,16 +165,23 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	cost := int64(0)    // what may still count for the wait with which it began
-	var wait piece
+	var none lead
+	a := l.lead
+	if a == nil {
+		a = &none
+	} else if a.launches <= 0 {
+		a.time = 0
+	}
 	for i := 0; i < len(s.pieces); {
 		p := s.pieces[i]
 		if c, own := cause(p.class); own {
 			s.put(max(p.start, from), p.end, c, p.name, p.in)
 			if since = p.end; c == CauseSynchronization {
 				cost += p.end - p.since
-				wait = p
+				a.time += p.end - p.since
+				a.wait, a.launches = p, refill
 			} else {
-				cost = 0
+				cost, a.time = 0, 0
 			}
 			i++
 			continue
@@ -176,10 +199,15 @@ func (s *Splitter) host(from int64, l *Launch) {
 			start := max(p.start, from)
 			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
 			// a range around the wait, too, says nothing new
-			if cost > 0 && start < p.end && (busy || p.class <= RangeStep || p.since <= wait.start) {
-				to := min(p.end, start+cost)
-				s.put(start, to, CauseSynchronization, wait.name, wait.in)
-				cost -= to - start
+			left := a.time
+			if !busy {
+				left = min(left, cost)
+			}
+			if left > 0 && start < p.end && (busy || p.class <= RangeStep || p.since <= a.wait.start) {
+				to := min(p.end, start+left)
+				s.put(start, to, CauseSynchronization, a.wait.name, a.wait.in)
+				a.time -= to - start
+				cost -= min(cost, to-start)
 				start = to
 			}
 			switch {
@@ -211,6 +239,8 @@ func cause(r Range) (c Cause, own bool) {
 		return CauseProfiler, true
 	case RangeOutside:
 		return CauseNoLoad, true
+	case RangeCapture:
+		return CauseCapture, true
 	}
 	return 0, false
 }

@@ -106,7 +106,7 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	idles := j.noLoad()
 	tried := j.trials(d)
 	j.idle(d)
-	j.outside(&d.lead, "%s began %s later, before its window")
+	j.outside(&d.head, "%s began %s later, before its window")
 	j.outside(&d.tail, "%s had nothing to do for %s after its window")
 	stalled := j.copies(d, r)
 	j.collectives(r)
@@ -126,6 +126,7 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 		}, float64(d.opaque)/float64(c), thresholdOpaque)
 	}
 	j.memory(&j.f.Memory)
+	j.warmUp(d, r)
 	return append(idles, j.healthy(r)...)
 }
 
@@ -134,7 +135,7 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 func (j *judge) noLoad() []Verdict {
 	n := j.account.idles[CauseNoLoad]
 	whole := j.length
-	j.length -= n
+	j.length -= n + j.account.idles[CauseWarmUp]
 	if float64(n) < thresholdNoLoad*float64(whole) || n == 0 {
 		return nil
 	}

@@ -19,11 +19,15 @@ func (j *judge) idle(d *Device) {
 	a := j.account
 	if n := a.idles[CauseLoader]; n > 0 {
 		p := a.places(j.f, topPlaces, CauseLoader)
-		j.add(Verdict{
+		v := Verdict{
 			Kind: KindLoader, Gain: time.Duration(n), Where: p, Certainty: High,
 			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + Names(p),
 			Remedy: "more loader workers, prefetching, decoding ahead of time",
-		})
+		}
+		if contains(j.loader(), "__iter__", "__init__") {
+			v.Remedy = "keep the loader's workers from epoch to epoch (persistent_workers=True)"
+		}
+		j.add(v)
 	}
 	j.launching(d)
 	j.hostRanges()
@@ -40,6 +44,14 @@ func (j *judge) idle(d *Device) {
 				fmt.Sprintf("%s idle for %s from the end of waits to the next work", j.device0(), Span(n)),
 			},
 			Evidence: "in " + Names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
+		})
+	}
+	if n := a.idles[CauseCapture]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseCapture)
+		j.add(Verdict{
+			Kind: KindCapture, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: j.idleChain("the host captured graphs", n), Evidence: "in " + Names(p),
+			Remedy: "capture once, before what is measured; pad inputs to the sizes that were captured",
 		})
 	}
 	if n := a.idles[CausePeer]; n > 0 {
@@ -129,12 +141,18 @@ func (j *judge) launching(d *Device) {
 		text = append(text, "most in "+Names(p))
 	}
 	v.Evidence = strings.Join(text, "; ")
+	graphs := d != nil && 2*d.ofGraphs > n
+	if graphs {
+		v.Chain[0], v.Chain[1] = "the host launches graphs slower than the device works them off",
+			"the queue runs empty between graphs"
+		v.Remedy = "fewer and larger graphs, no work of the host between replays"
+	}
 	if a.idles[CauseLatency] > a.idles[CauseDispatch] {
 		v.Chain[0], v.Chain[1] = "short kernels", "the gaps between queued kernels add up"
 		if d != nil && 2*d.short < d.kernels {
 			v.Chain[0] = "many kernels"
 		}
-		if d != nil && 2*d.together > d.kernels {
+		if graphs {
 			v.Chain[0], v.Remedy = v.Chain[0]+", launched by graphs already", "fused operators, larger batches"
 		}
 	}

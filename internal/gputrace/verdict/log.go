@@ -27,6 +27,8 @@ const (
 	RangeCompile        // code is made
 	RangeProfiler       // the profiler works for itself
 	RangeOutside        // the program waits for work from outside: an event loop, a range that says so
+	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
+	CallCaptured        // ends that
 	RangePoll           // a frame that waits for an event: in an event loop for work from outside
 )
 
@@ -53,14 +55,22 @@ type doing struct {
 	since int64 // begin of that range
 }
 
+// named is the innermost range with a name of its own.
+func (d doing) named() uint32 {
+	switch d.class {
+	case RangeNamed, RangeOperator, RangeFrame, RangeCompile:
+		return d.name
+	}
+	return d.in
+}
+
 // within is what a thread does in a range of the class that lies in [start, end) and begins while it does d.
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
-	in := d.in
-	if d.class == RangeNamed || d.class == RangeOperator || d.class == RangeFrame || d.class == RangeCompile {
-		in = d.name
-	}
+	in := d.named()
 	switch {
+	case class == CallCaptured:
+		return d
 	case class == RangeProfiler || d.class == RangeProfiler:
 		return doing{RangeProfiler, name, in, start}
 	case d.class == RangeLoader:
@@ -110,6 +120,7 @@ type Log struct {
 	done   []piece // by start, without overlap; holes are moments outside of all ranges
 	cursor int64   // up to which done is complete
 	next   int     // length of done at which it is trimmed again
+	holds  doing   // while a graph is captured: that, whatever the thread does
 }
 
 type openRange struct {
@@ -139,6 +150,19 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 	if n := len(l.stack); n > 0 {
 		d = l.stack[n-1].doing
 		l.emit(start, d)
+	} else if l.holds.class != RangeNone {
+		l.emit(start, d)
+	}
+	switch class {
+	case RangeCapture:
+		l.holds = doing{RangeCapture, name, d.named(), start}
+	case CallCaptured:
+		if l.holds.class == RangeNone { // it began before the profile
+			class = CallOther
+		}
+		d, l.holds = l.holds, doing{}
+	case CallWait: // not while a graph is captured: the end is not in the file
+		l.holds = doing{}
 	}
 	l.cursor = max(l.cursor, start)
 	l.stack = append(l.stack, openRange{end, d.within(class, name, start, end)})
@@ -150,6 +174,9 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 func (l *Log) emit(to int64, d doing) {
 	if to <= l.cursor {
 		return
+	}
+	if l.holds.class != RangeNone {
+		d = l.holds
 	}
 	if n := len(l.done); n > 0 && l.done[n-1].doing == d && l.done[n-1].end == l.cursor {
 		l.done[n-1].end = to
@@ -203,6 +230,12 @@ func (l *Log) join() {
 // over appends what the thread did in [from, to) to list: pieces without overlap that leave nothing out.
 func (l *Log) over(list []piece, from, to int64) []piece {
 	at := from
+	open := func(d doing) doing {
+		if l.holds.class != RangeNone {
+			return l.holds
+		}
+		return d
+	}
 	put := func(end int64, d doing) {
 		if end = min(end, to); end > at {
 			list = append(list, piece{at, end, d})
@@ -217,9 +250,9 @@ func (l *Log) over(list []piece, from, to int64) []piece {
 		put(l.cursor, doing{})
 	}
 	for i := len(l.stack) - 1; i >= 0 && at < to; i-- {
-		put(l.stack[i].end, l.stack[i].doing)
+		put(l.stack[i].end, open(l.stack[i].doing))
 	}
-	put(to, doing{})
+	put(to, open(doing{}))
 	return list
 }
 

@@ -23,6 +23,8 @@ type pace struct {
 type paced struct {
 	start, length int64
 	kind          uint64
+	step          int32 // that launched it, from 1 on; 0: none
+	shaped        bool  // kind knows the shapes of the inputs
 }
 
 // Limits of pace.
@@ -33,10 +35,12 @@ const (
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
 	slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
+	places      = 16      // of a kind in a step: a kernel is compared with those at the same place
+	certain     = 4       // standard errors of the difference of two parts
 )
 
-func (p *pace) add(start, length int64, kind uint64) {
-	if p.skipped++; length < leastLength || p.skipped < p.stride {
+func (p *pace) add(x paced) {
+	if p.skipped++; x.length < leastLength || p.skipped < p.stride {
 		return
 	}
 	p.skipped = 0
@@ -47,7 +51,7 @@ func (p *pace) add(start, length int64, kind uint64) {
 		}
 		p.samples, p.stride = half, 2*max(1, p.stride)
 	}
-	p.samples = append(p.samples, paced{start, length, kind})
+	p.samples = append(p.samples, x)
 }
 
 // Sample is a reading of a device's clock.
@@ -62,6 +66,7 @@ type slowdown struct {
 	factor     float64 // how much longer the same kernels took, in the mean of the slow parts
 	from, to   int64   // of the slow parts
 	kinds, all int     // kinds that were slower, and that were compared
+	shaped     bool    // of some of them the shapes are known
 	slow, fast float64 // clocks; 0: not known
 }
 
@@ -85,29 +90,40 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 		return s, false
 	}
 	levels := make([]float64, n) // mean of length ÷ median length of its kind, of the middle half
+	noise := 0.0                 // variance of a level
 	for i := range levels {
 		var ratios []float64
 		for _, x := range list[i*len(list)/n : (i+1)*len(list)/n] {
 			ratios = append(ratios, float64(x.length)/medians[x.kind])
 		}
+		_, v := moments(ratios)
+		noise += v / float64(len(ratios)*n)
 		sort.Float64s(ratios)
 		levels[i], _ = moments(ratios[len(ratios)/4 : len(ratios)*3/4])
 	}
 	limit, factor := twoClasses(levels)
-	if factor < slower || !steady(levels, limit) {
+	if factor < max(slower, 1+certain*math.Sqrt(2*noise)) || !steady(levels, limit) {
 		return s, false
 	}
 	var saved, all, slowTime float64
 	type pair struct{ slow, slowN, fast, fastN float64 }
-	kinds := map[uint64]*pair{}
+	type inStep struct {
+		kind  uint64
+		place int
+	}
+	kinds := map[inStep]*pair{}
+	at := placesOf(list)
 	for i, level := range levels {
-		part := list[i*len(list)/n : (i+1)*len(list)/n]
-		for _, x := range part {
-			k := kinds[x.kind]
+		first := i * len(list) / n
+		part := list[first : (i+1)*len(list)/n]
+		for j, x := range part {
+			key := inStep{x.kind, at[first+j]}
+			k := kinds[key]
 			if k == nil {
 				k = &pair{}
-				kinds[x.kind] = k
+				kinds[key] = k
 			}
+			s.shaped = s.shaped || x.shaped
 			all += float64(x.length)
 			if level < limit {
 				k.fast, k.fastN = k.fast+float64(x.length), k.fastN+1
@@ -125,19 +141,52 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 			s.to = last.start + last.length
 		}
 	}
-	for _, k := range kinds {
+	compared := map[uint64]*pair{} // means of the places at which a kind was in both
+	alike := 0.0                   // time of slow kernels that have been fast at the same place
+	for key, k := range kinds {
 		if k.slowN > 0 && k.fastN > 0 {
-			if s.all++; k.slow/k.slowN > (1+slower)/2*k.fast/k.fastN {
-				s.kinds++
+			c := compared[key.kind]
+			if c == nil {
+				c = &pair{}
+				compared[key.kind] = c
 			}
+			alike += k.slow
+			c.slow += k.slow / k.slowN
+			c.fast += k.fast / k.fastN
 		}
 	}
-	if s.all < 2 || 2*s.kinds < s.all || slowTime == 0 {
+	for _, c := range compared {
+		if s.all++; c.slow > (1+slower)/2*c.fast {
+			s.kinds++
+		}
+	}
+	if s.all < 2 || 2*s.kinds < s.all || 2*alike < slowTime {
 		return s, false
 	}
 	s.part, s.factor = saved/all, slowTime/(slowTime-saved)
 	s.slow, s.fast = clocksOf(clocks, s.from, s.to)
 	return s, true
+}
+
+// placesOf says at which place of its step each sample stands among those of its kind, of so many places: parts of a
+// step that differ by nature (longer sequences, other layers) are not compared with each other.
+func placesOf(list []paced) []int {
+	type inStep struct {
+		kind uint64
+		step int32
+	}
+	counts, seen := map[inStep]int{}, map[inStep]int{}
+	for _, x := range list {
+		counts[inStep{x.kind, x.step}]++
+	}
+	at := make([]int, len(list))
+	for i, x := range list {
+		if k := (inStep{x.kind, x.step}); x.step != 0 {
+			at[i] = places * seen[k] / counts[k]
+			seen[k]++
+		}
+	}
+	return at
 }
 
 // twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold),
@@ -222,6 +271,9 @@ func (j *judge) slow(d *Device) (claimed float64) {
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),
 		Remedy:   "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu receiver), lock clocks, mend cooling or power limit",
+	}
+	if !s.shaped {
+		v.Evidence += "; their shapes are not known, and longer inputs look the same"
 	}
 	if s.slow > 0 {
 		if drop := s.slow / s.fast; drop < 1/(1+(slower-1)/2) {

@@ -33,6 +33,8 @@ const (
 	KindFusion          = "fusion"                // elementwise kernels that write what the next one reads
 	KindTrials          = "autotuning"            // the first step tries out kernels
 	KindNoLoad          = "no_load"               // the program waits for work from outside
+	KindCapture         = "graph_capture"         // the host captures graphs
+	KindWarmUp          = "warm_up"               // the program had not begun to replay graphs yet
 	KindNoDevice        = "no_device"             // the profile has no activity of a device
 	KindOpaque          = "opaque_regions"        // kernels of which the file does not show the operators
 	KindMemory          = "memory_spike"          // allocated memory grows much

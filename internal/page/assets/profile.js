@@ -2,7 +2,7 @@
 // The views of a report on profiles: what the analysis says of each device, and what ran when.
 
 // Causes are called as in the text of convert and in comparisons.
-const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load"};
+const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load", capture: "idle: capture of graphs", warm_up: "idle: warm-up"};
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
 const classNames = ["computing", "communicating", "copying", "setting memory"];
