@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Stream is a device stream that sections run on. Any goroutine may use it; sections of one stream contend for its
@@ -108,3 +109,19 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 func (s *Stream) EndNamed(name string, w Work) {
 	(*engine.Stream)(s).Real().EndNamed(name, engine.Work(w))
 }
+
+// syncOption is a [StreamOption] and an [OperationOption].
+type syncOption settings.SyncMode
+
+// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over
+// the stream's, and that over the profiler's ([settings.Settings.Sync]).
+func Sync(m settings.SyncMode) interface {
+	StreamOption
+	OperationOption
+} {
+	return syncOption(m)
+}
+
+func (m syncOption) applyStream(c *engine.StreamConfig) { c.Sync = settings.SyncMode(m) }
+
+func (m syncOption) applyOperation(c *engine.OperationConfig) { c.Sync = settings.SyncMode(m) }

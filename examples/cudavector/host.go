@@ -3,7 +3,11 @@
 
 package main
 
-import "math"
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
+)
 
 // host runs the kernels on the CPU, for machines without a GPU.
 type host struct{ buffers [][]float32 }
@@ -54,3 +58,22 @@ func (h *host) close() error { return nil }
 
 // fma32 is a x + y with one rounding, as the GPU's fma.rn.f32: the product of two float32 is exact in float64.
 func fma32(a, x, y float32) float32 { return float32(math.FMA(float64(a), float64(x), float64(y))) }
+
+// buffer is a vector of float32 in the machine's memory.
+type buffer uint64
+
+// tile is the width of the matrix kernel's tiles.
+const tile = kernels.Tile
+
+// machine is what the kernels run on. Everything but download is asynchronous on one stream.
+type machine interface {
+	stream() uintptr
+	alloc(n int) (buffer, error)
+	free(buffer) error
+	upload(dst buffer, v []float32) error
+	download(v []float32, src buffer) error
+	copy(dst, src buffer, n int) error
+	saxpy(y, x buffer, a float32, n int) error
+	matmul(c, a, b buffer, n int) error
+	close() error
+}

@@ -1,6 +1,22 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package flops counts what common operations compute and move, as [gpuspan.Work].
+//
+// # Conventions
+//
+// A multiply-add is two operations. Everything else is one operation for each application of an arithmetic operator or
+// elementary function in the operation's definition: add, subtract, multiply, divide, compare, max, exp, log, tanh,
+// erf, sqrt and rsqrt are one each, copies and type conversions none. For sparse operands only the values that are
+// stored count, so that a rate compares with the dense peak. What an implementation does beyond the definition (padding
+// to a tile, recomputation unless it is asked for) is not counted.
+//
+// Read and Written are the compulsory traffic: every operand read once and every result written once, in elements of
+// the precision's size. Re-reading for want of cache is not in them, nor is what stays in cache.
+//
+// Counts are float64, exact up to 2⁵³ and to one part in 10¹⁵ beyond. A dimension of zero gives no work; a negative
+// dimension, which can only be a mistake, gives the zero Work, which a section reads as "not stated". All functions
+// allocate nothing, unless said otherwise.
 package flops
 
 import "github.com/otelgpu/otelgpu/gpuspan"
@@ -27,4 +43,54 @@ func Linear(rows, in, out int, bias bool, p gpuspan.Precision) gpuspan.Work {
 		w.Read += whole(float64(out) * ElementSize(p))
 	}
 	return w
+}
+
+// Format is how a sparse matrix is stored.
+type Format uint8
+
+// Formats.
+const (
+	CSR Format = iota // column index of each value, and where each row begins
+	COO               // row and column index of each value
+)
+
+// Sparse is a matrix of which only NonZeros values are stored.
+type Sparse struct {
+	Rows, Cols int    // of the whole matrix
+	NonZeros   int    // stored values (nnz)
+	Format     Format // decides how many indices are read
+	IndexSize  int    // bytes of an index; 0 means 4
+}
+
+// MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC
+// 2007). x is read once, as far as there are values for it.
+func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
+
+// MulMatrix is C = A·B with a dense B of n columns: 2·nnz·n.
+func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(s.Rows, s.Cols, s.NonZeros, s.IndexSize, n) || s.Format > COO {
+		return gpuspan.Work{}
+	}
+	size, index := ElementSize(p), float64(s.IndexSize)
+	if index == 0 {
+		index = 4
+	}
+	nnz := float64(s.NonZeros)
+	indices := nnz + float64(s.Rows) + 1
+	if s.Format == COO {
+		indices = 2 * nnz
+	}
+	columns := float64(min(s.Cols, s.NonZeros))
+	return bytes(2*nnz*float64(n), nnz*size+indices*index+columns*float64(n)*size, float64(s.Rows)*float64(n)*size, p)
+}
+
+// Structured24 is C = A·B where A, of m×k, holds two values of every four: m·n·k operations, half of the dense
+// product. Vendors quote twice the dense peak for it and twice these operations; the ratio is the same. Each stored
+// value has a position of two bits. k must be divisible by 4, otherwise the zero Work is returned.
+func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(m, n, k) || k%4 != 0 {
+		return gpuspan.Work{}
+	}
+	x, y, z, size := float64(m), float64(n), float64(k), ElementSize(p)
+	return bytes(x*y*z, x*z/2*size+x*z/2*2/8+z*y*size, x*y*size, p)
 }

@@ -42,3 +42,49 @@ func resolve(l *dl.Library, s *dl.Symbols) map[string]dl.Func {
 	}
 	return fn
 }
+
+// EnvLibrary names the environment variable with the path of libamdhip64.
+const EnvLibrary = "GPUSPAN_HIP_LIBRARY"
+
+// places are where libamdhip64 is; the version in the name is ROCm's major version.
+var places = []string{
+	"libamdhip64.so",
+	"libamdhip64.so.7",
+	"libamdhip64.so.6",
+	"libamdhip64.so.5",
+	"/opt/rocm/lib/libamdhip64.so",
+}
+
+// Option configures [Open].
+type Option interface{ apply(*config) }
+
+type config struct{ library string }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithLibrary names the file of libamdhip64. It goes before the environment variable GPUSPAN_HIP_LIBRARY and the usual
+// places; the empty string means those.
+func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
+
+// Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library
+// says of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+type Error = eventapi.Error
+
+func (b *Backend) check(call string, code int32) error {
+	if code == 0 {
+		return nil
+	}
+	return &Error{
+		API: "HIP", Call: call, Code: code, Name: b.describe("hipGetErrorName", code),
+		Text: b.describe("hipGetErrorString", code),
+	}
+}
+
+func (b *Backend) describe(name string, code int32) string {
+	if b.fn[name] == 0 {
+		return ""
+	}
+	return dl.String(b.fn[name].Pointer(uintptr(code)))
+}

@@ -1,10 +1,31 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package peaks is the one table of device models: what a GPU can do at best, by the vendors' own data sheets.
+//
+// Everything that compares a rate with a roof reads it: the in-process report, the gpu receiver
+// (gpu.memory.bandwidth.limit, gpu.flop.rate.limit) and the gpu_derive processor. It imports the standard library only.
+//
+// What a row holds, and what it does not:
+//
+//   - FLOP rates are dense, at boost clock. Vendors quote the rate with 2:4 structured sparsity, which is twice as
+//     high; those figures are halved here.
+//   - The rate of a precision is that of the fastest engine that computes in it. So on NVIDIA fp32 is the vector
+//     units (tensor cores round the operands: that is tf32), fp64 the FP64 tensor cores where the chip has them; on AMD
+//     fp32 and fp64 are the matrix cores. On GeForce cards fp16 is with fp16 accumulation, bf16 with fp32
+//     accumulation, which those cards do at half the rate.
+//   - A device is what the driver calls one: an MI250X is two devices, and its row is one of the two dies.
+//   - Links are one direction. Data sheets give NVLink and Infinity Fabric as the sum of both.
+//   - A zero field is unknown, never "none at all". What is unknown is not compared with.
+//
+// A power-capped device never reaches its boost clock, so the share of peak that it reaches is below 1 even when its
+// engines never wait. That is what a share of the data sheet means; it is not corrected.
 package peaks
 
 import (
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -67,4 +88,103 @@ func normalise(model string) string {
 		b.WriteString(w)
 	}
 	return b.String()
+}
+
+// HostLink is the path between a device and its host: PCIe of a generation and width, or a chip-to-chip link whose
+// rate is stated. The zero value is an unknown link.
+type HostLink struct {
+	Generation int     // of PCIe; 0 where the link is not PCIe
+	Lanes      int     // of PCIe
+	C2C        float64 // bytes per second in one direction of NVLink-C2C, where that is the link
+}
+
+// Rate is the peak in bytes per second of one direction; zero where unknown.
+func (l HostLink) Rate() float64 {
+	if l.C2C > 0 {
+		return l.C2C
+	}
+	return PCIeRate(l.Generation, l.Lanes)
+}
+
+// PCIeRate is the peak of one direction of a PCIe link in bytes per second, line coding taken off: 8b/10b to
+// generation 2, 128b/130b to 5, and the 242 of 256 bytes of a flit in 6. Headers of packets are not taken off
+// (they cost 5 to 15 % more, by payload size). Zero for a generation or width that does not exist.
+//
+// Source: PCI Express Base Specification, revisions 1.1, 2.1, 3.1, 4.0, 5.0 and 6.0.
+func PCIeRate(generation, lanes int) float64 {
+	switch lanes {
+	case 1, 2, 4, 8, 12, 16, 32:
+	default:
+		return 0
+	}
+	var lane float64
+	switch generation {
+	case 1:
+		lane = 2.5e9 * 8 / 10
+	case 2:
+		lane = 5e9 * 8 / 10
+	case 3:
+		lane = 8e9 * 128 / 130
+	case 4:
+		lane = 16e9 * 128 / 130
+	case 5:
+		lane = 32e9 * 128 / 130
+	case 6:
+		lane = 64e9 * 242 / 256
+	}
+	return lane / 8 * float64(lanes)
+}
+
+// memorySlices is the number of slices into which MIG cuts the memory and its bandwidth. The A30 has four; they are
+// counted as eighths by twos.
+const memorySlices = 8
+
+// gibi is how much more than the data sheet's GB a driver may report: sheets of the H200 and of Blackwell mean GiB.
+const gibi = 1.08
+
+// Instance is what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and size in
+// proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used under MIG and
+// is unknown then; the host link is shared and left whole.
+//
+// memory is the instance's size in bytes as the driver or the profile's name says; it is rounded to whole slices,
+// for drivers keep a part of each slice. The second value is false when sms or memory do not fit the device or the
+// device's own are unknown.
+func (d Device) Instance(sms int, memory float64) (Device, bool) {
+	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {
+		return Device{}, false
+	}
+	if memory > d.MemorySize && memory < gibi*d.MemorySize {
+		memory = d.MemorySize
+	}
+	slices := math.Round(memory / d.MemorySize * memorySlices)
+	if slices < 1 || slices > memorySlices {
+		return Device{}, false
+	}
+	d.FLOPs = d.FLOPs.Scale(float64(sms) / float64(d.SMs))
+	d.MemoryBandwidth *= slices / memorySlices
+	d.MemorySize *= slices / memorySlices
+	d.SMs = sms
+	d.Interconnect, d.Domain = 0, 0
+	d.Power = 0
+	d.mig = nil
+	return d, true
+}
+
+// Profile returns the instance that a MIG profile such as "1g.10gb" names. Suffixes (+me, +gfx) add engines and
+// change neither SMs nor memory. Compute instances ("1c.3g.20gb") share the memory of others and are not scaled.
+func (d Device) Profile(name string) (Device, bool) {
+	name, _, _ = strings.Cut(name, "+")
+	_, size, ok := strings.Cut(name, "g.")
+	if !ok {
+		return Device{}, false
+	}
+	gb, err := strconv.ParseFloat(strings.TrimSuffix(size, "gb"), 64)
+	if err != nil {
+		return Device{}, false
+	}
+	i, ok := d.Instance(d.mig[name], gb*1e9)
+	if ok {
+		i.Name = d.Name + " MIG " + name
+	}
+	return i, ok
 }

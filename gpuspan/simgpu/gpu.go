@@ -1,6 +1,21 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package simgpu is a simulated GPU: streams, events, copy and compute engines, clocks, power, temperature and
+// counters, in pure Go.
+//
+// It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
+// device has a clock of its own (offset, drift, tick), event times are float32 milliseconds, and the true host time
+// of every event can be asked for, which no real device offers.
+//
+// Work is stated as bytes and FLOPs; how long it takes follows from the device: a kernel runs for the longer of its
+// memory and its arithmetic time at the clock that the power limit allows, on one compute engine shared by all
+// streams; copies run on one engine per direction. The device meters itself as hardware does: integrals only go up
+// (joules, busy seconds, bytes), and whoever samples them sees no span. So a join of samples into spans that is
+// tested on simgpu is not handed its own answer.
+//
+// With a [ManualClock] everything is deterministic and nothing waits. Numbers are a model, not a measurement; a
+// device says so in its vendor name, "simulated".
 package simgpu
 
 import (
@@ -145,3 +160,54 @@ func (g *GPU) Allocate(ordinal int, bytes int64) bool {
 	d.used += bytes
 	return true
 }
+
+// Clock is the host's time as the simulation sees it. Sleep waits for d of that time.
+type Clock interface {
+	Now() time.Time
+	Sleep(d time.Duration)
+}
+
+type realClock struct{ base time.Time }
+
+// Now keeps the monotonic reading of the base, so that a step of the wall clock does not reach the device.
+func (c realClock) Now() time.Time        { return c.base.Add(time.Since(c.base)) }
+func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
+
+// readCost is what a reading of a manual clock takes by default, of the size of a real one. It keeps code that
+// polls until a time has come from polling for ever.
+const readCost = 40 * time.Nanosecond
+
+// ManualClock moves when it is told to, and by a little at each reading.
+type ManualClock struct {
+	mu   sync.Mutex
+	now  time.Time
+	step time.Duration
+}
+
+// NewManualClock starts at the given time; a reading takes 40 ns.
+func NewManualClock(start time.Time) *ManualClock { return &ManualClock{now: start, step: readCost} }
+
+// SetStep sets what a reading takes; 0 makes the clock stand still between calls of Advance and Sleep.
+func (c *ManualClock) SetStep(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.step = max(d, 0)
+}
+
+// Now moves the clock by the step and reads it.
+func (c *ManualClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(c.step)
+	return c.now
+}
+
+// Advance moves the clock forward; a negative d does nothing.
+func (c *ManualClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(max(d, 0))
+}
+
+// Sleep advances the clock by d.
+func (c *ManualClock) Sleep(d time.Duration) { c.Advance(d) }

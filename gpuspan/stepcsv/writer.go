@@ -1,6 +1,33 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package stepcsv writes one CSV row for each recorded step of a training loop.
+//
+// # Format
+//
+// A header, then one line for each step. Times are milliseconds with six decimals, so exact to the nanosecond.
+//
+//	step          number of the step, from 1
+//	epoch         empty when not stated
+//	t_data_ms     waiting for the loader and copying to the device (phase data)
+//	t_fwd_ms      forward pass (phase forward)
+//	t_bwd_ms      backward pass (phase backward)
+//	t_opt_ms      weight update (phase optimizer)
+//	t_comm_ms     communication between ranks (phase comm)
+//	t_overlap_ms  sum of the phases minus their union
+//	t_misc_ms     what belongs to no phase
+//	t_step_ms     boundary to boundary on the device
+//	ips_step      items of the step divided by t_step; empty when no items are stated
+//	t_<phase>_ms  one column for each further declared phase, also where it is empty
+//
+// In every row t_step = sum of the phases − t_overlap + t_misc holds to the last digit. A phase that a step did not
+// have is empty, and so is everything that is not known. A phase that was not declared has no column: its time counts
+// as t_misc, and is counted.
+//
+// # Appending
+//
+// A file that exists is continued when its header has the same columns. A last line without its end, as a crash leaves
+// it, is cut off first. A file with other columns is never touched: opening it is an error.
 package stepcsv
 
 import (
@@ -11,6 +38,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -290,4 +318,24 @@ func (w *Writer) Close() error {
 		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	return nil
+}
+
+// create makes a file that does not exist, header and all, in one step: the ranks of a job open the same path at the
+// same moment, and each that found an empty file would write a header. Where that cannot be done (a file system without
+// links) the file is created by opening it.
+func create(path string, header []byte) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	// Not os.CreateTemp, whose files nobody else may read: the mode is that of a file made by opening it.
+	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s-%016x", filepath.Base(path), rand.Uint64()))
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return
+	}
+	defer func() { _ = os.Remove(name) }()
+	_, err = f.Write(header)
+	if err = errors.Join(err, f.Close()); err == nil {
+		_ = os.Link(name, path) // fails when another process was faster
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Step is one iteration of a [Loop]. A nil Step does nothing, nor does a zero one. Its methods may be called by any
@@ -76,3 +77,17 @@ func (st *Step) SetAttributes(kv ...attribute.KeyValue) { (*engine.Step)(st).Set
 // Cancel says that the iteration is no step, as when there is no more data: its span is not that of a step, and nothing
 // is counted.
 func (st *Step) Cancel() { (*engine.Step)(st).Cancel() }
+
+// Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.duration.<phase>), so
+// they come from a small set of lower-case words. Other characters than letters, digits and underscores become
+// underscores.
+type Phase string
+
+// Phases that most training loops have.
+const (
+	Data      Phase = semconv.GPUStepPhaseNameData      // waiting for inputs, host-to-device copies
+	Forward   Phase = semconv.GPUStepPhaseNameForward   // forward pass
+	Backward  Phase = semconv.GPUStepPhaseNameBackward  // backward pass
+	Optimizer Phase = semconv.GPUStepPhaseNameOptimizer // weight update
+	Comm      Phase = semconv.GPUStepPhaseNameComm      // communication between ranks
+)

@@ -1,10 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package configtest is for tests of a component's configuration: it reads the component's test data, and holds its
+// README against configuration and telemetry.
 package configtest
 
 import (
 	"os"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -67,4 +72,62 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 	for name := range meta.Telemetry.Metrics {
 		assert.True(t, strings.Contains(readme, "`otelcol_"+name), "the README does not name the metric %s", name)
 	}
+}
+
+const (
+	module   = "github.com/otelgpu/otelgpu/"
+	optional = "go.opentelemetry.io/collector/config/configoptional"
+)
+
+// keys are the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues, count as
+// one key: their documentation is elsewhere.
+func keys(cfg any) []string {
+	var out []string
+	seen := map[reflect.Type]bool{}
+	var walk func(t reflect.Type)
+	walk = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(t.Elem())
+			return
+		case reflect.Struct:
+		default:
+			return
+		}
+		if t.PkgPath() == optional {
+			value, _ := t.FieldByName("value")
+			walk(value.Type)
+			return
+		}
+		if seen[t] || !strings.HasPrefix(t.PkgPath()+"/", module) {
+			return
+		}
+		seen[t] = true
+		for f := range t.Fields() {
+			key, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+			if key != "" && key != "-" {
+				out = append(out, key)
+			}
+			if key != "" || strings.Contains(options, "squash") {
+				walk(f.Type)
+			}
+		}
+	}
+	walk(reflect.TypeOf(cfg))
+	return out
+}
+
+// Load reads the entry id of testdata/config.yaml into a default configuration and validates it. The configuration is
+// nil where a key could not be read at all.
+func Load[C any](t *testing.T, id string, defaults func() component.Config) (*C, error) {
+	t.Helper()
+	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	sub, err := all.Sub(id)
+	require.NoError(t, err)
+	cfg := defaults()
+	if err := sub.Unmarshal(cfg); err != nil {
+		return nil, err
+	}
+	return any(cfg).(*C), confmap.Validate(cfg)
 }

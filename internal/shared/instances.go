@@ -5,7 +5,14 @@
 // configuration; where they must be one, each is a face of the same instance.
 package shared
 
-import "sync"
+import (
+	"os"
+	"sync"
+
+	"go.opentelemetry.io/collector/connector"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // Instances are the instances of a factory by their configuration, C; I is a pointer. They are kept by the factory,
 // which makes the components of all signals. The zero value is ready.
@@ -38,4 +45,24 @@ func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func(
 	}
 	s.all[cfg] = i
 	return i, nil
+}
+
+// InstanceID is collector.instance.id of a connector's points, which tells its series from those of another: as
+// configured, else the name of the host, else the Collector's service.instance.id, with the connector's name. It does
+// not change when the Collector is started again, as its service.instance.id does unless it is configured: each start
+// would double the series of a store.
+func InstanceID(configured string, set connector.Settings) string {
+	if configured != "" {
+		return configured
+	}
+	instance, err := os.Hostname()
+	if err != nil || instance == "" {
+		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
+			instance = v.Str()
+		}
+	}
+	if name := set.ID.Name(); name != "" {
+		instance += "/" + name
+	}
+	return instance
 }

@@ -1,6 +1,18 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package driver calls the part of the CUDA driver API that timing and small programs need, without cgo: the library
+// is loaded at run time, so a program that uses it builds anywhere and starts where there is no GPU.
+//
+// It is not a complete binding. Applications that reach CUDA through cgo or a C library need nothing of it: their
+// stream handles go to gpuspan as they are.
+//
+// A CUDA context is current per OS thread. [Driver.Do] runs a function with a context current on a locked thread; every
+// method that says so must be called within it.
+//
+// Importing this package imports github.com/ebitengine/purego, which makes the binary dynamically linked (libc, libdl),
+// also with CGO_ENABLED=0. The build tag gpuspan_static leaves purego out: opening a driver then fails with a reason,
+// and with CGO_ENABLED=0 the binary is static.
 package driver
 
 import (
@@ -8,6 +20,7 @@ import (
 	"runtime"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
 // EnvLibrary names the environment variable with the path of libcuda; it goes before the usual places.
@@ -90,4 +103,54 @@ func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(n
 func (d *Driver) Version() (major, minor int, err error) {
 	v, err := d.value("cuDriverGetVersion")
 	return int(v / 1000), int(v % 1000 / 10), err
+}
+
+// Error is a driver call that failed: Call, the function's name; Code, the CUresult; Name and Text, what the driver
+// says of it. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
+type Error = eventapi.Error
+
+func (d *Driver) check(call string, code int32) error {
+	if code == 0 {
+		return nil
+	}
+	return &Error{
+		API: "CUDA", Call: call, Code: code, Name: d.describe("cuGetErrorName", code),
+		Text: d.describe("cuGetErrorString", code),
+	}
+}
+
+// call makes a call whose arguments are numbers.
+func (d *Driver) call(name string, args ...uintptr) error {
+	return d.check(name, d.fn[name].Call(args...))
+}
+
+// frame makes a call with the first n arguments of a frame.
+func (d *Driver) frame(name string, f *dl.Frame, n int) error {
+	return d.check(name, f.Call(d.fn[name], n))
+}
+
+// value makes a call that writes a number through its first argument, and returns the number.
+func (d *Driver) value(call string, args ...uintptr) (uint64, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	n := 1 + copy(f.Args[1:], args)
+	if err := d.frame(call, f, n); err != nil {
+		return 0, err
+	}
+	return f.Out[0], nil
+}
+
+func (d *Driver) describe(name string, code int32) string {
+	fn := d.fn[name]
+	if fn == 0 {
+		return ""
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = uintptr(code), f.Addr(0)
+	if f.Call(fn, 2) != 0 {
+		return ""
+	}
+	return dl.String(uintptr(f.Out[0]))
 }

@@ -1,11 +1,37 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package clockmap places GPU times on the host's clock and bounds the error.
+//
+// A GPU event carries a stamp of the GPU's own clock, which the driver reveals only as a difference of two events in
+// float32 milliseconds. An anchor is an event that was recorded on an idle stream between two reads of the host's
+// clock: its stamp certainly lies between them. From the anchors of the last seconds a [Map] computes
+//
+//   - an estimate: rate by least squares over the tight anchors, offset by the middle of the intersection of all
+//     anchor intervals projected with that rate, and
+//   - a bound, which does not depend on the estimate: every pair of anchors limits the rate, every anchor limits the
+//     position, and the intersection of all limits is an interval that contains the truth.
+//
+// The bound holds as long as three things hold, each of which is an option: event stamps are truncated to at most Tick;
+// the rates of the two clocks differ by at most MaxDrift; and that difference changes by at most MaxRateChange at once
+// (time daemons slew the host's clock in steps of about one part per million) and MaxSlew per second besides
+// (oscillators follow their temperature). The roundings of float32 are relative, at most 2^-24 each, so they count as
+// one more change of rate and need no term of their own. When anchors contradict the assumptions, that is an anomaly:
+// it is counted, the older half of the window is forgotten and the limits are doubled until the contradiction has left
+// the window.
+//
+// A constant asymmetry between the latency of submission and of completion stays in the estimate (about a
+// microsecond); no method that only sees both ends can remove it, and it is inside the bound.
+//
+// [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then every 60 ms, none while
+// nothing runs. Sections are read at once and placed when the next anchor brackets them, so that a jump of one clock
+// against the other is seen.
 package clockmap
 
 import (
 	"math"
 	"sync/atomic"
+	"time"
 )
 
 // Anchor ties one GPU stamp to the host's clock: the stamp was taken between Before and After.
@@ -261,3 +287,89 @@ func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 		tick += m.jumps.size(segment)
 	}
 }
+
+// Options are the assumptions and limits of a [Map]. The zero value of a field means its default.
+type Options struct {
+	// Window is how long an anchor counts. Longer windows measure the rate better and let its changes in.
+	// Default 15 s.
+	Window time.Duration
+	// MaxAnchors bounds the anchors in the window; the oldest go first. Default 256.
+	MaxAnchors int
+	// Tick is the resolution to which the device truncates event stamps. Default 500 ns, which the CUDA
+	// documentation states for cuEventElapsedTime; negative means none.
+	Tick time.Duration
+	// MaxDrift is the largest difference in rate between the two clocks, in parts per million. Default 500.
+	MaxDrift float64
+	// MaxRateChange is by how much the difference in rate may change at once, as when a time daemon corrects the host's
+	// clock, in parts per million. Default 5.
+	MaxRateChange float64
+	// MaxSlew is how fast it may change besides, as with the temperature of an oscillator, in parts per million per
+	// second. Default 3.
+	MaxSlew float64
+}
+
+const (
+	defaultWindow        = 15 * time.Second
+	defaultMaxAnchors    = 256
+	defaultTick          = 500 * time.Nanosecond
+	defaultMaxDrift      = 500
+	defaultMaxRateChange = 5
+	defaultMaxSlew       = 3
+
+	// roundings is the relative error of one elapsed time: float32 rounds to 2^-24, HIP rounds twice.
+	roundings = 1.0 / (1 << 23)
+)
+
+func (o Options) withDefaults() Options {
+	if o.Window <= 0 {
+		o.Window = defaultWindow
+	}
+	if o.MaxAnchors <= 0 {
+		o.MaxAnchors = defaultMaxAnchors
+	}
+	o.MaxAnchors = max(o.MaxAnchors, 2)
+	switch {
+	case o.Tick == 0:
+		o.Tick = defaultTick
+	case o.Tick < 0:
+		o.Tick = 0
+	}
+	if o.MaxDrift <= 0 {
+		o.MaxDrift = defaultMaxDrift
+	}
+	if o.MaxRateChange <= 0 {
+		o.MaxRateChange = defaultMaxRateChange
+	}
+	if o.MaxSlew <= 0 {
+		o.MaxSlew = defaultMaxSlew
+	}
+	return o
+}
+
+// maxPast bounds the history of a map.
+const maxPast = 256
+
+// history is a thinned-out record of the anchors before the window, for sections that began there: the longer it gets
+// the further its points are apart.
+type history struct {
+	points []point
+	apart  float64 // GPU ns between two points, at least
+}
+
+func (h *history) add(p point) {
+	if n := len(h.points); n > 0 && p.gpu-h.points[n-1].gpu < h.apart {
+		return
+	}
+	h.points = append(h.points, p)
+	if len(h.points) < maxPast {
+		return
+	}
+	h.apart = 2 * max(h.apart, (p.gpu-h.points[0].gpu)/maxPast)
+	kept := h.points[:0]
+	for i := 0; i < len(h.points); i += 2 {
+		kept = append(kept, h.points[i])
+	}
+	h.points = kept
+}
+
+func (h *history) clear() { h.points, h.apart = h.points[:0], 0 }
