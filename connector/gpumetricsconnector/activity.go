@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -117,13 +118,13 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 		a.activities -= waited - len(t.pending)
 		for state, d := range spent {
 			if d > 0 {
-				r.activitySeries(&a.settings, key, state, first).add(float64(d)*1e-9, t.seen)
+				r.activitySeries(&a.settings, key, state, first).Add(float64(d)*1e-9, t.seen)
 			}
 		}
 	}
 }
 
-func (r *resource) activitySeries(st *settings, key deviceKey, state int, start uint64) *series {
+func (r *resource) activitySeries(st *settings, key deviceKey, state int, start uint64) *series.Series {
 	attrs := pcommon.NewMap()
 	if key.id != "" {
 		attrs.PutStr(string(semconv.HWIDKey), key.id)
@@ -133,10 +134,10 @@ func (r *resource) activitySeries(st *settings, key deviceKey, state int, start 
 	}
 	if key.sections {
 		attrs.PutStr(string(semconv.GPUSectionStateKey), sectionStates[state])
-		return r.families[metricSectionTime].get(st, attrs, max(start, r.written))
+		return r.families[metricSectionTime].Get(&st.Settings, attrs, max(start, r.written))
 	}
 	attrs.PutStr(string(semconv.GPUActivityStateKey), activityStates[state])
-	return r.families[metricActivityTime].get(st, attrs, max(start, r.written))
+	return r.families[metricActivityTime].Get(&st.Settings, attrs, max(start, r.written))
 }
 
 // Classes of activities, as bits, so that what runs together is a number.

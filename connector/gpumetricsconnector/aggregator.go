@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -77,6 +78,14 @@ func adjustedCount(traceState string) float64 {
 // future is how far a span's end may be ahead of the clock and still set the time of points.
 const future = time.Minute
 
+// settings are shared by all resources.
+type settings struct {
+	series.Settings
+	cfg        *Config
+	bounds     []float64 // s
+	operations int       // of all resources: those that are kept
+}
+
 // aggregator is the state behind the connector's lock.
 type aggregator struct {
 	settings
@@ -103,11 +112,17 @@ type counts struct {
 
 func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{
-		settings:  settings{cfg: cfg, instance: instance},
+		settings: settings{cfg: cfg, Settings: series.Settings{
+			Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
+			CardinalityLimit: cfg.CardinalityLimit, MaxSeries: cfg.MaxSeries,
+		}},
 		resources: make(map[string]*resource),
 		gone:      make(map[string]uint64),
 	}
-	a.makeRoom = a.sweep
+	a.MakeRoom = a.sweep
+	if e := cfg.Histogram.Exponential.Get(); e != nil {
+		a.Exponential = e.MaxSize
+	}
 	for _, b := range cfg.Histogram.Explicit {
 		a.bounds = append(a.bounds, b.Seconds())
 	}
@@ -165,10 +180,10 @@ func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resour
 		a.sweep()
 	}
 	if len(a.resources) >= a.cfg.MaxResources {
-		if r := a.resources[overflowKey]; r != nil {
+		if r := a.resources[series.OverflowKey]; r != nil {
 			return r
 		}
-		a.key = append(a.key[:0], overflowKey...)
+		a.key = append(a.key[:0], series.OverflowKey...)
 		attrs, whole = kept, false
 	}
 	for _, k := range a.names {
@@ -176,7 +191,7 @@ func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resour
 			v.CopyTo(kept.PutEmpty(k))
 		}
 	}
-	r := newResource(kept)
+	r := newResource(kept, &a.settings)
 	r.instance = instanceOf(kept, a.key)
 	r.whole = whole
 	r.identify(of)
@@ -261,19 +276,11 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
-	clear(a.begun)
-	a.begun = a.begun[:0]
+	a.Output()
 	for _, r := range a.resources {
 		r.write(&a.settings, scope, out, now)
 	}
 	return out
-}
-
-// refused makes the series that began with the last output begin again with the next one.
-func (a *aggregator) refused() {
-	for _, s := range a.begun {
-		s.begun = false
-	}
 }
 
 // sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval.
@@ -283,8 +290,8 @@ func (a *aggregator) sweep() {
 	}
 	a.swept = a.now
 	for key, r := range a.resources {
-		series, empty := r.expire(&a.settings, a.now-int64(a.cfg.Expiry))
-		a.stats.evicted += int64(series)
+		expired, empty := r.expire(&a.settings, a.now-int64(a.cfg.Expiry))
+		a.stats.evicted += int64(expired)
 		if !empty {
 			continue
 		}

@@ -71,7 +71,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	for i := range 1000 {
 		a.take(batch(t, attrs{"n": i % 3}, span{fmt.Sprint("p", i), 0, 10, in, 1, 0, ""}), clock)
 	}
-	assert.LessOrEqual(t, a.series, 50+3*2, "and the overflow of each resource and metric")
+	assert.LessOrEqual(t, a.Kept, 50+3*2, "and the overflow of each resource and metric")
 	assert.LessOrEqual(t, a.operations, 50)
 	var total int64
 	for k, v := range values(t, onlyCounts(output(t, a, clock))) {
@@ -84,7 +84,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	for i := range 10 {
 		a.take(batch(t, attrs{"n": "later"}, span{fmt.Sprint("q", i), 0, 10, in, 1, 0, ""}), clock+int64(2*time.Minute))
 	}
-	assert.Equal(t, 20, a.series, "10 operations of two metrics")
+	assert.Equal(t, 20, a.Kept, "10 operations of two metrics")
 	assert.GreaterOrEqual(t, a.stats.evicted, int64(50))
 	assert.GreaterOrEqual(t, a.operations, 9)
 }

@@ -58,7 +58,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		o.Observe(int64(c.aggregator.series))
+		o.Observe(int64(c.aggregator.Kept))
 		return nil
 	})
 }
@@ -150,7 +150,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
 	out := c.aggregator.output(nameScope, time.Now().UnixNano(), final)
 	found := c.aggregator.findings()
-	begins := len(c.aggregator.begun) > 0
+	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()
 	if len(found) > 0 {
 		if left := c.spans.put(found); left > 0 {
@@ -164,7 +164,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	began, err := c.metrics.Send(ctx, out, begins)
 	if !began {
 		c.mu.Lock()
-		c.aggregator.refused()
+		c.aggregator.Refused()
 		c.mu.Unlock()
 	}
 	if err != nil {

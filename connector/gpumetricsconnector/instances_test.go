@@ -155,7 +155,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		x := newFaces(t, atTheEnd(), nil, traces)
 		x.job(t, 2)
 		c := x.all[0].(tracesOutput).gpuMetrics
-		assert.Zero(t, c.aggregator.series, "nobody takes metrics, so none are made")
+		assert.Zero(t, c.aggregator.Kept, "nobody takes metrics, so none are made")
 		x.shutdown(t.Context(), t)
 		assert.Equal(t, 2, traces.SpanCount())
 	})

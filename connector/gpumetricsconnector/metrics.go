@@ -3,16 +3,9 @@
 
 package gpumetricsconnector
 
-import "github.com/otelgpu/otelgpu/semconv"
-
-// form of a metric.
-type form uint8
-
-const (
-	formCount     form = iota // monotonic sum of whole numbers
-	formSum                   // monotonic sum of doubles
-	formHistogram             // distribution
-	formGauge                 // quotient of sums since the last output; written only when there were any
+import (
+	"github.com/otelgpu/otelgpu/internal/series"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // metricID indexes families and definitions.
@@ -39,21 +32,21 @@ const (
 
 var definitions = [metrics]struct {
 	name string // unit and description are the registry's
-	form form
+	form series.Form
 }{
-	metricCount:          {semconv.GPUOperationCountName, formCount},
-	metricDuration:       {semconv.GPUOperationDurationName, formHistogram},
-	metricIO:             {semconv.GPUOperationIOName, formCount},
-	metricFLOPs:          {semconv.GPUOperationFLOPSName, formSum},
-	metricItems:          {semconv.GPUOperationItemsName, formCount},
-	metricEnergy:         {semconv.GPUOperationEnergyName, formSum},
-	metricItemEnergy:     {semconv.GPUOperationItemEnergyName, formGauge},
-	metricStepDuration:   {semconv.GPUStepDurationName, formHistogram},
-	metricPhaseDuration:  {semconv.GPUStepPhaseDurationName, formHistogram},
-	metricStepItems:      {semconv.GPUStepItemsName, formCount},
-	metricStepItemRate:   {semconv.GPUStepItemRateName, formGauge},
-	metricStragglerScore: {semconv.GPUStragglerScoreName, formGauge},
-	metricStragglerDelay: {semconv.GPUStragglerDelayName, formGauge},
-	metricActivityTime:   {semconv.GPUActivityTimeName, formSum},
-	metricSectionTime:    {semconv.GPUSectionTimeName, formSum},
+	metricCount:          {semconv.GPUOperationCountName, series.Count},
+	metricDuration:       {semconv.GPUOperationDurationName, series.Histogram},
+	metricIO:             {semconv.GPUOperationIOName, series.Count},
+	metricFLOPs:          {semconv.GPUOperationFLOPSName, series.Sum},
+	metricItems:          {semconv.GPUOperationItemsName, series.Count},
+	metricEnergy:         {semconv.GPUOperationEnergyName, series.Sum},
+	metricItemEnergy:     {semconv.GPUOperationItemEnergyName, series.Gauge},
+	metricStepDuration:   {semconv.GPUStepDurationName, series.Histogram},
+	metricPhaseDuration:  {semconv.GPUStepPhaseDurationName, series.Histogram},
+	metricStepItems:      {semconv.GPUStepItemsName, series.Count},
+	metricStepItemRate:   {semconv.GPUStepItemRateName, series.Gauge},
+	metricStragglerScore: {semconv.GPUStragglerScoreName, series.Gauge},
+	metricStragglerDelay: {semconv.GPUStragglerDelayName, series.Gauge},
+	metricActivityTime:   {semconv.GPUActivityTimeName, series.Sum},
+	metricSectionTime:    {semconv.GPUSectionTimeName, series.Sum},
 }

@@ -8,13 +8,14 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // operation has the series that spans of the same dimensions feed; nil until the first span that has a value.
 type operation struct {
 	key                                                   dims // zero where it is not kept
-	count, duration, io, flops, items, energy, itemEnergy *series
+	count, duration, io, flops, items, energy, itemEnergy *series.Series
 }
 
 // operations finds the operation of a span. A span's dimensions are nine strings, which the map hashes whole; the
@@ -71,7 +72,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 		b = a.newOperation(r, &d)
 	}
 	over := false
-	need := func(s **series, id metricID) *series {
+	need := func(s **series.Series, id metricID) *series.Series {
 		if *s == nil {
 			*s = r.operationSeries(&a.settings, id, f, &d)
 		}
@@ -79,25 +80,25 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 		return *s
 	}
 	if !energyOnly {
-		need(&b.count, metricCount).add(weight, now)
+		need(&b.count, metricCount).Add(weight, now)
 		if f.Time > 0 {
-			need(&b.duration, metricDuration).record(f.Time, weight, f, now)
+			need(&b.duration, metricDuration).Record(f.Time, weight, f.Key, f.End, now)
 		}
 		if f.Size > 0 {
-			need(&b.io, metricIO).add(f.Size*weight, now)
+			need(&b.io, metricIO).Add(f.Size*weight, now)
 		}
 		if f.FLOPs > 0 {
-			need(&b.flops, metricFLOPs).add(f.FLOPs*weight, now)
+			need(&b.flops, metricFLOPs).Add(f.FLOPs*weight, now)
 		}
 		if f.Items > 0 {
-			need(&b.items, metricItems).add(f.Items*weight, now)
+			need(&b.items, metricItems).Add(f.Items*weight, now)
 		}
 	}
 	if f.SelfEnergy > 0 {
-		need(&b.energy, metricEnergy).add(f.SelfEnergy, now)
+		need(&b.energy, metricEnergy).Add(f.SelfEnergy, now)
 	}
 	if f.Energy > 0 && f.Items > 0 {
-		need(&b.itemEnergy, metricItemEnergy).ratio(f.Energy, f.Items*weight, now)
+		need(&b.itemEnergy, metricItemEnergy).Ratio(f.Energy, f.Items*weight, now)
 	}
 	if over {
 		a.stats.overflow++
@@ -126,7 +127,7 @@ func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 const extraSeparator = "\x00"
 
 // operationSeries makes or finds the series of a metric for a span's dimensions.
-func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series {
+func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series.Series {
 	attrs := pcommon.NewMap()
 	put := func(key, value string) {
 		if value != "" {
@@ -156,5 +157,5 @@ func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims)
 	case metricItems, metricItemEnergy:
 		put(string(semconv.GPUOperationItemTypeKey), d.itemType)
 	}
-	return r.families[id].get(st, attrs, r.startOf(f))
+	return r.families[id].Get(&st.Settings, attrs, r.startOf(f))
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -20,7 +21,7 @@ type resource struct {
 	attrs      pcommon.Map
 	whole      bool   // attrs are all that the spans' resource has
 	instance   string // service.instance.id, where attrs have none
-	families   [metrics]family
+	families   [metrics]series.Family
 	operations operations
 	loops      map[loopKey]*loop
 	devices    map[deviceKey]*timeline
@@ -33,13 +34,20 @@ type resource struct {
 	rank, world  int64 // −1 where unknown
 }
 
-func newResource(attrs pcommon.Map) *resource {
+func newResource(attrs pcommon.Map, st *settings) *resource {
 	r := &resource{
 		attrs: attrs, operations: newOperations(), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
 		rank: -1, world: -1,
 	}
-	for i := range r.families {
-		r.families[i].id = metricID(i)
+	for id, d := range definitions {
+		f := &r.families[id]
+		*f = series.Family{Name: d.name, Form: d.form, Bounds: st.bounds}
+		switch metricID(id) {
+		case metricDuration, metricStepDuration, metricPhaseDuration:
+			f.Exemplars = st.cfg.MaxExemplars
+		case metricStragglerScore, metricStragglerDelay:
+			f.Exemplars = min(1, st.cfg.MaxExemplars)
+		}
 	}
 	return r
 }
@@ -60,17 +68,18 @@ func (r *resource) startOf(f *facts) uint64 {
 }
 
 // overflowed reports whether the series is the one of its family that takes what is too much.
-func (r *resource) overflowed(id metricID, s *series) bool { return s == r.families[id].overflow }
+func (r *resource) overflowed(id metricID, s *series.Series) bool {
+	return r.families[id].Overflowed(s)
+}
 
 // expire gives up what was last seen before a time; it returns the number of series, and whether nothing is left.
-func (r *resource) expire(st *settings, before int64) (series int, empty bool) {
+func (r *resource) expire(st *settings, before int64) (expired int, empty bool) {
 	left := 0
 	for i := range r.families {
-		series += r.families[i].expire(before)
-		left += len(r.families[i].list)
+		expired += r.families[i].Expire(&st.Settings, before)
+		left += r.families[i].Len()
 	}
-	st.series -= series
-	if series > 0 { // operations may point to series that are gone; they are found again by the next spans
+	if expired > 0 { // operations may point to series that are gone; they are found again by the next spans
 		st.operations -= r.operations.len()
 		r.operations.clear()
 		clear(r.loops)
@@ -80,28 +89,7 @@ func (r *resource) expire(st *settings, before int64) (series int, empty bool) {
 			delete(r.devices, k)
 		}
 	}
-	return series, left == 0 && len(r.devices) == 0 && r.seen < before
-}
-
-// earliest is the least time of the next points: what has changed is never at the time of the points before, and before
-// what begins there is room for a point of 0.
-func (r *resource) earliest(st *settings) uint64 {
-	if r.written == 0 {
-		return 0
-	}
-	t := r.written
-	for i := range r.families {
-		f := definitions[r.families[i].id].form
-		for _, s := range r.families[i].list {
-			if st.begins(s, f) {
-				return next(next(r.written))
-			}
-			if s.changed {
-				t = next(r.written)
-			}
-		}
-	}
-	return t
+	return expired, left == 0 && len(r.devices) == 0 && r.seen < before
 }
 
 // maxLag is how far behind the clock the spans of a running service come; older ones are from files.
@@ -109,22 +97,27 @@ const maxLag = 5 * time.Minute
 
 // pointTime is the time of the next points: that of the output, as those of gpu_requests are, for Prometheus takes
 // target_info only in order, which both have of one service. For spans from files it is the end of the newest one.
-func (r *resource) pointTime(st *settings, now int64) pointTime {
+func (r *resource) pointTime(st *settings, now int64) series.Time {
 	t := r.newest
 	if t == 0 || r.seen-int64(t) <= int64(maxLag) {
 		t = uint64(now)
 	}
-	return pointTime{at: max(t, r.earliest(st)), before: r.written}
+	if r.written > 0 {
+		for i := range r.families {
+			t = max(t, r.families[i].Earliest(&st.Settings, r.written))
+		}
+	}
+	return series.Time{At: t, Before: r.written}
 }
 
 // write adds the resource's points, if it has any. now is unix ns.
 func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
 	ts := r.pointTime(st, now)
-	r.written = ts.at
+	r.written = ts.At
 	rm := pmetric.NewResourceMetrics()
 	sm := rm.ScopeMetrics().AppendEmpty()
 	for i := range r.families {
-		r.families[i].write(st, sm.Metrics(), ts)
+		r.families[i].Write(&st.Settings, sm.Metrics(), ts)
 	}
 	if sm.Metrics().Len() == 0 {
 		return

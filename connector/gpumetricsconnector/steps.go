@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -19,8 +20,8 @@ type loopKey struct {
 
 // loop are the series that the steps of a loop feed; nil until the first step that has a value.
 type loop struct {
-	duration, items, itemRate, itemEnergy *series
-	phases                                map[string]*series
+	duration, items, itemRate, itemEnergy *series.Series
+	phases                                map[string]*series.Series
 }
 
 // step adds a step to its loop's metrics.
@@ -28,13 +29,13 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	key := loopKey{f.Name, f.StepItemType, r.rank}
 	l := r.loops[key]
 	if l == nil {
-		l = &loop{phases: make(map[string]*series)}
+		l = &loop{phases: make(map[string]*series.Series)}
 		if len(r.loops) < a.cfg.CardinalityLimit {
 			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType), key.rank}] = l
 		}
 	}
 	over := false
-	need := func(s *series, id metricID, put func(pcommon.Map)) *series {
+	need := func(s *series.Series, id metricID, put func(pcommon.Map)) *series.Series {
 		if s == nil {
 			s = r.stepSeries(&a.settings, id, f, put)
 		}
@@ -48,7 +49,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 	if f.StepTime() > 0 {
 		l.duration = need(l.duration, metricStepDuration, nil)
-		l.duration.record(f.StepTime(), weight, f, now)
+		l.duration.Record(f.StepTime(), weight, f.Key, f.End, now)
 	}
 	for _, p := range f.Phases() {
 		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) {
@@ -58,14 +59,14 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
 			l.phases[strings.Clone(p.Name)] = s
 		}
-		s.record(p.Duration, weight, f, now)
+		s.Record(p.Duration, weight, f.Key, f.End, now)
 	}
 	if f.StepItems > 0 {
 		l.items = need(l.items, metricStepItems, itemType)
-		l.items.add(f.StepItems*weight, now)
+		l.items.Add(f.StepItems*weight, now)
 		if f.StepTime() > 0 {
 			l.itemRate = need(l.itemRate, metricStepItemRate, itemType)
-			l.itemRate.ratio(f.StepItems*weight, f.StepTime()*weight, now)
+			l.itemRate.Ratio(f.StepItems*weight, f.StepTime()*weight, now)
 		}
 		if f.Energy > 0 {
 			l.itemEnergy = need(l.itemEnergy, metricItemEnergy, func(m pcommon.Map) {
@@ -74,7 +75,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.StepItemType)
 				}
 			})
-			l.itemEnergy.ratio(f.Energy, f.StepItems*weight, now)
+			l.itemEnergy.Ratio(f.Energy, f.StepItems*weight, now)
 		}
 	}
 	if over {
@@ -82,7 +83,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 }
 
-func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcommon.Map)) *series {
+func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcommon.Map)) *series.Series {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.GPUOperationNameKey), f.Name)
 	if r.rank >= 0 {
@@ -91,5 +92,5 @@ func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcom
 	if put != nil {
 		put(attrs)
 	}
-	return r.families[id].get(st, attrs, r.startOf(f))
+	return r.families[id].Get(&st.Settings, attrs, r.startOf(f))
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -128,8 +129,8 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		v, step := &verdicts[i], &c.Steps[i].stepSpan
 		write := func(id metricID, section string, value float64) {
 			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
-			x.ratio(value, 1, now)
-			x.example(value, step.Key, step.end)
+			x.Ratio(value, 1, now)
+			x.Example(value, step.Key, step.end)
 		}
 		write(metricStragglerScore, "", v.Score)
 		if !v.Slow {
@@ -162,7 +163,7 @@ func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *
 
 func (r *resource) stragglerSeries(
 	st *settings, id metricID, key straggler.Loop, rank int64, section string, start uint64,
-) *series {
+) *series.Series {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	attrs.PutInt(string(semconv.GPUJobRankKey), rank)
@@ -170,5 +171,5 @@ func (r *resource) stragglerSeries(
 	if section != "" {
 		attrs.PutStr(string(semconv.GPUStragglerSectionKey), section)
 	}
-	return r.families[id].get(st, attrs, start)
+	return r.families[id].Get(&st.Settings, attrs, start)
 }

@@ -148,9 +148,7 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.mu.Unlock()
 	c.count(ctx, &stats)
 	if c.metrics.Next != nil {
-		if err := c.meters.record(closed, now); err != nil {
-			c.log.Error("cannot record metrics of requests", zap.Error(err))
-		}
+		c.meters.record(closed, now)
 	}
 	if c.traces == nil {
 		return
@@ -199,14 +197,11 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	if c.metrics.Next == nil {
 		return
 	}
-	out, err := c.meters.output(ctx, nameScope)
-	if err != nil {
-		c.log.Error("cannot collect metrics of requests", zap.Error(err))
-	}
+	out := c.meters.output(nameScope)
 	if n := out.DataPointCount(); n > 0 {
-		began, err := c.metrics.Send(ctx, out, len(c.meters.begun) > 0)
+		began, err := c.metrics.Send(ctx, out, len(c.meters.Begun) > 0)
 		if !began {
-			c.meters.refused()
+			c.meters.Refused()
 		}
 		if err != nil {
 			c.drop(ctx, "metrics", n) // cumulative points come again with the next output

@@ -4,8 +4,6 @@
 package gpurequestsconnector
 
 import (
-	"context"
-	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -13,40 +11,36 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	sdk "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/internal/zerofirst"
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// meters hold the metrics, by the OpenTelemetry SDK, one provider for each resource. The points carry the time of the
-// output: requests are counted when their accounts are closed.
+// meters hold the metrics of all resources. The points carry the time of the output: requests are counted when their
+// accounts are closed.
 type meters struct {
-	cfg      *Config
-	instance attribute.KeyValue
-	of       map[attribute.Distinct]*meter
-	written  time.Time // the last output
-	begun    []begun   // by the last output: with a point of 0
-}
-
-// begun is a series of a meter.
-type begun struct {
-	of *meter
-	series
+	series.Settings
+	cfg *Config
+	of  map[attribute.Distinct]*meter
 }
 
 // meter is the metrics of one resource.
 type meter struct {
-	attrs  pcommon.Map
-	reader *sdk.ManualReader
-	seen   int64
-	begun  map[series]bool // a point of it was written
-
-	duration, energy, items, itemEnergy, queue, firstItem metric.Float64Histogram
+	attrs    pcommon.Map
+	families [metrics]series.Family
+	seen     int64
+	written  uint64 // time of the last points, unix ns
 }
+
+const (
+	metricDuration = iota
+	metricEnergy
+	metricItems
+	metricItemEnergy
+	metricQueue
+	metricFirstItem
+	metrics
+)
 
 // bounds are 1, 2 and 5 of each decade from one power of ten to another.
 func bounds(first, last int) (out []float64) {
@@ -63,19 +57,39 @@ var (
 	secondBounds = bounds(-4, 2)
 	jouleBounds  = bounds(-3, 5)
 	itemBounds   = bounds(0, 6)
+
+	definitions = [metrics]struct {
+		name   string
+		bounds []float64
+	}{
+		metricDuration:   {semconv.GPURequestDurationName, secondBounds},
+		metricEnergy:     {semconv.GPURequestEnergyName, jouleBounds},
+		metricItems:      {semconv.GPURequestItemsName, itemBounds},
+		metricItemEnergy: {semconv.GPURequestItemEnergyName, jouleBounds},
+		metricQueue:      {semconv.GPURequestQueueDurationName, secondBounds},
+		metricFirstItem:  {semconv.GPURequestTimeToFirstItemName, secondBounds},
+	}
 )
 
+// maxExemplars of a point; there are about as many buckets.
+const maxExemplars = 20
+
 func newMeters(cfg *Config, instance string) *meters {
-	return &meters{
-		cfg: cfg, instance: semconv.CollectorInstanceIDKey.String(instance), of: make(map[attribute.Distinct]*meter),
+	m := &meters{cfg: cfg, of: make(map[attribute.Distinct]*meter), Settings: series.Settings{
+		Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
+		CardinalityLimit: cfg.CardinalityLimit,
+	}}
+	if e := cfg.Exponential.Get(); e != nil {
+		m.Exponential = e.MaxSize
 	}
+	return m
 }
 
 // get is the meter of a source.
-func (m *meters) get(s *source, now int64) (*meter, error) {
+func (m *meters) get(s *source, now int64) *meter {
 	if x := m.of[s.id]; x != nil {
 		x.seen = now
-		return x, nil
+		return x
 	}
 	if len(m.of) >= m.cfg.MaxResources {
 		var oldest attribute.Distinct
@@ -85,290 +99,90 @@ func (m *meters) get(s *source, now int64) (*meter, error) {
 				oldest, at = id, x.seen
 			}
 		}
+		for i := range m.of[oldest].families {
+			m.Kept -= m.of[oldest].families[i].Len()
+		}
 		delete(m.of, oldest)
 	}
-	temporality := sdk.DefaultTemporalitySelector
-	if m.cfg.Temporality == TemporalityDelta {
-		temporality = sdk.DeltaTemporalitySelector
+	x := &meter{attrs: s.attrs, seen: now}
+	for i, d := range definitions {
+		x.families[i] = series.Family{Name: d.name, Form: series.Histogram, Bounds: d.bounds, Exemplars: maxExemplars}
 	}
-	x := &meter{
-		attrs: s.attrs, seen: now, begun: make(map[series]bool),
-		reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality)),
-	}
-	opts := []sdk.Option{sdk.WithReader(x.reader), sdk.WithCardinalityLimit(m.cfg.CardinalityLimit)}
-	if e := m.cfg.Exponential.Get(); e != nil {
-		opts = append(opts, sdk.WithView(sdk.NewView(sdk.Instrument{Kind: sdk.InstrumentKindHistogram},
-			sdk.Stream{Aggregation: sdk.AggregationBase2ExponentialHistogram{MaxSize: int32(e.MaxSize), MaxScale: 20}})))
-	}
-	mt := sdk.NewMeterProvider(opts...).Meter("")
-	var errs []error
-	histogram := func(name string, b []float64) metric.Float64Histogram {
-		def, _ := semconv.LookupMetric(name)
-		h, err := mt.Float64Histogram(name, metric.WithUnit(def.Unit), metric.WithDescription(def.Description()),
-			metric.WithExplicitBucketBoundaries(b...))
-		errs = append(errs, err)
-		return h
-	}
-	x.duration = histogram(semconv.GPURequestDurationName, secondBounds)
-	x.energy = histogram(semconv.GPURequestEnergyName, jouleBounds)
-	x.items = histogram(semconv.GPURequestItemsName, itemBounds)
-	x.itemEnergy = histogram(semconv.GPURequestItemEnergyName, jouleBounds)
-	x.queue = histogram(semconv.GPURequestQueueDurationName, secondBounds)
-	x.firstItem = histogram(semconv.GPURequestTimeToFirstItemName, secondBounds)
 	m.of[s.id] = x
-	return x, errors.Join(errs...)
+	return x
 }
 
-// record counts closed requests.
-func (m *meters) record(closed []*request, now int64) error {
+// record counts closed requests. now is unix ns.
+func (m *meters) record(closed []*request, now int64) {
 	for _, r := range closed {
 		for i := range r.accounts {
 			a := &r.accounts[i]
-			x, err := m.get(a.source, now)
-			if err != nil {
-				return err
-			}
-			set := metric.WithAttributeSet(m.attributes(a.op, r.modelOf(a)))
-			ctx := r.exemplar(a)
-			if a.time > 0 {
-				x.duration.Record(ctx, a.time, set)
-			}
-			if a.items > 0 {
-				x.items.Record(ctx, a.items, set)
-			}
-			if a.measured {
-				x.energy.Record(ctx, a.energy, set)
-				if a.items > 0 {
-					x.itemEnergy.Record(ctx, a.energy/a.items, set)
-				}
-			}
+			put := m.recorder(r, a, a.op, now)
+			put(metricDuration, a.time, a.time > 0)
+			put(metricItems, a.items, a.items > 0)
+			put(metricEnergy, a.energy, a.measured)
+			put(metricItemEnergy, a.energy/a.items, a.measured && a.items > 0)
 		}
-		first := r.first()
-		if first == nil || r.late {
-			continue
-		}
-		x, err := m.get(first.source, now)
-		if err != nil {
-			return err
-		}
-		set := metric.WithAttributeSet(m.attributes(nil, r.modelOf(first)))
-		if q := r.queued(first); q > 0 {
-			x.queue.Record(r.exemplar(first), q, set)
-		}
-		if item := r.toFirstItem(); item.after > 0 {
-			x.firstItem.Record(r.exemplar(first), item.after, set)
+		if first := r.first(); first != nil && !r.late {
+			put := m.recorder(r, first, nil, now)
+			queued, item := r.queued(first), r.toFirstItem()
+			put(metricQueue, queued, queued > 0)
+			put(metricFirstItem, item.after, item.after > 0)
 		}
 	}
-	return nil
 }
 
-func (m *meters) attributes(op *operation, model string) attribute.Set {
-	kv := append(make([]attribute.KeyValue, 0, 5), m.instance)
-	put := func(k attribute.Key, v string) {
-		if v != "" {
-			kv = append(kv, k.String(v))
+// recorder puts values of an account, where they are known, into the series of an operation, nil for those of the
+// request as a whole. The account's span is their exemplar; of a request whose trace does not exist there is none.
+func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
+	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
+	switch {
+	case r.unsampled:
+		span = key{}
+	case a.linked:
+		span.Span = a.id(r)
+	}
+	return func(metric int, v float64, known bool) {
+		if known {
+			x.families[metric].Get(&m.Settings, attrs, uint64(now)).Record(v, 1, span, uint64(now), now)
 		}
 	}
+}
+
+func attributes(op *operation, model string) pcommon.Map {
+	m := pcommon.NewMap()
+	m.EnsureCapacity(5)
 	if op != nil {
-		put(semconv.GPUOperationNameKey, op.name)
-		put(semconv.GPUOperationCategoryKey, op.category)
-		put(semconv.GPUOperationItemTypeKey, op.itemType)
+		text(m, semconv.GPUOperationNameKey, op.name)
+		text(m, semconv.GPUOperationCategoryKey, op.category)
+		text(m, semconv.GPUOperationItemTypeKey, op.itemType)
 	}
-	put(semconv.GenAIRequestModelKey, model)
-	return attribute.NewSet(kv...)
-}
-
-// exemplar is a context that makes the account's span the exemplar of what is recorded; of a request whose trace does
-// not exist there is none.
-func (r *request) exemplar(a *account) context.Context {
-	ctx := context.Background()
-	if r.unsampled {
-		return ctx
-	}
-	span := r.Span
-	if a.linked {
-		span = a.id(r)
-	}
-	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID(r.Trace), SpanID: trace.SpanID(span), TraceFlags: trace.FlagsSampled,
-	}))
+	text(m, semconv.GenAIRequestModelKey, model)
+	return m
 }
 
 // output makes the points of all resources.
-func (m *meters) output(ctx context.Context, scope func(pcommon.InstrumentationScope)) (pmetric.Metrics, error) {
+func (m *meters) output(scope func(pcommon.InstrumentationScope)) pmetric.Metrics {
+	m.Output()
 	out := pmetric.NewMetrics()
-	// Prometheus tells times apart by milliseconds, and refuses all of what has two values of a series at one: there is
-	// one for a point of 0 and one for the next.
-	if wait := 2*time.Millisecond - time.Since(m.written); wait > 0 {
-		time.Sleep(wait)
-	}
-	clear(m.begun)
-	m.begun = m.begun[:0]
-	var errs []error
-	var rm metricdata.ResourceMetrics
 	for _, x := range m.of {
-		if err := x.reader.Collect(ctx, &rm); err != nil {
-			errs = append(errs, err)
+		at := series.Time{At: max(uint64(time.Now().UnixNano()), series.Next(x.written)), Before: x.written}
+		rm := pmetric.NewResourceMetrics()
+		sm := rm.ScopeMetrics().AppendEmpty()
+		for i := range x.families {
+			at.At = max(at.At, x.families[i].Earliest(&m.Settings, x.written))
+		}
+		for i := range x.families {
+			x.families[i].Write(&m.Settings, sm.Metrics(), at)
+		}
+		if sm.Metrics().Len() == 0 {
 			continue
 		}
-		if len(rm.ScopeMetrics) == 0 {
-			continue
-		}
-		to := out.ResourceMetrics().AppendEmpty()
-		x.attrs.CopyTo(to.Resource().Attributes())
-		sm := to.ScopeMetrics().AppendEmpty()
+		x.written = at.At
+		x.attrs.CopyTo(rm.Resource().Attributes())
 		scope(sm.Scope())
 		sm.SetSchemaUrl(semconv.SchemaURL)
-		for i := range rm.ScopeMetrics {
-			for j := range rm.ScopeMetrics[i].Metrics {
-				m.convert(x, &rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty())
-			}
-		}
+		rm.MoveTo(out.ResourceMetrics().AppendEmpty())
 	}
-	m.written = time.Now()
-	return out, errors.Join(errs...)
-}
-
-// refused makes the series that began with the last output begin again with the next one.
-func (m *meters) refused() {
-	for _, s := range m.begun {
-		delete(s.of.begun, s.series)
-	}
-}
-
-// series is one of a meter.
-type series struct {
-	metric string
-	attrs  attribute.Distinct
-}
-
-// convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its
-// first increase: at its start, but at most zerofirst.Before its first point, and after the output before.
-func (m *meters) convert(x *meter, from *metricdata.Metrics, to pmetric.Metric) {
-	to.SetName(from.Name)
-	to.SetUnit(from.Unit)
-	to.SetDescription(from.Description)
-	zero := func(t metricdata.Temporality, attrs attribute.Set, start, first time.Time) (at time.Time, begins bool) {
-		key := series{from.Name, attrs.Equivalent()}
-		if t == metricdata.DeltaTemporality || x.begun[key] {
-			return at, false
-		}
-		x.begun[key] = true
-		m.begun = append(m.begun, begun{x, key})
-		at = first.Add(-zerofirst.Before(m.cfg.FlushInterval))
-		for _, earliest := range [...]time.Time{start, m.written.Add(time.Millisecond)} {
-			if at.Before(earliest) {
-				at = earliest
-			}
-		}
-		if latest := first.Add(-time.Millisecond); at.After(latest) {
-			at = latest
-		}
-		return at, true
-	}
-	switch data := from.Data.(type) {
-	case metricdata.Histogram[float64]:
-		h := to.SetEmptyHistogram()
-		h.SetAggregationTemporality(temporalityOf(data.Temporality))
-		for i := range data.DataPoints {
-			d := &data.DataPoints[i]
-			if at, ok := zero(data.Temporality, d.Attributes, d.StartTime, d.Time); ok {
-				p := h.DataPoints().AppendEmpty()
-				p.ExplicitBounds().FromRaw(d.Bounds)
-				p.BucketCounts().FromRaw(make([]uint64, len(d.BucketCounts)))
-				dress(p, d.Attributes, d.StartTime, at)
-			}
-			p := h.DataPoints().AppendEmpty()
-			p.ExplicitBounds().FromRaw(d.Bounds)
-			p.BucketCounts().FromRaw(d.BucketCounts)
-			dress(p, d.Attributes, d.StartTime, d.Time)
-			fill(p, d.Count, d.Sum, d.Min, d.Max, d.Exemplars)
-		}
-	case metricdata.ExponentialHistogram[float64]:
-		h := to.SetEmptyExponentialHistogram()
-		h.SetAggregationTemporality(temporalityOf(data.Temporality))
-		for i := range data.DataPoints {
-			d := &data.DataPoints[i]
-			if at, ok := zero(data.Temporality, d.Attributes, d.StartTime, d.Time); ok {
-				p := h.DataPoints().AppendEmpty()
-				p.SetScale(d.Scale)
-				dress(p, d.Attributes, d.StartTime, at)
-			}
-			p := h.DataPoints().AppendEmpty()
-			p.SetScale(d.Scale)
-			p.SetZeroCount(d.ZeroCount)
-			p.Positive().SetOffset(d.PositiveBucket.Offset)
-			p.Positive().BucketCounts().FromRaw(d.PositiveBucket.Counts)
-			dress(p, d.Attributes, d.StartTime, d.Time)
-			fill(p, d.Count, d.Sum, d.Min, d.Max, d.Exemplars)
-		}
-	}
-}
-
-// point is what points of both forms share.
-type point interface {
-	SetStartTimestamp(pcommon.Timestamp)
-	SetTimestamp(pcommon.Timestamp)
-	SetCount(uint64)
-	SetSum(float64)
-	SetMin(float64)
-	SetMax(float64)
-	Attributes() pcommon.Map
-	Exemplars() pmetric.ExemplarSlice
-}
-
-func dress(p point, attrs attribute.Set, start, at time.Time) {
-	if start.After(at) {
-		start = at
-	}
-	p.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
-	p.SetTimestamp(pcommon.NewTimestampFromTime(at))
-	p.SetSum(0)
-	attributes(attrs, p.Attributes())
-}
-
-func fill(
-	p point, count uint64, sum float64, least, most metricdata.Extrema[float64], from []metricdata.Exemplar[float64],
-) {
-	p.SetCount(count)
-	p.SetSum(sum)
-	if v, ok := least.Value(); ok {
-		p.SetMin(v)
-	}
-	if v, ok := most.Value(); ok {
-		p.SetMax(v)
-	}
-	exemplars(from, p.Exemplars())
-}
-
-func temporalityOf(t metricdata.Temporality) pmetric.AggregationTemporality {
-	if t == metricdata.DeltaTemporality {
-		return pmetric.AggregationTemporalityDelta
-	}
-	return pmetric.AggregationTemporalityCumulative
-}
-
-func attributes(from attribute.Set, to pcommon.Map) {
-	to.EnsureCapacity(from.Len())
-	for _, kv := range from.ToSlice() {
-		if kv.Value.Type() == attribute.BOOL { // otel.metric.overflow
-			to.PutBool(string(kv.Key), kv.Value.AsBool())
-			continue
-		}
-		to.PutStr(string(kv.Key), kv.Value.AsString())
-	}
-}
-
-func exemplars(from []metricdata.Exemplar[float64], to pmetric.ExemplarSlice) {
-	for i := range from {
-		e := &from[i]
-		if len(e.TraceID) != 16 || len(e.SpanID) != 8 {
-			continue // says nothing of whose value it is
-		}
-		x := to.AppendEmpty()
-		x.SetDoubleValue(e.Value)
-		x.SetTimestamp(pcommon.NewTimestampFromTime(e.Time))
-		x.SetTraceID(pcommon.TraceID(e.TraceID))
-		x.SetSpanID(pcommon.SpanID(e.SpanID))
-	}
+	return out
 }

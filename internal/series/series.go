@@ -1,0 +1,424 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package series keeps the time series of a connector between two outputs and writes them as points. A cumulative one
+// begins with a point of 0, without which nobody sees its first increase (package zerofirst).
+package series
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/zerofirst"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// OverflowKey is defined by the OpenTelemetry metrics SDK's specification.
+const OverflowKey = "otel.metric.overflow"
+
+// Settings are shared by all series of a connector.
+type Settings struct {
+	Instance         string        // collector.instance.id of every point
+	Interval         time.Duration // between two outputs
+	Delta            bool          // else cumulative
+	Exponential      int           // buckets of a histogram at most; 0: histograms have explicit bounds
+	CardinalityLimit int           // series of a family
+	MaxSeries        int           // of all families; 0: no limit
+	MakeRoom         func()        // gives up what has been silent for long, when there is no room for more; may be nil
+
+	Kept  int       // series of all families
+	Begun []*Series // by the last output: with a point of 0
+}
+
+// Output begins an output.
+func (st *Settings) Output() {
+	clear(st.Begun)
+	st.Begun = st.Begun[:0]
+}
+
+// Refused makes the series that began with the last output begin again with the next one.
+func (st *Settings) Refused() {
+	for _, s := range st.Begun {
+		s.begun = false
+	}
+}
+
+func (st *Settings) newHistogram(bounds []float64) histogram {
+	if st.Exponential > 0 {
+		return newExponentialHistogram(st.Exponential)
+	}
+	return newExplicitHistogram(bounds)
+}
+
+// Form of a metric.
+type Form uint8
+
+// Forms of metrics.
+const (
+	Count     Form = iota // monotonic sum of whole numbers
+	Sum                   // monotonic sum of doubles
+	Histogram             // distribution
+	Gauge                 // quotient of sums since the last output; written only when there were any
+)
+
+// Family is the series of one metric under one resource.
+type Family struct {
+	Name      string // unit and description are the registry's
+	Form      Form
+	Bounds    []float64 // of an explicit histogram
+	Exemplars int       // of a point at most
+
+	byKey    map[string]*Series
+	list     []*Series // in order of creation
+	overflow *Series   // also in list
+}
+
+// Get returns the series with these attributes, makes it, or returns the overflow series when there are too many.
+// start is the time from which a new series counts. attrs is only read; the names of all maps of a family are put in
+// one order.
+func (f *Family) Get(st *Settings, attrs pcommon.Map, start uint64) *Series {
+	key := canonical(attrs)
+	if s := f.byKey[key]; s != nil {
+		return s
+	}
+	// One of the limit's series is the overflow, as in the SDKs.
+	full := func() bool {
+		return len(f.byKey) >= st.CardinalityLimit-1 || st.MaxSeries > 0 && st.Kept >= st.MaxSeries
+	}
+	if full() && st.MakeRoom != nil {
+		st.MakeRoom()
+	}
+	if full() {
+		if f.overflow == nil {
+			none := pcommon.NewMap()
+			none.PutBool(OverflowKey, true)
+			f.overflow = f.append(st, none, start)
+		}
+		return f.overflow
+	}
+	s := f.append(st, attrs, start)
+	if f.byKey == nil {
+		f.byKey = make(map[string]*Series)
+	}
+	f.byKey[key] = s
+	return s
+}
+
+func (f *Family) append(st *Settings, attrs pcommon.Map, start uint64) *Series {
+	s := &Series{attrs: pcommon.NewMap(), start: start}
+	attrs.CopyTo(s.attrs)
+	s.attrs.PutStr(string(semconv.CollectorInstanceIDKey), st.Instance)
+	if f.Form == Histogram {
+		s.distribution = newDistribution(st.newHistogram(f.Bounds))
+	}
+	if f.Exemplars > 0 {
+		s.exemplars = make([]exemplar, 0, f.Exemplars)
+	}
+	f.list = append(f.list, s)
+	st.Kept++
+	return s
+}
+
+// Len is the number of series.
+func (f *Family) Len() int { return len(f.list) }
+
+// Overflowed reports whether a series is the one that takes what is too much.
+func (f *Family) Overflowed(s *Series) bool { return s == f.overflow }
+
+// Expire gives up the series that were last seen before a time; it returns how many.
+func (f *Family) Expire(st *Settings, before int64) int {
+	gone := func(s *Series) bool { return s.seen < before && !s.changed }
+	n := len(f.list)
+	f.list = slices.DeleteFunc(f.list, func(s *Series) bool {
+		if gone(s) && s == f.overflow {
+			f.overflow = nil
+		}
+		return gone(s)
+	})
+	if len(f.list) < n {
+		for k, s := range f.byKey {
+			if gone(s) {
+				delete(f.byKey, k)
+			}
+		}
+	}
+	st.Kept -= n - len(f.list)
+	return n - len(f.list)
+}
+
+// Earliest is the least time of the next points, after points of a time: what has changed is never at the time of the
+// points before, and before what begins there is room for a point of 0.
+func (f *Family) Earliest(st *Settings, written uint64) uint64 {
+	t := written
+	for _, s := range f.list {
+		if st.begins(s, f.Form) {
+			return Next(Next(written))
+		}
+		if s.changed {
+			t = Next(written)
+		}
+	}
+	return t
+}
+
+// begins says whether the next point of a series is of 0.
+func (st *Settings) begins(s *Series, f Form) bool { return !s.begun && f != Gauge && !st.Delta }
+
+// Time is when the points of a resource are, unix ns.
+type Time struct {
+	At     uint64
+	Before uint64 // of the points before; 0: none
+}
+
+// Write adds the metric, if it has points.
+func (f *Family) Write(st *Settings, out pmetric.MetricSlice, ts Time) {
+	if len(f.list) == 0 {
+		return
+	}
+	temporality := pmetric.AggregationTemporalityCumulative
+	if st.Delta {
+		temporality = pmetric.AggregationTemporalityDelta
+	}
+	m := pmetric.NewMetric()
+	registered, _ := semconv.LookupMetric(f.Name)
+	m.SetName(f.Name)
+	m.SetUnit(registered.Unit)
+	m.SetDescription(registered.Description())
+	switch {
+	case f.Form == Gauge:
+		m.SetEmptyGauge()
+	case f.Form != Histogram:
+		m.SetEmptySum().SetIsMonotonic(true)
+		m.Sum().SetAggregationTemporality(temporality)
+	case st.Exponential > 0:
+		m.SetEmptyExponentialHistogram().SetAggregationTemporality(temporality)
+	default:
+		m.SetEmptyHistogram().SetAggregationTemporality(temporality)
+	}
+	some := false
+	for _, s := range f.list {
+		some = s.write(st, m, f, ts) || some
+	}
+	if some {
+		m.MoveTo(out.AppendEmpty())
+	}
+}
+
+// canonical is a text that is the same for maps of the same names and values. Names are in order as they were put,
+// for all maps of a family are made by one function.
+func canonical(attrs pcommon.Map) string {
+	var b []byte
+	for k, v := range attrs.All() {
+		b = append(b, k...)
+		b = append(b, 0)
+		b = append(b, v.AsString()...)
+		b = append(b, 0)
+	}
+	return string(b)
+}
+
+// pointBase is what all kinds of points share.
+type pointBase interface {
+	SetStartTimestamp(pcommon.Timestamp)
+	SetTimestamp(pcommon.Timestamp)
+	Attributes() pcommon.Map
+}
+
+// millisecond is what Prometheus tells times apart by. Two values of a series at one time make it refuse the whole
+// request.
+const millisecond = uint64(time.Millisecond)
+
+// Next is the first time that Prometheus tells apart from t.
+func Next(t uint64) uint64 { return (t/millisecond + 1) * millisecond }
+
+// Series is one time series: its attributes and its state.
+type Series struct {
+	attrs   pcommon.Map
+	start   uint64 // unix ns
+	seen    int64  // wall clock of the last change, unix ns
+	changed bool   // since the last output
+	begun   bool   // a point was written
+
+	total   float64 // of a sum: all; of a gauge, which is a quotient of sums since the last output: the numerator
+	divisor float64 // of a gauge
+	written float64 // of a delta sum: what was written of total
+
+	distribution distribution // of a histogram
+	exemplars    []exemplar   // slot = binary magnitude modulo their number, so that they spread over the buckets
+}
+
+type exemplar struct {
+	value float64
+	time  uint64
+	trace pcommon.TraceID
+	span  pcommon.SpanID
+}
+
+func (s *Series) touch(now int64) { s.seen, s.changed = now, true }
+
+// Add adds to a sum. now is unix ns, here and below.
+func (s *Series) Add(v float64, now int64) {
+	if x := s.total + v; x <= math.MaxFloat64 {
+		s.total = x
+	}
+	s.touch(now)
+}
+
+// Ratio adds to a gauge that is a quotient.
+func (s *Series) Ratio(numerator, divisor float64, now int64) {
+	if !s.changed {
+		s.total, s.divisor = 0, 0
+	}
+	s.total += numerator
+	s.divisor += divisor
+	s.touch(now)
+}
+
+// Example makes a span that ends then the gauge's exemplar.
+func (s *Series) Example(v float64, span spanfacts.Key, end uint64) {
+	if cap(s.exemplars) > 0 && !span.Trace.IsEmpty() {
+		s.exemplars = append(s.exemplars[:0], exemplar{v, end, span.Trace, span.Span})
+	}
+}
+
+// Record adds a value, which counts weight times, to a distribution. A span that ends then is its exemplar, unless it
+// has no trace.
+func (s *Series) Record(v, weight float64, span spanfacts.Key, end uint64, now int64) {
+	s.distribution.record(v, weight)
+	if n := cap(s.exemplars); n > 0 && !span.Trace.IsEmpty() {
+		s.exemplars = s.exemplars[:n]
+		s.exemplars[magnitude(v)%n] = exemplar{v, end, span.Trace, span.Span}
+	}
+	s.touch(now)
+}
+
+// magnitude is the exponent of a value, from 0.
+func magnitude(v float64) int {
+	_, exponent := math.Frexp(v)
+	return exponent + 1100 // of the smallest number it is -1073
+}
+
+// write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins
+// with a point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
+func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts Time) bool {
+	delta, f := st.Delta, of.Form
+	if !s.changed && (delta || f == Gauge) {
+		return false
+	}
+	if st.begins(s, f) {
+		s.writeZero(st, m, of, ts)
+		st.Begun = append(st.Begun, s)
+	}
+	s.begun = true
+	wrote := true
+	switch f {
+	case Gauge:
+		v := s.total / s.divisor
+		if wrote = v >= 0 && v <= math.MaxFloat64; wrote { // false for NaN
+			p := m.Gauge().DataPoints().AppendEmpty()
+			p.SetDoubleValue(v)
+			s.dress(p, 0, ts.At)
+			s.writeExemplars(p.Exemplars())
+		}
+	case Histogram:
+		p := s.distribution.write(m)
+		s.dress(p, s.start, ts.At)
+		s.writeExemplars(p.Exemplars())
+		if delta {
+			s.distribution.reset()
+		}
+	default:
+		s.writeSum(m.Sum().DataPoints().AppendEmpty(), f, delta, ts.At)
+	}
+	s.changed = false
+	if delta {
+		s.start = ts.At
+	}
+	if delta || f == Gauge {
+		clear(s.exemplars)
+		s.exemplars = s.exemplars[:0]
+	}
+	return wrote
+}
+
+// writeZero adds a point of 0 where the series begins, but at most zerofirst.Before its first point.
+func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts Time) {
+	at := max(s.start, ts.At-min(ts.At, uint64(zerofirst.Before(st.Interval))))
+	if at/millisecond <= ts.Before/millisecond {
+		at = Next(ts.Before)
+	}
+	if s.start == 0 || at/millisecond >= ts.At/millisecond {
+		at = ts.At - min(ts.At, millisecond)
+	}
+	if at == 0 || at/millisecond <= ts.Before/millisecond {
+		return
+	}
+	switch of.Form {
+	case Histogram:
+		empty := newDistribution(st.newHistogram(of.Bounds))
+		s.dress(empty.write(m), min(s.start, at), at)
+	case Count:
+		p := m.Sum().DataPoints().AppendEmpty()
+		p.SetIntValue(0)
+		s.dress(p, min(s.start, at), at)
+	default:
+		p := m.Sum().DataPoints().AppendEmpty()
+		p.SetDoubleValue(0)
+		s.dress(p, min(s.start, at), at)
+	}
+}
+
+func (s *Series) writeSum(p pmetric.NumberDataPoint, f Form, delta bool, ts uint64) {
+	v := s.total
+	if f == Count {
+		v = math.Round(v)
+	}
+	out := v
+	if delta {
+		out = v - s.written
+		s.written = v
+	}
+	if f == Count {
+		p.SetIntValue(toInt(out))
+	} else {
+		p.SetDoubleValue(out)
+	}
+	s.dress(p, s.start, ts)
+}
+
+func (s *Series) dress(p pointBase, start, ts uint64) {
+	if start > 0 {
+		p.SetStartTimestamp(pcommon.Timestamp(min(start, ts)))
+	}
+	p.SetTimestamp(pcommon.Timestamp(ts))
+	s.attrs.CopyTo(p.Attributes())
+}
+
+// writeExemplars writes those that there are. They stay on a cumulative series until others take their place, for a
+// scrape comes at its own time.
+func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
+	for i := range s.exemplars {
+		x := &s.exemplars[i]
+		if x.trace.IsEmpty() {
+			continue
+		}
+		e := out.AppendEmpty()
+		e.SetDoubleValue(x.value)
+		e.SetTimestamp(pcommon.Timestamp(x.time))
+		e.SetTraceID(x.trace)
+		e.SetSpanID(x.span)
+	}
+}
+
+// toInt is a whole number as int64, at most the largest.
+func toInt(v float64) int64 {
+	if v >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(v)
+}
