@@ -7,8 +7,8 @@ package benchmarks
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -42,12 +42,14 @@ func deviceID(i int) string { return fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f
 // requests is the batch of sections() as OTLP protobuf, on eight devices and with times from zero on.
 func requests(tb testing.TB) []byte {
 	td := sections()
+	rnd := rand.New(rand.NewPCG(3, 4))
 	for i, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		start := time.Duration(i/devices) * spanLength
+		took := spanLength - time.Duration(rnd.Int64N(int64(spanLength/8)))
 		s.SetStartTimestamp(pcommon.Timestamp(start))
-		s.SetEndTimestamp(pcommon.Timestamp(start + spanLength))
+		s.SetEndTimestamp(pcommon.Timestamp(start + took))
 		s.Attributes().PutStr("hw.id", deviceID(i%devices))
-		s.Attributes().PutDouble("gpu.duration", spanLength.Seconds())
+		s.Attributes().PutDouble("gpu.duration", took.Seconds())
 	}
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	require.NoError(tb, err)
@@ -135,7 +137,7 @@ func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHo
 				if err != nil {
 					t.Fatal(err)
 				}
-				number(td, uint64(i*batchSize+1), now.Add(-window))
+				number(td, uint64(i), now.Add(-window))
 				if err := first.ConsumeTraces(context.Background(), td); err != nil {
 					t.Fatal(err)
 				}
@@ -159,14 +161,20 @@ func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHo
 	return c
 }
 
-// number gives the spans of a request their IDs and times.
-func number(td ptrace.Traces, id uint64, from time.Time) {
+// number gives the spans of the n-th request their IDs and times.
+func number(td ptrace.Traces, n uint64, from time.Time) {
+	rnd := rand.New(rand.NewPCG(n, 5))
 	shift := pcommon.Timestamp(from.UnixNano())
-	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
-		var b [8]byte
-		binary.BigEndian.PutUint64(b[:], id)
-		id++
-		s.SetSpanID(b)
+	var traces [devices]pcommon.TraceID
+	var callers [devices]pcommon.SpanID
+	for i, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		on := i % devices
+		if i/devices%traceSpans == 0 {
+			traces[on], callers[on] = traceID(rnd), spanID(rnd)
+		}
+		s.SetTraceID(traces[on])
+		s.SetSpanID(spanID(rnd))
+		s.SetParentSpanID(callers[on])
 		s.SetStartTimestamp(s.StartTimestamp() + shift)
 		s.SetEndTimestamp(s.EndTimestamp() + shift)
 	}

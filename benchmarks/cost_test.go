@@ -149,7 +149,7 @@ func TestCostOfAPipeline(t *testing.T) {
 			}
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s, best of %d rounds, per span of 15 attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
+		fmt.Fprintf(&b, "%s, best of %d rounds, per span of 13 attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
 			"", "cpu ns", "× pass", "own ns", "own B", "allocs")
 		own := func(name string) float64 { return best[name].minus(best[pass]).cpu }
 		for _, c := range cases {

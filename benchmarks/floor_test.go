@@ -104,7 +104,7 @@ func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
 	}
 	measure(t, requests(t), 1, pipeline(keys(&before), joinStage(full), deriveStage(full), keys(&after)),
 		func(context.Context, ptrace.Traces) error { return nil })
-	require.Len(t, before, 15)
+	require.Len(t, before, 13)
 	require.ElementsMatch(t, append(joined.all(), derived.all()...), after[len(before):])
 	measure(t, requests(t), 1, pipeline(joinStage(lean), deriveStage(lean), keys(&few)),
 		func(context.Context, ptrace.Traces) error { return nil })

@@ -4,7 +4,9 @@
 package benchmarks
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -13,10 +15,15 @@ import (
 // batchSize is what an SDK's batch processor sends at most by default.
 const batchSize = 512
 
+// traceSpans is how many spans of a batch are of one trace, below one span of the host.
+const traceSpans = 8
+
 // sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the
-// attributes that a timed section with declared work has. One scope instead of one for each device: readers are
-// simpler.
+// attributes that a timed section with declared work has. IDs are random, and times, delays and work differ from span to
+// span, as they do where they are measured: what a compressor makes of them decides what sending them costs. One scope
+// instead of one for each device: readers are simpler.
 func sections() ptrace.Traces {
+	rnd := rand.New(rand.NewPCG(1, 2))
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
 	ra := rs.Resource().Attributes()
@@ -28,34 +35,53 @@ func sections() ptrace.Traces {
 	ss.Scope().SetName("github.com/otelgpu/otelgpu/gpuspan")
 	device := ss.Scope().Attributes()
 	device.PutDouble("gpu.floor.duration", 6e-7)
+	device.PutDouble("gpu.timing.error", 2.1e-6)
 	device.PutStr("gpu.timing.source", "cuda_event")
 	device.PutStr("hw.model", "NVIDIA H100 80GB HBM3")
 	device.PutStr("hw.type", "gpu")
 	device.PutStr("hw.vendor", "NVIDIA")
+	var trace pcommon.TraceID
+	var caller pcommon.SpanID
+	start := uint64(1_700_000_000_000_000_000)
 	for i := range batchSize {
 		s := ss.Spans().AppendEmpty()
 		s.SetName([]string{"prefill", "decode", "attention", "mlp"}[i%4])
-		s.SetTraceID(pcommon.TraceID{1, byte(i >> 8), byte(i)})
-		s.SetSpanID(pcommon.SpanID{2, byte(i >> 8), byte(i)})
-		start := uint64(1_700_000_000_000_000_000 + i*3_000_000)
+		if i%traceSpans == 0 {
+			trace, caller = traceID(rnd), spanID(rnd)
+		}
+		s.SetTraceID(trace)
+		s.SetSpanID(spanID(rnd))
+		s.SetParentSpanID(caller)
+		took := 2_000_000 + rnd.Uint64N(512_000)
 		s.SetStartTimestamp(pcommon.Timestamp(start))
-		s.SetEndTimestamp(pcommon.Timestamp(start + 2_000_000 + uint64(i)*1000))
+		s.SetEndTimestamp(pcommon.Timestamp(start + took))
+		start += 2_700_000 + rnd.Uint64N(600_000)
+		tokens := 1 + rnd.Int64N(2048)
 		a := s.Attributes()
-		a.PutDouble("gpu.duration", 0.002+float64(i)*1e-6)
-		a.PutDouble("gpu.timing.error", 2.1e-6)
-		a.PutDouble("gpu.start.delay", 0.0007)
-		a.PutDouble("gpu.end.delay", 0.0009)
+		a.PutDouble("gpu.duration", float64(took)/1e9)
+		a.PutDouble("gpu.start.delay", float64(700_000+rnd.IntN(20_000))/1e9)
 		a.PutStr("gpu.operation.type", "section")
 		a.PutStr("gpu.operation.category", []string{"prefill", "decode", "attention", "forward"}[i%4])
 		a.PutStr("gpu.operation.item.type", "token")
 		a.PutInt("gpu.stream.id", int64(i%3))
 		a.PutStr("hw.id", fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", i%2))
 		a.PutStr("hw.name", "gpu0")
-		a.PutInt("gpu.io.read.size", 2_000_000_000)
-		a.PutInt("gpu.io.write.size", 1_350_000_000)
-		a.PutInt("gpu.operation.items", 2048)
-		a.PutDouble("gpu.flop.count", 4e11)
+		a.PutInt("gpu.io.read.size", 2_000_000_000+8192*tokens)
+		a.PutInt("gpu.io.write.size", 1_350_000_000+8192*tokens)
+		a.PutInt("gpu.operation.items", tokens)
+		a.PutDouble("gpu.flop.count", 4e11+2e8*float64(tokens))
 		a.PutStr("gpu.flop.precision", "bf16")
 	}
 	return td
+}
+
+func traceID(rnd *rand.Rand) (id pcommon.TraceID) {
+	binary.BigEndian.PutUint64(id[:8], rnd.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rnd.Uint64())
+	return id
+}
+
+func spanID(rnd *rand.Rand) (id pcommon.SpanID) {
+	binary.BigEndian.PutUint64(id[:], rnd.Uint64())
+	return id
 }

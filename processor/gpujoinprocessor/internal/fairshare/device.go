@@ -51,6 +51,7 @@ type Device struct {
 	covered int64
 
 	nodes      index
+	caller     ref // the last parent: spans that come together mostly have one
 	remembered list
 	free       freeTime
 	totals     Totals
@@ -119,7 +120,7 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 // Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
 // known.
 func (d *Device) Knows(s *Span) bool {
-	n := d.node(s.Key)
+	n := d.of(s)
 	return n != nil && n.known && !n.refused && n.times == s.times()
 }
 
@@ -149,7 +150,7 @@ func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
 
 // Elsewhere is what descendants on this device have of the span k, which is on another device.
 func (d *Device) Elsewhere(k Key) float64 {
-	n := d.node(k)
+	n := d.node(&k)
 	if n == nil || n.known {
 		return 0
 	}
@@ -164,7 +165,7 @@ func (d *Device) Close() {
 		n.kept = false
 		d.budget.slab.give(n)
 	})
-	d.nodes = newIndex(&d.budget.slab)
+	d.nodes, d.caller = newIndex(&d.budget.slab), 0
 }
 
 // Arrival is what became of a span that arrived.
@@ -183,7 +184,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
 		return Refused, Place{}, now
 	}
-	n := d.node(s.Key)
+	n := d.of(&s)
 	if n != nil && n.known {
 		if n.times != s.times() {
 			return Refused, Place{}, now
@@ -192,7 +193,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		return Known, Place{n.self}, n.seen
 	}
 	if n == nil {
-		if n = d.newNode(s.Key); n == nil {
+		if n = d.newNode(&s.Key, s.hash); n == nil {
 			return Refused, Place{}, now
 		}
 	}
@@ -225,7 +226,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device
 // (a host span between a step and its kernels) and that turned out to have a parent.
 func (d *Device) Pass(k Key, parent [8]byte) {
-	if n := d.node(k); n != nil && !n.known && parent != ([8]byte{}) {
+	if n := d.node(&k); n != nil && !n.known && parent != ([8]byte{}) {
 		d.remembered.remove(n)
 		d.link(n, Key{k.Trace, parent})
 		d.remember(n)
@@ -238,12 +239,16 @@ func (d *Device) link(n *node, parent Key) {
 	if n.parent != 0 || parent == n.key {
 		return
 	}
-	p := d.node(parent)
-	if p == nil {
-		if p = d.newNode(parent); p == nil {
-			return
+	p := d.at(d.caller)
+	if p == nil || p.key != parent {
+		hash := d.budget.slab.hash(&parent)
+		if p = d.nodes.find(&parent, hash); p == nil {
+			if p = d.newNode(&parent, hash); p == nil {
+				return
+			}
+			d.remember(p)
 		}
-		d.remember(p)
+		d.caller = p.self
 	}
 	height := n.height
 	for a := p; a != nil; a = d.at(a.parent) {

@@ -5,7 +5,7 @@ package fairshare
 
 // PlaceOf is the place that the arrival of a span gave.
 func (d *Device) PlaceOf(k Key) (at Place, ok bool) {
-	n := d.node(k)
+	n := d.node(&k)
 	if n == nil || !n.known {
 		return Place{}, false
 	}

@@ -26,10 +26,10 @@ func TestIndexFindsWhatAMapFinds(t *testing.T) {
 		for range 20_000 {
 			k := numbered(r.Uint64N(keys))
 			n := oracle[k]
-			require.Equal(t, n, x.find(k), "seed %d", seed)
+			require.Equal(t, n, x.find(&k, s.hash(&k)), "seed %d", seed)
 			if n == nil {
 				n = s.take()
-				n.key = k
+				n.key, n.hash = k, s.hash(&k)
 				x.add(n)
 				oracle[k] = n
 			} else if r.IntN(2) == 0 {

@@ -17,6 +17,8 @@ type Span struct {
 	Start, End int64   // ns; End > Start
 	// has a part only while no other span of its process is active: timed on the host, or one of a window's
 	Yields bool
+
+	hash uint32 // of the key, for the devices of one budget; 0: not known yet
 }
 
 // times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same
@@ -39,6 +41,7 @@ const maxHeight = 128
 // got is kept there until it arrives itself.
 type node struct {
 	key    Key
+	hash   uint32 // of the key
 	self   ref
 	parent ref
 	kids   int32 // nodes whose parent this is
@@ -111,9 +114,9 @@ func (l *list) touch(n *node, t int64) {
 	l.last = n.self
 }
 
-// newNode makes a node within the budget; when that is used up the longest unchanged remembered one leaves. Nil: all
+// newNode makes a node within the budget, for a key with its hash; when that is used up the longest unchanged remembered one leaves. Nil: all
 // are pending or have children.
-func (d *Device) newNode(k Key) *node {
+func (d *Device) newNode(k *Key, hash uint32) *node {
 	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
 		n := d.at(d.remembered.first)
 		if n == nil || tries == 8 {
@@ -123,7 +126,7 @@ func (d *Device) newNode(k Key) *node {
 	}
 	d.budget.used++
 	n := d.budget.slab.take()
-	n.key, n.kept = k, true
+	n.key, n.hash, n.kept = *k, hash, true
 	d.nodes.add(n)
 	return n
 }
@@ -152,6 +155,9 @@ func (d *Device) forget(n *node) {
 	if parent := d.at(n.parent); parent != nil {
 		parent.kids--
 	}
+	if d.caller == n.self {
+		d.caller = 0
+	}
 	d.remembered.remove(n)
 	d.nodes.remove(n)
 	n.kept = false
@@ -159,7 +165,16 @@ func (d *Device) forget(n *node) {
 	d.budget.slab.give(n)
 }
 
-// node is that of a span, nil when there is none.
-func (d *Device) node(k Key) *node { return d.nodes.find(k) }
+// node is that of a key, nil when there is none.
+func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
+
+// of is the node of a span, nil when there is none. The span's hash is worked out once: looking, arriving and keeping
+// need it.
+func (d *Device) of(s *Span) *node {
+	if s.hash == 0 {
+		s.hash = d.budget.slab.hash(&s.Key)
+	}
+	return d.nodes.find(&s.Key, s.hash)
+}
 
 func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -16,6 +16,7 @@ const chunkNodes = 1 << 10
 // a quarter of a million of them. A node keeps its place in memory; given back, it is used again, by whichever device
 // comes first. What was needed once stays: at most the budget's nodes.
 type slab struct {
+	seed   maphash.Seed // of the indexes: keys come from outside
 	chunks []*[chunkNodes]node
 	spare  []ref
 	made   ref // nodes that were ever taken
@@ -53,8 +54,7 @@ func (s *slab) at(r ref) *node {
 // cache. Here a span that is new, as most are, costs one look at a small slot and none at a node.
 type index struct {
 	slab  *slab
-	seed  maphash.Seed // keys come from outside
-	slots []slot       // a power of two, at most half of them in use
+	slots []slot // a power of two, at most half of them in use
 	n     int
 }
 
@@ -67,17 +67,20 @@ type slot struct {
 const minSlots = 64
 
 func newIndex(s *slab) index {
-	return index{slab: s, seed: maphash.MakeSeed(), slots: make([]slot, minSlots)}
+	if s.seed == (maphash.Seed{}) {
+		s.seed = maphash.MakeSeed()
+	}
+	return index{slab: s, slots: make([]slot, minSlots)}
 }
 
-func (x *index) hash(k *Key) uint32 { return uint32(maphash.Comparable(x.seed, *k)) }
+// hash is that of a key in all indexes of the slab, never 0.
+func (s *slab) hash(k *Key) uint32 { return uint32(maphash.Comparable(s.seed, *k)) | 1<<31 }
 
-// find is nil when there is no such node.
-func (x *index) find(k Key) *node {
-	h := x.hash(&k)
+// find looks for a key with its hash; nil when there is no such node.
+func (x *index) find(k *Key, h uint32) *node {
 	for i := x.home(h); x.slots[i].node != 0; i = x.next(i) {
 		if x.slots[i].hash == h {
-			if n := x.slab.at(x.slots[i].node); n.key == k {
+			if n := x.slab.at(x.slots[i].node); n.key == *k {
 				return n
 			}
 		}
@@ -96,7 +99,7 @@ func (x *index) add(n *node) {
 			}
 		}
 	}
-	x.put(slot{x.hash(&n.key), n.self})
+	x.put(slot{n.hash, n.self})
 }
 
 func (x *index) put(s slot) {
@@ -109,7 +112,7 @@ func (x *index) put(s slot) {
 
 // remove takes a node out that is there. Those behind it move up, so that no search ends at the gap.
 func (x *index) remove(n *node) {
-	gap := x.home(x.hash(&n.key))
+	gap := x.home(n.hash)
 	for x.slots[gap].node != n.self {
 		gap = x.next(gap)
 	}
