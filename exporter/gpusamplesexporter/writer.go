@@ -6,6 +6,7 @@ package gpusamplesexporter
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -161,6 +162,10 @@ func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, c
 	}
 }
 
+// unknownValue is what no device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for what it does
+// not know; added up once, they would take the digits of all that follows.
+const unknownValue = 1 << 62
+
 func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, resource pcommon.Map,
 	now time.Time,
 ) outcome {
@@ -168,7 +173,7 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, reso
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
 	}
-	if p.Flags().NoRecordedValue() || v != v || p.Timestamp() == 0 {
+	if p.Flags().NoRecordedValue() || !(math.Abs(v) < unknownValue) || p.Timestamp() == 0 {
 		return noValue
 	}
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.matches(p.Attributes()) })
@@ -230,6 +235,11 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		d.xid, d.hasXID = v, true
 		return written
 	}
+	sum := &d.sums[r.field]
+	summed := r.form == formRate || r.form == formCounter || delta
+	if summed && v < 0 {
+		return noValue
+	}
 	best := &d.best[r.field]
 	if *best == 0 || r.rank+1 < *best {
 		*best = r.rank + 1
@@ -238,8 +248,6 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		return written
 	}
 	v *= r.scale
-	sum := &d.sums[r.field]
-	summed := r.form == formRate || r.form == formCounter || delta
 	switch {
 	case r.field == gpusamplesextension.Throttle:
 		v = float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))

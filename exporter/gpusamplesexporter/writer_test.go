@@ -6,6 +6,7 @@ package gpusamplesexporter
 import (
 	"bufio"
 	"context"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -290,6 +291,31 @@ func TestPointsOutOfOrderInventNoEnergy(t *testing.T) {
 			assert.InDelta(t, want, joules, 1e-9, "%v to %d s", batches, i)
 		}
 		v.Release()
+	}
+}
+
+// A value that is none, as infinite, negative or DCGM's sign for "not known", takes nothing from what follows.
+func TestOneAbsurdValueSpoilsNoSum(t *testing.T) {
+	for _, absurd := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), -5, 0x7ffffffffffffff0} {
+		for name, scale := range map[string]float64{"hw.energy": 1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e3} {
+			x, store := start(t, createDefaultConfig().(*Config))
+			at := time.Now().Add(-time.Minute)
+			for i, v := range []float64{100, 101, absurd, 102, 103.1} {
+				if i != 2 {
+					v *= scale
+				}
+				require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
+					name: name, at: at.Add(time.Duration(i) * time.Second), value: v, sum: true,
+					attrs: map[string]any{"hw.id": "GPU-7"},
+				})))
+			}
+			v := store.Acquire()
+			d, ok := v.Lookup("GPU-7")
+			require.True(t, ok)
+			joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(4*time.Second).UnixNano())
+			assert.InDelta(t, 3.1, joules, 1e-9, "%s, %g", name, absurd)
+			v.Release()
+		}
 	}
 }
 
