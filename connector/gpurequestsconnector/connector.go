@@ -198,6 +198,8 @@ func (c *gpuRequests) flush(ctx context.Context) {
 		return
 	}
 	out := c.meters.output(nameScope)
+	c.drop(ctx, "metrics", c.meters.lost)
+	c.meters.lost = 0
 	if n := out.DataPointCount(); n > 0 {
 		began, err := c.metrics.Send(ctx, out, len(c.meters.Begun) > 0)
 		if !began {

@@ -20,8 +20,9 @@ import (
 // accounts are closed.
 type meters struct {
 	series.Settings
-	cfg *Config
-	of  map[attribute.Distinct]*meter
+	cfg  *Config
+	of   map[attribute.Distinct]*meter
+	lost int // series that gave way before they were written, since that was last counted
 }
 
 // meter is the metrics of one resource.
@@ -91,18 +92,8 @@ func (m *meters) get(s *source, now int64) *meter {
 		x.seen = now
 		return x
 	}
-	if len(m.of) >= m.cfg.MaxResources {
-		var oldest attribute.Distinct
-		at := int64(math.MaxInt64)
-		for id, x := range m.of {
-			if x.seen < at {
-				oldest, at = id, x.seen
-			}
-		}
-		for i := range m.of[oldest].families {
-			m.Kept -= m.of[oldest].families[i].Len()
-		}
-		delete(m.of, oldest)
+	if len(m.of) >= 2*m.cfg.MaxResources {
+		m.lost += m.giveWay()
 	}
 	x := &meter{attrs: s.attrs, seen: now}
 	for i, d := range definitions {
@@ -110,6 +101,23 @@ func (m *meters) get(s *source, now int64) *meter {
 	}
 	m.of[s.id] = x
 	return x
+}
+
+// giveWay forgets the resource that was silent longest; it returns how many series it had.
+func (m *meters) giveWay() (had int) {
+	var oldest attribute.Distinct
+	at := int64(math.MaxInt64)
+	for id, x := range m.of {
+		if x.seen < at {
+			oldest, at = id, x.seen
+		}
+	}
+	for i := range m.of[oldest].families {
+		had += m.of[oldest].families[i].Len()
+	}
+	m.Kept -= had
+	delete(m.of, oldest)
+	return had
 }
 
 // record counts closed requests. now is unix ns.
@@ -161,7 +169,8 @@ func attributes(op *operation, model string) pcommon.Map {
 	return m
 }
 
-// output makes the points of all resources.
+// output makes the points of all resources. Those beyond the bound give way when they are written: before that there is
+// room for as many again.
 func (m *meters) output(scope func(pcommon.InstrumentationScope)) pmetric.Metrics {
 	m.Output()
 	out := pmetric.NewMetrics()
@@ -183,6 +192,9 @@ func (m *meters) output(scope func(pcommon.InstrumentationScope)) pmetric.Metric
 		scope(sm.Scope())
 		sm.SetSchemaUrl(semconv.SchemaURL)
 		rm.MoveTo(out.ResourceMetrics().AppendEmpty())
+	}
+	for len(m.of) > m.cfg.MaxResources {
+		m.giveWay()
 	}
 	return out
 }
