@@ -53,52 +53,69 @@ const (
 	keyArgs
 )
 
+// seldom are the fields whose values are mostly those of an event before.
+const seldom = 1<<keyPhase | 1<<keyCat | 1<<keyPID | 1<<keyTID
+
+// values are where those of an event are, by the numbers of their keys.
+type values [16]value
+
+type value struct{ from, to int32 }
+
+func (v value) of(b []byte) []byte { return b[v.from:v.to] }
+
 // parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
-func (e *Event) parse(b []byte, i int, known *layouts, wants func(phase byte) bool) (next int, err error) {
+func (e *Event) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, err error) {
 	*e = Event{}
-	object, l := i, &known[0]
-	for n := 0; ; n++ {
-		id, at, err := l.member(b, i, n, eventKey)
-		if err != nil || id == last {
-			return at, err
+	var v values
+	object, s := i, &l.start
+	for {
+		if t := s.likely; t.is(b, i) {
+			s = t
+		} else if s, err = l.after(s, b, i, eventKey); err != nil {
+			return i, err
 		}
+		for _, f := range s.fields {
+			v[f.id%uint8(len(v))] = value{int32(i) + int32(f.from), int32(i) + int32(f.to)}
+		}
+		if s.has(keyPhase) && !wants[e.phase(v[keyPhase].of(b))] {
+			return skip(b, object)
+		}
+		switch i += len(s.text); s.id {
+		case last:
+			e.set(b, &v)
+			return i, nil
+		case broken:
+			continue
+		}
+		at := space(b, i)
 		if i, err = skip(b, at); err != nil {
 			return i, err
 		}
-		switch v := b[at:i]; id {
-		case keyPhase:
-			if len(v) >= 3 && v[0] == '"' {
-				e.Phase = v[1]
-			}
-			if !wants(e.Phase) {
-				return skip(b, object)
-			}
-			l = &known[e.Phase%uint8(len(known))]
-		case keyCat:
-			e.Cat = e.text(v)
-		case keyName:
-			e.Name = e.text(v)
-		case keyPID:
-			e.PID = v
-		case keyTID:
-			e.TID = v
-		case keyTS:
-			e.TS = v
-		case keyDur:
-			e.Dur = v
-		case keyArgs:
-			if v[0] == '{' {
-				e.Args = v
-			}
+		v[uint(s.id)%uint(len(v))] = value{int32(at), int32(i)}
+		if s.id == keyPhase && !wants[e.phase(v[keyPhase].of(b))] {
+			return skip(b, object)
 		}
 	}
 }
 
-// layouts are those of events, by phase once that is known.
-type layouts [16]Layout
+func (e *Event) phase(v []byte) byte {
+	if len(v) >= 3 && v[0] == '"' {
+		e.Phase = v[1]
+	}
+	return e.Phase
+}
+
+// set takes the values of fields.
+func (e *Event) set(b []byte, v *values) {
+	e.Cat, e.Name = e.text(v[keyCat].of(b)), e.text(v[keyName].of(b))
+	e.PID, e.TID, e.TS, e.Dur = v[keyPID].of(b), v[keyTID].of(b), v[keyTS].of(b), v[keyDur].of(b)
+	if a := v[keyArgs].of(b); len(a) > 0 && a[0] == '{' {
+		e.Args = a
+	}
+}
 
 func (e *Event) text(v []byte) []byte {
-	if v[0] != '"' {
+	if len(v) == 0 || v[0] != '"' {
 		return v
 	}
 	v = v[1 : len(v)-1]

@@ -3,56 +3,147 @@
 
 package chromejson
 
-// Layout is how the last object of a kind was laid out: before each value the text from the end of the value before it,
-// its key included. Writers lay objects of a kind out alike, so that this text is mostly met again, and its key need
-// not be read. The zero value knows nothing yet.
+// Layout is how objects of a kind have been laid out so far. Writers lay them out alike, so that the text between two
+// values that differ is mostly met again: it is compared in one piece, and the keys in it need not be read, nor the
+// values that seldom change. The zero value knows nothing yet.
 type Layout struct {
-	members [layoutMembers]layoutMember
+	// Seldom has the bits of numbers of keys whose values seldom change.
+	Seldom uint64
+
+	start   stride // before the object: what it leads to begins with the opening bracket
+	strides int    // that are kept
 }
 
-type layoutMember struct {
-	text [layoutText]byte
-	size int // of text; 0: not known
-	id   int // of the key
+// stride is text between two values, and what it leads to. Strides are a tree; each matches text as it stands, so that
+// one that comes after another which it never followed is as good.
+type stride struct {
+	text   string
+	fields []field
+	ids    uint64    // bits of those of fields
+	id     int       // of the key at the end
+	next   []*stride // that came after the value
+	likely *stride   // that came last; nil: none did
 }
 
-// Of objects with more members or longer texts, what is beyond is read as if it were new.
-const layoutMembers, layoutText = 24, 48
+// field is a value in a text.
+type field struct{ id, from, to uint8 }
 
-// last is the number of a key that stands for the end of an object.
-const last = -1
+// Of objects with longer texts or more kinds of them, what is beyond is read as if it were new.
+const layoutText, layoutChoice, layoutStrides = 200, 8, 512
 
-// member reads what comes before value n of an object: b[i] is the opening bracket for 0, else what follows the value
-// before. It returns the number that number gives the key, and where the value begins; last and where the object ends.
-func (l *Layout) member(b []byte, i, n int, number func(key []byte) int) (id, at int, err error) {
-	if n >= layoutMembers {
-		return member(b, i, n, number)
-	}
-	m := &l.members[n]
-	if m.size > 0 && len(b)-i > m.size && string(b[i:i+m.size]) == string(m.text[:m.size]) {
-		return m.id, space(b, i+m.size), nil
-	}
-	id, at, err = member(b, i, n, number)
-	if err == nil && at-i <= layoutText {
-		m.size, m.id = copy(m.text[:], b[i:at]), id
-	}
-	return id, at, err
+// Numbers of keys that stand for something else.
+const (
+	last   = -1 - iota // the end of the object
+	broken             // the text ends after its last value: what follows cannot be read
+)
+
+// is reports whether the stride is at b[i].
+func (s *stride) is(b []byte, i int) bool {
+	return s != nil && i+len(s.text) <= len(b) && string(b[i:i+len(s.text)]) == s.text
 }
 
-func member(b []byte, i, n int, number func(key []byte) int) (id, at int, err error) {
+func (s *stride) has(id int) bool { return s.ids>>id&1 == 1 }
+
+// after is the stride at b[i], which is the opening bracket or follows a value. s is the stride before.
+func (l *Layout) after(s *stride, b []byte, i int, number func(key []byte) int) (*stride, error) {
+	for _, t := range s.next {
+		if t.is(b, i) {
+			s.likely = t
+			return t, nil
+		}
+	}
+	t := &stride{}
+	for at, first := i, s == &l.start; ; first = false {
+		id, value, err := member(b, at, first, number)
+		end := value
+		fixed := err == nil && id >= 0 && l.Seldom>>id&1 == 1
+		if fixed {
+			end, err = skip(b, value)
+		}
+		switch {
+		case err != nil && len(t.fields) > 0:
+			t.text, t.id = string(b[i:at]), broken
+			return t, nil
+		case err != nil:
+			return nil, err
+		case fixed && end-i <= layoutText:
+			t.fields = append(t.fields, field{uint8(id), uint8(value - i), uint8(end - i)})
+			t.ids |= 1 << id
+			at = end
+			continue
+		}
+		t.text, t.id = string(b[i:value]), id
+		l.keep(s, t)
+		return t, nil
+	}
+}
+
+// keep makes t one of the strides that come after s, in place of another where there are too many.
+func (l *Layout) keep(s, t *stride) {
+	switch n := len(s.next); {
+	case len(t.text) > layoutText:
+		return
+	case n < layoutChoice && l.strides < layoutStrides:
+		l.strides++
+		s.next = append(s.next, t)
+	case n > 0:
+		t.next = s.next[n-1].next
+		s.next[n-1] = t
+	default:
+		return
+	}
+	s.likely = t
+}
+
+// Fields calls f for every field of the raw JSON object, with the number that number gives its key, and the value as it
+// stands. It stops at the first thing that is no JSON and at the first false.
+func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id int, value []byte) bool) {
+	i := space(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		return
+	}
+	for s := &l.start; ; {
+		var err error
+		if t := s.likely; t.is(object, i) {
+			s = t
+		} else if s, err = l.after(s, object, i, number); err != nil {
+			return
+		}
+		for _, v := range s.fields {
+			if !f(int(v.id), object[i+int(v.from):i+int(v.to)]) {
+				return
+			}
+		}
+		switch i += len(s.text); s.id {
+		case last:
+			return
+		case broken:
+			continue
+		}
+		at := space(object, i)
+		if i, err = skip(object, at); err != nil || !f(s.id, object[at:i]) {
+			return
+		}
+	}
+}
+
+// member reads what comes before a value of an object: b[i] is the opening bracket before the first, else what follows
+// the value before. It returns the number that number gives the key, and where the value begins; last and where the
+// object ends.
+func member(b []byte, i int, first bool, number func(key []byte) int) (id, at int, err error) {
 	if i = space(b, i); i >= len(b) {
 		return 0, i, errShort
 	}
 	switch c := b[i]; {
-	case n > 0 && c == '}':
+	case !first && c == '}':
 		return last, i + 1, nil
-	case n > 0 && c != ',':
+	case !first && c != ',':
 		return 0, i, &syntaxError{i, "a comma or bracket is missing in an event"}
 	}
 	if i = space(b, i+1); i >= len(b) {
 		return 0, i, errShort
 	}
-	if n == 0 && b[i] == '}' {
+	if first && b[i] == '}' {
 		return last, i + 1, nil
 	}
 	if b[i] != '"' {
@@ -72,26 +163,4 @@ func member(b []byte, i, n int, number func(key []byte) int) (id, at int, err er
 		return 0, i, errShort
 	}
 	return number(k), i, nil
-}
-
-// Fields calls f for every field of the raw JSON object, with the number that number gives its key, and the value as it
-// stands. It stops at the first thing that is no JSON and at the first false.
-func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id int, value []byte) bool) {
-	eachMember(object, func(i, n int) (id, at int, err error) { return l.member(object, i, n, number) }, f)
-}
-
-func eachMember(object []byte, member func(i, n int) (id, at int, err error), f func(id int, value []byte) bool) {
-	i := space(object, 0)
-	if i >= len(object) || object[i] != '{' {
-		return
-	}
-	for n := 0; ; n++ {
-		id, at, err := member(i, n)
-		if err != nil || id == last {
-			return
-		}
-		if i, err = skip(object, at); err != nil || !f(id, object[at:i]) {
-			return
-		}
-	}
 }

@@ -5,6 +5,7 @@ package chromejson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"math/big"
@@ -23,6 +24,13 @@ func Micros(b []byte) (ns int64, ok bool) {
 	}
 	first := i
 	var v uint64
+	for ; i+8 <= len(b); i += 8 {
+		n, ok := eightDigits(binary.LittleEndian.Uint64(b[i:]))
+		if !ok {
+			break
+		}
+		v = v*100_000_000 + n
+	}
 	for ; i < len(b) && b[i]-'0' <= 9; i++ {
 		v = v*10 + uint64(b[i]-'0')
 	}
@@ -39,19 +47,31 @@ func Micros(b []byte) (ns int64, ok bool) {
 		if len(frac) == 0 || len(frac) > 3 {
 			return microsSlow(b)
 		}
-		scale := uint64(100)
+		ns := uint64(0)
 		for _, c := range frac {
 			if c-'0' > 9 {
 				return microsSlow(b)
 			}
-			v += uint64(c-'0') * scale
-			scale /= 10
+			ns = ns*10 + uint64(c-'0')
 		}
+		v += ns * [...]uint64{100, 10, 1}[len(frac)-1]
 	}
 	if negative {
 		return -int64(v), true
 	}
 	return int64(v), true
+}
+
+// eightDigits is the number of eight digits, the first of which is the lowest byte: those of pairs are added, then those
+// of pairs of pairs.
+func eightDigits(x uint64) (n uint64, ok bool) {
+	x -= lows * '0'
+	if (x|(x+lows*(0x7f-9)))&highs != 0 {
+		return 0, false
+	}
+	x = x*10 + x>>8
+	const pairs = 0x000000ff000000ff
+	return (x&pairs*(100+1_000_000<<32) + x>>16&pairs*(1+10_000<<32)) >> 32, true
 }
 
 // microsSlow takes everything that JSON allows: exponents, many digits.

@@ -47,15 +47,18 @@ type reader struct {
 	off   int64 // of buf[0] in the stream
 	eof   bool
 	h     Handler
-	wants func(phase byte) bool
+	wants [256]bool // phases
 	stats Stats
 	event Event
-	known layouts
+	known Layout
 }
 
 // Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream.
 func Read(r io.Reader, h Handler) (Stats, error) {
-	d := &reader{r: r, h: h, wants: h.Wants, buf: make([]byte, 0, window)}
+	d := &reader{r: r, h: h, buf: make([]byte, 0, window), known: Layout{Seldom: seldom}}
+	for phase := range d.wants {
+		d.wants[phase] = h.Wants(byte(phase))
+	}
 	err := d.document()
 	d.stats.Bytes = d.off + int64(d.pos)
 	return d.stats, err
@@ -346,11 +349,11 @@ func (d *reader) other() error {
 
 func (d *reader) one() error {
 	for {
-		end, err := d.event.parse(d.buf, d.pos, &d.known, d.wants)
+		end, err := d.event.parse(d.buf, d.pos, &d.known, &d.wants)
 		if err == nil {
 			d.pos = end
 			d.stats.Events++
-			if !d.wants(d.event.Phase) {
+			if !d.wants[d.event.Phase] {
 				return nil
 			}
 			return d.h.Event(&d.event)

@@ -80,6 +80,11 @@ func structural(x uint64) uint64 {
 	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
 }
 
+// unlikeNumber has the high bit of the bytes set (and perhaps of bytes after one of those) that are none of -./0123456789.
+func unlikeNumber(x uint64) uint64 {
+	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs
+}
+
 // skip returns the index after the value at b[i]. A value at the very end of b is taken as cut off.
 func skip(b []byte, i int) (int, error) {
 	if i >= len(b) {
@@ -103,7 +108,14 @@ func skip(b []byte, i int) (int, error) {
 
 // skipScalar returns the index after a number or literal.
 func skipScalar(b []byte, i int) (int, error) {
-	for j := i; j < len(b); j++ {
+	j := i
+	for ; j+8 <= len(b); j += 8 {
+		if m := unlikeNumber(binary.LittleEndian.Uint64(b[j:])); m != 0 {
+			j += bits.TrailingZeros64(m) >> 3
+			break
+		}
+	}
+	for ; j < len(b); j++ {
 		if scalar[b[j]] {
 			continue
 		}

@@ -20,10 +20,20 @@ func Text(raw []byte) []byte {
 // Fields calls f for every field of the raw JSON object: key without quotes, value as it stands. It stops at the first
 // thing that is no JSON and at the first false.
 func Fields(object []byte, f func(key, value []byte) bool) {
-	var name []byte
-	eachMember(object, func(i, n int) (id, at int, err error) {
-		return member(object, i, n, func(key []byte) int { name = key; return 0 })
-	}, func(_ int, v []byte) bool { return f(name, v) })
+	i := space(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		return
+	}
+	for first := true; ; first = false {
+		var name []byte
+		id, at, err := member(object, i, first, func(key []byte) int { name = key; return 0 })
+		if err != nil || id == last {
+			return
+		}
+		if i, err = skip(object, at); err != nil || !f(name, object[at:i]) {
+			return
+		}
+	}
 }
 
 // Elements calls f for every element of the raw JSON array, as it stands. It stops at the first thing that is no JSON
