@@ -15,7 +15,11 @@ import (
 func (d *Device) operators(r *Report, f *Facts) {
 	e := &r.Efficiency
 	var all, atPeak, atFLOPs float64
-	for k, o := range d.ops {
+	// in an order, so that sums are the same each time
+	for _, k := range slices.SortedFunc(maps.Keys(d.ops), func(a, b opKey) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.shape, b.shape))
+	}) {
+		o := d.ops[k]
 		op := Operator{
 			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
 			Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty, handed: o.handed,

@@ -137,6 +137,27 @@ func TestReportsAreJSON(t *testing.T) {
 }
 
 // Two devices of one model against one of another, kernels of other names, one step against four.
+func TestReportsAreTheSameEachTime(t *testing.T) {
+	f := facts()
+	f.Peak = PeakOf("NVIDIA H100 80GB HBM3")
+	var first Report
+	for n := range 20 {
+		d := NewDevice(&Splitter{})
+		for i := range int64(50) {
+			d.Add(&Activity{
+				Start: 100 * i, End: 100*i + 1 + i*i%97, Name: uint32(i), Operator: uint32(i), Class: Computing,
+				Work: &Work{FLOPs: 1e6 / float64(i+3), Bytes: 1e3 / float64(i+7), Precision: "fp16"},
+			}, &Launch{}, 0)
+		}
+		r := d.Report(f)
+		if n == 0 {
+			first = r
+		}
+		require.Equal(t, first.Efficiency, r.Efficiency)
+	}
+	assert.Positive(t, first.Efficiency.PeakShare)
+}
+
 func TestCompareAcrossDevices(t *testing.T) {
 	before := Report{
 		Model: "A", Window: 800, Steps: 4, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: CauseDispatch, Time: 400}},
