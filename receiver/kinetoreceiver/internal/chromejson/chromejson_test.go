@@ -106,6 +106,61 @@ func TestEveryFieldIsHandedOver(t *testing.T) {
 	assert.Equal(t, Stats{Bytes: int64(len(sample)), Events: 3}, st)
 }
 
+// TestLayoutsOfOtherEventsChangeNothing reads events whose members, spaces and values come again in every combination.
+func TestLayoutsOfOtherEventsChangeNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	choices := [][2][]string{
+		{{"ph"}, {`"X"`, `"X"`, `"X"`, `"s"`, `"i"`, `""`, `7`}},
+		{{"cat"}, {`"kernel"`, `"cpu_op"`, `"` + strings.Repeat("c", 300) + `"`, `""`}},
+		{{"name"}, {`"a"`, `"a" `, `"b}"`, `""`, `[1, {}]`}},
+		{{"pid", "id"}, {`1`, `12`, `"p"`, `12e3`}},
+		{{"tid"}, {`7`, `70`}},
+		{{"ts"}, {`1.25`, `123456789012.125`, `-3`}},
+		{{"dur", "Ev Idx"}, {`0`, `10`}},
+		{{"args"}, {`{}`, `{"a": "}"}`, `{"b": {"c": [1]}}`}},
+	}
+	pick := func(from []string) string { return from[r.IntN(len(from))] }
+	var text strings.Builder
+	var want []map[string]string
+	events := 20_000
+	for i := range events {
+		text.WriteString(map[bool]string{true: "[{", false: ", {"}[i == 0])
+		event, between := map[string]string{}, ""
+		for _, c := range choices {
+			if r.IntN(10) == 0 {
+				continue
+			}
+			key, value := pick(c[0]), pick(c[1])
+			text.WriteString(between + pick([]string{"", " "}) + `"` + key + `": ` + value)
+			between = ","
+			switch value = strings.TrimSpace(value); {
+			case key == "id", key == "Ev Idx", key == "ph" && value[0] != '"':
+				continue
+			case key == "ph":
+				value = value[:min(2, len(value)-1)]
+				fallthrough
+			case key == "cat", key == "name" && value[0] == '"':
+				value = strings.Trim(value, `"`)
+			}
+			if value != "" {
+				event[key] = value
+			}
+		}
+		text.WriteString(pick([]string{"}", "\n}"}))
+		if event["ph"] != "s" {
+			want = append(want, event)
+		}
+	}
+	h := &tape{unwanted: 's'}
+	st, err := Read(strings.NewReader(text.String()+"]"), h)
+	require.NoError(t, err)
+	assert.EqualValues(t, events, st.Events)
+	require.Equal(t, len(want), len(h.events))
+	for i := range want {
+		require.Equal(t, want[i], h.events[i], "event %d", i)
+	}
+}
+
 func TestReadsOfAnySizeGiveTheSame(t *testing.T) {
 	for name, r := range map[string]io.Reader{
 		"one byte":  iotest.OneByteReader(strings.NewReader(sample)),

@@ -11,8 +11,8 @@
 //	                  │           (cut off by the window's end: shift, fill, begin the event again)
 //	                  └──► other keys of the top level ──► Handler.Meta
 //
-// Writers lay objects of a kind out alike. A Layout remembers the text before each value of the last object, so that
-// the keys of the next one are compared in one piece and not read.
+// Writers lay objects of a kind out alike. A Layout remembers the text between values, so that the keys of the next
+// object, and the values that seldom change, are compared in one piece and not read.
 //
 // # Why not a JSON library
 //
