@@ -3,10 +3,7 @@
 
 package settings
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Schedule says which steps of a loop are recorded. It is PyTorch's torch.profiler.schedule: after SkipFirst steps come
 // cycles of Wait, Warmup and Active steps; Repeat counts the cycles.
@@ -93,33 +90,20 @@ func (s Schedule) Minimum() int64 {
 // Validate reports values that contradict each other, and, for a known number of steps (0: not known), a schedule that
 // cannot be completed in that many.
 func (s Schedule) Validate(steps int64) error {
-	var errs []error
-	for _, v := range []struct {
-		key string
-		n   int
-	}{
-		{"skip_first", s.SkipFirst},
-		{"wait", s.Wait},
-		{"warmup", s.Warmup},
-		{"active", s.Active},
-		{"repeat", s.Repeat},
-		{"every", s.Every},
-	} {
-		if v.n < 0 {
-			errs = append(errs, fmt.Errorf("`schedule.%s` must not be negative, found %d", v.key, v.n))
-		}
-	}
-	if s.Every > 0 && s.Wait > 0 {
-		errs = append(errs, fmt.Errorf("`schedule.every` (%d) and `schedule.wait` (%d) exclude each other", s.Every, s.Wait))
-	}
-	if need := max(s.Warmup, 0) + max(s.Active, 1); s.Every > 0 && need > s.Every {
-		errs = append(errs, fmt.Errorf("`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every, need))
-	}
-	if s.Active <= 0 && s.Every <= 0 && s.Repeat > 0 {
-		errs = append(errs, fmt.Errorf("`schedule.repeat` is %d but no `active` steps end a cycle", s.Repeat))
-	}
-	if min := s.Minimum(); len(errs) == 0 && steps > 0 && steps < min {
-		errs = append(errs, fmt.Errorf("`schedule` cannot be completed in %d steps (it needs at least %d)", steps, min))
-	}
-	return errors.Join(errs...)
+	var bad problems
+	bad.when(s.SkipFirst < 0, "`schedule.skip_first` must not be negative, found %d", s.SkipFirst)
+	bad.when(s.Wait < 0, "`schedule.wait` must not be negative, found %d", s.Wait)
+	bad.when(s.Warmup < 0, "`schedule.warmup` must not be negative, found %d", s.Warmup)
+	bad.when(s.Active < 0, "`schedule.active` must not be negative, found %d", s.Active)
+	bad.when(s.Repeat < 0, "`schedule.repeat` must not be negative, found %d", s.Repeat)
+	bad.when(s.Every < 0, "`schedule.every` must not be negative, found %d", s.Every)
+	bad.when(s.Every > 0 && s.Wait > 0, "`schedule.every` (%d) and `schedule.wait` (%d) exclude each other", s.Every,
+		s.Wait)
+	need, least := max(s.Warmup, 0)+max(s.Active, 1), s.Minimum()
+	bad.when(s.Every > 0 && need > s.Every, "`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every, need)
+	bad.when(s.Active <= 0 && s.Every <= 0 && s.Repeat > 0, "`schedule.repeat` is %d but no `active` steps end a cycle",
+		s.Repeat)
+	bad.when(len(bad) == 0 && steps > 0 && steps < least,
+		"`schedule` cannot be completed in %d steps (it needs at least %d)", steps, least)
+	return errors.Join(bad...)
 }

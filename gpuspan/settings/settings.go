@@ -79,63 +79,41 @@ const MaxStackDepth = 64
 // MaxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
 const MaxSlots = 1 << 15
 
+// problems are what is wrong with settings.
+type problems []error
+
+// when adds a problem where there is one.
+func (p *problems) when(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
 // Validate reports every value that is out of range or contradicts another, each by its configuration key.
 func (s Settings) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Verbosity < VerbosityOff || s.Verbosity > VerbosityDebug {
-		bad("`verbosity` must be one of off, default, verbose, debug, found %d", int(s.Verbosity))
-	}
-	if s.Sync < SyncDeferred || s.Sync > SyncNone {
-		bad("`sync` must be one of deferred, group, immediate, none, found %d", int(s.Sync))
-	}
-	if s.Metrics < MetricsTimed || s.Metrics > MetricsOff {
-		bad("`metrics` must be one of timed, all, off, found %d", int(s.Metrics))
-	}
-	if s.Slots < 2 || s.Slots > MaxSlots {
-		bad("`slots` must be between 2 and %d, found %d", MaxSlots, s.Slots)
-	}
-	for _, v := range []struct {
-		key string
-		n   int
-	}{{"names", s.Names}, {"streams", s.Streams}} {
-		if v.n < 1 {
-			bad("`%s` must be positive, found %d", v.key, v.n)
-		}
-	}
-	if s.StackDepth < 0 || s.StackDepth > MaxStackDepth {
-		bad("`stack_depth` must be between 0 and %d, found %d", MaxStackDepth, s.StackDepth)
-	}
-	if s.HangLimit < 0 {
-		bad("`hang_limit` must not be negative, found %s", s.HangLimit)
-	}
-	for _, v := range []struct {
-		key string
-		d   time.Duration
-	}{
-		{"hang_deadline", s.HangDeadline},
-		{"nest_deadline", s.NestDeadline},
-		{"step_deadline", s.StepDeadline},
-		{"open_limit", s.OpenLimit},
-		{"flush_deadline", s.FlushDeadline},
-	} {
-		if v.d <= 0 {
-			bad("`%s` must be positive, found %s", v.key, v.d)
-		}
-	}
-	if s.StackDepth > 0 && !s.CodeLocation {
-		bad("`stack_depth` is %d but `code_location` is off (set code_location: true)", s.StackDepth)
-	}
-	if s.MemoryUsage && s.Sync == SyncNone {
-		bad("`memory_usage` needs a device, but `sync` is none")
-	}
-	if s.PrintReport && !s.Report {
-		bad("`print_report` is on but `report` is off (set report: true)")
-	}
-	if err := s.Schedule.Validate(0); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	var bad problems
+	bad.when(s.Verbosity < VerbosityOff || s.Verbosity > VerbosityDebug,
+		"`verbosity` must be one of off, default, verbose, debug, found %d", int(s.Verbosity))
+	bad.when(s.Sync < SyncDeferred || s.Sync > SyncNone,
+		"`sync` must be one of deferred, group, immediate, none, found %d", int(s.Sync))
+	bad.when(s.Metrics < MetricsTimed || s.Metrics > MetricsOff, "`metrics` must be one of timed, all, off, found %d",
+		int(s.Metrics))
+	bad.when(s.Slots < 2 || s.Slots > MaxSlots, "`slots` must be between 2 and %d, found %d", MaxSlots, s.Slots)
+	bad.when(s.Names < 1, "`names` must be positive, found %d", s.Names)
+	bad.when(s.Streams < 1, "`streams` must be positive, found %d", s.Streams)
+	bad.when(s.StackDepth < 0 || s.StackDepth > MaxStackDepth, "`stack_depth` must be between 0 and %d, found %d",
+		MaxStackDepth, s.StackDepth)
+	bad.when(s.HangLimit < 0, "`hang_limit` must not be negative, found %s", s.HangLimit)
+	bad.when(s.HangDeadline <= 0, "`hang_deadline` must be positive, found %s", s.HangDeadline)
+	bad.when(s.NestDeadline <= 0, "`nest_deadline` must be positive, found %s", s.NestDeadline)
+	bad.when(s.StepDeadline <= 0, "`step_deadline` must be positive, found %s", s.StepDeadline)
+	bad.when(s.OpenLimit <= 0, "`open_limit` must be positive, found %s", s.OpenLimit)
+	bad.when(s.FlushDeadline <= 0, "`flush_deadline` must be positive, found %s", s.FlushDeadline)
+	bad.when(s.StackDepth > 0 && !s.CodeLocation,
+		"`stack_depth` is %d but `code_location` is off (set code_location: true)", s.StackDepth)
+	bad.when(s.MemoryUsage && s.Sync == SyncNone, "`memory_usage` needs a device, but `sync` is none")
+	bad.when(s.PrintReport && !s.Report, "`print_report` is on but `report` is off (set report: true)")
+	return errors.Join(append(bad, s.Schedule.Validate(0))...)
 }
 
 // Verbosity says how much is timed. An operation is timed when its own verbosity is at most the profiler's.

@@ -146,45 +146,28 @@ func editDistance(a, b string) int {
 }
 
 func boolKey(name, help string, field func(*Settings) *bool) Key {
-	return Key{
-		Name: name, Help: help, Kind: "bool",
-		get: func(s *Settings) string { return strconv.FormatBool(*field(s)) },
-		set: func(s *Settings, v string) error {
-			b, err := strconv.ParseBool(v)
-			if err != nil {
-				return fmt.Errorf("must be true or false, found %q", v)
-			}
-			*field(s) = b
-			return nil
-		},
-	}
+	return key(name, help, "bool", "true or false", strconv.ParseBool, field)
 }
 
 func intKey(name, help string, field func(*Settings) *int) Key {
-	return Key{
-		Name: name, Help: help, Kind: "int",
-		get: func(s *Settings) string { return strconv.Itoa(*field(s)) },
-		set: func(s *Settings, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				return fmt.Errorf("must be a whole number, found %q", v)
-			}
-			*field(s) = n
-			return nil
-		},
-	}
+	return key(name, help, "int", "a whole number", strconv.Atoi, field)
 }
 
 func durationKeyOf(name, help string, field func(*Settings) *time.Duration) Key {
+	return key(name, help, "duration", "a duration such as 30s", time.ParseDuration, field)
+}
+
+// key is a setting that parse reads; must is what a value has to be.
+func key[T any](name, help, kind, must string, parse func(string) (T, error), field func(*Settings) *T) Key {
 	return Key{
-		Name: name, Help: help, Kind: "duration",
-		get: func(s *Settings) string { return field(s).String() },
+		Name: name, Help: help, Kind: kind,
+		get: func(s *Settings) string { return fmt.Sprint(*field(s)) },
 		set: func(s *Settings, v string) error {
-			d, err := time.ParseDuration(v)
+			x, err := parse(v)
 			if err != nil {
-				return fmt.Errorf("must be a duration such as 30s, found %q", v)
+				return fmt.Errorf("must be %s, found %q", must, v)
 			}
-			*field(s) = d
+			*field(s) = x
 			return nil
 		},
 	}
