@@ -4,6 +4,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
@@ -69,35 +71,29 @@ func contrib[F component.Factory](f F, path string) part[F] {
 // Builder; a test holds the two against each other.
 func factories() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
-	var err error
-	if f.Extensions, f.ExtensionModules, err = collect(
+	var errs [5]error
+	f.Extensions, f.ExtensionModules, errs[0] = collect(
 		own[extension.Factory](gpusamplesextension.NewFactory()),
 		core[extension.Factory](zpagesextension.NewFactory(), "extension/zpagesextension"),
 		contrib[extension.Factory](healthcheckextension.NewFactory(), "extension/healthcheckextension"),
 		contrib[extension.Factory](pprofextension.NewFactory(), "extension/pprofextension"),
 		contrib[extension.Factory](filestorage.NewFactory(), "extension/storage/filestorage"),
-	); err != nil {
-		return otelcol.Factories{}, err
-	}
-	if f.Receivers, f.ReceiverModules, err = collect(
+	)
+	f.Receivers, f.ReceiverModules, errs[1] = collect(
 		own[receiver.Factory](gpureceiver.NewFactory()),
 		own[receiver.Factory](gpucapturereceiver.NewFactory()),
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
 		own[receiver.Factory](nsysreceiver.NewFactory()),
 		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
-	); err != nil {
-		return otelcol.Factories{}, err
-	}
-	if f.Processors, f.ProcessorModules, err = collect(append(ottlProcessors(),
+	)
+	f.Processors, f.ProcessorModules, errs[2] = collect(append(ottlProcessors(),
 		own[processor.Factory](gpujoinprocessor.NewFactory()),
 		own[processor.Factory](gpuderiveprocessor.NewFactory()),
 		core[processor.Factory](batchprocessor.NewFactory(), "processor/batchprocessor"),
 		core[processor.Factory](memorylimiterprocessor.NewFactory(), "processor/memorylimiterprocessor"),
 		contrib[processor.Factory](resourceprocessor.NewFactory(), "processor/resourceprocessor"),
-	)...); err != nil {
-		return otelcol.Factories{}, err
-	}
-	if f.Exporters, f.ExporterModules, err = collect(
+	)...)
+	f.Exporters, f.ExporterModules, errs[3] = collect(
 		own[exporter.Factory](chrometraceexporter.NewFactory()),
 		own[exporter.Factory](gpupageexporter.NewFactory()),
 		own[exporter.Factory](gpusamplesexporter.NewFactory()),
@@ -107,15 +103,13 @@ func factories() (otelcol.Factories, error) {
 		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
 		contrib[exporter.Factory](fileexporter.NewFactory(), "exporter/fileexporter"),
 		contrib[exporter.Factory](prometheusexporter.NewFactory(), "exporter/prometheusexporter"),
-	); err != nil {
-		return otelcol.Factories{}, err
-	}
-	f.Connectors, f.ConnectorModules, err = collect(
+	)
+	f.Connectors, f.ConnectorModules, errs[4] = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
 		own[connector.Factory](gpurequestsconnector.NewFactory()),
 		core[connector.Factory](forwardconnector.NewFactory(), "connector/forwardconnector"),
 	)
-	return f, err
+	return f, errors.Join(errs[:]...)
 }
 
 // collect maps components by type, and (for the list of components that the binary prints) types to modules.

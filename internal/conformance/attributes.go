@@ -160,26 +160,21 @@ func texts(v pcommon.Value) []string {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-var attributeNames = sync.OnceValue(func() (out []string) {
-	for _, a := range semconv.Attributes() {
-		out = append(out, a.Name)
-	}
-	return out
-})
+var (
+	attributeNames = names(semconv.Attributes, func(a semconv.Attribute) string { return a.Name })
+	metricNames    = names(semconv.Metrics, func(m semconv.Metric) string { return m.Name })
+	eventNames     = names(semconv.Events, func(e semconv.Event) string { return e.Name })
+)
 
-var metricNames = sync.OnceValue(func() (out []string) {
-	for _, m := range semconv.Metrics() {
-		out = append(out, m.Name)
-	}
-	return out
-})
-
-var eventNames = sync.OnceValue(func() (out []string) {
-	for _, e := range semconv.Events() {
-		out = append(out, e.Name)
-	}
-	return out
-})
+// names are those of a list of the registry.
+func names[T any](list func() []T, name func(T) string) func() []string {
+	return sync.OnceValue(func() (out []string) {
+		for _, x := range list() {
+			out = append(out, name(x))
+		}
+		return out
+	})
+}
 
 // unknown says why a name is not in the registry: it is a namespace, it has a name for a namespace, or nobody knows it;
 // then the remedy is the name that it may be a misspelling of.
