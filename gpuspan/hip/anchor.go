@@ -21,10 +21,10 @@ func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Args[0], f.Args[1] = f.Addr(0), 4
-		st := backend.Status(f.Call(b.fn["hipMalloc"], 2))
+		st := backend.Status(f.Call(b.fn.Of["hipMalloc"], 2))
 		if st == backend.StatusOK {
 			if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
-				b.fn["hipFree"].Call(old)
+				b.fn.Of["hipFree"].Call(old)
 			}
 			b.devices[c].anchor.Store(uintptr(s))
 		}
@@ -41,7 +41,7 @@ func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st
 func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
 	b.API.FreeStream(c, s)
 	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(uintptr(s), 0) {
-		b.fn["hipFree"].Call(b.devices[c].scratch.Swap(0))
+		b.fn.Of["hipFree"].Call(b.devices[c].scratch.Swap(0))
 	}
 }
 
@@ -54,7 +54,7 @@ func (b *Backend) Record(c *backend.Call) backend.Status {
 		}
 		f := dl.NewFrame()
 		f.Args[0], f.Args[1], f.Args[2], f.Args[3] = d.scratch.Load(), 0, 4, c.Args[1]
-		st := backend.Status(f.Call(b.fn["hipMemsetAsync"], 4))
+		st := backend.Status(f.Call(b.fn.Of["hipMemsetAsync"], 4))
 		f.Free()
 		if st != backend.StatusOK {
 			return st

@@ -20,7 +20,7 @@ var _ backend.Backend = (*Backend)(nil)
 // Backend is gpuspan's view of HIP.
 type Backend struct {
 	eventapi.API
-	fn      map[string]dl.Func
+	fn      eventapi.Functions
 	devices []device
 	err     error    // of Open
 	restore []func() // restore[d] makes d the current device; kept, so that Bind does not allocate
@@ -61,22 +61,20 @@ func open(opts []Option) (*Backend, error) {
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
-	if err := b.check("hipInit", b.fn["hipInit"].Call(0)); err != nil {
+	if err := b.fn.Call("hipInit", 0); err != nil {
 		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
 	}
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	if err := b.check("hipGetDeviceCount", f.Call(b.fn["hipGetDeviceCount"], 1)); err != nil {
+	count, err := b.fn.Value("hipGetDeviceCount")
+	if err != nil {
 		return nil, fmt.Errorf("cannot list the HIP devices: %w", err)
 	}
-	n := int(f.Int32(0))
+	n := int(int32(count))
 	if n == 0 {
 		return nil, errors.New("cannot use HIP: no device is visible (see HIP_VISIBLE_DEVICES)")
 	}
 	b.devices = make([]device, n)
 	for d := range n {
-		b.restore = append(b.restore, func() { b.fn["hipSetDevice"].Call(uintptr(d)) })
+		b.restore = append(b.restore, func() { b.fn.Of["hipSetDevice"].Call(uintptr(d)) })
 	}
 	return b, nil
 }
@@ -99,7 +97,7 @@ func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	}
 	current, st := b.Current()
 	if st == backend.StatusOK {
-		st = backend.Status(b.fn["hipSetDevice"].Call(uintptr(c)))
+		st = backend.Status(b.fn.Of["hipSetDevice"].Call(uintptr(c)))
 	}
 	if st != backend.StatusOK || uintptr(current) >= uintptr(len(b.restore)) {
 		return func() {}, st
@@ -112,7 +110,7 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0] = f.Addr(0)
-	st := backend.Status(f.Call(b.fn["hipGetDevice"], 1))
+	st := backend.Status(f.Call(b.fn.Of["hipGetDevice"], 1))
 	return backend.Context(f.Int32(0)), st
 }
 
@@ -130,7 +128,7 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
-	if err := b.check("hipStreamGetDevice", f.Call(b.fn["hipStreamGetDevice"], 2)); err != nil {
+	if err := b.fn.Frame("hipStreamGetDevice", f, 2); err != nil {
 		return backend.StreamInfo{}, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
 	}
 	d := int(f.Int32(0))

@@ -24,41 +24,30 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 	version, _ := os.ReadFile(moduleVersion)
 	out := make([]backend.Device, len(b.devices))
 	for i := range b.devices {
-		name, err := b.text("hipDeviceGetName", i)
+		name, err := b.fn.String("hipDeviceGetName", int32(i))
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
 		}
-		pci, _ := b.text("hipDeviceGetPCIBusId", i)
+		pci, _ := b.fn.String("hipDeviceGetPCIBusId", int32(i))
+		memory, _ := b.fn.Value("hipDeviceTotalMem", uintptr(i))
 		out[i] = backend.Device{
 			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
-			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
+			PCIBDF: strings.ToLower(pci), MemoryTotal: int64(memory),
 		}
 	}
 	return out, nil
 }
 
-// text calls one of the functions that write a string to (char *, int, hipDevice_t).
-func (b *Backend) text(name string, device int) (string, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	text := f.Buffer(0, 256)
-	f.Args[1], f.Args[2] = uintptr(len(text)), uintptr(device)
-	if err := b.check(name, f.Call(b.fn[name], 3)); err != nil {
-		return "", err
-	}
-	return dl.CString(text), nil
-}
-
 // uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
 func (b *Backend) uuid(device int) string {
-	if b.fn["hipDeviceGetUuid"] == 0 {
+	if b.fn.Of["hipDeviceGetUuid"] == 0 {
 		return ""
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
 	f.Out[1] = 0
-	if f.Call(b.fn["hipDeviceGetUuid"], 2) != 0 {
+	if f.Call(b.fn.Of["hipDeviceGetUuid"], 2) != 0 {
 		return ""
 	}
 	u := f.Bytes16(0)
@@ -70,14 +59,4 @@ func (b *Backend) uuid(device int) string {
 		return "GPU-" + text
 	}
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
-}
-
-func (b *Backend) memory(device int) int64 {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
-	if f.Call(b.fn["hipDeviceTotalMem"], 2) != 0 {
-		return 0
-	}
-	return int64(f.Out[0])
 }

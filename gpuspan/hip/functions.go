@@ -32,13 +32,16 @@ var functions = []string{
 // optional are those that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
 var optional = []string{"hipDeviceGetUuid", "hipGetErrorName", "hipGetErrorString"}
 
-func resolve(l *dl.Library, s *dl.Symbols) map[string]dl.Func {
-	fn := map[string]dl.Func{}
+func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {
+	fn := eventapi.Functions{
+		API: "HIP", Of: map[string]dl.Func{}, Name: "hipGetErrorName", Text: "hipGetErrorString",
+		Says: func(describe dl.Func, code int32) string { return dl.String(describe.Pointer(uintptr(code))) },
+	}
 	for _, name := range functions {
-		fn[name] = s.Need(name)
+		fn.Of[name] = s.Need(name)
 	}
 	for _, name := range optional {
-		fn[name] = l.Lookup(name)
+		fn.Of[name] = l.Lookup(name)
 	}
 	return fn
 }
@@ -71,20 +74,3 @@ func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.lib
 // Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library
 // says of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
 type Error = eventapi.Error
-
-func (b *Backend) check(call string, code int32) error {
-	if code == 0 {
-		return nil
-	}
-	return &Error{
-		API: "HIP", Call: call, Code: code, Name: b.describe("hipGetErrorName", code),
-		Text: b.describe("hipGetErrorString", code),
-	}
-}
-
-func (b *Backend) describe(name string, code int32) string {
-	if b.fn[name] == 0 {
-		return ""
-	}
-	return dl.String(b.fn[name].Pointer(uintptr(code)))
-}

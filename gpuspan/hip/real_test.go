@@ -30,7 +30,7 @@ func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	if err := s.Err(); err != nil {
 		require.EqualError(t, err, lib.Path+" lacks hipStreamGetDevice (library too old)")
 	}
-	err = b.check("hipInit", b.fn["hipInit"].Call(0))
+	err = b.fn.Check("hipInit", b.fn.Of["hipInit"].Call(0))
 	if err == nil {
 		t.Log("there is a device")
 		return

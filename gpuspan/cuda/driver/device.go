@@ -22,35 +22,23 @@ const (
 
 // DeviceCount is how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
 func (d *Driver) DeviceCount() (int, error) {
-	n, err := d.value("cuDeviceGetCount")
+	n, err := d.fn.Value("cuDeviceGetCount")
 	return int(int32(n)), err
 }
 
 // Device returns the device of an ordinal.
 func (d *Driver) Device(ordinal int) (Device, error) {
-	dev, err := d.value("cuDeviceGet", uintptr(ordinal))
+	dev, err := d.fn.Value("cuDeviceGet", uintptr(ordinal))
 	return Device(dev), err
 }
 
 // Name is the device's model, e.g. "NVIDIA H200".
-func (d *Driver) Name(dev Device) (string, error) { return d.text("cuDeviceGetName", dev) }
+func (d *Driver) Name(dev Device) (string, error) { return d.fn.String("cuDeviceGetName", int32(dev)) }
 
 // PCI is the device's address in lower case, e.g. "0000:17:00.0".
 func (d *Driver) PCI(dev Device) (string, error) {
-	s, err := d.text("cuDeviceGetPCIBusId", dev)
+	s, err := d.fn.String("cuDeviceGetPCIBusId", int32(dev))
 	return strings.ToLower(s), err
-}
-
-// text calls one of the functions that write a string to (char *, int, CUdevice).
-func (d *Driver) text(name string, dev Device) (string, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	b := f.Buffer(0, 256)
-	f.Args[1], f.Args[2] = uintptr(len(b)), uintptr(dev)
-	if err := d.frame(name, f, 3); err != nil {
-		return "", err
-	}
-	return dl.CString(b), nil
 }
 
 // UUID returns `GPU-<uuid>`, or `MIG-<uuid>` with the physical GPU's as parent. The older of the driver's two functions
@@ -74,14 +62,14 @@ func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
 }
 
 func (d *Driver) uuid(name string, dev Device) (string, error) {
-	if d.fn[name] == 0 {
+	if d.fn.Of[name] == 0 {
 		return "", fmt.Errorf("%s lacks %s", d.lib.Path, name)
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
 	f.Out[1] = 0
-	if err := d.frame(name, f, 2); err != nil {
+	if err := d.fn.Frame(name, f, 2); err != nil {
 		return "", err
 	}
 	b := f.Bytes16(0)
@@ -90,12 +78,12 @@ func (d *Driver) uuid(name string, dev Device) (string, error) {
 
 // Memory is the device's memory in bytes.
 func (d *Driver) Memory(dev Device) (int64, error) {
-	n, err := d.value("cuDeviceTotalMem_v2", uintptr(dev))
+	n, err := d.fn.Value("cuDeviceTotalMem_v2", uintptr(dev))
 	return int64(n), err
 }
 
 // Attribute reads one attribute of a device.
 func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
-	v, err := d.value("cuDeviceGetAttribute", uintptr(attribute), uintptr(dev))
+	v, err := d.fn.Value("cuDeviceGetAttribute", uintptr(attribute), uintptr(dev))
 	return int(int32(v)), err
 }

@@ -41,7 +41,7 @@ var places = []string{
 // Driver is the loaded CUDA driver. Its methods may be called from any goroutine.
 type Driver struct {
 	lib  *dl.Library
-	fn   map[string]dl.Func
+	fn   eventapi.Functions
 	push dl.Func // cuCtxPushCurrent_v2, which is called often
 	pop  func()  // Pop, as a value that exists once
 }
@@ -73,7 +73,7 @@ func Open(path string) (*Driver, error) {
 	if err := d.resolve(); err != nil {
 		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
 	}
-	if err := d.call("cuInit", 0); err != nil {
+	if err := d.fn.Call("cuInit", 0); err != nil {
 		return nil, fmt.Errorf("cannot initialise the CUDA driver %s: %w", lib.Path, err)
 	}
 	return d, nil
@@ -81,15 +81,17 @@ func Open(path string) (*Driver, error) {
 
 func (d *Driver) resolve() error {
 	s := d.lib.Symbols()
-	d.fn = map[string]dl.Func{}
+	d.fn = eventapi.Functions{
+		API: "CUDA", Of: map[string]dl.Func{}, Says: says, Name: "cuGetErrorName", Text: "cuGetErrorString",
+	}
 	for _, name := range symbols {
-		d.fn[name] = s.Need(name)
+		d.fn.Of[name] = s.Need(name)
 	}
-	d.fn[primaryRelease] = s.Need(primaryRelease, "cuDevicePrimaryCtxRelease")
+	d.fn.Of[primaryRelease] = s.Need(primaryRelease, "cuDevicePrimaryCtxRelease")
 	for _, name := range []string{"cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuGetErrorName", "cuGetErrorString"} {
-		d.fn[name] = d.lib.Lookup(name) // 0 in drivers that are too old or too new
+		d.fn.Of[name] = d.lib.Lookup(name) // 0 in drivers that are too old or too new
 	}
-	d.push, d.pop = d.fn["cuCtxPushCurrent_v2"], d.Pop
+	d.push, d.pop = d.fn.Of["cuCtxPushCurrent_v2"], d.Pop
 	return s.Err()
 }
 
@@ -101,7 +103,7 @@ func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(n
 
 // Version is the newest CUDA version that the driver supports, e.g. 12, 8.
 func (d *Driver) Version() (major, minor int, err error) {
-	v, err := d.value("cuDriverGetVersion")
+	v, err := d.fn.Value("cuDriverGetVersion")
 	return int(v / 1000), int(v % 1000 / 10), err
 }
 
@@ -109,47 +111,12 @@ func (d *Driver) Version() (major, minor int, err error) {
 // says of it. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
 type Error = eventapi.Error
 
-func (d *Driver) check(call string, code int32) error {
-	if code == 0 {
-		return nil
-	}
-	return &Error{
-		API: "CUDA", Call: call, Code: code, Name: d.describe("cuGetErrorName", code),
-		Text: d.describe("cuGetErrorString", code),
-	}
-}
-
-// call makes a call whose arguments are numbers.
-func (d *Driver) call(name string, args ...uintptr) error {
-	return d.check(name, d.fn[name].Call(args...))
-}
-
-// frame makes a call with the first n arguments of a frame.
-func (d *Driver) frame(name string, f *dl.Frame, n int) error {
-	return d.check(name, f.Call(d.fn[name], n))
-}
-
-// value makes a call that writes a number through its first argument, and returns the number.
-func (d *Driver) value(call string, args ...uintptr) (uint64, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	n := 1 + copy(f.Args[1:], args)
-	if err := d.frame(call, f, n); err != nil {
-		return 0, err
-	}
-	return f.Out[0], nil
-}
-
-func (d *Driver) describe(name string, code int32) string {
-	fn := d.fn[name]
-	if fn == 0 {
-		return ""
-	}
+// says asks for a text that the driver writes the address of.
+func says(describe dl.Func, code int32) string {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(code), f.Addr(0)
-	if f.Call(fn, 2) != 0 {
+	if f.Call(describe, 2) != 0 {
 		return ""
 	}
 	return dl.String(uintptr(f.Out[0]))

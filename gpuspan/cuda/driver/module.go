@@ -37,7 +37,7 @@ func (d *Driver) Load(ptx string) (Module, error) {
 	log := f.Buffer(5, jitLogBytes)
 	values := f.Words(4, 2)
 	values[0], values[1] = uint64(f.Args[5]), jitLogBytes
-	if err := d.frame("cuModuleLoadDataEx", f, 5); err != nil {
+	if err := d.fn.Frame("cuModuleLoadDataEx", f, 5); err != nil {
 		if text := strings.TrimSpace(dl.CString(log)); text != "" {
 			return 0, fmt.Errorf("%w: %s", err, text)
 		}
@@ -47,7 +47,7 @@ func (d *Driver) Load(ptx string) (Module, error) {
 }
 
 // Unload unloads a module.
-func (d *Driver) Unload(m Module) error { return d.call("cuModuleUnload", uintptr(m)) }
+func (d *Driver) Unload(m Module) error { return d.fn.Call("cuModuleUnload", uintptr(m)) }
 
 // Function finds a kernel by its name.
 func (d *Driver) Function(m Module, name string) (Function, error) {
@@ -55,7 +55,7 @@ func (d *Driver) Function(m Module, name string) (Function, error) {
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(m)
 	f.Text(2, name)
-	if err := d.frame("cuModuleGetFunction", f, 3); err != nil {
+	if err := d.fn.Frame("cuModuleGetFunction", f, 3); err != nil {
 		return 0, fmt.Errorf("kernel %q: %w", name, err)
 	}
 	return Function(f.Out[0]), nil
@@ -98,7 +98,7 @@ func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, ar
 		uintptr(s),
 	})
 	f.Args[10] = 0
-	return d.frame("cuLaunchKernel", f, 11)
+	return d.fn.Frame("cuLaunchKernel", f, 11)
 }
 
 func one(n uint32) uintptr { return uintptr(max(n, 1)) }

@@ -25,7 +25,7 @@ func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	}
 	d := &Driver{lib: lib}
 	require.NoError(t, d.resolve())
-	for name, fn := range d.fn {
+	for name, fn := range d.fn.Of {
 		require.NotZero(t, fn, name)
 	}
 	d, err = Open(path)

@@ -248,3 +248,61 @@ func (e *Error) Error() string {
 	}
 	return s
 }
+
+// Functions are the others of a driver library, by name; 0 for those that it may lack.
+type Functions struct {
+	API string // CUDA or HIP
+	Of  map[string]dl.Func
+	// Says is what one of the functions that describe statuses says of one; empty where it does not know.
+	Says func(describe dl.Func, code int32) string
+	// Name and Text are those functions.
+	Name, Text string
+}
+
+// Check makes an error of a status.
+func (f *Functions) Check(call string, code int32) error {
+	if code == 0 {
+		return nil
+	}
+	e := &Error{API: f.API, Call: call, Code: code}
+	for name, to := range map[string]*string{f.Name: &e.Name, f.Text: &e.Text} {
+		if describe := f.Of[name]; describe != 0 {
+			*to = f.Says(describe, code)
+		}
+	}
+	return e
+}
+
+// Call makes a call whose arguments are numbers.
+func (f *Functions) Call(name string, args ...uintptr) error {
+	return f.Check(name, f.Of[name].Call(args...))
+}
+
+// Frame makes a call with the first n arguments of a frame.
+func (f *Functions) Frame(name string, frame *dl.Frame, n int) error {
+	return f.Check(name, frame.Call(f.Of[name], n))
+}
+
+// Value makes a call that writes a number through its first argument, and returns the number.
+func (f *Functions) Value(name string, args ...uintptr) (uint64, error) {
+	frame := dl.NewFrame()
+	defer frame.Free()
+	frame.Args[0] = frame.Addr(0)
+	n := 1 + copy(frame.Args[1:], args)
+	if err := f.Frame(name, frame, n); err != nil {
+		return 0, err
+	}
+	return frame.Out[0], nil
+}
+
+// String calls one of the functions that write a text to (char *, int, device).
+func (f *Functions) String(name string, device int32) (string, error) {
+	frame := dl.NewFrame()
+	defer frame.Free()
+	b := frame.Buffer(0, 256)
+	frame.Args[1], frame.Args[2] = uintptr(len(b)), uintptr(device)
+	if err := f.Frame(name, frame, 3); err != nil {
+		return "", err
+	}
+	return dl.CString(b), nil
+}
