@@ -4,15 +4,18 @@
 package main
 
 import (
+	"encoding"
 	"errors"
 	"os"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/config"
@@ -138,6 +141,75 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 	} {
 		require.Contains(t, m, component.MustNewType(typ))
 	}
+}
+
+// A number that an option does not take is refused, in every component of the project.
+func TestNumbersThatNoOptionTakesAreRefused(t *testing.T) {
+	f, err := factories()
+	require.NoError(t, err)
+	var all []component.Factory
+	for _, x := range f.Extensions {
+		all = append(all, x)
+	}
+	for _, x := range f.Receivers {
+		all = append(all, x)
+	}
+	for _, x := range f.Processors {
+		all = append(all, x)
+	}
+	for _, x := range f.Exporters {
+		all = append(all, x)
+	}
+	for _, x := range f.Connectors {
+		all = append(all, x)
+	}
+	own := 0
+	for _, x := range all {
+		cfg := x.CreateDefaultConfig()
+		typ := reflect.TypeOf(cfg).Elem()
+		key := firstNumber(typ)
+		if !strings.Contains(typ.PkgPath(), "/otelgpu/") || key == "" {
+			continue
+		}
+		own++
+		for _, wrong := range []any{1e30, 2.5} {
+			err := confmap.NewFromStringMap(map[string]any{key: wrong}).Unmarshal(cfg)
+			require.ErrorContains(t, err, "`"+key+"` must be a whole number", x.Type())
+		}
+	}
+	require.GreaterOrEqual(t, own, 9)
+	for _, typ := range []string{"kineto", "nsys"} {
+		cfg := f.Receivers[component.MustNewType(typ)].CreateDefaultConfig()
+		for key, want := range map[string]string{
+			"detail":     "`detail`: unknown detail \"1\" (one of auto, steps, annotations, operators, kernels)",
+			"attributes": "`attributes`: must be lean or full, found \"1\"",
+			"extent":     "`extent`: unknown extent \"1\" (one of all, steps, steps_but_last)",
+		} {
+			require.ErrorContains(t, confmap.NewFromStringMap(map[string]any{key: 1}).Unmarshal(cfg), want)
+		}
+		require.NoError(t, confmap.NewFromStringMap(map[string]any{"detail": "steps", "batch_spans": 0}).Unmarshal(cfg))
+		require.EqualError(t, confmap.Validate(cfg),
+			"`include` must name at least one pattern, found none\n`batch_spans` must be positive, found 0")
+	}
+}
+
+// firstNumber is the key of the first whole number of a configuration.
+func firstNumber(t reflect.Type) string {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		switch {
+		case options == "squash" && f.Type.Kind() == reflect.Struct && !f.Anonymous:
+			if key := firstNumber(f.Type); key != "" {
+				return key
+			}
+		case f.Type.Kind() == reflect.Int || f.Type.Kind() == reflect.Int64:
+			if name != "-" && !f.Type.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // Every component of the Kubernetes pipelines must be in the full build. A type is its package's name without the kind,

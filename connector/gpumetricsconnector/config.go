@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/invalid"
 )
@@ -131,6 +132,9 @@ func createDefaultConfig() component.Config {
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
 	}
 }
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

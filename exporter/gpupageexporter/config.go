@@ -38,6 +38,9 @@ func createDefaultConfig() component.Config {
 	return &Config{ServerConfig: s}
 }
 
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+
 // Validate reports every problem.
 func (c *Config) Validate() error {
 	var bad invalid.List

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/invalid"
 )
@@ -23,6 +24,9 @@ type Config struct {
 func createDefaultConfig() component.Config {
 	return &Config{Samples: component.MustNewID("gpu_samples")}
 }
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

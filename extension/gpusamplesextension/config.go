@@ -6,6 +6,8 @@ package gpusamplesextension
 import (
 	"time"
 
+	"go.opentelemetry.io/collector/confmap"
+
 	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
@@ -25,6 +27,9 @@ func NewDefaultConfig() Config {
 }
 
 const minBytes = 1 << 20
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

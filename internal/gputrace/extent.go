@@ -36,9 +36,6 @@ func (x Extent) MarshalText() ([]byte, error) { return []byte(x.String()), nil }
 // UnmarshalText reads an extent; an unknown one is an error that names the known.
 func (x *Extent) UnmarshalText(b []byte) error { return named(x, "extent", extents[:], b) }
 
-// Validate refuses a number that is no extent, which a configuration may hold instead of a name.
-func (x Extent) Validate() error { return hasName(x, "extent", extents[:]) }
-
 // stepBounds is what extents need to know of all steps.
 type stepBounds struct {
 	lastStart, lastEnd int64

@@ -48,16 +48,5 @@ func named[T ~uint8](to *T, what string, names []string, b []byte) error {
 	return nil
 }
 
-// Validate refuses a number that is no level, which a configuration may hold instead of a name.
-func (l Level) Validate() error { return hasName(l, "detail", levels[:]) }
-
-// hasName refuses a value that has no name.
-func hasName[T ~uint8](v T, what string, names []string) error {
-	if int(v) >= len(names) {
-		return fmt.Errorf("unknown %s %d (one of %s)", what, v, strings.Join(names, ", "))
-	}
-	return nil
-}
-
 // perStep reports whether every step is a trace of its own. Otherwise there is one trace per process.
 func (l Level) perStep() bool { return l == LevelOperators || l == LevelKernels }

@@ -104,8 +104,9 @@ const (
 	minBytes = 200_000
 )
 
-// Validate reports every problem of a configuration.
-func (o *Options) Validate() error {
+// Check reports every problem of a configuration. It is not called Validate, for the path of an error would name a field
+// of Go that no configuration has.
+func (o *Options) Check() error {
 	var bad invalid.List
 	bad.If(o.BatchSpans <= 0, "`batch_spans` must be positive, found %d", o.BatchSpans)
 	bad.If(!(o.MemoryMiB >= 1 && o.MemoryMiB < 2048), "`memory_limit_mib` must be from 1 to 2047, found %v", o.MemoryMiB)

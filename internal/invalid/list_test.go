@@ -5,10 +5,13 @@ package invalid
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
 )
 
 func TestEveryProblemIsReported(t *testing.T) {
@@ -31,4 +34,67 @@ func TestPartsAndNumbers(t *testing.T) {
 	Positive(&l, "a", 0)
 	Positive(&l, "b", -time.Second)
 	require.EqualError(t, l.Err(), "`part` is wrong\n`a` must be positive, found 0\n`b` must be positive, found -1s")
+}
+
+// word is an option that is one of two words.
+type word int
+
+func (w *word) UnmarshalText(b []byte) error {
+	if string(b) != "lean" && string(b) != "full" {
+		return fmt.Errorf("must be lean or full, found %q", b)
+	}
+	*w = word(len(b))
+	return nil
+}
+
+type part struct {
+	Small uint8         `mapstructure:"small"`
+	For   time.Duration `mapstructure:"for"`
+}
+
+type options struct {
+	Word  word                          `mapstructure:"word"`
+	Count int                           `mapstructure:"count"`
+	Limit float64                       `mapstructure:"limit"`
+	Inner part                          `mapstructure:",squash"`
+	May   configoptional.Optional[part] `mapstructure:"may"`
+	List  []part                        `mapstructure:"list"`
+	By    map[string]int                `mapstructure:"by"`
+}
+
+func (o *options) Unmarshal(conf *confmap.Conf) error { return Read(conf, o) }
+
+func TestNumbersThatDoNotFitAreRefused(t *testing.T) {
+	for found, want := range map[string]string{
+		"word: 0":              "`word`: must be lean or full, found \"0\"",
+		"word: 1":              "`word`: must be lean or full, found \"1\"",
+		"word: true":           "`word`: must be lean or full, found \"true\"",
+		"word: half":           "must be lean or full, found \"half\"",
+		"count: 1e30":          "`count` must be a whole number within the range of int, found 1e+30",
+		"count: 2.5":           "`count` must be a whole number within the range of int, found 2.5",
+		"count: .inf":          "`count` must be a whole number within the range of int, found +Inf",
+		"small: 256":           "`small` must be a whole number within the range of uint8, found 256",
+		"small: -1":            "`small` must be a whole number within the range of uint8, found -1",
+		"for: 1e19":            "`for` must be a whole number within the range of int64, found 1e+19",
+		"may: {small: 3.5}":    "`may::small` must be a whole number within the range of uint8, found 3.5",
+		"list: [{small: 999}]": "`list::0::small` must be a whole number within the range of uint8, found 999",
+		"by: {a: 0.5}":         "`by::a` must be a whole number within the range of int, found 0.5",
+	} {
+		raw, err := confmap.NewRetrievedFromYAML([]byte(found))
+		require.NoError(t, err)
+		conf, err := raw.AsConf()
+		require.NoError(t, err)
+		require.ErrorContains(t, conf.Unmarshal(&options{}), want, found)
+	}
+	raw, err := confmap.NewRetrievedFromYAML([]byte(
+		"{word: full, count: 3.0, limit: 2.5, small: 255, for: 5s, may: {small: 7}, list: [{for: 1s}], by: {a: 4}}"))
+	require.NoError(t, err)
+	conf, err := raw.AsConf()
+	require.NoError(t, err)
+	o := options{May: configoptional.Some(part{})}
+	require.NoError(t, conf.Unmarshal(&o))
+	require.Equal(t, options{
+		Word: 4, Count: 3, Limit: 2.5, Inner: part{Small: 255, For: 5 * time.Second}, May: configoptional.Some(part{Small: 7}),
+		List: []part{{For: time.Second}}, By: map[string]int{"a": 4},
+	}, o)
 }

@@ -33,14 +33,6 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Validate refuses a number, which a configuration may hold instead of a name.
-func (l Level) Validate() error {
-	if l != Lean && l != Full {
-		return fmt.Errorf("must be lean or full, found %d", int(l))
-	}
-	return nil
-}
-
 // MarshalText is the reverse of UnmarshalText.
 func (l Level) MarshalText() ([]byte, error) {
 	if l == Full {

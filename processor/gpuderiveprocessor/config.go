@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/invalid"
@@ -86,6 +87,9 @@ func createDefaultConfig() component.Config {
 		AssembleSteps: configoptional.Default(AssembleConfig{MaxSums: 4096, MaxAge: time.Minute, MaxIntervals: 256}),
 	}
 }
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

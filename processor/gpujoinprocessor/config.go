@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -68,6 +69,9 @@ func createDefaultConfig() component.Config {
 
 // maxShift: more is a mistake of units.
 const maxShift = time.Hour
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

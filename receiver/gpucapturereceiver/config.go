@@ -50,6 +50,9 @@ func createDefaultConfig() component.Config {
 	}
 }
 
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+
 // Validate reports every problem.
 func (c *Config) Validate() error {
 	var bad invalid.List
@@ -65,6 +68,7 @@ func (c *Config) Validate() error {
 	for _, k := range c.Kinds {
 		bad.If(!slices.Contains(kindNames(), k), "`kinds` has %q, which is none of %v", k, kindNames())
 	}
+	bad.Join(c.Spans.Check())
 	return bad.Err()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -135,6 +136,9 @@ func createDefaultConfig() component.Config {
 		Kubernetes: configoptional.Default(KubernetesConfig{PodResources: podresources.DefaultSocket}),
 	}
 }
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

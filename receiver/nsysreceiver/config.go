@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the receiver.
@@ -19,11 +20,21 @@ type Config struct {
 	Spans gputrace.Options `mapstructure:",squash"`
 }
 
-// Both parts check themselves.
 var (
-	_ confmap.Validator = (*follow.Config)(nil)
-	_ confmap.Validator = (*gputrace.Options)(nil)
+	_ confmap.Unmarshaler = (*Config)(nil)
+	_ confmap.Validator   = (*Config)(nil)
 )
+
+// Unmarshal refuses numbers that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+
+// Validate reports every problem.
+func (c *Config) Validate() error {
+	var bad invalid.List
+	bad.Join(c.Files.Check())
+	bad.Join(c.Spans.Check())
+	return bad.Err()
+}
 
 func createDefaultConfig() component.Config {
 	return &Config{Files: follow.NewDefaultConfig(), Spans: gputrace.DefaultOptions(defaultService)}

@@ -50,8 +50,8 @@ func NewDefaultConfig() Config {
 	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second, ReplayBatches: 10_000}
 }
 
-// Validate reports every problem.
-func (c *Config) Validate() error {
+// Check reports every problem; see gputrace.Options.Check.
+func (c *Config) Check() error {
 	var bad invalid.List
 	bad.If(len(c.Include) == 0, "`include` must name at least one pattern, found none")
 	check := func(key string, list []string) {

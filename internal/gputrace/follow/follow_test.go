@@ -199,7 +199,7 @@ func TestMissingStorageIsAnError(t *testing.T) {
 
 func TestValidateReportsEveryProblem(t *testing.T) {
 	c := Config{Include: []string{"[a"}, Exclude: []string{""}, Mode: "never", StableFor: -1}
-	err := c.Validate()
+	err := c.Check()
 	for _, want := range []string{
 		"`include` must hold valid patterns, found \"[a\"", "`exclude` must hold valid patterns, found \"\"",
 		"`mode` must be follow or once, found \"never\"", "`poll_interval` must be positive, found 0s",
@@ -208,7 +208,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	empty := NewDefaultConfig()
-	assert.EqualError(t, empty.Validate(), "`include` must name at least one pattern, found none")
+	assert.EqualError(t, empty.Check(), "`include` must name at least one pattern, found none")
 }
 
 func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
