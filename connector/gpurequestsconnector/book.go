@@ -271,7 +271,7 @@ func (b *book) due(now int64, all bool) []*request {
 
 // close takes the request's children in and hands it on.
 func (b *book) close(r *request, why reason, now int64) {
-	b.adopt(r)
+	b.adopt(r, now)
 	b.byAge.Remove(r.at)
 	delete(b.requests, r.key)
 	if b.closed.find(r.key) == nil {

@@ -18,7 +18,7 @@ func (b *book) wait(s *span, now int64) {
 			return // the span around it has it
 		}
 	}
-	_, energy := s.own()
+	time, energy := s.own()
 	if s.kind == leafWork && s.parent.IsEmpty() {
 		b.stats.unassigned += energy
 		return
@@ -26,6 +26,7 @@ func (b *book) wait(s *span, now int64) {
 	if len(b.waiting) >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
 		b.stats.unassigned += energy
+		b.lift(key{Trace: s.Trace, Span: s.parent}, owed{s.device, time, energy}, now)
 		return
 	}
 	c := &child{*s, now}
@@ -37,7 +38,7 @@ func (b *book) wait(s *span, now int64) {
 }
 
 // adopt takes into a request the GPU work of its trace that lies below it, as far as the spans between have come.
-func (b *book) adopt(r *request) {
+func (b *book) adopt(r *request, now int64) {
 	all := b.traces[r.Trace]
 	if len(all) == 0 {
 		return
@@ -47,14 +48,14 @@ func (b *book) adopt(r *request) {
 			return false
 		}
 		if c.parent == r.Span {
-			b.join(r, c)
+			b.join(r, c, now)
 			return true
 		}
 		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil })
 		if inWork || above == nil || above.key != r.key {
 			return false
 		}
-		b.join(r, c)
+		b.join(r, c, now)
 		return true
 	})
 	if len(left) == 0 {
@@ -65,8 +66,8 @@ func (b *book) adopt(r *request) {
 }
 
 // join adds GPU work of the request's own trace to its account.
-func (b *book) join(r *request, c *child) {
-	b.counted(c)
+func (b *book) join(r *request, c *child, now int64) {
+	b.counted(c, now)
 	time, energy := c.own()
 	a := r.account(b.operation(c.operation), c.source)
 	a.batches++
@@ -76,13 +77,18 @@ func (b *book) join(r *request, c *child) {
 	b.stats.charged += energy
 }
 
-// counted ends the wait of a child whose energy is accounted for.
-func (b *book) counted(c *child) {
+// counted ends the wait of a child whose energy is accounted for. GPU work around it that has not come yet has it, too.
+func (b *book) counted(c *child, now int64) {
 	delete(b.waiting, c.key)
+	time, energy := c.own()
+	b.lift(key{Trace: c.Trace, Span: c.parent}, owed{c.device, time, energy}, now)
 	if s := b.recent.find(c.key); s != nil {
 		s.counted = true
 	}
 }
+
+// parentPatience is for how many idle waits a span that comes after work within it is known to have too much.
+const parentPatience = 10
 
 // expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a
 // request without batches; what lies within other GPU work is part of that; the rest is nobody's. A trace waits as a
@@ -114,14 +120,14 @@ func (b *book) expire(now int64, all bool) {
 			case above == nil || !c.adopted():
 				_, energy := c.own()
 				b.stats.unassigned += energy
-				b.counted(c)
+				b.counted(c, now)
 			default:
 				r := b.requests[above.key]
 				if r == nil {
 					r = b.open(above.key, now)
 					opened = append(opened, r)
 				}
-				b.join(r, c)
+				b.join(r, c, now)
 			}
 		}
 		for _, r := range opened {
@@ -130,5 +136,5 @@ func (b *book) expire(now int64, all bool) {
 			}
 		}
 	}
-	b.owed.Expire(old)
+	b.owed.Expire(now - parentPatience*int64(b.cfg.Idle))
 }

@@ -220,3 +220,53 @@ func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
 	}
 }
+
+// Requests of the same trace begin and end at any time, are closed early, settled and idle, and open again: what all
+// accounts have and what nobody has is the energy of the spans.
+func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 79))
+		f := grow(rng)
+		b := newTest(t, func(c *Config) { c.MaxRequests = 5 + rng.IntN(4) })
+		order := make([]int, len(f.nodes))
+		for i := range order {
+			order[i] = i
+			if seed%2 == 0 {
+				order[i] = len(order) - 1 - i // children first
+			}
+		}
+		now, sum, own := clock, 0., rng.IntN(len(order)+2)
+		due := func(all bool) {
+			for _, r := range b.due(now, all) {
+				for _, a := range r.accounts {
+					sum += a.energy
+				}
+			}
+		}
+		for n, i := range order {
+			td := ptrace.NewTraces()
+			ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+			f.span(i, ss.Spans().AppendEmpty())
+			if n == own { // the request around it all
+				root := ss.Spans().AppendEmpty()
+				root.SetTraceID(pcommon.TraceID{0xee})
+				root.SetSpanID(id(1_000_000))
+				root.SetKind(ptrace.SpanKindServer)
+				root.SetStartTimestamp(at(0))
+				root.SetEndTimestamp(at(100))
+			}
+			b.take(td, now)
+			if rng.IntN(3) == 0 {
+				now += int64(rng.IntN(40)) * 1e9
+				due(false)
+			}
+		}
+		now += 1e9
+		due(true)
+		due(true)
+		require.Zero(t, b.stats.lostRequests)
+		require.InDelta(t, sum, b.stats.charged, 1e-9, "seed %d", seed)
+		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
+		require.Empty(t, b.waiting, "seed %d", seed)
+	}
+}
