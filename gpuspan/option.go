@@ -4,6 +4,7 @@
 package gpuspan
 
 import (
+	"context"
 	"io"
 	"log/slog"
 
@@ -86,3 +87,73 @@ func WithSink(s Sink) Option { return optionFunc(func(c *engine.Config) { c.Sink
 // Sections that are not timed are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should
 // not block; an error ends the log.
 func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *engine.Config) { c.Outputs = w }) }
+
+// Annotator is told of sections and steps on the goroutine that starts and ends them, as profilers' range annotations
+// are (package nvtx). Calls must be quick and may come from different goroutines. A panic is reported and costs the
+// range.
+type Annotator interface {
+	// RangeStart begins a range. sc is the span of the step, or of the section where ids are reserved ([WithIDGenerator]);
+	// else of the section's parent. It may be invalid: then nothing is known. A section without a parent counts as
+	// sampled, for nobody has asked the sampler yet.
+	RangeStart(o *Operation, sc trace.SpanContext) uint64
+	// RangeEnd ends a range of RangeStart that was not 0.
+	RangeEnd(id uint64)
+}
+
+// StepAnnotator is an Annotator that is told the number of a step. One that is not gets RangeStart for steps, too.
+type StepAnnotator interface {
+	// StepStart begins the range of a step; o is the operation of its loop.
+	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
+}
+
+// annotator is an Annotator as the engine sees it.
+type annotator struct{ a Annotator }
+
+func (t annotator) RangeStart(o *engine.Operation, sc trace.SpanContext) uint64 {
+	return t.a.RangeStart((*Operation)(o), sc)
+}
+
+func (t annotator) StepStart(o *engine.Operation, sc trace.SpanContext, step int64) uint64 {
+	if steps, ok := t.a.(StepAnnotator); ok {
+		return steps.StepStart((*Operation)(o), sc, step)
+	}
+	return t.a.RangeStart((*Operation)(o), sc)
+}
+
+func (t annotator) RangeEnd(id uint64) { t.a.RangeEnd(id) }
+
+// Enabled reports whether ranges go anywhere: an annotator may say that no tool listens, and is then never called.
+func (t annotator) Enabled() bool {
+	e, ok := t.a.(interface{ Enabled() bool })
+	return !ok || e.Enabled()
+}
+
+// IDSource draws the ids of spans. It is the SDK's sdktrace.IDGenerator, which this package does not import.
+type IDSource interface {
+	NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID)
+	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
+}
+
+// IDGenerator lets sections know the id of their span at Start, long before the span exists, so that range annotations
+// carry it. Give the same one to the TracerProvider and to the profiler:
+//
+//	ids := gpuspan.NewIDGenerator(nil)
+//	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
+//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
+//
+// A nil IDGenerator draws at random.
+type IDGenerator engine.IDGenerator
+
+// NewIDGenerator makes a generator that draws from next, such as one for the ids of a tracing service; nil means at
+// random, as the SDK does.
+func NewIDGenerator(next IDSource) *IDGenerator { return (*IDGenerator)(engine.NewIDGenerator(next)) }
+
+// NewIDs draws ids for the first span of a trace, or hands out those that were reserved for it.
+func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	return (*engine.IDGenerator)(g).NewIDs(ctx)
+}
+
+// NewSpanID draws an id for a span of a trace, or hands out the one that was reserved for it.
+func (g *IDGenerator) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
+	return (*engine.IDGenerator)(g).NewSpanID(ctx, traceID)
+}

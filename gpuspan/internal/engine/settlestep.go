@@ -4,12 +4,14 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -188,4 +190,196 @@ func (st *Step) endUntimed(now int64) {
 	}
 	st.mu.Unlock()
 	st.endSpan(st.loop.p.clock.wall(now), kv, cancelled)
+}
+
+// stepTimes is a step's time and what it consists of, in ns:
+// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
+//
+// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as
+// little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
+// overlap is a lower bound.
+type stepTimes struct {
+	total, overlap, other, covered int64
+	phases                         []int64
+}
+
+// times adds up a step of that length, whose start on the device was shift ns after its start on the host.
+func (st *Step) times(total, shift float64) stepTimes {
+	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
+	var all union
+	var sum, loose int64
+	for i := range st.phases {
+		ph := &st.phases[i]
+		for _, iv := range ph.host.List {
+			ph.spans.add(iv.From-shift, iv.To-shift)
+		}
+		d, unplaced := int64(0), int64(ph.set)
+		if !ph.hasSet {
+			d, unplaced = int64(math.Round(ph.spans.Within(0, total))), int64(ph.added)
+			for _, iv := range ph.spans.List {
+				all.add(max(iv.From, 0), min(iv.To, total))
+			}
+		}
+		unplaced = min(unplaced, out.total-d)
+		out.phases[i] = d + unplaced
+		sum += d + unplaced
+		loose += unplaced
+	}
+	placed := min(int64(math.Round(all.Within(0, total))), sum-loose)
+	explained := min(placed+loose, out.total)
+	out.overlap = sum - explained
+	out.other = out.total - explained
+	for _, iv := range st.coveredHost.List {
+		st.covered.add(iv.From-shift, iv.To-shift)
+	}
+	out.covered = min(int64(math.Round(st.covered.Within(0, total))), out.total)
+	return out
+}
+
+// describeDeclared appends what the application says of the step.
+func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
+	l := st.loop
+	kv = append(kv, l.op.attrs...)
+	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
+	kv = append(kv, l.p.cfg.Attributes...)
+	kv = append(kv, l.config.Attributes...)
+	if st.epoch != nil {
+		kv = append(kv, semconv.GPUStepEpochKey.Int64(*st.epoch))
+	}
+	if st.itemsSet {
+		kv = append(kv, semconv.GPUStepItemsKey.Int64(st.items))
+		if l.config.ItemType != "" {
+			kv = append(kv, semconv.GPUStepItemTypeKey.String(l.config.ItemType))
+		}
+	}
+	if st.modelFLOPs > 0 {
+		kv = append(kv, semconv.GPUStepModelFLOPCountKey.Float64(st.modelFLOPs))
+	}
+	if l.config.Devices > 0 {
+		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
+	}
+	return append(kv, st.attrs...)
+}
+
+// describe appends the attributes of a timed step, what was measured first.
+func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times stepTimes) []attribute.KeyValue {
+	p := st.loop.p
+	kv = append(kv,
+		semconv.GPUStepDurationKey.Float64(seconds(times.total)),
+		semconv.GPUStepHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)),
+		semconv.GPUStepOverlapDurationKey.Float64(seconds(times.overlap)),
+		semconv.GPUStepOtherDurationKey.Float64(seconds(times.other)),
+		semconv.GPUStepCoveredDurationKey.Float64(seconds(times.covered)),
+	)
+	for i := range st.phases {
+		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
+	}
+	if r.timed {
+		if r.device.unusual(r.errorNs) {
+			kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)))
+		}
+		kv = append(kv, semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))))
+		if d := r.endNs - p.clock.at(r.hostEnd, r.offset); waited(d, float64(times.total)) {
+			kv = append(kv, semconv.GPUEndDelayKey.Float64(seconds(d)))
+		}
+	} else {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
+	}
+	kv = append(kv, s.attrs...)
+	if st.flops > 0 {
+		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
+	}
+	if precision := st.precisionOf(); precision != PrecisionUnset {
+		kv = append(kv, semconv.GPUFLOPPrecisionKey.String(precision.String()))
+	}
+	if r.status != statusTimed {
+		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
+	}
+	return st.describeDeclared(kv)
+}
+
+// precisionOf is what the loop states, else that of all sections if they have one.
+func (st *Step) precisionOf() Precision {
+	if p := st.loop.config.Precision; p != PrecisionUnset || st.mixed {
+		return p
+	}
+	return st.precision
+}
+
+// sample is a step as reports want it.
+func (st *Step) sample(r *record, s *Stream, times stepTimes) report.StepSample {
+	out := report.StepSample{
+		Index:      st.index,
+		Duration:   time.Duration(times.total),
+		Host:       time.Duration(r.hostEnd - r.hostStart),
+		Overlap:    time.Duration(times.overlap),
+		Other:      time.Duration(times.other),
+		Covered:    time.Duration(times.covered),
+		Exposed:    st.exposed(Comm, float64(times.total)),
+		Items:      st.items,
+		ItemType:   st.loop.config.ItemType,
+		ModelFLOPs: st.modelFLOPs,
+		Precision:  st.precisionOf().String(),
+		Devices:    st.loop.config.Devices,
+	}
+	if d := s.device; d != nil {
+		out.Device = d.info.Ordinal
+	}
+	for i := range st.phases {
+		if st.phases[i].phase == Data {
+			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
+		}
+		out.Phases = append(out.Phases, report.PhaseSample{
+			Name:     string(st.phases[i].phase),
+			Duration: time.Duration(times.phases[i]),
+		})
+	}
+	return out
+}
+
+// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
+func (st *Step) hidden(i int, total float64) time.Duration {
+	ph := &st.phases[i]
+	if ph.hasSet {
+		return 0
+	}
+	return time.Duration(math.Round(ph.spans.Within(0, total))) - st.exposed(ph.phase, total)
+}
+
+// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
+// others.
+func (st *Step) exposed(of Phase, total float64) time.Duration {
+	var all, others union
+	for i := range st.phases {
+		if st.phases[i].hasSet {
+			continue // instead of what was measured
+		}
+		for _, iv := range st.phases[i].spans.List {
+			all.add(iv.From, iv.To)
+			if st.phases[i].phase != of {
+				others.add(iv.From, iv.To)
+			}
+		}
+	}
+	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
+}
+
+// maxIntervals bounds the memory of one union. A step of more disjoint stretches loses the exactness of the shortest
+// gaps.
+const maxIntervals = 1 << 14
+
+// union is stretches of a step in ns from its start.
+type union struct{ intervals.Set[float64] }
+
+func (u *union) add(from, to float64) {
+	if u.Add(from, to); len(u.List) > maxIntervals {
+		u.Thin()
+	}
+}
+
+// shift lets the union count from another origin at another rate.
+func (u *union) shift(origin, rate float64) {
+	for i := range u.List {
+		u.List[i].From, u.List[i].To = (u.List[i].From-origin)*rate, (u.List[i].To-origin)*rate
+	}
 }
