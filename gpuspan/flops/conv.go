@@ -107,13 +107,14 @@ func (c Conv) weights() float64 {
 
 func (c Conv) check() error {
 	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("convolution"+format, args...))
+		}
+	}
 	n := len(c.Input)
-	if n < 1 || n > 3 {
-		errs = append(errs, fmt.Errorf("convolution needs 1 to 3 spatial dimensions, found %d", n))
-	}
-	if len(c.Kernel) != n {
-		errs = append(errs, fmt.Errorf("convolution has %d spatial dimensions and a kernel of %d", n, len(c.Kernel)))
-	}
+	bad(n < 1 || n > 3, " needs 1 to 3 spatial dimensions, found %d", n)
+	bad(len(c.Kernel) != n, " has %d spatial dimensions and a kernel of %d", n, len(c.Kernel))
 	for _, s := range []struct {
 		name string
 		v    []int
@@ -126,23 +127,17 @@ func (c Conv) check() error {
 		{"padding", c.Padding, 0},
 		{"output padding", c.OutputPadding, 0},
 	} {
-		if s.v != nil && len(s.v) != n && s.name != "kernel" {
-			errs = append(errs, fmt.Errorf("convolution has %d spatial dimensions and %s for %d", n, s.name, len(s.v)))
-		}
+		bad(s.v != nil && len(s.v) != n && s.name != "kernel", " has %d spatial dimensions and %s for %d", n, s.name,
+			len(s.v))
 		for _, v := range s.v {
-			if v < s.min {
-				errs = append(errs, fmt.Errorf("convolution's %s must be at least %d, found %d", s.name, s.min, v))
-			}
+			bad(v < s.min, "'s %s must be at least %d, found %d", s.name, s.min, v)
 		}
 	}
-	if g := max(c.Groups, 1); c.Groups < 0 || c.In%g != 0 || c.Out%g != 0 {
-		errs = append(errs, fmt.Errorf("convolution's channels %d and %d do not divide into %d groups", c.In, c.Out,
-			c.Groups))
-	}
-	if c.Batch < 0 || c.In < 0 || c.Out < 0 {
-		errs = append(errs, fmt.Errorf("convolution's batch and channels must be non-negative, found %d, %d and %d", c.Batch,
-			c.In, c.Out))
-	}
+	g := max(c.Groups, 1)
+	bad(c.Groups < 0 || c.In%g != 0 || c.Out%g != 0, "'s channels %d and %d do not divide into %d groups", c.In, c.Out,
+		c.Groups)
+	bad(c.Batch < 0 || c.In < 0 || c.Out < 0, "'s batch and channels must be non-negative, found %d, %d and %d", c.Batch,
+		c.In, c.Out)
 	return errors.Join(errs...)
 }
 

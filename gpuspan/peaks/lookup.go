@@ -117,22 +117,15 @@ func PCIeRate(generation, lanes int) float64 {
 	default:
 		return 0
 	}
-	var lane float64
-	switch generation {
-	case 1:
-		lane = 2.5e9 * 8 / 10
-	case 2:
-		lane = 5e9 * 8 / 10
-	case 3:
-		lane = 8e9 * 128 / 130
-	case 4:
-		lane = 16e9 * 128 / 130
-	case 5:
-		lane = 32e9 * 128 / 130
-	case 6:
-		lane = 64e9 * 242 / 256
+	if generation < 0 || generation >= len(laneRates) {
+		return 0
 	}
-	return lane / 8 * float64(lanes)
+	return laneRates[generation] / 8 * float64(lanes)
+}
+
+// laneRates are those of one lane in bits per second, by generation.
+var laneRates = [...]float64{
+	1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, 3: 8e9 * 128 / 130, 4: 16e9 * 128 / 130, 5: 32e9 * 128 / 130, 6: 64e9 * 242 / 256,
 }
 
 // memorySlices is the number of slices into which MIG cuts the memory and its bandwidth. The A30 has four; they are
