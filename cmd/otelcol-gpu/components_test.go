@@ -195,8 +195,7 @@ func TestNumbersThatNoOptionTakesAreRefused(t *testing.T) {
 
 // firstNumber is the key of the first whole number of a configuration.
 func firstNumber(t reflect.Type) string {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
 		switch {
 		case options == "squash" && f.Type.Kind() == reflect.Struct && !f.Anonymous:
