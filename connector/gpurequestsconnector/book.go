@@ -47,6 +47,8 @@ type book struct {
 	operations map[operation]*operation
 	sources    map[attribute.Distinct]*source
 
+	newest, behind int64 // of the clock: the latest time, and by how much it was set back
+
 	done  []*request // closed early, not yet handed on
 	stats counts
 
@@ -65,8 +67,19 @@ func newBook(cfg *Config) *book {
 	}
 }
 
+// steady is now by a clock that is never set back, so that nothing waits until a clock that was has caught up.
+func (b *book) steady(now int64) int64 {
+	if now += b.behind; now < b.newest {
+		b.behind += b.newest - now
+		now = b.newest
+	}
+	b.newest = now
+	return now
+}
+
 // take adds a payload.
 func (b *book) take(td ptrace.Traces, now int64) {
+	now = b.steady(now)
 	b.spans = b.spans[:0]
 	clear(b.index)
 	var f spanfacts.Facts
@@ -251,6 +264,7 @@ func (b *book) open(k key, now int64) *request {
 
 // due closes what is settled or idle, with all: everything, and returns what was closed since the last call.
 func (b *book) due(now int64, all bool) []*request {
+	now = b.steady(now)
 	for e := b.byAge.Front(); e != nil; {
 		r := e.Value.(*request)
 		e = e.Next()
