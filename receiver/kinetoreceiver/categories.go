@@ -62,6 +62,10 @@ func uncategorised(pid, name []byte) gputrace.Kind {
 	switch {
 	case ok && string(device) == "CPU", bytes.HasPrefix(name, []byte("aten::")), bytes.HasPrefix(name, stepPrefix):
 		return gputrace.KindOperator
+	case ok && bytes.HasPrefix(name, []byte("Memcpy ")):
+		return gputrace.KindCopy
+	case ok && bytes.HasPrefix(name, []byte("Memset ")):
+		return gputrace.KindMemset
 	case ok:
 		return gputrace.KindKernel
 	}

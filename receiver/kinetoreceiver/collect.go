@@ -80,7 +80,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	*e = gputrace.Event{Kind: category(j.Cat)}
 	name := j.Name
 	if e.Kind == kindNone {
-		if e.Kind = uncategorised(j.PID, name); e.Kind == gputrace.KindKernel {
+		if e.Kind = uncategorised(j.PID, name); e.Kind.Device() {
 			j.PID = j.TID // the row is the device; streams are not recorded
 			j.TID = nil
 		}

@@ -4,9 +4,17 @@
 package kinetoreceiver
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 // PyTorch built without Kineto, as Debian's: no categories, and names of rows instead of processes.
@@ -34,4 +42,60 @@ func TestActivitiesOfMTIAAreKernels(t *testing.T) {
 	assert.EqualValues(t, 1, st.Kernels)
 	assert.Empty(t, st.Skipped)
 	assert.Equal(t, "kernel", find(t, batches, "FFU").Attributes().AsRaw()["gpu.operation.type"])
+}
+
+// withoutKineto writes a run as PyTorch without Kineto would: ranges and kernels by the names of their rows, and neither
+// calls of the runtime, frames, streams nor what launched what.
+func (m *machine) withoutKineto() string {
+	var list []string
+	for _, text := range m.events {
+		var e traced
+		if json.Unmarshal([]byte(text), &e) != nil {
+			panic(text)
+		}
+		row, tid := "CPU functions", whole(e.TID)
+		switch strings.ToLower(e.Cat) {
+		case "kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset":
+			row, tid = "CUDA functions", whole(e.Args["device"])
+		case "cpu_op", "operator", "user_annotation":
+		default:
+			continue
+		}
+		list = append(list, fmt.Sprintf(`{"name":%q,"ph":"X","ts":%s,"dur":%s,"tid":%d,"pid":%q,"args":{}}`,
+			e.Name, e.Ts, e.Dur, tid, row))
+	}
+	return "[" + strings.Join(list, ",\n") + "]"
+}
+
+// Of such a file times are known and causes are not, but for ranges that wait for data.
+func TestMadeUpJobsWithoutKineto(t *testing.T) {
+	all := everything()
+	for n, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			p, s := all[name], styles()[n%2*5]
+			m := newMachine(uint64(n), s)
+			p.run(m, true)
+			_, whole := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
+			_, st := convert(t, m.withoutKineto(), Options{Detail: DetailSteps})
+			require.Len(t, st.Devices, len(whole.Devices))
+			for i, d := range st.Devices {
+				checkReport(t, d)
+				assert.Equal(t, whole.Devices[i].Window, d.Window)
+				want := whole.Devices[i]
+				assert.Equal(t, want.Parts, d.Parts)
+				switch first, is := want.Verdicts[0].Kind, d.Verdicts[0]; {
+				case is.Kind == verdict.KindUnknown:
+					assert.Equal(t, verdict.Low, is.Certainty)
+					assert.LessOrEqual(t, is.Gain, want.Parts.Idle)
+				case first == verdict.KindLateRank: // groups are not recorded
+					assert.Equal(t, verdict.KindComm, is.Kind)
+				case is.Kind == verdict.KindHealthy: // what says otherwise needs launches or shapes
+					assert.Zero(t, want.Parts.CopyExposed*20/want.Window, "%s", want.Verdicts[0])
+					assert.Zero(t, want.Parts.Idle*20/want.Window, "%s", want.Verdicts[0])
+				default:
+					assert.Equal(t, first, is.Kind, "%s\n%s", want.Verdicts[0], is)
+				}
+			}
+		})
+	}
 }

@@ -22,6 +22,7 @@ type machine struct {
 	thread int64
 	device int64
 	pid    string
+	head   string // of the file
 }
 
 // style is how one framework, backend and version of the profiler write.
@@ -163,7 +164,7 @@ func (m *machine) text(devices int) string {
 			list = append(list, fmt.Sprintf(`{"id":%d,"name":%q,"numSms":108}`, i, m.style.model))
 		}
 	}
-	return `{"schemaVersion":1,"deviceProperties":[` + strings.Join(list, ",") + `],"traceEvents":[` +
+	return `{"schemaVersion":1,` + m.head + `"deviceProperties":[` + strings.Join(list, ",") + `],"traceEvents":[` +
 		strings.Join(m.events, ",\n") + `]}`
 }
 

@@ -103,6 +103,16 @@ func troubles() map[string]program {
 			}
 			return 0
 		}},
+		"memory that is taken at the start": {kind: verdict.KindSlowCalls, says: "lloc in aten::empty", clean: true, run: func(m *machine, sick bool) {
+			m.steps(4, func(i int) {
+				if sick && i == 0 {
+					m.within(m.style.operator, "aten::empty", func() { m.call(m.style.malloc, 40*ms) })
+					m.call(m.style.malloc, 3*ms)
+				}
+				m.layers(60, 150*us)
+				m.wait("aten::item")
+			})
+		}, loss: func(_, _ verdict.Report) time.Duration { return 43 * time.Millisecond }},
 		"a capture that ended before the profile began": {kind: verdict.KindLoader, clean: true, run: func(m *machine, sick bool) {
 			m.call("cudaStreamEndCapture", 60*us)
 			m.steps(8, func(int) {

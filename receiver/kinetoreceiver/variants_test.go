@@ -56,6 +56,9 @@ func variants() map[string]func(m *machine) {
 				m.events[i] = e[:at[2]] + names[name] + e[at[3]:]
 			}
 		},
+		"times after a base":    func(m *machine) { m.head = `"baseTimeNanoseconds":1700000000000000000,` },
+		"shown in milliseconds": func(m *machine) { m.head = `"displayTimeUnit":"ms",` },
+		"shown in nanoseconds":  func(m *machine) { m.head = `"displayTimeUnit":"ns",` },
 		"threads with names": func(m *machine) {
 			for i, e := range m.events {
 				m.events[i] = hostThread.ReplaceAllString(e, `"pid":800,"tid":"worker (python) $1"`)

@@ -344,10 +344,13 @@ func (j *judge) outside(a *Account, effect string) {
 	}
 	a.idles[CauseCall] += a.idles[CauseAllocation]
 	a.idles[CauseAllocation] = 0
-	for k, s := range a.where {
-		if Cause(k>>causeBits) == CauseAllocation {
-			a.where[k^uint64(CauseAllocation^CauseCall)<<causeBits] = s
+	spent := a.spent
+	a.spent, a.where = nil, nil
+	for _, s := range spent {
+		if s.at.cause == CauseAllocation {
+			s.at.cause = CauseCall
 		}
+		a.put(s)
 	}
 	sub := judge{subject: j.subject, f: j.f, length: j.length, account: &a.account}
 	for _, c := range [...]Cause{CauseLoader, CauseCall, CausePeer, CauseHost} {
