@@ -10,8 +10,85 @@ package ring
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 )
+
+const (
+	magic      = "OTELGPUR"
+	version    = 1
+	headerSize = 4096 // the part of it that changes
+	fullHeader = 8192
+	// maxFile bounds what a header may claim, so that offsets do not overflow: 2 GiB.
+	maxFile = 2 << 30
+	// chunk is how much is read at once; a multiple of every record size that is accepted.
+	chunk = 1 << 20
+	// maxNames bounds the texts that are kept of one ring.
+	maxNames = 4 << 20
+)
+
+// Offsets of the words that change, in the header.
+const (
+	offReady          = 200
+	offHead           = 512
+	offNamesUsed      = 528
+	offDroppedFull    = 536
+	offDroppedBudget  = 544
+	offDroppedCUPTI   = 552
+	offNamesDropped   = 560
+	offUnknown        = 568
+	offState          = 576
+	offAnswered       = 580
+	offReason         = 584
+	offCUPTIVersion   = 592
+	offWindows        = 600
+	offMessage        = 608
+	messageSize       = 256
+	offTail           = 1024
+	offRequest        = 1032
+	offKinds          = 1036
+	offWindow         = 1040
+	offBudget         = 1048
+	offCancel         = 1056
+	offService        = 4096
+	offDevices        = 5248
+	maxDevices        = 16
+	deviceSize        = 128
+	contextRecordSize = 64
+)
+
+// ErrForeign is of a file that is no ring, or one that this version cannot read.
+var ErrForeign = errors.New("not a ring of libotelgpu_capture.so")
+
+// ErrBroken is of a ring whose contents cannot be.
+var ErrBroken = errors.New("the ring is broken")
+
+// layout is where the parts of a ring are, and how large.
+type layout struct {
+	recordSize, contextSize uint32
+	records, recordsCap     uint64
+	contexts, contextsCap   uint64
+	names, namesCap         uint64
+}
+
+// check refuses what does not fit into a file of that size.
+func (l layout) check(header uint32, size uint64) error {
+	fits := func(at, n, each uint64) bool { return at <= size && n <= maxFile/each && at+n*each <= size }
+	switch {
+	case header < fullHeader || header > 1<<20,
+		l.recordSize < RecordSize || l.recordSize > 4096 || l.recordSize%8 != 0,
+		l.contextSize < contextRecordSize || l.contextSize > 4096,
+		l.recordsCap == 0 || l.recordsCap&(l.recordsCap-1) != 0,
+		l.contextsCap == 0,
+		!fits(l.records, l.recordsCap, uint64(l.recordSize)),
+		!fits(l.contexts, l.contextsCap, uint64(l.contextSize)),
+		!fits(l.names, l.namesCap, 1),
+		l.records < uint64(header) || l.contexts < uint64(header) || l.names < uint64(header):
+		return fmt.Errorf("%w: its parts do not fit into it", ErrBroken)
+	}
+	return nil
+}
 
 // Kind says what a record stands for.
 type Kind uint8
