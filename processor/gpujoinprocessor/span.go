@@ -80,8 +80,8 @@ func (g *gpuSpan) read(
 		Yields:  f.HostTimed() || f.InWindow,
 	}
 	// A request that waits in the engine's queue does not occupy the device yet.
-	if queue := int64(f.Queue * 1e9); at.request && queue < g.share.End-g.share.Start {
-		g.share.Start += queue
+	if queue := f.Queue * 1e9; at.request && queue < float64(g.share.End-g.share.Start) {
+		g.share.Start += int64(queue)
 	}
 	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
 		stream = -1
