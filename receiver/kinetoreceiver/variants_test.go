@@ -4,6 +4,7 @@
 package kinetoreceiver
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
@@ -139,6 +141,72 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 					assert.Less(t, v.Gain, first(true).Gain/4, "%s", v)
 				}
 			})
+		}
+	}
+}
+
+// A profiler that is switched on and off amid the work leaves out what began before or ended after.
+func TestMadeUpJobsThatAreCutAtBothEnds(t *testing.T) {
+	same := []string{
+		"loader", "launch-bound", "synchronization in every layer", "copies that nothing hides", "allocator",
+		"exposed communication", "work of the host between steps", "hooks of Python around each layer",
+		"a second process that is starved", "graphs that are captured again and again",
+	}
+	all := everything()
+	for n, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			p, s := all[name], styles()[n%len(styles())]
+			m := newMachine(uint64(n), s)
+			p.run(m, true)
+			_, st := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
+			kind := st.Devices[len(st.Devices)-1].Verdicts[0].Kind
+			end := m.now
+			for device := range int64(max(1, p.devices)) {
+				end = max(end, m.busy(device))
+			}
+			from, to := end/5, end*4/5
+			m.events = slices.DeleteFunc(m.events, func(text string) bool {
+				var e traced
+				require.NoError(t, json.Unmarshal([]byte(text), &e))
+				return ns(e.Ts) < from || ns(e.Ts)+ns(e.Dur) > to // launches of what runs then are missing, too
+			})
+			_, st = convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
+			for _, d := range st.Devices {
+				checkReport(t, d)
+			}
+			if slices.Contains(same, name) {
+				assert.Equal(t, kind, st.Devices[len(st.Devices)-1].Verdicts[0].Kind)
+			}
+		})
+	}
+}
+
+// Each device of a file has its own cause.
+func TestDevicesOfOneFileAreJudgedEachForItself(t *testing.T) {
+	for _, s := range styles() {
+		m := newMachine(3, s)
+		for range 10 {
+			m.device = 0
+			start := m.now
+			m.load(4_000_000)
+			m.layers(40, 150_000)
+			m.wait("")
+			end := m.now
+			m.now, m.device = start, 1
+			m.of("801", 4811, func() {
+				m.layers(40, 150_000)
+				m.copies("HtoD (Pageable -> Device)", 30_000_000, 4_000_000, 7)
+				m.wait("")
+			})
+			m.now = max(end, m.now)
+		}
+		_, st := convert(t, m.text(2), Options{Detail: DetailSteps})
+		require.Len(t, st.Devices, 2)
+		for i, kind := range []string{verdict.KindLoader, verdict.KindPageable} {
+			checkReport(t, st.Devices[i])
+			first := st.Devices[i].Verdicts[0]
+			assert.Equal(t, kind, first.Kind, "%s: %s", s.name, st.Devices[i].Verdicts)
+			assert.InDelta(t, 40, float64(first.Gain)/1e6, 4, "%s: %s", s.name, first)
 		}
 	}
 }
