@@ -92,10 +92,10 @@ func newTopology(seed uint64) *topology {
 		s.start = rng.IntN(length - 10)
 		s.end = s.start + 1 + rng.IntN(min(800, length-s.start-1))
 		if p := rng.IntN(2*len(x.spans) + 1); p < len(x.spans) && !x.spans[p].bad && !x.spans[p].unknown {
-			// A child is on its parent's device and of its process.
+			// A child is of its parent's process, and mostly on its device.
 			of := &x.spans[p]
 			s.parent, s.device, s.process = p, of.device, of.process
-			if s.device < 0 {
+			if s.device < 0 || rng.IntN(4) == 0 {
 				s.device = rng.IntN(len(x.joules))
 			}
 			s.start = of.start + rng.IntN(of.end-of.start)
@@ -277,14 +277,14 @@ func (x *topology) cut() {
 	}
 }
 
-// inclusive is what a span has with all below it that has come when it leaves. What is below one that has not come is
-// not known to be.
+// inclusive is what a span has with all below it on its device that has come when it leaves. What is below one that has
+// not come, or is on another device, is not known to be.
 func (x *topology) inclusive(i int) float64 {
 	var below func(j, turn int) float64
 	below = func(j, turn int) float64 {
 		sum := x.spans[j].energy
 		for k := range x.spans {
-			if s := &x.spans[k]; s.parent == j && s.gpu() && s.turn <= turn {
+			if s := &x.spans[k]; s.parent == j && s.gpu() && s.turn <= turn && x.spans[j].on(s.device) {
 				sum += below(k, turn)
 			}
 		}
