@@ -65,7 +65,7 @@ type offered struct{ spans, bytes int }
 
 // offer counts what an event may bring, where surelyFits asks for that.
 func (p *Profile) offer(e *Event) {
-	if p.opts.Detail.perStep() {
+	if p.opts.Detail.perStep() || p.opts.Detail == LevelSteps && e.Kind != KindStep {
 		return
 	}
 	var c candidate

@@ -273,7 +273,9 @@ func (j *judge) hostRanges() {
 // Compiles reports whether a range stands for making code, which is not running compiled code. Of a frame its function
 // says so, or a module that does nothing else.
 func Compiles(name string) bool {
-	name = strings.ToLower(name)
+	if name = strings.ToLower(name); !contains(name, compiling...) {
+		return false
+	}
 	words := []string{
 		"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc",
 	}
@@ -288,6 +290,9 @@ func Compiles(name string) bool {
 	}
 	return !contains(name, "cache lookup") && contains(strings.ReplaceAll(name, "compiled", ""), words...)
 }
+
+// compiling are parts of all names of ranges that make code, and of others: most ranges have none.
+var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
 
 // compilers are parts of the paths of modules that make code.
 var compilers = []string{
