@@ -351,6 +351,17 @@ func troubles() map[string]program {
 				m.copies("DtoH (Device -> Pinned)", 4096, 3*us, 7)
 			}
 		}, loss: idle},
+		"a slow function within an annotation": {kind: verdict.KindHost, says: "most in text.py(9): normalize in tokenize", clean: true, run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				m.layers(40, 150*us)
+				m.wait("aten::item")
+				if sick {
+					m.within("user_annotation", "tokenize", func() {
+						m.frame("text.py(9): normalize", func() { m.now += m.about(5 * ms) })
+					})
+				}
+			})
+		}},
 		"a limiter of the rate": {kind: verdict.KindHost, says: "sleep", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)

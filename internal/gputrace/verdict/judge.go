@@ -106,7 +106,7 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	idles := j.noLoad()
 	tried := j.trials(d)
 	j.idle(d)
-	j.outside(&d.head, "%s began %s later, before its window")
+	j.outside(&d.head, "%s could have begun its window %s earlier")
 	j.outside(&d.tail, "%s had nothing to do for %s after its window")
 	stalled := j.copies(d, r)
 	j.collectives(r)

@@ -173,7 +173,7 @@ func (j *judge) hostRanges() {
 			name = j.f.Name(k.name)
 		}
 		if k.in != 0 && k.in != k.name {
-			around = j.f.Name(k.in)
+			around = j.f.Name(k.in &^ innerName)
 		}
 		p := by[name]
 		if p == nil {
@@ -182,7 +182,11 @@ func (j *judge) hostRanges() {
 		}
 		p.Time += time.Duration(s.time)
 		p.Count += s.count
-		in[name] = append(in[name], Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count})
+		at := Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count}
+		if k.in&innerName != 0 {
+			at.Name, at.In = at.In, at.Name
+		}
+		in[name] = append(in[name], at)
 	}
 	var list []Place
 	for _, p := range by {
@@ -212,7 +216,7 @@ func (j *judge) hostRanges() {
 			}
 			g.Time += inner.Time
 			g.Count += inner.Count
-			if name != inner.Name {
+			if name != p.Name {
 				in[name] = append(in[name], Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
 			}
 		}
@@ -320,7 +324,7 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 			continue
 		}
 		most = max(most, s.most)
-		if name := j.f.Name(s.at.name); !strings.Contains(j.f.Name(s.at.in), "::") {
+		if name := j.f.Name(s.at.name); !strings.Contains(j.f.Name(s.at.in&^innerName), "::") {
 			continue
 		} else if contains(name, "Free", "MemUnmap", "MemRelease") {
 			frees += s.count

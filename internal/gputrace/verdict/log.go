@@ -55,13 +55,16 @@ type doing struct {
 	since int64 // begin of that range
 }
 
+// innerName marks the second name of a place that is no range around the first but one in it. Names are far fewer.
+const innerName = 1 << 27
+
 // named is the innermost range with a name of its own.
 func (d doing) named() uint32 {
 	switch d.class {
 	case RangeNamed, RangeOperator, RangeFrame, RangeCompile:
 		return d.name
 	}
-	return d.in
+	return d.in &^ innerName
 }
 
 // within is what a thread does in a range of the class that lies in [start, end) and begins while it does d.
@@ -103,7 +106,7 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 	case class == RangeFrame && d.class == RangeOperator:
 		return d
 	case class == RangeFrame && d.class == RangeNamed: // the application's word says more than its function's name
-		return doing{RangeNamed, d.name, name, start}
+		return doing{RangeNamed, d.name, name | innerName, start}
 	case class == RangeFrame:
 		return doing{RangeFrame, name, 0, start}
 	case class == RangeStep:

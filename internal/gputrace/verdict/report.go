@@ -239,7 +239,7 @@ func (a *account) places(f *Facts, most int, c Cause) []Place {
 			return x.time > y.time
 		}
 		return cmp.Or(cmp.Compare(f.Name(x.at.name), f.Name(y.at.name)),
-			cmp.Compare(f.Name(x.at.in), f.Name(y.at.in))) < 0
+			cmp.Compare(f.Name(x.at.in&^innerName), f.Name(y.at.in&^innerName))) < 0
 	}
 	for i := range a.spent {
 		s := &a.spent[i]
@@ -258,8 +258,8 @@ func (a *account) places(f *Facts, most int, c Cause) []Place {
 	list := make([]Place, 0, len(top))
 	for _, e := range top {
 		name, in := e.at.name, e.at.in
-		if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
-			name, in = in, name
+		if in&innerName != 0 || c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
+			name, in = in&^innerName, name
 		}
 		p := Place{Name: noRange, Time: time.Duration(e.time), Count: e.count}
 		if name != 0 {

@@ -221,7 +221,7 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 	}
 	if !known {
 		v.Certainty = Low
-		v.Evidence += "; shapes are not recorded: three tensors of equal size are assumed"
+		v.Evidence += "; where shapes are not recorded, three tensors of equal size are assumed"
 	}
 	for _, o := range r.Operators {
 		if o.handed > 0 {
