@@ -57,6 +57,11 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 		Chain:  []string{"the profile has no activity of a device"},
 		Remedy: "if there is a device, record it (PyTorch: ProfilerActivity.CUDA; nsys: --trace=cuda)",
 	}
+	if s.p.Meta.Partial != "" {
+		v.Certainty = verdict.Low
+		v.Chain[0] = "the part of the profile that could be read has no activity of a device"
+		v.Remedy = "convert the whole file: activities of devices often come last"
+	}
 	var loader time.Duration
 	var beside verdict.Place
 	for k, p := range s.hosts {

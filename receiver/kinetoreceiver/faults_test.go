@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,6 +242,11 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 		assert.Contains(t, text, "aten::addmm (10.01ms)", s.name)
 		assert.Contains(t, text, "aten::gelu (5.01ms)", s.name)
 		assert.Contains(t, text, "on another thread gloo:all_reduce (20", s.name)
+		_, st = convert(t, strings.TrimSuffix(m.text(0), "]}"), Options{Partial: true})
+		require.NotNil(t, st.Host, s.name)
+		assert.Equal(t, verdict.Low, st.Host.Certainty)
+		assert.Contains(t, st.Host.String(), "the part of the profile that could be read has no activity of a device")
+		assert.Contains(t, st.Host.String(), "try: convert the whole file")
 	}
 	_, st := read(t, recorded.Path(t, "kineto", "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"), Options{})
 	assert.Contains(t, st.Host.String(), "## backward ## (1.07s), aten::mm (48.13ms), aten::addmm (30.03ms)")
