@@ -29,7 +29,7 @@ func (l *List) numbers(key string, found any, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if words, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok && (whole(t) || t.Kind() == reflect.String) {
+	if words, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(t)); ok && (whole(t) || t.Kind() == reflect.String) {
 		if _, text := found.(string); !text && found != nil {
 			if err := words.UnmarshalText(fmt.Append(nil, found)); err != nil {
 				l.Add("`%s`: %w", key, err)
@@ -68,12 +68,12 @@ func (l *List) fields(key string, found any, t reflect.Type) {
 		l.numbers(key, found, get.Type.Out(0))
 		return
 	}
-	for i := range t.NumField() {
-		name, options, _ := strings.Cut(t.Field(i).Tag.Get("mapstructure"), ",")
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
 		if slices.Contains(strings.Split(options, ","), "squash") {
-			l.numbers(key, found, t.Field(i).Type)
+			l.numbers(key, found, f.Type)
 		} else if v, ok := m[name]; ok && name != "" {
-			l.numbers(join(key, name), v, t.Field(i).Type)
+			l.numbers(join(key, name), v, f.Type)
 		}
 	}
 }
