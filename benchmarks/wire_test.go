@@ -169,6 +169,7 @@ func TestCostOverTheNetwork(t *testing.T) {
 		{all, pipeline(joinStage(full), deriveStage(full), metricsStage())},
 		{all + " lean", pipeline(joinStage(lean), deriveStage(lean), metricsStage())},
 		{"its puts alone lean", putStage(leanly, 7)},
+		{"its queue and puts alone lean", pipeline(holdStage, buildStage(leanly, 7))},
 		{"queue, reads and puts alone", floor()},
 		{"transform+span_metrics", pipeline(transformStage(divisions), spanMetricsStage())},
 	})
