@@ -19,9 +19,9 @@ const batchSize = 512
 const traceSpans = 8
 
 // sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the
-// attributes that a timed section with declared work has. IDs are random, and times, delays and work differ from span to
-// span, as they do where they are measured: what a compressor makes of them decides what sending them costs. One scope
-// instead of one for each device: readers are simpler.
+// attributes that a timed section with declared work has. IDs are random, and times, delays and work differ from span
+// to span, as they do where they are measured: what a compressor makes of them decides what sending them costs. One
+// scope instead of one for each device: readers are simpler.
 func sections() ptrace.Traces {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	td := ptrace.NewTraces()

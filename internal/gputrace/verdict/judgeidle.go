@@ -46,31 +46,13 @@ func (j *judge) idle(d *Device) {
 			Evidence: "in " + Names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
 		})
 	}
-	if n := a.idles[CauseCapture]; n > 0 {
-		p := a.places(j.f, topPlaces, CauseCapture)
-		j.add(Verdict{
-			Kind: KindCapture, Gain: time.Duration(n), Where: p, Certainty: High,
-			Chain: j.idleChain("the host captured graphs", n), Evidence: "in " + Names(p),
-			Remedy: "capture once, before what is measured; pad inputs to the sizes that were captured",
-		})
-	}
-	if n := a.idles[CausePeer]; n > 0 {
-		p := a.places(j.f, topPlaces, CausePeer)
-		j.add(Verdict{
-			Kind: KindPeer, Gain: time.Duration(n), Where: p, Certainty: Medium,
-			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + Names(p),
-			Remedy: "profile the other ranks: the late one is the cause",
-		})
-	}
+	j.held(CauseCapture, KindCapture, High, "the host captured graphs",
+		"capture once, before what is measured; pad inputs to the sizes that were captured")
+	j.held(CausePeer, KindPeer, Medium, "the host waited for another rank",
+		"profile the other ranks: the late one is the cause")
 	j.dependency()
-	if n := a.idles[CauseProfiler]; n > 0 {
-		p := a.places(j.f, topPlaces, CauseProfiler)
-		j.add(Verdict{
-			Kind: KindProfiler, Gain: time.Duration(n), Where: p, Certainty: High,
-			Chain: j.idleChain("the profiler itself held the host up", n), Evidence: "in " + Names(p),
-			Remedy: "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
-		})
-	}
+	j.held(CauseProfiler, KindProfiler, High, "the profiler itself held the host up",
+		"not the program's own time: leave the first steps out (schedule with wait and warmup), record less")
 	if n := a.idles[CauseUnknown]; n > 0 {
 		j.add(Verdict{
 			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
@@ -78,6 +60,22 @@ func (j *judge) idle(d *Device) {
 			Evidence: "no call in the file launched what came next",
 			Remedy:   "record the runtime's calls and the host's ranges too",
 		})
+	}
+}
+
+// idled is a verdict on all idle time of a cause, with where most of it was.
+func (j *judge) idled(c Cause, kind string, sure Certainty, what, remedy string) Verdict {
+	n, p := j.account.idles[c], j.account.places(j.f, topPlaces, c)
+	return Verdict{
+		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: sure, Chain: j.idleChain(what, n),
+		Evidence: "in " + Names(p), Remedy: remedy,
+	}
+}
+
+// held judges what held the host up and has no more to it than where.
+func (j *judge) held(c Cause, kind string, sure Certainty, what, remedy string) {
+	if j.account.idles[c] > 0 {
+		j.add(j.idled(c, kind, sure, what, remedy))
 	}
 }
 
@@ -313,11 +311,7 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 	if n == 0 {
 		return
 	}
-	p := j.account.places(j.f, topPlaces, c)
-	v := Verdict{
-		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
-		Evidence: "in " + Names(p), Remedy: remedy,
-	}
+	v := j.idled(c, kind, High, what, remedy)
 	var most, frees, mallocs int64
 	for _, s := range j.account.spent {
 		if s.at.cause != c {
