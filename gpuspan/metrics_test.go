@@ -8,50 +8,98 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// collect reads all metrics and checks each against the registry.
-func collect(t *testing.T, reader *metrictest.Reader) map[string]metrictest.Metric {
+// point is the value of an attribute set: of a histogram its sum and count, and the last exemplar's span.
+type point struct {
+	attributes attribute.Set
+	value      float64
+	count      uint64
+	exemplar   trace.SpanContext
+}
+
+// collect reads the points of all metrics, by the metrics' names, and checks each against the registry.
+func collect(t *testing.T, reader sdkmetric.Reader) map[string][]point {
 	t.Helper()
-	out := reader.Collect()
-	for name, m := range out {
-		reg, ok := semconv.LookupMetric(name)
-		require.True(t, ok, name)
-		require.Equal(t, reg.Unit, m.Unit, name)
-		for _, p := range m.Points {
-			for _, kv := range p.Attributes.ToSlice() {
-				require.Contains(t, reg.Attributes, string(kv.Key), name)
+	var data metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &data))
+	out := map[string][]point{}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			reg, ok := semconv.LookupMetric(m.Name)
+			require.True(t, ok, m.Name)
+			require.Equal(t, reg.Unit, m.Unit, m.Name)
+			out[m.Name] = points(t, m.Data)
+			for _, p := range out[m.Name] {
+				for _, kv := range p.attributes.ToSlice() {
+					require.Contains(t, reg.Attributes, string(kv.Key), m.Name)
+				}
 			}
 		}
 	}
 	return out
 }
 
-func ints(m metrictest.Metric) map[string]int64 {
+func points(t *testing.T, data metricdata.Aggregation) (out []point) {
+	t.Helper()
+	switch d := data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			out = append(out, point{attributes: p.Attributes, value: float64(p.Value)})
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range d.DataPoints {
+			out = append(out, point{attributes: p.Attributes, value: p.Value})
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			out = append(out, point{attributes: p.Attributes, value: p.Value})
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			q := point{attributes: p.Attributes, value: p.Sum, count: p.Count}
+			if len(p.Exemplars) > 0 {
+				e := p.Exemplars[len(p.Exemplars)-1]
+				q.exemplar = trace.NewSpanContext(trace.SpanContextConfig{
+					TraceID: trace.TraceID(e.TraceID), SpanID: trace.SpanID(e.SpanID), TraceFlags: trace.FlagsSampled,
+				})
+			}
+			out = append(out, q)
+		}
+	default:
+		require.Fail(t, "unknown aggregation", "%T", data)
+	}
+	return out
+}
+
+func ints(points []point) map[string]int64 {
 	out := map[string]int64{}
-	for _, p := range m.Points {
+	for _, p := range points {
 		key := ""
 		for _, k := range []string{"gpu.operation.name", "gpu.copy.direction", "gpu.timing.status", "gpuspan.drop.reason"} {
-			if v, ok := p.Attributes.Value(semconvKey(k)); ok {
+			if v, ok := p.attributes.Value(semconvKey(k)); ok {
 				key += v.AsString() + " "
 			}
 		}
-		out[key] += int64(p.Value)
+		out[key] += int64(p.value)
 	}
 	return out
 }
 
-func metricRig(t *testing.T, opts ...gpuspan.Option) (*rig, *metrictest.Reader) {
+func metricRig(t *testing.T, opts ...gpuspan.Option) (*rig, sdkmetric.Reader) {
 	t.Helper()
-	reader := metrictest.New()
-	return newRig(t, append(opts, gpuspan.WithMeterProvider(reader))...), reader
+	reader := sdkmetric.NewManualReader()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	return newRig(t, append(opts, gpuspan.WithMeterProvider(provider))...), reader
 }
 
 func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
@@ -80,21 +128,21 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.items"]))
 	require.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000},
 		ints(m["gpu.operation.io"]))
-	flops := m["gpu.operation.flops"].Points
+	flops := m["gpu.operation.flops"]
 	require.Len(t, flops, 1)
-	require.Equal(t, 500.0, flops[0].Value)
+	require.Equal(t, 500.0, flops[0].value)
 	require.Equal(t, map[string]int64{"ok ": 3}, ints(m["gpuspan.sections"]))
-	var hist metrictest.Point
-	for _, p := range m["gpu.operation.duration"].Points {
-		if v, _ := p.Attributes.Value("gpu.operation.name"); v.AsString() == "op" {
+	var hist point
+	for _, p := range m["gpu.operation.duration"] {
+		if v, _ := p.attributes.Value("gpu.operation.name"); v.AsString() == "op" {
 			hist = p
 		}
 	}
-	require.EqualValues(t, 2, hist.Count)
-	require.InDelta(t, 6e-3, hist.Value, 50e-6)
-	id, _ := hist.Attributes.Value("hw.id")
+	require.EqualValues(t, 2, hist.count)
+	require.InDelta(t, 6e-3, hist.value, 50e-6)
+	id, _ := hist.attributes.Value("hw.id")
 	require.NotEmpty(t, id.AsString())
-	require.Equal(t, r.named("op")[1].SpanContext(), hist.Exemplar, "the latest span")
+	require.Equal(t, r.named("op")[1].SpanContext(), hist.exemplar, "the latest span")
 	scope := r.named("op")[0].InstrumentationScope()
 	emitted, ok := scope.Attributes.Value("gpu.metrics.emitted")
 	require.True(t, ok && emitted.AsBool())
@@ -112,10 +160,10 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	m := collect(t, reader)
-	p := m["gpu.operation.duration"].Points
+	p := m["gpu.operation.duration"]
 	require.Len(t, p, 1)
-	require.EqualValues(t, 4, p[0].Count)
-	require.False(t, p[0].Exemplar.IsValid())
+	require.EqualValues(t, 4, p[0].count)
+	require.False(t, p[0].exemplar.IsValid())
 	require.Empty(t, r.spans.Ended())
 }
 
@@ -166,25 +214,25 @@ func TestSelfMetrics(t *testing.T) {
 	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.limit"]))
 	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.usage"]))
 	misuses := map[string]int64{}
-	for _, p := range m["gpuspan.misuses"].Points {
-		kind, _ := p.Attributes.Value("gpuspan.misuse.kind")
-		misuses[kind.AsString()] = int64(p.Value)
+	for _, p := range m["gpuspan.misuses"] {
+		kind, _ := p.attributes.Value("gpuspan.misuse.kind")
+		misuses[kind.AsString()] = int64(p.value)
 	}
 	require.Equal(t, map[string]int64{"stale_parent": 1, "unmatched_end": 1}, misuses)
 	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.clock.anomalies"]))
-	age := m["gpuspan.pending.age"].Points
+	age := m["gpuspan.pending.age"]
 	require.Len(t, age, 1)
-	require.InDelta(t, 10e-3, age[0].Value, 1e-3)
-	name, _ := age[0].Attributes.Value("gpu.operation.name")
+	require.InDelta(t, 10e-3, age[0].value, 1e-3)
+	name, _ := age[0].attributes.Value("gpu.operation.name")
 	require.Equal(t, "op", name.AsString())
 	r.clock.Advance(time.Second)
 	r.flush()
 	m = collect(t, reader)
 	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.pool.usage"]))
-	floor := m["gpuspan.floor.duration"].Points
-	require.InDelta(t, 600e-9, floor[0].Value, 1e-9, "the simulated device's gap between events")
-	bound := m["gpuspan.timing.error"].Points
-	require.Positive(t, bound[0].Value)
+	floor := m["gpuspan.floor.duration"]
+	require.InDelta(t, 600e-9, floor[0].value, 1e-9, "the simulated device's gap between events")
+	bound := m["gpuspan.timing.error"]
+	require.Positive(t, bound[0].value)
 	require.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
 }
 
@@ -196,10 +244,10 @@ func TestHostTimesAreNoGPUDurations(t *testing.T) {
 	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but what the caller measured is one
 	r.flush()
 	m := collect(t, reader)
-	p := m["gpu.operation.duration"].Points
+	p := m["gpu.operation.duration"]
 	require.Len(t, p, 1)
-	require.EqualValues(t, 1, p[0].Count)
-	require.Equal(t, 1e-3, p[0].Value)
+	require.EqualValues(t, 1, p[0].count)
+	require.Equal(t, 1e-3, p[0].value)
 	require.Equal(t, map[string]int64{"op ": 2}, ints(m["gpu.operation.count"]))
 	f, _ := r.p.Stats(op)
 	require.EqualValues(t, 2, f.Duration.Count, "reports take what there is")
@@ -230,9 +278,9 @@ func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	byType := map[string]int64{}
-	for _, p := range collect(t, reader)["gpu.operation.count"].Points {
-		v, _ := p.Attributes.Value("gpu.operation.type")
-		byType[v.AsString()] += int64(p.Value)
+	for _, p := range collect(t, reader)["gpu.operation.count"] {
+		v, _ := p.attributes.Value("gpu.operation.type")
+		byType[v.AsString()] += int64(p.value)
 	}
 	require.Equal(t, map[string]int64{"graph": 2, "section": 1}, byType)
 	for _, s := range r.named("decode") {

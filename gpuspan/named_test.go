@@ -10,8 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // The first program of docs/gpuspan.md, in a module of its own, as its reader makes it.

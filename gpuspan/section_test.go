@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -192,7 +192,7 @@ func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
 	x := gpuspan.NewOperation("decode", gpuspan.Graph()).Start(context.Background(), s)
 	r.gpu.LaunchGraph(h, graph)
 	x.EndWith(gpuspan.Work{Items: 9})
-	require.Panics(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
+	require.PanicsWithValue(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
 	r.clock.Advance(5 * time.Millisecond)
 	r.flush()
 	spans := r.named("decode")

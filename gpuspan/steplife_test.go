@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -48,7 +48,7 @@ func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	loop := train.NewLoop(r.p, "train", s)
-	require.Panics(t, "application", func() {
+	require.PanicsWithValue(t, "application", func() {
 		for range loop.Steps(context.Background()) {
 			panic("application")
 		}

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -120,9 +120,9 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	require.EqualValues(t, 3, loops[0].Steps)
 	require.EqualValues(t, 15, loops[0].Items)
 	counts := map[string]int64{}
-	for _, p := range collect(t, reader)["gpu.operation.duration"].Points {
-		name, _ := p.Attributes.Value("gpu.operation.name")
-		counts[name.AsString()] = p.Count
+	for _, p := range collect(t, reader)["gpu.operation.duration"] {
+		name, _ := p.attributes.Value("gpu.operation.name")
+		counts[name.AsString()] = int64(p.count)
 	}
 	require.Equal(t, map[string]int64{"train": 3, "forward": 3, "op": 3}, counts)
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // The numbers are those of enum cudaError_enum in cuda.h of CUDA 12.9; hipError_t of hip_runtime_api.h, ROCm 6.4, has
@@ -46,7 +47,7 @@ func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 		require.Equal(t, c.capture, c.status.Capture(), c.header)
 	}
 	require.Equal(t, "the backend panicked", backend.StatusPanic.Name())
-	require.Less(t, backend.StatusPanic, 0, "no driver says so")
+	require.Negative(t, backend.StatusPanic, "no driver says so")
 }
 
 func TestAStatusErrorSaysWhatWasAnsweredToWhat(t *testing.T) {

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // Bytes that are allocated stand for slots that are copied.

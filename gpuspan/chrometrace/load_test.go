@@ -10,8 +10,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 const loadBase = int64(1_700_000_000_000_000_000)

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func names(t *testing.T, dir string) []string {

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 const epoch = int64(1_700_000_000_123_456_789)

@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // checks find out on a device what the documentation does not promise. On a GPU they are run by the tests with the

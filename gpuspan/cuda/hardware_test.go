@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // TestHardware runs on a machine with an NVIDIA GPU and prints a table for docs/hardware.md:

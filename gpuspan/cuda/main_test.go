@@ -6,7 +6,7 @@ package cuda_test
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { require.NoLeaks(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // Without cgo a program with package gpuspan alone is static and starts in an empty image; one with a backend needs the

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -15,8 +18,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -29,8 +30,9 @@ func BenchmarkPollingShare(b *testing.B) {
 	require.NoError(b, err)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	reader := metrictest.New()
-	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp), gpuspan.WithMeterProvider(reader))
+	reader := sdkmetric.NewManualReader()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp), gpuspan.WithMeterProvider(provider))
 	require.NoError(b, err)
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	var streams []*gpuspan.Stream
@@ -50,8 +52,12 @@ func BenchmarkPollingShare(b *testing.B) {
 	}
 	wall := time.Since(begin)
 	time.Sleep(1100 * time.Millisecond) // the thread's time is read once a second
-	for _, p := range reader.Collect()[semconv.GpuspanOverheadDurationName].Points {
-		b.ReportMetric(100*p.Value/wall.Seconds(), "%core")
+	var data metricdata.ResourceMetrics
+	require.NoError(b, reader.Collect(ctx, &data))
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		if m.Name == semconv.GpuspanOverheadDurationName {
+			b.ReportMetric(100*m.Data.(metricdata.Sum[float64]).DataPoints[0].Value/wall.Seconds(), "%core")
+		}
 	}
 	b.ReportMetric(float64(b.N)/wall.Seconds(), "sections/s")
 }

@@ -7,9 +7,10 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestTheVendorsLibraryHasEveryEventFunction(t *testing.T) {

@@ -10,12 +10,13 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"

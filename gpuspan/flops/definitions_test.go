@@ -7,10 +7,11 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {

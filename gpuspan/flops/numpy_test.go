@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // testdata/einsum.txt is what NumPy's exhaustive search finds for random equations with diagonals, broadcasting and

@@ -6,9 +6,10 @@ package flops_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // The figures of this file are those that PyTorch's FlopCounterMode is held to in pytorch/test/test_flop_counter.py.

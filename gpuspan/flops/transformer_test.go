@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Parameter counts as the models' authors publish them.

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Where AMD's library is installed every function is there but hipStreamGetDevice, which came with ROCm 5.6, and a

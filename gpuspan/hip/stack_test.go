@@ -6,8 +6,9 @@ package hip_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestDevicesAreWholeAtAnyStackDepth(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/ebitengine/purego"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 

@@ -13,14 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-func TestMain(m *testing.M) { require.NoLeaks(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func section(name string) *engine.SinkSpan {
 	return &engine.SinkSpan{

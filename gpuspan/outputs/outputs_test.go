@@ -13,7 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 

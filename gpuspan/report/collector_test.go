@@ -13,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
-func TestMain(m *testing.M) { require.NoLeaks(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func timed(d time.Duration) report.Sample {
 	return report.Sample{Timed: true, Start: epoch.UnixNano(), Duration: d}

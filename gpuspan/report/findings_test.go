@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 

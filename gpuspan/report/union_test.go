@@ -6,7 +6,7 @@ package report
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 func TestUnionIsBoundedAndNeverTooLong(t *testing.T) {

@@ -8,17 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/sampler"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-func TestMain(m *testing.M) { require.NoLeaks(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // request is the context of a request's span.
 func request(n byte, sampled bool) context.Context {

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 

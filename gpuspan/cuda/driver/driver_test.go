@@ -9,9 +9,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 const saxpy = `.version 6.0

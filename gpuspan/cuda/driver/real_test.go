@@ -8,8 +8,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Where the vendor's library is installed every function that is asked for is there under the name of its header, and

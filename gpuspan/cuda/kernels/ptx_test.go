@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // The interpreter of ptx_test.go proves what the kernels compute, NVIDIA's own assembler that they are PTX: it is the

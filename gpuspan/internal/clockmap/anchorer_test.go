@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 func newAnchorer(t testing.TB, p *physics) *Anchorer[event, stream, status, call] {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 func TestHostClockFollowsStepsOfTheWallClockOnly(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // At is the host time of a GPU time, in ns, and the half width of an interval around it that contains the truth;

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")

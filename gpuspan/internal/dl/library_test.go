@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 func TestOpenSaysWhyNothingCouldBeLoaded(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/ebitengine/purego"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func libc(t *testing.T) *dl.Library {

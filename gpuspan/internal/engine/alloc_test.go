@@ -7,11 +7,10 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestStartAndEndDoNotAllocate(t *testing.T) {

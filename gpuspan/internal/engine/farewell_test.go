@@ -10,22 +10,30 @@ import (
 	"time"
 	"weak"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
 // A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections,
 // and not the profiler.
 func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
-	reader := metrictest.New()
-	collect := func() (n float64) {
-		for _, p := range reader.Collect()["gpu.operation.count"].Points {
-			n += p.Value
+	reader := sdkmetric.NewManualReader()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	collect := func() (n int64) {
+		var data metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(context.Background(), &data))
+		for _, scope := range data.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				if m.Name == "gpu.operation.count" {
+					n += m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
+				}
+			}
 		}
 		return n
 	}
 	run := func() (weak.Pointer[Profiler], *farewell) {
-		p, err := New(newScripted(), WithMeterProvider(reader))
+		p, err := New(newScripted(), WithMeterProvider(provider))
 		require.NoError(t, err)
 		testOp.Start(context.Background(), p.Stream(3, "main")).End()
 		require.NoError(t, p.Shutdown(context.Background()))

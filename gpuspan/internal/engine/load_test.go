@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4

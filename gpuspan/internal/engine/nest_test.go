@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 // ended lets the polling thread look at what has ended, and returns what is passed on of it.

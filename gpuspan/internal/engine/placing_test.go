@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func readsOf(list []queued) (out []int64) {

@@ -7,8 +7,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // orderly is a device that finishes events in the order in which they were recorded, as far as a test lets it.

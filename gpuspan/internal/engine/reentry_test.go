@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // caller is application code that uses the profiler from within what the profiler calls.

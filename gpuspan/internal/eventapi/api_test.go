@@ -9,14 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-func TestMain(m *testing.M) { require.NoLeaks(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // names are those of HIP, whose streams and events need no current context.
 var names = eventapi.Names{

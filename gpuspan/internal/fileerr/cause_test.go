@@ -9,8 +9,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestCauseNamesNoFile(t *testing.T) {

@@ -7,13 +7,14 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -30,9 +31,9 @@ func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
 	require.NoError(t, err)
 	s := p.Stream(uintptr(gpu.Stream(0)), "main")
 
-	reader := metrictest.New()
+	reader := sdkmetric.NewManualReader()
 	spans := tracetest.NewSpanRecorder()
-	otel.SetMeterProvider(reader)
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 	gpuspan.NewOperation("op").Start(context.Background(), s).End()
 	require.NoError(t, p.Shutdown(context.Background()))
@@ -40,7 +41,14 @@ func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
 	require.Len(t, spans.Ended(), 1)
 	scope := spans.Ended()[0].InstrumentationScope()
 	require.True(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
-	got := reader.Collect()
+	var data metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &data))
+	var got []string
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			got = append(got, m.Name)
+		}
+	}
 	require.Contains(t, got, "gpu.operation.count")
 	require.Contains(t, got, "gpu.operation.duration")
 }

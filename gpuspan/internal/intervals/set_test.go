@@ -6,8 +6,9 @@ package intervals
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Lengths are compared with a count of unit cells: a second method that knows nothing of merging.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTheOldestFilesOfOursGo(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
