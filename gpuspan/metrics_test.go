@@ -19,12 +19,12 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// point is the value of an attribute set: of a histogram its sum and count, and the last exemplar's span.
+// point is the value of an attribute set: of a histogram its sum, its count and its exemplars' spans.
 type point struct {
 	attributes attribute.Set
 	value      float64
 	count      uint64
-	exemplar   trace.SpanContext
+	exemplars  []trace.SpanContext
 }
 
 // collect reads the points of all metrics, by the metrics' names, and checks each against the registry.
@@ -67,11 +67,10 @@ func points(t *testing.T, data metricdata.Aggregation) (out []point) {
 	case metricdata.Histogram[float64]:
 		for _, p := range d.DataPoints {
 			q := point{attributes: p.Attributes, value: p.Sum, count: p.Count}
-			if len(p.Exemplars) > 0 {
-				e := p.Exemplars[len(p.Exemplars)-1]
-				q.exemplar = trace.NewSpanContext(trace.SpanContextConfig{
+			for _, e := range p.Exemplars {
+				q.exemplars = append(q.exemplars, trace.NewSpanContext(trace.SpanContextConfig{
 					TraceID: trace.TraceID(e.TraceID), SpanID: trace.SpanID(e.SpanID), TraceFlags: trace.FlagsSampled,
-				})
+				}))
 			}
 			out = append(out, q)
 		}
@@ -142,7 +141,9 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	require.InDelta(t, 6e-3, hist.value, 50e-6)
 	id, _ := hist.attributes.Value("hw.id")
 	require.NotEmpty(t, id.AsString())
-	require.Equal(t, r.named("op")[1].SpanContext(), hist.exemplar, "the latest span")
+	require.NotEmpty(t, hist.exemplars)
+	timed := []trace.SpanContext{r.named("op")[0].SpanContext(), r.named("op")[1].SpanContext()}
+	require.Subset(t, timed, hist.exemplars)
 	scope := r.named("op")[0].InstrumentationScope()
 	emitted, ok := scope.Attributes.Value("gpu.metrics.emitted")
 	require.True(t, ok && emitted.AsBool())
@@ -163,7 +164,9 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	p := m["gpu.operation.duration"]
 	require.Len(t, p, 1)
 	require.EqualValues(t, 4, p[0].count)
-	require.False(t, p[0].exemplar.IsValid())
+	for _, e := range p[0].exemplars {
+		require.False(t, e.IsValid())
+	}
 	require.Empty(t, r.spans.Ended())
 }
 
