@@ -15,8 +15,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -124,7 +122,7 @@ func (c *checks) power() {
 	}
 	time.Sleep(c.patience / 4)
 	idle := state()
-	a, st := clockmap.NewAnchorer(anchored{c.back}, 0, clockmap.Options{})
+	a, st := clockmap.NewAnchorer(c.back, 0, clockmap.Defaults())
 	require.Zero(c, st)
 	defer a.Close()
 	for begin := time.Now(); time.Since(begin) < c.patience/4; {
@@ -134,20 +132,3 @@ func (c *checks) power() {
 	}
 	c.row("power state idle, then with anchors", "%s; %s", idle, state())
 }
-
-// anchored is the backend as a device's clock sees it.
-type anchored struct{ *cuda.Backend }
-
-func (a anchored) NewStream(d int) (backend.StreamHandle, backend.Status) {
-	return a.NewAnchorStream(backend.Context(d))
-}
-
-func (a anchored) FreeStream(d int, s backend.StreamHandle) {
-	a.Backend.FreeStream(backend.Context(d), s)
-}
-
-func (a anchored) NewEvents(d int, dst []backend.Event) backend.Status {
-	return a.Backend.NewEvents(backend.Context(d), dst)
-}
-func (a anchored) FreeEvents(d int, e []backend.Event) { a.Backend.FreeEvents(backend.Context(d), e) }
-func (a anchored) Bind(d int) (func(), backend.Status) { return a.Backend.Bind(backend.Context(d)) }

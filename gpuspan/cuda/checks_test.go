@@ -288,7 +288,7 @@ func (c *checks) load() (stop func()) {
 func (c *checks) clock() {
 	runtime.LockOSThread() // as the polling thread is, which keeps a context
 	defer runtime.UnlockOSThread()
-	a, st := clockmap.NewAnchorer(anchored{c.back}, 0, clockmap.Options{})
+	a, st := clockmap.NewAnchorer(c.back, 0, clockmap.Defaults())
 	require.Zero(c, st)
 	defer a.Close()
 	e := c.events(1)
@@ -310,8 +310,8 @@ func (c *checks) clock() {
 		require.True(c, ok)
 		at := a.Place(&stamps)
 		start, w := at.Start, at.HalfWidth
-		require.GreaterOrEqual(c, start, submitted.UnixNano()-w, "placed before it was submitted")
-		require.LessOrEqual(c, start, time.Now().UnixNano()+w, "placed after it was seen")
+		require.GreaterOrEqual(c, start, a.Axis(submitted)-w, "placed before it was submitted")
+		require.LessOrEqual(c, start, a.Axis(time.Now())+w, "placed after it was seen")
 		if time.Since(begin) > min(5*time.Second, c.patience/2) {
 			half = append(half, float64(w))
 		}

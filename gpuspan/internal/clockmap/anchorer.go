@@ -6,6 +6,8 @@ package clockmap
 import (
 	"math"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
 const (
@@ -31,54 +33,54 @@ const (
 
 // Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one
 // goroutine (the polling thread), except Map().Drift and Map().Anomalies.
-type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
-	dev    Device[E, S, T, C]
-	device int
-	stream S
-	events [ringSize + probes]E // every event that was made
-	spare  [probes]E            // those of the next burst
-	ring   [ringSize]mark[E]    // those of past anchors, half a second apart
-	count  int                  // anchors in the ring; the newest is ring[(count-1)%ringSize]
-	made   int                  // anchors since the beginning
-	opened int                  // how often stream and events were made
-	broken bool                 // the last anchor failed: stream and events may be gone with their context
+type Anchorer struct {
+	dev     backend.Backend
+	context backend.Context
+	stream  backend.StreamHandle
+	events  [ringSize + probes]backend.Event // every event that was made
+	spare   [probes]backend.Event            // those of the next burst
+	ring    [ringSize]mark                   // those of past anchors, half a second apart
+	count   int                              // anchors in the ring; the newest is ring[(count-1)%ringSize]
+	made    int                              // anchors since the beginning
+	opened  int                              // how often stream and events were made
+	broken  bool                             // the last anchor failed: stream and events may be gone with their context
 
 	m        *Map
-	clock    hostClock
+	base     time.Time // where the axis begins, at its unix nanoseconds
+	stands   bool      // the clock is a simulated one, without monotonic readings, and stands still until somebody waits
 	schedule schedule
-	readings []time.Time
-	call     *C
+	call     *backend.Call
 	rest     func(time.Duration) // time.Sleep
 }
 
 // mark is an anchor's event with its place on the chained axis.
-type mark[E ~uintptr] struct {
-	event E
+type mark struct {
+	event backend.Event
 	gpu   float64
 }
 
-// NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
-func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int,
-	opts Options,
-) (*Anchorer[E, S, T, C], T) {
-	a := &Anchorer[E, S, T, C]{
-		dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C),
+// NewAnchorer makes the stream and the events that anchors of a context's device need. It fails with the driver's
+// status.
+func NewAnchorer(dev backend.Backend, c backend.Context, opts Options) (*Anchorer, backend.Status) {
+	base := dev.Now()
+	a := &Anchorer{
+		dev: dev, context: c, m: New(opts), base: base, stands: base == base.Round(0), call: new(backend.Call),
 		rest: time.Sleep,
 	}
-	if st := a.open(); st != statusOK {
+	if st := a.open(); st != backend.StatusOK {
 		return nil, st
 	}
-	return a, statusOK
+	return a, backend.StatusOK
 }
 
 // open makes stream and events.
-func (a *Anchorer[E, S, T, C]) open() T {
-	var st T
-	if a.stream, st = a.dev.NewStream(a.device); st != statusOK {
+func (a *Anchorer) open() backend.Status {
+	var st backend.Status
+	if a.stream, st = a.dev.NewAnchorStream(a.context); st != backend.StatusOK {
 		return st
 	}
-	if st = a.dev.NewEvents(a.device, a.events[:]); st != statusOK {
-		a.dev.FreeStream(a.device, a.stream)
+	if st = a.dev.NewEvents(a.context, a.events[:]); st != backend.StatusOK {
+		a.dev.FreeStream(a.context, a.stream)
 		return st
 	}
 	copy(a.spare[:], a.events[ringSize:])
@@ -91,91 +93,89 @@ func (a *Anchorer[E, S, T, C]) open() T {
 		m.anomalies.Store(a.m.Anomalies())
 		a.m = m
 	}
-	return statusOK
+	return backend.StatusOK
 }
 
 // reopen starts anew after a failure. Old stream and events are freed, unless their context is gone: their handles mean
 // nothing then.
-func (a *Anchorer[E, S, T, C]) reopen(failure T) T {
+func (a *Anchorer) reopen(failure backend.Status) backend.Status {
 	stream, events := a.stream, a.events
 	st := a.open()
-	if st != statusOK {
+	if st != backend.StatusOK {
 		a.stream, a.events = stream, events
 		return st
 	}
 	switch failure {
-	case statusInvalidContext, statusInvalidHandle, statusContextDestroyed:
+	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed:
 	default:
-		a.dev.FreeEvents(a.device, events[:])
-		a.dev.FreeStream(a.device, stream)
+		a.dev.FreeEvents(a.context, events[:])
+		a.dev.FreeStream(a.context, stream)
 	}
-	return statusOK
+	return backend.StatusOK
 }
 
 // Close destroys stream and events.
-func (a *Anchorer[E, S, T, C]) Close() {
-	a.dev.FreeEvents(a.device, a.events[:])
-	a.dev.FreeStream(a.device, a.stream)
+func (a *Anchorer) Close() {
+	a.dev.FreeEvents(a.context, a.events[:])
+	a.dev.FreeStream(a.context, a.stream)
 }
 
 // Made is how many anchors were made.
-func (a *Anchorer[E, S, T, C]) Made() int { return a.made }
+func (a *Anchorer) Made() int { return a.made }
 
 // Map is the map that the anchors feed.
-func (a *Anchorer[E, S, T, C]) Map() *Map { return a.m }
+func (a *Anchorer) Map() *Map { return a.m }
 
 // Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end
 // the anchors until the next busy call. It returns how long until the next call is wanted (0: not before the next busy
 // call) and the driver's status; a failed anchor is tried again at the next due time.
-func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
-	due, wait := a.schedule.next(a.clock.axis(a.dev.Now()), busy)
+func (a *Anchorer) Maintain(busy bool) (wait time.Duration, st backend.Status) {
+	due, wait := a.schedule.next(a.Axis(a.dev.Now()), busy)
 	if !due {
-		return wait, statusOK
+		return wait, backend.StatusOK
 	}
 	return wait, a.Anchor()
 }
 
 // Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100
 // ms is "not ready".
-func (a *Anchorer[E, S, T, C]) Anchor() T {
+func (a *Anchorer) Anchor() backend.Status {
 	st := a.anchor()
-	if st != statusOK && st != statusNotReady {
-		if a.broken = true; a.reopen(st) == statusOK {
+	if st != backend.StatusOK && st != backend.StatusNotReady {
+		if a.broken = true; a.reopen(st) == backend.StatusOK {
 			st = a.anchor()
 		}
 	}
 	return st
 }
 
-func (a *Anchorer[E, S, T, C]) anchor() T {
-	unbind, st := a.dev.Bind(a.device) // some drivers may want a context for a record on any stream
-	if st != statusOK {
-		a.schedule.done(a.clock.axis(a.dev.Now()))
+func (a *Anchorer) anchor() backend.Status {
+	unbind, st := a.dev.Bind(a.context) // some drivers may want a context for a record on any stream
+	if st != backend.StatusOK {
+		a.schedule.done(a.Axis(a.dev.Now()))
 		return st
 	}
 	defer unbind()
 	best, made := -1, 0
 	var before, after [probes]int64
-	a.readings = a.readings[:0]
 	for i := range a.spare {
-		if before[i], after[i], st = a.probe(i); st != statusOK {
+		if before[i], after[i], st = a.probe(i); st != backend.StatusOK {
 			break
 		}
 		if made++; best < 0 || after[i]-before[i] < after[best]-before[best] {
 			best = i
 		}
 	}
-	a.schedule.done(a.clock.axis(a.dev.Now()))
-	if best < 0 || st != statusOK && st != statusNotReady {
+	a.schedule.done(a.Axis(a.dev.Now()))
+	if best < 0 || st != backend.StatusOK && st != backend.StatusNotReady {
 		return st
 	}
-	a.clock.observe(a.readings)
 
 	gpu := 0.0
 	if a.count > 0 {
 		last := a.newest()
 		d, st := a.dev.Elapsed(last.event, a.spare[best])
-		if st != statusOK {
+		if st != backend.StatusOK {
 			return st
 		}
 		gpu = last.gpu + d
@@ -195,12 +195,12 @@ func (a *Anchorer[E, S, T, C]) anchor() T {
 	if a.m.Anomalies() != anomalies {
 		a.schedule.hurry()
 	}
-	return statusOK
+	return backend.StatusOK
 }
 
 // intersect lets all probes of a burst say when the best one's stamp was. Each begins at another place within a tick,
 // so together they know the place of the stamp better than the tick is long.
-func (a *Anchorer[E, S, T, C]) intersect(best int, before, after []int64) (from, to int64) {
+func (a *Anchorer) intersect(best int, before, after []int64) (from, to int64) {
 	from, to = before[best], after[best]
 	for i := range before {
 		if i == best {
@@ -220,62 +220,36 @@ func (a *Anchorer[E, S, T, C]) intersect(best int, before, after []int64) (from,
 }
 
 // probe records an event on the idle stream and waits for it; its stamp lies between the two times.
-func (a *Anchorer[E, S, T, C]) probe(i int) (before, after int64, st T) {
-	*a.call = C(struct{ Args [2]uintptr }{[2]uintptr{uintptr(a.spare[i]), uintptr(a.stream)}})
+func (a *Anchorer) probe(i int) (before, after int64, st backend.Status) {
+	a.call.Args = [2]uintptr{uintptr(a.spare[i]), uintptr(a.stream)}
 	t0 := a.dev.Now()
-	if st = a.dev.Record(a.call); st != statusOK {
+	if st = a.dev.Record(a.call); st != backend.StatusOK {
 		return 0, 0, st
 	}
 	t1 := t0
 	for n := 0; ; n++ {
 		st = a.dev.Query(a.spare[i])
 		t1 = a.dev.Now()
-		if st != statusNotReady {
+		if st != backend.StatusNotReady {
 			break
 		}
 		if t1.Sub(t0) < spinLimit && n < spinQueries {
 			continue
 		}
-		if a.clock.simulated {
+		if a.stands {
 			st = a.dev.Synchronize(a.spare[i]) // moves the clock
 			t1 = a.dev.Now()
 			break
 		}
 		if t1.Sub(t0) > patience || n > spinQueries+int(patience/pause) {
-			return 0, 0, statusNotReady
+			return 0, 0, backend.StatusNotReady
 		}
 		a.rest(pause)
 	}
-	a.readings = append(a.readings, t0, t1)
-	return a.clock.axis(t0), a.clock.axis(t1), st
+	return a.Axis(t0), a.Axis(t1), st
 }
 
-func (a *Anchorer[E, S, T, C]) newest() *mark[E] { return &a.ring[(a.count-1)%ringSize] }
-
-// RecordCall has the shape of backend.Call: the event and the stream of one record.
-type RecordCall interface{ ~struct{ Args [2]uintptr } }
-
-// Device is the part of backend.Backend that anchors need. The statuses are those of package backend.
-type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
-	Now() time.Time
-	Bind(device int) (unbind func(), st T)
-	NewStream(device int) (S, T)
-	FreeStream(device int, s S)
-	NewEvents(device int, dst []E) T
-	FreeEvents(device int, events []E)
-	Record(c *C) T
-	Query(e E) T
-	Synchronize(e E) T
-	Elapsed(a, b E) (ns float64, st T)
-}
-
-const (
-	statusOK               = 0
-	statusInvalidContext   = 201
-	statusInvalidHandle    = 400
-	statusNotReady         = 600
-	statusContextDestroyed = 709
-)
+func (a *Anchorer) newest() *mark { return &a.ring[(a.count-1)%ringSize] }
 
 const (
 	firstInterval  = 10 * time.Millisecond

@@ -9,17 +9,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-func newAnchorer(t testing.TB, p *physics) *Anchorer[event, stream, status, call] {
-	a, st := NewAnchorer[event, stream, status, call](p, 0, Options{})
+func newAnchorer(t testing.TB, p *physics) *Anchorer {
+	a, st := NewAnchorer(p, 0, Defaults())
 	require.Zero(t, st)
 	a.rest = p.rest
 	return a
 }
 
 // drive maintains a for d, as a polling thread would, and returns how many anchors that made.
-func drive(t testing.TB, p *physics, a *Anchorer[event, stream, status, call], d time.Duration, busy bool) int {
+func drive(t testing.TB, p *physics, a *Anchorer, d time.Duration, busy bool) int {
 	from := a.made
 	for until := p.now + float64(d); p.now < until; {
 		wait, st := a.Maintain(busy)
@@ -123,7 +125,7 @@ func TestSectionOutsideItsHostTimesIsAnAnomalyAndHurriesAnchors(t *testing.T) {
 	require.True(t, ok)
 	before := p.now
 	a.Place(&stamps)
-	require.Equal(t, before, p.now, "placing asks no clock: one of the application's that panics would do so again and again")
+	require.Equal(t, before, p.now, "placing asks no clock: one that panics would do so again and again")
 	require.EqualValues(t, 1, a.Map().Anomalies())
 	require.GreaterOrEqual(t, drive(t, p, a, 100*time.Millisecond, true), 4)
 }
@@ -148,7 +150,7 @@ func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 
 	p.fail = 2
-	_, st = NewAnchorer[event, stream, status, call](p, 0, Options{})
+	_, st = NewAnchorer(p, 0, Defaults())
 	require.EqualValues(t, 2, st)
 }
 
@@ -160,7 +162,7 @@ func TestHangingDeviceDoesNotHangTheThread(t *testing.T) {
 	p.sleep(1e9)
 	from := p.now
 	_, st := a.Maintain(true)
-	require.EqualValues(t, statusNotReady, st)
+	require.EqualValues(t, backend.StatusNotReady, st)
 	require.InDelta(t, 100e6, p.now-from, 2e6)
 	p.hang = false
 	p.sleep(1e9)
@@ -174,7 +176,7 @@ func TestClockThatStandsStillDoesNotHangTheThread(t *testing.T) {
 	p.hang = true
 	rests := 0
 	a.rest = func(time.Duration) { p.now = 0; rests++ }
-	require.EqualValues(t, statusNotReady, a.Anchor())
+	require.EqualValues(t, backend.StatusNotReady, a.Anchor())
 	require.Less(t, rests, 3000)
 }
 
@@ -210,7 +212,7 @@ func TestLostEventsAreReplaced(t *testing.T) {
 	for _, e := range before {
 		p.drop(e)
 	}
-	p.lost, p.lostStatus = p.next, statusContextDestroyed
+	p.lost, p.lostStatus = p.next, backend.StatusContextDestroyed
 	drive(t, p, a, 20*time.Second, true)
 	for i := range before {
 		require.NotEqual(t, before[i], a.events[i])
@@ -227,19 +229,19 @@ func TestLostEventsAreReplaced(t *testing.T) {
 }
 
 // place reads and places a section at once, without an anchor after it.
-func place(a *Anchorer[event, stream, status, call], start, end event) (at, last int64, duration float64, half int64,
+func place(a *Anchorer, start, end event) (at, last int64, duration float64, half int64,
 	ok bool,
 ) {
 	return placeBetween(a, start, end, 0, 0)
 }
 
-func placeWithin(a *Anchorer[event, stream, status, call], start, end event, submitted, seen time.Time) (at, last int64,
+func placeWithin(a *Anchorer, start, end event, submitted, seen time.Time) (at, last int64,
 	duration float64, half int64, ok bool,
 ) {
 	return placeBetween(a, start, end, a.Axis(submitted), a.Axis(seen))
 }
 
-func placeBetween(a *Anchorer[event, stream, status, call], start, end event, submitted, seen int64) (at, last int64,
+func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, last int64,
 	duration float64, half int64, ok bool,
 ) {
 	s, ok := a.Read(start, end, submitted, seen)

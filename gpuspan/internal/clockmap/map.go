@@ -68,7 +68,7 @@ type point struct {
 
 // New returns an empty map.
 func New(opts Options) *Map {
-	m := &Map{opts: opts.withDefaults(), slack: 1, fit: fit{rate: 1}}
+	m := &Map{opts: opts, slack: 1, fit: fit{rate: 1}}
 	m.anchors = make([]point, 0, m.opts.MaxAnchors+1)
 	m.known = rateKnown{1, nominalError * nominalError}
 	m.drift.Store(math.Float64bits(math.NaN()))
@@ -288,63 +288,25 @@ func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	}
 }
 
-// Options are the assumptions and limits of a [Map]. The zero value of a field means its default.
+// Options are the assumptions and limits of a [Map].
 type Options struct {
-	// Window is how long an anchor counts. Longer windows measure the rate better and let its changes in.
-	// Default 15 s.
-	Window time.Duration
-	// MaxAnchors bounds the anchors in the window; the oldest go first. Default 256.
-	MaxAnchors int
-	// Tick is the resolution to which the device truncates event stamps. Default 500 ns, which the CUDA
-	// documentation states for cuEventElapsedTime; negative means none.
-	Tick time.Duration
-	// MaxDrift is the largest difference in rate between the two clocks, in parts per million. Default 500.
-	MaxDrift float64
-	// MaxRateChange is by how much the difference in rate may change at once, as when a time daemon corrects the host's
-	// clock, in parts per million. Default 5.
-	MaxRateChange float64
-	// MaxSlew is how fast it may change besides, as with the temperature of an oscillator, in parts per million per
-	// second. Default 3.
-	MaxSlew float64
+	Window        time.Duration // how long an anchor counts: longer ones measure the rate better and let its changes in
+	MaxAnchors    int           // in the window, 2 at least; the oldest go first
+	Tick          time.Duration // to which the device truncates event stamps
+	MaxDrift      float64       // difference in rate between the two clocks, ppm
+	MaxRateChange float64       // by how much that changes at once, as when a time daemon corrects the host's clock, ppm
+	MaxSlew       float64       // how fast it changes besides, as with an oscillator's temperature, ppm per second
 }
 
-const (
-	defaultWindow        = 15 * time.Second
-	defaultMaxAnchors    = 256
-	defaultTick          = 500 * time.Nanosecond
-	defaultMaxDrift      = 500
-	defaultMaxRateChange = 5
-	defaultMaxSlew       = 3
-
-	// roundings is the relative error of one elapsed time: float32 rounds to 2^-24, HIP rounds twice.
-	roundings = 1.0 / (1 << 23)
-)
-
-func (o Options) withDefaults() Options {
-	if o.Window <= 0 {
-		o.Window = defaultWindow
+// Defaults are the options of devices. The documentation of cuEventElapsedTime states the tick.
+func Defaults() Options {
+	return Options{
+		Window: 15 * time.Second, MaxAnchors: 256, Tick: 500 * time.Nanosecond, MaxDrift: 500, MaxRateChange: 5, MaxSlew: 3,
 	}
-	if o.MaxAnchors <= 0 {
-		o.MaxAnchors = defaultMaxAnchors
-	}
-	o.MaxAnchors = max(o.MaxAnchors, 2)
-	switch {
-	case o.Tick == 0:
-		o.Tick = defaultTick
-	case o.Tick < 0:
-		o.Tick = 0
-	}
-	if o.MaxDrift <= 0 {
-		o.MaxDrift = defaultMaxDrift
-	}
-	if o.MaxRateChange <= 0 {
-		o.MaxRateChange = defaultMaxRateChange
-	}
-	if o.MaxSlew <= 0 {
-		o.MaxSlew = defaultMaxSlew
-	}
-	return o
 }
+
+// roundings is the relative error of one elapsed time: float32 rounds to 2^-24, HIP rounds twice.
+const roundings = 1.0 / (1 << 23)
 
 // maxPast bounds the history of a map.
 const maxPast = 256

@@ -25,7 +25,7 @@ func (m *Map) At(gpuNs float64) (hostNs, halfWidth int64, ok bool) {
 }
 
 func TestEmptyMapKnowsNothing(t *testing.T) {
-	m := New(Options{})
+	m := New(Defaults())
 	_, _, ok := m.At(1)
 	require.False(t, ok)
 	_, ok = m.Drift()
@@ -34,7 +34,9 @@ func TestEmptyMapKnowsNothing(t *testing.T) {
 }
 
 func TestOneAnchorGivesItsMiddleAndWidensWithTheLargestDrift(t *testing.T) {
-	m := New(Options{Tick: -1, MaxDrift: 100, MaxRateChange: 1})
+	opts := Defaults()
+	opts.Tick, opts.MaxDrift, opts.MaxRateChange = 0, 100, 1
+	m := New(opts)
 	m.Add(Anchor{GPU: 1e9, Before: 5_000_000_000, After: 5_000_006_000})
 	at, half, ok := m.At(1e9)
 	require.True(t, ok)
@@ -49,7 +51,9 @@ func TestOneAnchorGivesItsMiddleAndWidensWithTheLargestDrift(t *testing.T) {
 }
 
 func TestTwoAnchorsIntersect(t *testing.T) {
-	m := New(Options{Tick: -1, MaxRateChange: 1e-9, MaxSlew: 1e-9})
+	opts := Defaults()
+	opts.Tick, opts.MaxRateChange, opts.MaxSlew = 0, 1e-9, 1e-9
+	m := New(opts)
 	m.Add(Anchor{GPU: 0, Before: 0, After: 10_000})
 	m.Add(Anchor{GPU: 1, Before: -4_999, After: 5_001})
 	at, half, ok := m.At(1)
@@ -59,7 +63,7 @@ func TestTwoAnchorsIntersect(t *testing.T) {
 }
 
 func TestBackwardAndBrokenAnchorsAreCountedAndRefused(t *testing.T) {
-	m := New(Options{})
+	m := New(Defaults())
 	m.Add(Anchor{GPU: 1e9, Before: 1e9, After: 1e9 + 5000})
 	m.Add(Anchor{GPU: 0.5e9, Before: 2e9, After: 2e9 + 5000})
 	m.Add(Anchor{GPU: 2e9, Before: 2e9, After: 1e9})
@@ -73,7 +77,9 @@ func TestBackwardAndBrokenAnchorsAreCountedAndRefused(t *testing.T) {
 }
 
 func TestWindowIsLimitedByTimeAndByNumber(t *testing.T) {
-	m := New(Options{Window: 10 * time.Second, MaxAnchors: 5})
+	opts := Defaults()
+	opts.Window, opts.MaxAnchors = 10*time.Second, 5
+	m := New(opts)
 	for i := range 100 {
 		m.Add(Anchor{GPU: float64(i) * 1e9, Before: int64(i) * 1e9, After: int64(i)*1e9 + 5000})
 		require.LessOrEqual(t, len(m.anchors), 5)
@@ -87,7 +93,9 @@ func TestWindowIsLimitedByTimeAndByNumber(t *testing.T) {
 // widened by the tick, always meets the answer for its own time.
 func TestAnyAnchors(t *testing.T) {
 	property.Check(t, func(t *property.T) {
-		m := New(Options{MaxAnchors: property.IntRange(0, 20).Draw(t, "max")})
+		opts := Defaults()
+		opts.MaxAnchors = property.IntRange(2, 20).Draw(t, "max")
+		m := New(opts)
 		gpu, host := 0.0, int64(0)
 		for range property.IntRange(1, 60).Draw(t, "n") {
 			gpu += property.Float64Range(-1e9, 1e11).Draw(t, "gpu")
@@ -115,7 +123,7 @@ func TestAnyAnchors(t *testing.T) {
 
 func BenchmarkAdd(b *testing.B) {
 	p := newPhysics(1, time.Hour, 25, 1)
-	m := New(Options{})
+	m := New(Defaults())
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
@@ -127,7 +135,7 @@ func BenchmarkAdd(b *testing.B) {
 
 func BenchmarkAt(b *testing.B) {
 	p := newPhysics(1, time.Hour, 25, 1)
-	m := New(Options{})
+	m := New(Defaults())
 	for i := range 64 {
 		w := int64(p.latency(5300, 700))
 		at := int64(i) * 1e9

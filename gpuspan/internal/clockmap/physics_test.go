@@ -6,34 +6,34 @@ package clockmap
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sort"
 	"time"
-	"unsafe"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
 // physics is a device whose clock, latencies and roundings are known. Its host clock moves only by being used and by
 // sleep.
 type physics struct {
+	backend.Unimplemented
 	rng  *rand.Rand
 	base time.Time
 	now  float64 // true host ns since base
 	gpus []float64
 	rate []float64 // GPU ns per host ns, per second of host time
 
-	there     float64 // least latency of a submission, ns
-	back      float64 // and of a completion
-	shortest  float64 // round trip of a probe that there was
-	tick      float64
-	delayed   float64 // share of bursts that queue behind other work
-	everyOne  bool    // delay single probes, not whole bursts
-	heavy     float64 // share of latencies with a long tail
-	long      float64 // share of sections that take seconds
-	queue     float64 // mean extra delay, ns
-	oneWay    bool    // Elapsed refuses b before a
-	wallSteps []wallAge
-	stills    []still // of the host's clock
-	fail      int32
+	there    float64 // least latency of a submission, ns
+	back     float64 // and of a completion
+	shortest float64 // round trip of a probe that there was
+	tick     float64
+	delayed  float64 // share of bursts that queue behind other work
+	everyOne bool    // delay single probes, not whole bursts
+	heavy    float64 // share of latencies with a long tail
+	long     float64 // share of sections that take seconds
+	queue    float64 // mean extra delay, ns
+	oneWay   bool    // Elapsed refuses b before a
+	stills   []still // of the host's clock
+	fail     int32
 
 	shift      float64 // ns by which the device stamps later, within what takes a submission and a completion their time
 	simulated  bool    // the clock has no monotonic reading
@@ -48,10 +48,9 @@ type physics struct {
 }
 
 type (
-	event  uintptr
-	stream uintptr
-	status int32
-	call   struct{ Args [2]uintptr }
+	event  = backend.Event
+	stream = backend.StreamHandle
+	status = backend.Status
 	stamp  struct{ host, visible float64 }
 )
 
@@ -140,43 +139,31 @@ func (p *physics) Now() time.Time {
 	return p.time(p.now)
 }
 
-// time has a wall clock that may differ from its monotonic clock, which package time has no way to make.
 func (p *physics) time(at float64) time.Time {
 	t := p.base.Add(time.Duration(at))
 	if p.simulated {
 		return t.Round(0)
 	}
-	for _, s := range slices.Backward(p.wallSteps) {
-		if at >= float64(s.from) {
-			t = t.Add(time.Duration(s.offset))
-			(*struct {
-				wall uint64
-				ext  int64
-				loc  *time.Location
-			})(unsafe.Pointer(&t)).ext -= s.offset
-			break
-		}
-	}
 	return t
 }
 
-func (p *physics) Bind(int) (func(), status)      { return func() {}, 0 }
-func (p *physics) NewStream(int) (stream, status) { return 1, status(p.fail) }
-func (p *physics) FreeStream(int, stream)         {}
-func (p *physics) NewEvents(_ int, dst []event) status {
+func (p *physics) Bind(backend.Context) (func(), status)            { return func() {}, 0 }
+func (p *physics) NewAnchorStream(backend.Context) (stream, status) { return 1, status(p.fail) }
+func (p *physics) FreeStream(backend.Context, stream)               {}
+func (p *physics) NewEvents(_ backend.Context, dst []event) status {
 	for i := range dst {
 		dst[i] = p.put(0)
 	}
 	return status(p.fail)
 }
 
-func (p *physics) FreeEvents(_ int, events []event) {
+func (p *physics) FreeEvents(_ backend.Context, events []event) {
 	for _, e := range events {
 		p.drop(e)
 	}
 }
 
-func (p *physics) Record(c *call) status {
+func (p *physics) Record(c *backend.Call) status {
 	if p.fail != 0 {
 		return status(p.fail)
 	}
@@ -201,7 +188,7 @@ func (p *physics) Query(e event) status {
 		visible = p.stamps[e].visible
 	}
 	if p.hang || p.now < visible {
-		return statusNotReady
+		return backend.StatusNotReady
 	}
 	return 0
 }

@@ -6,6 +6,8 @@ package clockmap
 import (
 	"math"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
 // Stamps are the GPU times of a section's two events, as read from the driver, which needs the events no longer.
@@ -25,19 +27,18 @@ func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
 // Placement is where a section lies on the host's clock.
 type Placement struct {
-	Start, End int64   // unix ns
-	Axis       int64   // Start on the axis of [Anchorer.Axis]
+	Start, End int64   // on the axis of [Anchorer.Axis]
 	Duration   float64 // ns of the host's clock: GPU time × rate
 	HalfWidth  int64   // ns: the error of both places is at most this
 }
 
 // Axis is a point of the monotonic axis that sections are placed on; only differences mean something.
-func (a *Anchorer[E, S, T, C]) Axis(t time.Time) int64 { return a.clock.axis(t) }
+func (a *Anchorer) Axis(t time.Time) int64 { return a.base.UnixNano() + int64(t.Sub(a.base)) }
 
 // Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen
 // is when it saw the end event done, on the axis of [Anchorer.Axis]; the section certainly lies between them. Zero is
 // not known. ok is false when the driver refuses to tell, or no anchor can be made.
-func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stamps, ok bool) {
+func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stamps, ok bool) {
 	if s.start, s.rounding, ok = a.locate(start); !ok {
 		return Stamps{}, false
 	}
@@ -50,13 +51,13 @@ func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stam
 
 // Bracketed reports whether an anchor lies behind the section, so that it is between two: one that was made since the
 // stamps were read, or already when they were. Those of a clock that is gone will have none.
-func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool {
+func (a *Anchorer) Bracketed(s *Stamps) bool {
 	return a.made > s.anchors || s.m != a.m || a.count > 0 && s.start+s.length <= a.newest().gpu
 }
 
 // Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
 // extrapolated, which the half width includes as long as no clock jumps. It asks neither the device nor a clock.
-func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
+func (a *Anchorer) Place(st *Stamps) Placement {
 	m := st.m
 	end := st.start + st.length
 	s := section{length: st.length, tick: float64(m.opts.Tick)}
@@ -93,23 +94,21 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	}
 	at = math.Round(min(max(at, s.start.lo), s.start.hi))
 	duration := st.length * m.fit.rate
-	axis := m.origin + int64(at)
-	host := a.clock.wall(axis)
+	start := m.origin + int64(at)
 	half := max(s.start.error(at), s.end.error(at+duration))
 	return Placement{
-		Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration,
-		HalfWidth: int64(math.Ceil(half)),
+		Start: start, End: start + int64(math.Round(duration)), Duration: duration, HalfWidth: int64(math.Ceil(half)),
 	}
 }
 
 // length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's
 // step is coarser than what two anchors, one near each end, can say.
-func (a *Anchorer[E, S, T, C]) length(start, end E, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
+func (a *Anchorer) length(start, end backend.Event, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
 	if start == end {
 		return 0, rounding, true
 	}
 	d, st := a.dev.Elapsed(start, end)
-	if st != statusOK || !(d >= -max(float64(a.m.opts.Tick), 1)) {
+	if st != backend.StatusOK || !(d >= -max(float64(a.m.opts.Tick), 1)) {
 		return 0, 0, false
 	}
 	if d > near {
@@ -122,15 +121,15 @@ func (a *Anchorer[E, S, T, C]) length(start, end E, gpu, rounding float64) (ns, 
 }
 
 // locate finds an event on the chained axis, measured from an anchor close to it.
-func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
-	if (a.count == 0 || a.broken) && a.Anchor() != statusOK {
+func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
+	if (a.count == 0 || a.broken) && a.Anchor() != backend.StatusOK {
 		return 0, 0, false
 	}
 	from := a.newest()
 	d, ok := a.elapsed(from.event, e)
-	if !ok && a.dev.Query(from.event) != statusOK { // it is the anchor that is gone, not the section
+	if !ok && a.dev.Query(from.event) != backend.StatusOK { // it is the anchor that is gone, not the section
 		a.broken = true
-		if a.Anchor() != statusOK {
+		if a.Anchor() != backend.StatusOK {
 			return 0, 0, false
 		}
 		from = a.newest()
@@ -139,7 +138,7 @@ func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	if d > near && a.Anchor() == statusOK {
+	if d > near && a.Anchor() == backend.StatusOK {
 		from = a.newest()
 		if d, ok = a.elapsed(from.event, e); !ok {
 			return 0, 0, false
@@ -157,19 +156,19 @@ func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
 
 // elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other
 // order, or answers 0, the opposite question is asked.
-func (a *Anchorer[E, S, T, C]) elapsed(from, to E) (float64, bool) {
+func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
-	if st == statusOK && d != 0 {
+	if st == backend.StatusOK && d != 0 {
 		return d, true
 	}
-	if r, back := a.dev.Elapsed(to, from); back == statusOK && r > 0 {
+	if r, back := a.dev.Elapsed(to, from); back == backend.StatusOK && r > 0 {
 		return -r, true
 	}
-	return d, st == statusOK
+	return d, st == backend.StatusOK
 }
 
 // nearest is the remembered anchor closest to a GPU time.
-func (a *Anchorer[E, S, T, C]) nearest(gpu float64) *mark[E] {
+func (a *Anchorer) nearest(gpu float64) *mark {
 	best := a.newest()
 	for i := 1; i < min(a.count, ringSize); i++ {
 		m := &a.ring[(a.count-1-i)%ringSize]

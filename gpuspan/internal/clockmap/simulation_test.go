@@ -4,6 +4,7 @@
 package clockmap
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
@@ -17,6 +18,12 @@ import (
 var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")
 
 // result of one simulated run.
+func withTick(d time.Duration) Options {
+	opts := Defaults()
+	opts.Tick = cmp.Or(d, opts.Tick)
+	return opts
+}
+
 type result struct {
 	errors, halves []float64 // µs
 	outside        int       // errors beyond the reported half width
@@ -44,7 +51,7 @@ func simulate(t testing.TB, p *physics, d time.Duration, opts Options,
 func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow int,
 	check func(host, err, half float64) bool,
 ) result {
-	a, st := NewAnchorer[event, stream, status, call](p, 0, opts)
+	a, st := NewAnchorer(p, 0, opts)
 	require.Zero(t, st)
 	defer a.Close()
 	a.rest = p.rest
@@ -124,7 +131,7 @@ type clockCase struct {
 	name     string
 	ppm      float64
 	walk     float64
-	opts     Options
+	tick     time.Duration // 0: the default
 	set      func(*physics)
 	p99, p50 float64 // limits of the error in µs
 	jumps    bool    // which are anomalies
@@ -136,11 +143,11 @@ var clockCases = []clockCase{
 	{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
 	{name: "minus 100 ppm", ppm: -100, walk: 1, p50: 1.2, p99: 2},
 	{
-		name: "100 ppm, tick 32 ns", ppm: 100, walk: 1, opts: Options{Tick: 32}, set: func(p *physics) { p.tick = 32 },
+		name: "100 ppm, tick 32 ns", ppm: 100, walk: 1, tick: 32, set: func(p *physics) { p.tick = 32 },
 		p50: 1.2, p99: 2,
 	},
 	{
-		name: "25 ppm, tick 1 µs", ppm: 25, walk: 1, opts: Options{Tick: 1000}, set: func(p *physics) { p.tick = 1000 },
+		name: "25 ppm, tick 1 µs", ppm: 25, walk: 1, tick: 1000, set: func(p *physics) { p.tick = 1000 },
 		p50: 1.4, p99: 2.5,
 	},
 	{
@@ -187,7 +194,7 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 			if c.set != nil {
 				c.set(p)
 			}
-			r := simulate(t, p, length, c.opts, nil)
+			r := simulate(t, p, length, withTick(c.tick), nil)
 			if *printSimulation {
 				fmt.Printf("| %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.1f | %d | %d |\n", c.name, len(r.errors),
 					r.quantile(r.errors, 0.5), r.quantile(r.errors, 0.99),
@@ -228,7 +235,7 @@ func TestNoMethodTellsTheWayThereFromTheWayBack(t *testing.T) {
 			drive(t, p, a, 70*time.Millisecond, true)
 			at := a.Place(&stamps)
 			require.LessOrEqual(t, math.Abs(float64(at.Start-p.time(start+shift).UnixNano())), float64(at.HalfWidth))
-			at.Start, at.End, at.Axis = at.Start-p.base.UnixNano(), at.End-p.base.UnixNano(), 0
+			at.Start, at.End = at.Start-p.base.UnixNano(), at.End-p.base.UnixNano()
 			placed = append(placed, at)
 			require.GreaterOrEqual(t, 2*at.HalfWidth, int64(latest-earliest))
 		}
@@ -249,7 +256,7 @@ func TestTheHalfWidthIsThatOfTheShortestRoundTrip(t *testing.T) {
 	for _, c := range []struct{ there, back float64 }{{7000, 3600}, {3500, 1800}, {2000, 1000}, {1000, 500}} {
 		p := newPhysics(1, length, 25, 1)
 		p.there, p.back = c.there, c.back
-		r := simulate(t, p, length, Options{}, nil)
+		r := simulate(t, p, length, Defaults(), nil)
 		require.Zero(t, r.outside, r.worst)
 		floor, half := (p.shortest+p.tick)/2e3, r.quantile(r.halves, 0.5)
 		if *printSimulation {
@@ -272,7 +279,7 @@ func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
 	var errors []float64
 	for seed := range seeds(200) {
 		p := newPhysics(seed, time.Minute, 80, 1)
-		r := simulate(t, p, 10*time.Second, Options{}, nil)
+		r := simulate(t, p, 10*time.Second, Defaults(), nil)
 		require.Zero(t, r.outside, r.worst)
 		errors = append(errors, r.errors...)
 	}
@@ -302,7 +309,7 @@ func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 			for seed := range seeds(8) {
 				p := newPhysics(seed, 12*time.Minute, 25, c.walk)
 				c.change(p)
-				r := simulate(t, p, 11*time.Minute, Options{}, nil)
+				r := simulate(t, p, 11*time.Minute, Defaults(), nil)
 				require.Zero(t, r.outside, r.worst)
 				require.Zero(t, r.anomalies)
 				if c.walk == 1 {
@@ -321,7 +328,7 @@ func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 			p := newPhysics(seed, 5*time.Minute, 25, 1)
 			p.step(100, step)
 			noticed := 0.0
-			r := simulate(t, p, 4*time.Minute, Options{}, func(host, err, half float64) bool {
+			r := simulate(t, p, 4*time.Minute, Defaults(), func(host, err, half float64) bool {
 				if host > 99.89e9 && host < 106e9 { // sections last up to 100 ms
 					if math.Abs(err) > half {
 						noticed = host
@@ -341,22 +348,10 @@ func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 	}
 }
 
-func TestStepOfTheWallClockMovesSpansAndBendsNothing(t *testing.T) {
-	p := newPhysics(3, 3*time.Minute, 25, 1)
-	p.wallSteps = []wallAge{{60e9, 50e6}, {90e9, -3600e9}}
-	r := simulate(t, p, 2*time.Minute, Options{}, func(host, _, _ float64) bool {
-		// between two readings of the pair nobody can tell
-		return !(host > 58.5e9 && host < 62e9 || host > 88.5e9 && host < 92e9)
-	})
-	require.Zero(t, r.outside, r.worst)
-	require.Zero(t, r.anomalies)
-	require.Less(t, r.duration, 1100.0)
-}
-
 func TestDurationsAreGoodToTheTick(t *testing.T) {
 	p := newPhysics(4, 3*time.Minute, 100, 1)
 	p.tick = 32
-	r := simulate(t, p, 2*time.Minute, Options{Tick: 32}, func(host, _, _ float64) bool { return host > 10e9 })
+	r := simulate(t, p, 2*time.Minute, withTick(32), func(host, _, _ float64) bool { return host > 10e9 })
 	require.Less(t, r.duration, 32+4+3.0) // tick, float32 of 100 ms, error of the rate over 100 ms
 }
 
@@ -377,7 +372,7 @@ func TestPlacementsByTheMillion(t *testing.T) {
 				if c.set != nil {
 					c.set(p)
 				}
-				r := simulateMany(t, p, min(length, time.Duration(left)*2*time.Millisecond+5*time.Second), c.opts, 200, nil)
+				r := simulateMany(t, p, min(length, time.Duration(left)*2*time.Millisecond+5*time.Second), withTick(c.tick), 200, nil)
 				require.Zero(t, r.outside, r.worst)
 				left -= len(r.errors)
 			}

@@ -21,8 +21,6 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-type anchorer = clockmap.Anchorer[backend.Event, backend.StreamHandle, backend.Status, backend.Call]
-
 // device is one device with its clock. All but the atomics belongs to the polling thread.
 type device struct {
 	info     backend.Device
@@ -31,7 +29,7 @@ type device struct {
 	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
 	forSink  [2]func() *SinkScope   // the same for a sink
 	stream   int                    // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
-	anchorer *anchorer              // nil until the first stream
+	anchorer *clockmap.Anchorer     // nil until the first stream
 	axis     int64                  // where the profiler's clock began on the axis of the anchorer
 	failed   backend.Status         // the last anchor's, to report a change once
 
@@ -183,7 +181,7 @@ func (t *poller) openDevice(d *device) error {
 		return nil
 	}
 	b := t.back
-	a, st := clockmap.NewAnchorer(anchored{b}, d.info.Ordinal, clockmap.Options{})
+	a, st := clockmap.NewAnchorer(b, backend.Context(d.info.Ordinal), clockmap.Defaults())
 	if st != backend.StatusOK {
 		return &backend.StatusError{Call: "cannot make clock events", Status: st}
 	}
@@ -195,29 +193,6 @@ func (t *poller) openDevice(d *device) error {
 	d.measureFloor(b)
 	t.p.describeDevice(d)
 	return nil
-}
-
-// anchored is a backend as a device's clock sees it: its stream is one for anchors.
-type anchored struct{ backend.Backend }
-
-func (a anchored) NewStream(device int) (backend.StreamHandle, backend.Status) {
-	return a.NewAnchorStream(backend.Context(device))
-}
-
-func (a anchored) FreeStream(device int, s backend.StreamHandle) {
-	a.Backend.FreeStream(backend.Context(device), s)
-}
-
-func (a anchored) NewEvents(device int, dst []backend.Event) backend.Status {
-	return a.Backend.NewEvents(backend.Context(device), dst)
-}
-
-func (a anchored) FreeEvents(device int, events []backend.Event) {
-	a.Backend.FreeEvents(backend.Context(device), events)
-}
-
-func (a anchored) Bind(device int) (func(), backend.Status) {
-	return a.Backend.Bind(backend.Context(device))
 }
 
 // givenDevice is the device that the application names for streams without events.

@@ -111,7 +111,7 @@ func (t *poller) placeQueued(s *Stream, i int) {
 
 func (t *poller) placeTimes(d *device, stamps *clockmap.Stamps, x *times) {
 	at := d.anchorer.Place(stamps)
-	x.startNs = t.p.clock.at(at.Axis-d.axis, x.offset)
+	x.startNs = t.p.clock.at(at.Start-d.axis, x.offset)
 	x.endNs = x.startNs + at.End - at.Start
 	x.errorNs = at.HalfWidth
 	d.halfNs.Store(at.HalfWidth)

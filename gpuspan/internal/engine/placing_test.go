@@ -106,7 +106,7 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 
 // A stream's section may lie in one of a stream on another device, and is placed by its own.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
-	d, other := &device{anchorer: &anchorer{}}, &device{anchorer: &anchorer{}}
+	d, other := &device{anchorer: &clockmap.Anchorer{}}, &device{anchorer: &clockmap.Anchorer{}}
 	s := &Stream{device: d}
 	var n nest
 	n.root = &n.own
