@@ -49,8 +49,9 @@ type book struct {
 
 	newest, behind int64 // of the clock: the latest time, and by how much it was set back
 
-	done  []*request // closed early, not yet handed on
-	stats counts
+	done   []*request       // closed, not yet handed on
+	ending map[key]*request // those of done that may still get work of their traces
+	stats  counts
 
 	// scratch of one payload
 	spans []span
@@ -63,7 +64,7 @@ func newBook(cfg *Config) *book {
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
 		recent: newRecent(cfg.MaxSpans), closed: newRecent(cfg.MaxRequests), owed: spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
-		operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
+		ending: make(map[key]*request), operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
 	}
 }
 
@@ -80,8 +81,6 @@ func (b *book) steady(now int64) int64 {
 // take adds a payload.
 func (b *book) take(td ptrace.Traces, now int64) {
 	now = b.steady(now)
-	b.spans = b.spans[:0]
-	clear(b.index)
 	var f spanfacts.Facts
 	var s span
 	var resource spanfacts.Resource
@@ -114,12 +113,13 @@ func (b *book) take(td ptrace.Traces, now int64) {
 			}
 		}
 	}
-	if len(b.spans) == 0 {
-		return
-	}
 	b.nest(now)
 	for i := range b.spans {
 		s := &b.spans[i]
+		s.done = true
+		if s.kind != leafWork && s.kind != windowWork || s.batch {
+			b.remember(s, now)
+		}
 		switch {
 		case s.nested:
 		case s.batch:
@@ -129,11 +129,11 @@ func (b *book) take(td ptrace.Traces, now int64) {
 		default:
 			b.wait(s, now)
 		}
-		if s.kind != leafWork && s.kind != windowWork || s.batch {
-			b.remember(s, now)
-		}
 	}
 	clear(b.spans) // no payload's memory lives on
+	b.spans = b.spans[:0]
+	clear(b.index)
+	b.end(now)
 }
 
 // known says whether GPU work has come before, or in this payload.
@@ -277,15 +277,16 @@ func (b *book) due(now int64, all bool) []*request {
 			b.close(r, shutdown, now)
 		}
 	}
+	b.end(now)
 	b.expire(now, all)
+	b.end(now)
 	done := b.done
 	b.done = nil
 	return done
 }
 
-// close takes the request's children in and hands it on.
+// close ends a request, which is handed on with what its trace has for it.
 func (b *book) close(r *request, why reason, now int64) {
-	b.adopt(r, now)
 	b.byAge.Remove(r.at)
 	delete(b.requests, r.key)
 	if b.closed.find(r.key) == nil {
@@ -297,6 +298,25 @@ func (b *book) close(r *request, why reason, now int64) {
 		return
 	}
 	b.done = append(b.done, r)
+	if b.ending[r.key] == nil {
+		b.ending[r.key] = r
+	}
+}
+
+// end gives the requests that were closed the GPU work of their traces, once for all those of a trace: there may be
+// thousands in one.
+func (b *book) end(now int64) {
+	if len(b.ending) == 0 {
+		return
+	}
+	traces := make(map[pcommon.TraceID]struct{})
+	for k := range b.ending {
+		traces[k.Trace] = struct{}{}
+	}
+	for trace := range traces {
+		b.adopt(trace, now)
+	}
+	clear(b.ending)
 }
 
 // source is the resource of spans; equal ones have equal ids.

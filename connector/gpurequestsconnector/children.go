@@ -3,7 +3,11 @@
 
 package gpurequestsconnector
 
-import "slices"
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // child is GPU work without links, which may belong to the request above it.
 type child struct {
@@ -37,9 +41,9 @@ func (b *book) wait(s *span, now int64) {
 	b.waiting[s.key] = c
 }
 
-// adopt takes into a request the GPU work of its trace that lies below it, as far as the spans between have come.
-func (b *book) adopt(r *request, now int64) {
-	all := b.traces[r.Trace]
+// adopt gives the ending requests of a trace the GPU work that lies below them, as far as the spans between have come.
+func (b *book) adopt(trace pcommon.TraceID, now int64) {
+	all := b.traces[trace]
 	if len(all) == 0 {
 		return
 	}
@@ -47,22 +51,26 @@ func (b *book) adopt(r *request, now int64) {
 		if !c.adopted() {
 			return false
 		}
-		if c.parent == r.Span {
-			b.join(r, c, now)
-			return true
+		r := b.ending[key{Trace: trace, Span: c.parent}]
+		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil || b.ending[s.key] != nil })
+		if above != nil {
+			r = b.ending[above.key]
 		}
-		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil })
-		if inWork || above == nil || above.key != r.key {
+		switch {
+		case inWork || r == nil:
 			return false
+		case b.had(c):
+			delete(b.waiting, c.key)
+		default:
+			b.join(r, c, now)
 		}
-		b.join(r, c, now)
 		return true
 	})
 	if len(left) == 0 {
-		delete(b.traces, r.Trace)
+		delete(b.traces, trace)
 		return
 	}
-	b.traces[r.Trace] = left
+	b.traces[trace] = left
 }
 
 // join adds GPU work of the request's own trace to its account.
@@ -115,7 +123,7 @@ func (b *book) expire(now int64, all bool) {
 				return s.entry || b.requests[s.key] != nil || b.closed.find(s.key) != nil
 			})
 			switch {
-			case inWork:
+			case inWork || above != nil && b.had(c):
 				delete(b.waiting, c.key)
 			case above == nil || !c.adopted():
 				_, energy := c.own()

@@ -4,6 +4,8 @@
 package gpurequestsconnector
 
 import (
+	"iter"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -77,7 +79,7 @@ func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
 			return -1, false
 		}
 		i, here := b.index[k]
-		if !here {
+		if here = here && !b.spans[i].done; !here {
 			i = -1
 		}
 		known := b.recent.find(k)
@@ -133,22 +135,45 @@ func (b *book) owe(k key, o owed, now int64) {
 // ancestor goes up from a child while spans are known. It returns the first that stop accepts, and whether GPU work on
 // the way contains the child.
 func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found *seenSpan, inWork bool) {
-	parent, first := c.parent, true
-	for range maxDepth {
-		if parent.IsEmpty() {
-			return nil, inWork
-		}
-		s := b.recent.find(key{Trace: c.Trace, Span: parent})
-		if s == nil {
-			return nil, inWork
-		}
+	first := true
+	for s := range b.up(c) {
 		if first && s.kind != hostSpan && s.kind != requestSpan {
 			inWork, first = contains(s.kind, s.device, c.device), false
 		}
 		if stop(s) {
 			return s, inWork
 		}
-		parent = s.parent
 	}
 	return nil, inWork
+}
+
+// had says whether GPU work around a child, whose energy contains the child's, was counted before. A request may lie
+// within it, so that the child is the request's as well.
+func (b *book) had(c *child) bool {
+	for parent := range b.up(c) {
+		switch {
+		case parent.kind == hostSpan:
+		case parent.kind == requestSpan || !contains(parent.kind, parent.device, c.device):
+			return false
+		case parent.batch || parent.counted:
+			return true
+		case !contains(gpuWork, parent.device, c.device):
+			return false
+		}
+	}
+	return false
+}
+
+// up are the spans above a child, from its parent on, while they are known.
+func (b *book) up(c *child) iter.Seq[*seenSpan] {
+	return func(yield func(*seenSpan) bool) {
+		parent := c.parent
+		for range maxDepth {
+			s := b.recent.find(key{Trace: c.Trace, Span: parent})
+			if s == nil || !yield(s) {
+				return
+			}
+			parent = s.parent
+		}
+	}
 }

@@ -56,6 +56,7 @@ type span struct {
 	innerTime, innerEnergy float64
 	outer                  int  // the batch around it in the payload, −1: none
 	nested                 bool // its energy was counted with a span that came before
+	done                   bool // it is charged, or waits: nothing is taken off it here any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // it itself, of a batch

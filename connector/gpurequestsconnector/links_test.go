@@ -1,0 +1,179 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Links lead anywhere: to requests that never come or come after `idle`, to the batch itself, to GPU work around it,
+// within it and elsewhere in its trace, to spans of the host, to one request twice, to nothing; requests are sampled or
+// not. What all accounts have and what nobody has is the energy of the spans.
+func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
+	whole := 0 // cases in which no account was lost by too many links at once
+	for seed := uint64(18_000); seed < 22_000; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 80))
+		f := grow(rng)
+		b := newTest(t, func(c *Config) { c.MaxRequests = 2 + rng.IntN(12) })
+		order := make([]int, len(f.nodes))
+		for i := range order {
+			order[i] = i
+			if seed%2 == 0 {
+				order[i] = len(order) - 1 - i // children first
+			}
+		}
+		now, sum := clock, 0.
+		due := func(all bool) {
+			for _, r := range b.due(now, all) {
+				for _, a := range r.accounts {
+					sum += a.energy
+				}
+			}
+		}
+		own := map[int]int{} // requests whose spans come, by what they come after
+		for r := range f.requests {
+			own[rng.IntN(2*len(order))] = r
+		}
+		stray := func(s ptrace.Span) {
+			for _, l := range s.Links().All() {
+				switch rng.IntN(4) {
+				case 0: // a span of this trace
+					l.SetTraceID(s.TraceID())
+					l.SetSpanID(id(rng.IntN(len(order))))
+				case 1:
+					l.SetFlags(knownParent | uint32(rng.IntN(2)))
+				case 2:
+					switch rng.IntN(3) {
+					case 0:
+						l.SetSpanID(pcommon.SpanID{})
+					case 1:
+						l.SetTraceID(pcommon.TraceID{})
+					default:
+						l.SetTraceID(s.TraceID())
+						l.SetSpanID(id(1_000_000)) // the span around it all
+					}
+				}
+			}
+		}
+		td := ptrace.NewTraces()
+		list := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		for n, i := range order {
+			s := list.AppendEmpty()
+			f.span(i, s)
+			stray(s)
+			if rng.IntN(8) == 0 { // a sender puts what it tries again beside it
+				s.CopyTo(list.AppendEmpty())
+			}
+			if r, ok := own[n]; ok {
+				f.root(r, list.AppendEmpty())
+			}
+			if rng.IntN(2) == 0 && n < len(order)-1 {
+				continue
+			}
+			b.take(td, now)
+			list.RemoveIf(func(ptrace.Span) bool { return true })
+			if rng.IntN(3) == 0 {
+				now += int64(rng.IntN(40)) * 1e9
+				due(false)
+			}
+		}
+		now += 1e9
+		due(true)
+		due(true)
+		if b.stats.lostRequests == 0 {
+			whole++
+			require.InDelta(t, sum, b.stats.charged, 1e-9, "seed %d", seed)
+		}
+		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
+		require.Empty(t, b.waiting, "seed %d", seed)
+		require.Empty(t, b.traces, "seed %d", seed)
+	}
+	require.Greater(t, whole, 3000)
+}
+
+// root writes the span of a request in its own trace, or of what is around all the work.
+func (f *forest) root(r int, s ptrace.Span) {
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(id(2_000_000 + r))
+	if r == 0 {
+		s.SetTraceID(pcommon.TraceID{0xee})
+		s.SetSpanID(id(1_000_000))
+	}
+	s.SetKind(ptrace.SpanKindServer)
+	s.SetStartTimestamp(at(0))
+	s.SetEndTimestamp(at(100))
+}
+
+// One batch may link to more requests than accounts may be open: the oldest are closed early, those that cannot be
+// handed on are counted, and nothing grows.
+func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
+	const links, room = 100_000, 1000
+	b := newTest(t, func(c *Config) { c.MaxRequests = room })
+	td := payload(t, service, in{name: "decode", trace: 1, id: 1, end: 10, a: gpu("decode", 0.01, 50, nil)})
+	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	for i := range links {
+		l := s.Links().AppendEmpty()
+		l.SetTraceID(pcommon.TraceID{2})
+		l.SetSpanID(id(i))
+	}
+	b.take(td, clock)
+	require.Len(t, b.requests, room)
+	require.Len(t, b.done, 4*room)
+	require.EqualValues(t, links-5*room, b.stats.lostRequests)
+	require.InDelta(t, 50, b.stats.charged, 1e-9)
+	require.Len(t, b.due(clock, true), 4*room)
+	require.EqualValues(t, links-4*room, b.stats.lostRequests)
+	require.EqualValues(t, links, b.stats.closed[evicted]+b.stats.closed[shutdown])
+	require.LessOrEqual(t, len(b.closed.ring), room)
+
+	one := newTest(t, nil) // all of them to one request
+	for _, l := range s.Links().All() {
+		l.SetSpanID(id(7))
+	}
+	one.take(td, clock)
+	closed := one.due(clock, true)
+	require.Len(t, closed, 1)
+	require.EqualValues(t, 1, closed[0].accounts[0].batches)
+	require.InDelta(t, 50, closed[0].accounts[0].energy, 1e-6)
+}
+
+// Work done offline has one trace of many requests, each with GPU work below it. Each request has its own.
+func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
+	const requests, each = 8000, 8
+	b := newTest(t, nil)
+	td := ptrace.NewTraces()
+	list := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for i := range requests * (each + 1) {
+		s := list.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(id(i))
+		s.SetParentSpanID(id(1_000_000 + i/(each+1)))
+		s.SetStartTimestamp(at(1))
+		s.SetEndTimestamp(at(2))
+		s.Attributes().PutStr("gpu.operation.type", "section")
+		s.Attributes().PutDouble("gpu.energy", float64(1+i%(each+1)))
+		if i%(each+1) == each { // a batch outside that serves the request, too
+			s.SetParentSpanID(pcommon.SpanID{})
+			l := s.Links().AppendEmpty()
+			l.SetTraceID(pcommon.TraceID{1})
+			l.SetSpanID(id(1_000_000 + i/(each+1)))
+		}
+	}
+	b.take(td, clock)
+	closed := b.due(clock+int64(b.cfg.Idle), false)
+	require.Len(t, closed, requests)
+	for _, r := range closed {
+		sum := 0.
+		for _, a := range r.accounts {
+			sum += a.energy
+		}
+		require.InDelta(t, (each+1)*(each+2)/2, sum, 1e-9)
+	}
+	require.Empty(t, b.waiting)
+}
