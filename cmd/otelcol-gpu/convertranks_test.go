@@ -57,6 +57,50 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 	require.Contains(t, stdout,
 		"2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives "+
 			"(10 × ncclDevKernel_AllReduce_Sum_f32_RING_LL), and they wait 4.00 ms because of it, 4.00 ms each. Before those it "+
-			"has, against the others' median, 4.00 ms more of computation. Of the others' communication 67 % is waiting for a "+
-			"late rank.")
+			"has, against the others' median, 4.00 ms more of computation (the same kernels take 2.33 times as long as there: a "+
+			"lower clock, larger inputs, or somebody else on the device). Of the others' communication 67 % is waiting for a late rank.")
+}
+
+// What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only one
+// rank runs are named.
+func TestTheLateRanksFramesAndKernelsAreSaid(t *testing.T) {
+	const steps = 10
+	for name, want := range map[string]string{
+		"frames": "80.00 ms more with its device idle, while its host was mostly in train.py(88): log_metrics",
+		"more":   "80.00 ms more of computation (it runs more kernels, most of all bmm)",
+	} {
+		dir := t.TempDir()
+		for rank := range 2 {
+			var events []string
+			event := func(cat, name string, ts, dur, tid int, args string) {
+				events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{%s}}`,
+					cat, name, ts, dur, rank, tid, args))
+			}
+			device := func(corr int) string {
+				return fmt.Sprintf(`"device":%d,"stream":7,"correlation":%d`, rank, corr)
+			}
+			for k := range steps {
+				at, collective := 10_000*k, 10_000*k+9_100
+				event("kernel", "gemm", at+100, 1000, 7, device(3*k))
+				event("cuda_runtime", "cudaLaunchKernel", at, 10, 1, fmt.Sprintf(`"correlation":%d`, 3*k))
+				switch {
+				case rank == 0:
+					collective = at + 1_100
+				case name == "more":
+					event("kernel", "bmm", at+1_100, 8_000, 7, device(3*k+1))
+				default:
+					event("python_function", "train.py(88): log_metrics", at+1_100, 7_980, 1, "")
+					event("python_function", "<built-in function write>", at+1_200, 7_000, 1, "")
+				}
+				event("cuda_runtime", "cudaLaunchKernel", collective-15, 10, 1, fmt.Sprintf(`"correlation":%d`, 3*k+2))
+				event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", collective, at+10_000-collective, 7, device(3*k+2))
+			}
+			writeFile(t, dir, fmt.Sprintf("rank%d.json", rank), fmt.Sprintf(
+				`{"distributedInfo":{"rank":%d,"world_size":2},"traceEvents":[%s]}`, rank, strings.Join(events, ",")))
+		}
+		stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
+		require.NoError(t, err, stderr)
+		require.Contains(t, stdout, "rank 1 holds the others up")
+		require.Contains(t, stdout, want)
+	}
 }

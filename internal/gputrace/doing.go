@@ -56,6 +56,8 @@ func flagOf(kind Kind, name string) nameFlag {
 			f.class = verdict.RangePoll
 		case verdict.Compiles(name):
 			f.class = verdict.RangeCompile
+		case builtin(name):
+			f.class = verdict.RangeBuiltin
 		}
 		return f
 	case KindOperator:
@@ -130,12 +132,39 @@ func queue(frame string) bool {
 	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
 }
 
+// SystemCall is the frame of a call of the operating system.
+func SystemCall(name string) string { return name + "()" }
+
+// builtin reports whether a frame says little by itself: it is built into Python, of the modules by which processes and
+// threads talk to each other, or a call of the system.
+func builtin(frame string) bool {
+	if strings.HasPrefix(frame, "<built-in ") || strings.HasSuffix(frame, "()") {
+		return true
+	}
+	file, _, ok := strings.Cut(frame, ".py(")
+	if i := strings.Index(file, "/lib/python3"); i >= 0 { // a whole path
+		_, file, _ = strings.Cut(file[i+len("/lib/"):], "/")
+	}
+	return ok && (slices.Contains(standard, file) || slices.ContainsFunc(standard, func(module string) bool {
+		return strings.HasSuffix(module, "/") && strings.HasPrefix(file, module)
+	}))
+}
+
+// standard are modules of Python, and packages of them, as frames name them.
+var standard = []string{
+	"asyncio/", "concurrent/", "contextlib", "functools", "multiprocessing/", "pickle", "queue", "selectors", "socket", "ssl",
+	"subprocess", "threading",
+}
+
 // loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
 // for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",
 // "wait for input"). Operators have names of their own.
 func loader(name string) bool {
 	if strings.Contains(name, "::") {
 		return false
+	}
+	if strings.Contains(name, "EvaluationLoop].") && strings.HasSuffix(name, "_next") { // of Lightning, as "val_next"
+		return true
 	}
 	const data, get, other = 1, 2, 4
 	var seen int
@@ -294,7 +323,8 @@ func (s *sweep) others(proc *process, from, to int64) (name uint32) {
 	return name
 }
 
-// waitingFrames are parts of the names of frames in which a thread waits.
+// waitingFrames are parts of the names of frames in which a thread waits, or is in the system.
 var waitingFrames = []string{
+	"()",
 	"wait", "acquire", "sleep", "select", "poll", "recv", "accept", "join", "_worker", "_bootstrap", "run_forever",
 }

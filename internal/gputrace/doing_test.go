@@ -16,6 +16,7 @@ func TestLoadersAreKnownByTheirWords(t *testing.T) {
 		"batch-generator", "data_loading", "DALIGenericIterator.__next__", "fetchBatch", "wait for data", "DataFetcher",
 		"read_data", "input_pipeline", "load-data", "InputQueue.get",
 		"prefetch next batch", "WebDataset.iterator", "train.data_iter", "dataloader",
+		"[pl][profile][_EvaluationLoop].val_next", "[pl][profile][_EvaluationLoop].test_next",
 	} {
 		assert.True(t, loader(name), name)
 	}

@@ -302,6 +302,7 @@ type LateRank struct {
 	Computing time.Duration `json:"more_computing_ns"`
 	Copying   time.Duration `json:"more_copying_ns"`
 	Idle      time.Duration `json:"more_idle_ns"`
+	Kernels   string        `json:"kernels,omitempty"` // whether it runs more kernels, or the same take longer there
 	In        string        `json:"in,omitempty"`
 	InTime    time.Duration `json:"in_ns,omitzero"`
 }

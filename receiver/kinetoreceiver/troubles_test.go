@@ -302,6 +302,25 @@ func troubles() map[string]program {
 				}
 			}
 		}, loss: idle},
+		"environments that step behind pipes": {kind: verdict.KindHost, says: "the host was in rl/subproc.py(130): step_wait", run: func(m *machine, sick bool) {
+			m.steps(40, func(int) {
+				m.frame("rl/policy.py(20): forward", func() { m.layers(12, 150*us) })
+				m.wait("aten::item")
+				m.frame("rl/subproc.py(130): step_wait", func() {
+					for range 8 {
+						m.frame("multiprocessing/connection.py(246): recv", func() {
+							m.frame("multiprocessing/connection.py(374): _recv", func() {
+								m.frame("<built-in function read>", func() {
+									if sick {
+										m.now += m.about(300 * us)
+									}
+								})
+							})
+						})
+					}
+				})
+			})
+		}},
 		"hooks of Python around each layer": {kind: verdict.KindHost, says: "hooks.py", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 20 {

@@ -133,7 +133,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function",
 				"<built-in function sleep>", 150, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
-			verdict.KindHost, "the host was in <built-in function sleep>",
+			verdict.KindHost, "the host was in train.py(12): main",
 		},
 		"nothing named": {
 			first + "," + second,

@@ -29,7 +29,12 @@ const (
 	tableSystem   = "TARGET_INFO_SYSTEM_ENV"
 	tableCapture  = "META_DATA_CAPTURE"
 	tableExport   = "META_DATA_EXPORT"
+
+	tableSystemCalls = "OSRT_API"
 )
+
+// tablesMPI have the calls of MPI that may wait for other ranks.
+var tablesMPI = []string{"MPI_COLLECTIVES_EVENTS", "MPI_P2P_EVENTS", "MPI_START_WAIT_EVENTS"}
 
 // collect hands the rows of an export to a profile.
 type collect struct {
@@ -249,27 +254,45 @@ func (c *collect) graphs(ctx context.Context) error {
 // maxCalls bounds the names of calls that are kept; CUDA has about a thousand.
 const maxCalls = 1 << 16
 
+// calls reads those of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
+	if err := c.callsOf(ctx, tableRuntime, "nameId", gputrace.KindRuntime, callName); err != nil {
+		return err
+	}
+	if err := c.callsOf(ctx, tableSystemCalls, "nameId", gputrace.KindFrame, gputrace.SystemCall); err != nil {
+		return err
+	}
+	for _, table := range tablesMPI {
+		if err := c.callsOf(ctx, table, "textId", gputrace.KindAnnotation, callName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collect) callsOf(ctx context.Context, table, column string, kind gputrace.Kind, nameOf func(string) string) error {
 	names := map[int64]string{}
-	return c.db.each(ctx, tableRuntime, []string{"start", "end", "globalTid", "correlationId", "nameId"},
+	return c.db.each(ctx, table, []string{"start", "end", "globalTid", "correlationId", column},
 		func(r []any) error {
 			c.rows++
-			e := gputrace.Event{Kind: gputrace.KindRuntime}
+			e := gputrace.Event{Kind: kind}
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
 			global := or(r[2], 0)
 			e.Process, e.Thread = process(global), thread(global)
-			c.uses(e.Process)
-			e.Correlation = correlation(or(r[3], 0), e.Process)
+			if kind == gputrace.KindRuntime {
+				c.uses(e.Process)
+				e.Correlation = correlation(or(r[3], 0), e.Process)
+			}
 			id := or(r[4], 0)
 			name, ok := names[id]
 			if !ok {
-				text, err := c.first(ctx, r[4:5], "CUDA call")
+				text, err := c.first(ctx, r[4:5], "call")
 				if err != nil {
 					return err
 				}
-				if name = callName(text); len(names) < maxCalls {
+				if name = nameOf(text); len(names) < maxCalls {
 					names[id] = name
 				}
 			}

@@ -256,6 +256,42 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
+// A program without NVTX is in the calls of the system and of MPI that were recorded; waits of the CUDA runtime are waits,
+// whatever the system does in them.
+func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
+	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
+	report := func(rows ...string) verdict.Report {
+		_, _, st := convert(t, export(t, append([]string{
+			strings0, strings1, kernel0, runtime0, session0, session1,
+			"CREATE TABLE OSRT_API (start INT, end INT, globalTid INT, correlationId INT, nameId INT)",
+			"CREATE TABLE MPI_COLLECTIVES_EVENTS (start INT, end INT, globalTid INT, textId INT)",
+			"INSERT INTO StringIds VALUES (10, 'fread'), (11, 'MPI_Allreduce'), (12, 'cudaDeviceSynchronize_v3020'), (13, 'sem_timedwait'), (14, 'ioctl')",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, demangledName) " +
+				each + "i + 20000, i + 2020000, 0, 7, i / 10000000 + 1, 67108864, 1 FROM n",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i, i + 10000, 67108865, i / 10000000 + 1, 2 FROM n",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i + 30000, i + 2025000, 67108865, 0, 12 FROM n",
+		}, rows...)...), Options{Detail: DetailKernels})
+		assert.Empty(t, st.Skipped)
+		return st.Devices[0]
+	}
+	v := report("INSERT INTO OSRT_API "+each+"i + 2050000, i + 9900000, 67108865, 0, 10 FROM n",
+		"INSERT INTO OSRT_API "+each+"i + 40000, i + 2021000, 67108865, 0, 13 FROM n",
+		"INSERT INTO OSRT_API "+each+"i + 1000, i + 9000, 67108865, 0, 14 FROM n",
+		"INSERT INTO OSRT_API "+each+"i + 1000, i + 9999000, 67108866, 0, 10 FROM n").Verdicts[0]
+	assert.Equal(t, verdict.KindHost, v.Kind)
+	assert.Equal(t, verdict.High, v.Certainty)
+	assert.Equal(t, "the host was in fread()", v.Chain[0])
+	assert.Equal(t, 9*7850*time.Microsecond, v.Gain)
+	assert.NotContains(t, v.Evidence, "another thread", "a call of the system lets other threads run")
+	v = report("INSERT INTO MPI_COLLECTIVES_EVENTS " + each + "i + 2050000, i + 9900000, 67108865, 11 FROM n").Verdicts[0]
+	assert.Equal(t, verdict.KindPeer, v.Kind)
+	assert.Contains(t, v.Evidence, "MPI_Allreduce")
+	v = report("INSERT INTO OSRT_API "+each+"i + 40000, i + 2021000, 67108865, 0, 13 FROM n",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME "+each+"i + 2025000, i + 9998000, 67108865, 0, 12 FROM n",
+		"INSERT INTO OSRT_API "+each+"i + 2030000, i + 9990000, 67108865, 0, 13 FROM n").Verdicts[0]
+	assert.Equal(t, verdict.KindSynchronization, v.Kind)
+}
+
 // Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the verdict.
 func TestPageMigrations(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,

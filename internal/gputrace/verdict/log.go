@@ -30,6 +30,7 @@ const (
 	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
 	CallCaptured        // ends that
 	RangePoll           // a frame that waits for an event: in an event loop for work from outside
+	RangeBuiltin        // a frame that says little by itself: built in, of the standard library, of the system
 )
 
 // weight is how much a range says about what the host did; of several threads the one that says most is believed.
@@ -39,7 +40,7 @@ func (r Range) weight() int {
 		return 0
 	case RangeStep:
 		return 1
-	case RangeFrame:
+	case RangeFrame, RangeBuiltin:
 		return 2
 	case RangeNamed:
 		return 3
@@ -71,6 +72,7 @@ func (d doing) named() uint32 {
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
 	in := d.named()
+	frame := class == RangeFrame || class == RangeBuiltin
 	switch {
 	case class == CallCaptured:
 		return d
@@ -102,12 +104,12 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 	case class == RangePoll && d.class == RangeOutside:
 		return doing{RangeOutside, name, d.in, start}
 	case class == RangePoll:
-		return d.within(RangeFrame, name, start, end)
-	case class == RangeFrame && d.class == RangeOperator:
+		return d.within(RangeBuiltin, name, start, end)
+	case frame && (d.class == RangeOperator || d.class >= CallLaunch && d.class <= CallOther):
 		return d
-	case class == RangeFrame && d.class == RangeNamed: // the application's word says more than its function's name
-		return doing{RangeNamed, d.name, name | innerName, start}
-	case class == RangeFrame:
+	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name says more
+		return doing{d.class, d.name, name | innerName, start}
+	case frame:
 		return doing{RangeFrame, name, 0, start}
 	case class == RangeStep:
 		return doing{class: RangeStep, since: start}
@@ -266,9 +268,14 @@ func (l *Log) Longest(from, to int64) (name uint32, time int64) {
 	}
 	times := map[uint32]int64{}
 	for _, p := range l.over(nil, from, to) {
-		if p.class == RangeFrame {
-			times[p.name] += p.end - p.start
+		if p.class != RangeFrame {
+			continue
 		}
+		n := p.name
+		if p.in&innerName != 0 {
+			n = p.in &^ innerName
+		}
+		times[n] += p.end - p.start
 	}
 	name = longest(times)
 	return name, times[name]

@@ -126,6 +126,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			continue
 		}
 		good++
+		byRank.Judged(file, r.Devices)
 		book.Profile(file, r.Devices, r.Odd)
 		book.Host(file, r.Host)
 		if r.Partial {

@@ -5,6 +5,7 @@ package ranks
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -294,8 +295,10 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 			begin = from + a.ahead[x.rank]
 		}
 		v := t.before(t.at[k], begin)
-		computing, working := t.computing.Within(v), t.working.Within(v)
-		return share{computing, working - computing, v.End - v.Start - working}, v
+		// What runs beside the collective is no less work: who waits there has the more of it the longer it waits.
+		whole := intervals.Interval{Start: v.Start, End: t.at[k].End}
+		computing := t.computing.Within(whole)
+		return share{computing, t.working.Within(whole) - computing, v.End - v.Start - t.working.Within(v)}, v
 	}
 	var gaps intervals.Set
 	for _, k := range lastAt {
@@ -316,8 +319,54 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 		to.Idle += typical(func(s share) int64 { return s.idle })
 		gaps = append(gaps, a.lines[late].busy.Gaps(v)...)
 	}
-	in, inTime := late.longest(union(gaps))
-	to.In, to.InTime = in, time.Duration(inTime)
+	idle := union(gaps)
+	in, inTime := late.longest(idle)
+	if late.idle.Time > time.Duration(inTime) { // frames of call stacks are no spans
+		in, inTime = late.idle.Name, int64(late.idle.Time)
+	}
+	if 2*inTime > idle.Length() {
+		to.In, to.InTime = in, time.Duration(inTime)
+	}
+	if to.Computing > 0 {
+		to.Kernels = a.kernels(late)
+	}
+}
+
+// kernels says whether the same kernels take longer on a rank than on the others, in the median, or it runs more of them.
+// Empty where neither explains much.
+func (a *analysis) kernels(late *profile) string {
+	const alike, slower = 0.1, 1.1 // numbers of kernels that differ by less are the same; times as long
+	var same, longer, more, most float64
+	name := ""
+	for k, mine := range late.kernels {
+		var others []ran
+		for _, x := range a.job {
+			if x != late {
+				others = append(others, x.kernels[k])
+			}
+		}
+		slices.SortFunc(others, func(a, b ran) int { return cmp.Compare(a.time, b.time) })
+		typical := others[len(others)/2]
+		if d := mine.count - typical.count; typical.count > 0 && math.Abs(float64(d)) <= alike*float64(typical.count) {
+			usual := float64(typical.time) / float64(typical.count) * float64(mine.count)
+			same += usual
+			longer += float64(mine.time) - usual
+			continue
+		}
+		d := float64(mine.time - typical.time)
+		more += d
+		if d > most || d == most && k < name {
+			most, name = d, k
+		}
+	}
+	switch {
+	case longer > more && longer > (slower-1)*same:
+		return fmt.Sprintf("the same kernels take %.3g times as long as there: a lower clock, larger inputs, or somebody else on the device",
+			1+longer/same)
+	case more > longer && name != "":
+		return fmt.Sprintf("it runs more kernels, most of all %s", name)
+	}
+	return ""
 }
 
 // longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the

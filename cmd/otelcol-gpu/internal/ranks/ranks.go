@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
@@ -42,7 +43,9 @@ type profile struct {
 	collectives []straggler.Collective
 	compute     []intervals.Interval // kernels that are no collectives
 	moves       []intervals.Interval // copies and memsets
+	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
+	idle        verdict.Place // where its host was for longest while its device was idle, by the verdicts on it
 	steps       int
 	stepTime    float64 // s, of all steps
 	exposed     float64 // s, of communication that no computation hides, of all steps
@@ -51,6 +54,9 @@ type profile struct {
 	shared map[string][]straggler.Collective // of one profile for each group of the job
 	doubt  bool                              // a profile of the job fits another one as well
 }
+
+// ran is how often and for how long, in ns, kernels of a name ran.
+type ran struct{ count, time int64 }
 
 // hostRange is what a thread of the host was in.
 type hostRange struct {
@@ -81,6 +87,23 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	}
 }
 
+// Judged takes the verdicts on the devices of a file that was added.
+func (p *Profiles) Judged(file string, devices []verdict.Report) {
+	for _, x := range p.list {
+		if x.file != file || len(devices) != 1 {
+			continue
+		}
+		for _, v := range devices[0].Verdicts {
+			if v.Kind == verdict.KindHost && v.Certainty == verdict.High && !v.Outside && len(v.Where) > 0 && v.Gain > x.idle.Time {
+				x.idle.Name, x.idle.Time = v.Where[0].Name, v.Gain
+				if v.Where[0].In != "" { // the places of a verdict have its range around them, or are it
+					x.idle.Name = v.Where[0].In
+				}
+			}
+		}
+	}
+}
+
 func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	for _, x := range slices.Backward(p.list) {
 		if x.file == file && x.rank == r.Rank && x.job == r.JobID {
@@ -90,7 +113,7 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	if len(p.list) == maxProfiles {
 		return nil
 	}
-	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize}
+	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}}
 	p.list = append(p.list, x)
 	return x
 }
@@ -127,6 +150,8 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 		})
 	case spanfacts.Kernel, spanfacts.Graph:
 		x.compute = append(x.compute, at)
+		k := x.kernels[f.Name]
+		x.kernels[f.Name] = ran{k.count + 1, k.time + at.End - at.Start}
 	case spanfacts.Copy, spanfacts.Memset:
 		x.moves = append(x.moves, at)
 	}

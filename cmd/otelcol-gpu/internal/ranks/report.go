@@ -97,6 +97,9 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 	case most <= 0:
 	case most == l.Computing:
 		did = fmt.Sprintf("rank %d computes for %s longer than the others", l.Rank, span(most))
+		if l.Kernels != "" {
+			did += ": " + l.Kernels
+		}
 	case most == l.Copying:
 		did = fmt.Sprintf("rank %d copies for %s longer than the others", l.Rank, span(most))
 	default:
@@ -203,7 +206,11 @@ func collectively(b *strings.Builder, j *page.Job) {
 				parts = append(parts, span(t)+" "+what)
 			}
 		}
-		part(l.Computing, "more of computation")
+		computation := "more of computation"
+		if l.Kernels != "" {
+			computation += " (" + l.Kernels + ")"
+		}
+		part(l.Computing, computation)
 		part(l.Copying, "more of copies")
 		idle := "more with its device idle"
 		if l.In != "" {
