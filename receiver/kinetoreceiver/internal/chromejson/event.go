@@ -43,30 +43,36 @@ func eventKey(key []byte) int {
 }
 
 const (
-	keyPhase = iota + 1
-	keyCat
+	keyCat = iota + 1
 	keyName
 	keyPID
 	keyTID
 	keyTS
 	keyDur
 	keyArgs
+	keyPhase
 )
 
 // seldom are the fields whose values are mostly those of an event before.
 const seldom = 1<<keyPhase | 1<<keyCat | 1<<keyPID | 1<<keyTID
 
-// values are where those of an event are, by the numbers of their keys.
-type values [16]value
+// parsed is where the values of an event are, by the numbers of their keys. The first is that of the key that was read
+// last among the phase and those that have no number.
+type parsed struct {
+	values [8]value
+	phase  byte
+	end    int32 // of the event in the window
+	events int64 // elements that are objects so far, this one included
+}
 
 type value struct{ from, to int32 }
 
 func (v value) of(b []byte) []byte { return b[v.from:v.to] }
 
 // parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
-func (e *Event) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, err error) {
-	*e = Event{}
-	var v values
+func (p *parsed) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, err error) {
+	*p = parsed{}
+	v := &p.values
 	object, s := i, &l.start
 	for {
 		if t := s.likely; t.is(b, i) {
@@ -77,12 +83,11 @@ func (e *Event) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, e
 		for _, f := range s.fields {
 			v[f.id%uint8(len(v))] = value{int32(i) + int32(f.from), int32(i) + int32(f.to)}
 		}
-		if s.has(keyPhase) && !wants[e.phase(v[keyPhase].of(b))] {
+		if s.has(keyPhase) && !wants[p.setPhase(v[keyPhase%len(v)].of(b))] {
 			return skip(b, object)
 		}
 		switch i += len(s.text); s.id {
 		case last:
-			e.set(b, &v)
 			return i, nil
 		case broken:
 			continue
@@ -92,21 +97,23 @@ func (e *Event) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, e
 			return i, err
 		}
 		v[uint(s.id)%uint(len(v))] = value{int32(at), int32(i)}
-		if s.id == keyPhase && !wants[e.phase(v[keyPhase].of(b))] {
+		if s.id == keyPhase && !wants[p.setPhase(v[keyPhase%len(v)].of(b))] {
 			return skip(b, object)
 		}
 	}
 }
 
-func (e *Event) phase(v []byte) byte {
+func (p *parsed) setPhase(v []byte) byte {
 	if len(v) >= 3 && v[0] == '"' {
-		e.Phase = v[1]
+		p.phase = v[1]
 	}
-	return e.Phase
+	return p.phase
 }
 
-// set takes the values of fields.
-func (e *Event) set(b []byte, v *values) {
+// set takes the values of fields out of the window.
+func (e *Event) set(b []byte, p *parsed) {
+	*e = Event{Phase: p.phase}
+	v := &p.values
 	e.Cat, e.Name = e.text(v[keyCat].of(b)), e.text(v[keyName].of(b))
 	e.PID, e.TID, e.TS, e.Dur = v[keyPID].of(b), v[keyTID].of(b), v[keyTS].of(b), v[keyDur].of(b)
 	if a := v[keyArgs].of(b); len(a) > 0 && a[0] == '{' {

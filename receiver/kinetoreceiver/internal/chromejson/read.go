@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 )
 
 // Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
@@ -28,7 +29,7 @@ var (
 )
 
 const (
-	window    = 1 << 18
+	window    = 1 << 17
 	maxWindow = 64 << 20 // the longest event or field of the top level
 )
 
@@ -40,25 +41,42 @@ type Stats struct {
 	Rest     int64 // where something else begins after the end of the trace, which is not read; 0: nothing does
 }
 
+// reader scans a stream. What it finds goes to out: see ahead.go.
 type reader struct {
 	r     io.Reader
 	buf   []byte
 	pos   int
 	off   int64 // of buf[0] in the stream
 	eof   bool
-	h     Handler
 	wants [256]bool // phases
 	stats Stats
-	event Event
 	known Layout
+	out   *batch
+	pipe  *pipe   // takes out when the window is used up
+	h     Handler // uses out at once, where there is no pipe
 }
 
-// Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream.
+// Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream. Where
+// the program has more than one processor, a goroutine reads r and scans it while h uses what was found before; it has
+// ended when Read returns. A panic of r is one of Read.
 func Read(r io.Reader, h Handler) (Stats, error) {
-	d := &reader{r: r, h: h, buf: make([]byte, 0, window), known: Layout{Seldom: seldom}}
+	if runtime.GOMAXPROCS(0) > 1 {
+		return newReader(r, h).ahead(h)
+	}
+	return newReader(r, h).alone(h)
+}
+
+func newReader(r io.Reader, h Handler) *reader {
+	d := &reader{r: r, known: Layout{Seldom: seldom}, buf: make([]byte, 0, window), out: &batch{}}
 	for phase := range d.wants {
 		d.wants[phase] = h.Wants(byte(phase))
 	}
+	return d
+}
+
+// alone reads the document in this goroutine.
+func (d *reader) alone(h Handler) (Stats, error) {
+	d.h = h
 	err := d.document()
 	d.stats.Bytes = d.off + int64(d.pos)
 	return d.stats, err
@@ -72,6 +90,11 @@ func Read(r io.Reader, h Handler) (Stats, error) {
 func (d *reader) fill() error {
 	if d.eof {
 		return io.EOF
+	}
+	if d.pipe != nil {
+		if err := d.handOver(); err != nil {
+			return err
+		}
 	}
 	if d.pos > 0 {
 		n := copy(d.buf, d.buf[d.pos:])
@@ -281,9 +304,9 @@ func (d *reader) meta(name string) error {
 	for {
 		end, err := skip(d.buf, d.pos)
 		if err == nil {
-			v := d.buf[d.pos:end]
+			d.out.metas = append(d.out.metas, meta{name, value{int32(d.pos), int32(end)}, len(d.out.list), d.stats.Events})
 			d.pos = end
-			return d.h.Meta([]byte(name), v)
+			return d.found()
 		}
 		if err = d.more(err); err != nil {
 			return err
@@ -349,17 +372,31 @@ func (d *reader) other() error {
 
 func (d *reader) one() error {
 	for {
-		end, err := d.event.parse(d.buf, d.pos, &d.known, &d.wants)
+		list := append(d.out.list, parsed{})
+		p := &list[len(list)-1]
+		end, err := p.parse(d.buf, d.pos, &d.known, &d.wants)
 		if err == nil {
 			d.pos = end
 			d.stats.Events++
-			if !d.wants[d.event.Phase] {
+			if !d.wants[p.phase] {
 				return nil
 			}
-			return d.h.Event(&d.event)
+			p.end, p.events = int32(end), d.stats.Events
+			d.out.list = list
+			return d.found()
 		}
 		if err = d.more(err); err != nil {
 			return err
 		}
 	}
+}
+
+// found lets what was found be used at once, where there is no pipe.
+func (d *reader) found() error {
+	if d.pipe != nil {
+		return nil
+	}
+	d.out.buf = d.buf
+	_, err := d.out.use(d.h)
+	return err
 }
