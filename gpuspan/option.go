@@ -109,12 +109,8 @@ type StepAnnotator interface {
 // annotator is an Annotator as the engine sees it.
 type annotator struct{ a Annotator }
 
-func (t annotator) RangeStart(o *engine.Operation, sc trace.SpanContext) uint64 {
-	return t.a.RangeStart((*Operation)(o), sc)
-}
-
-func (t annotator) StepStart(o *engine.Operation, sc trace.SpanContext, step int64) uint64 {
-	if steps, ok := t.a.(StepAnnotator); ok {
+func (t annotator) RangeStart(o *engine.Operation, sc trace.SpanContext, step int64) uint64 {
+	if steps, ok := t.a.(StepAnnotator); ok && step != engine.NoStep {
 		return steps.StepStart((*Operation)(o), sc, step)
 	}
 	return t.a.RangeStart((*Operation)(o), sc)

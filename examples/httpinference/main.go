@@ -82,7 +82,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	device := accel.Open(c.simulated, w)
 	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings)}
 	if c.settings.Report { // quantiles of the whole run, however long it is
-		profiling = append(profiling, accel.Report("httpinference", device))
+		profiling = append(profiling, accel.Report("httpinference"))
 	}
 	prof, err := gpuspan.New(device.Backend(), profiling...)
 	if err != nil {

@@ -116,7 +116,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	tp := sdktrace.NewTracerProvider(opts...)
 	device := accel.Open(c.simulated, w)
 	if f.Settings.Report { // quantiles of the whole run, however long it is
-		profiling = append(profiling, accel.Report("training", device))
+		profiling = append(profiling, accel.Report("training"))
 	}
 	prof, err := gpuspan.New(device.Backend(), append(profiling, gpuspan.WithTracerProvider(tp))...)
 	if err != nil {

@@ -26,8 +26,6 @@ import (
 type Device interface {
 	Backend() backend.Backend
 	Stream() uintptr
-	// Stated are devices whose peaks gpuspan cannot know by their model, for the report.
-	Stated() []report.Device
 	// Copy copies n bytes from or to pinned host memory and returns what a section of it should declare.
 	Copy(n int64, direction gpuspan.Direction) gpuspan.Work
 	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was really enqueued.
@@ -54,9 +52,8 @@ func Open(simulated bool, w io.Writer) Device {
 }
 
 // Report is the report of a service with quantiles of its whole run, however long it is.
-func Report(service string, d Device) gpuspan.Option {
-	return gpuspan.WithReport(report.NewCollector(report.WithService(service), report.WithSketch(ddsketch.New),
-		report.WithDevices(d.Stated()...)))
+func Report(service string) gpuspan.Option {
+	return gpuspan.WithReport(report.NewCollector(report.WithService(service), report.WithSketch(ddsketch.New)))
 }
 
 type sim struct {
@@ -66,18 +63,6 @@ type sim struct {
 
 func (s *sim) Backend() backend.Backend { return s.gpu }
 func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
-
-func (s *sim) Stated() []report.Device {
-	spec := simgpu.DefaultSpec()
-	p := report.Peaks{
-		Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{},
-		Source: "config",
-	}
-	for precision, rate := range spec.FLOPRate {
-		p.FLOPs[precision.String()] = rate
-	}
-	return []report.Device{{Ordinal: 0, Peaks: p}}
-}
 
 func (s *sim) Copy(n int64, direction gpuspan.Direction) gpuspan.Work {
 	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: direction})
@@ -142,8 +127,6 @@ func openCUDA() (_ *real, err error) {
 
 func (r *real) Backend() backend.Backend { return r.backend }
 func (r *real) Stream() uintptr          { return uintptr(r.stream) }
-
-func (r *real) Stated() []report.Device { return nil }
 
 // do keeps the first error; an example that cannot copy shows nothing worth continuing for.
 func (r *real) do(f func() error) {

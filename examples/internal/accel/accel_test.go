@@ -28,7 +28,7 @@ func TestASimulatedDeviceTakesWhatIsDeclared(t *testing.T) {
 	require.Equal(t, gpuspan.Work{Bytes: 4096}, d.Copy(4096, gpuspan.HostToDevice))
 	require.Equal(t, gpuspan.Work{Bytes: 8192}, d.Copy(8192, gpuspan.DeviceToHost))
 	require.NoError(t, d.Wait())
-	peaks := d.Stated()[0].Peaks
+	peaks := p.Devices()[0].Peaks
 	require.Positive(t, peaks.Memory)
 	require.Positive(t, peaks.FLOPs["bf16"])
 	require.NoError(t, p.Shutdown(t.Context()))

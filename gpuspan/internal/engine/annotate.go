@@ -17,15 +17,11 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Annotator is gpuspan.Annotator.
+// Annotator is gpuspan.Annotator. step is the number of a step, or NoStep.
 type Annotator interface {
-	RangeStart(o *Operation, sc trace.SpanContext) uint64
+	RangeStart(o *Operation, sc trace.SpanContext, step int64) uint64
 	RangeEnd(id uint64)
-}
-
-// StepAnnotator is an Annotator that is told the numbers of steps.
-type StepAnnotator interface {
-	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
+	Enabled() bool
 }
 
 // annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this
@@ -43,7 +39,7 @@ func (x Section) annotate(n *nesting) {
 			TraceFlags: sc.TraceFlags() | trace.FlagsSampled,
 		})
 	}
-	id := p.rangeStart(o, sc, noStep)
+	id := p.rangeStart(o, sc, NoStep)
 	s := x.slot.stream
 	s.mu.Lock()
 	open := x.live()
@@ -114,12 +110,11 @@ func (p *Profiler) checkIDs(want spanIDs, got trace.SpanContext) {
 // called at all.
 func (p *Profiler) listens(a Annotator) (enabled bool) {
 	defer p.guard("the annotator was asked whether it is enabled")
-	e, ok := a.(interface{ Enabled() bool })
-	return !ok || e.Enabled()
+	return a.Enabled()
 }
 
-// noStep is the number of what is no step.
-const noStep = -1
+// NoStep is the number of what is no step.
+const NoStep = -1
 
 // rangeStart begins the range of a section, or of the step of a number.
 func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext, step int64) uint64 {
@@ -127,10 +122,7 @@ func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext, step int64) ui
 		return 0
 	}
 	defer p.guard("a range was started")
-	if steps, ok := p.cfg.Annotator.(StepAnnotator); ok && step != noStep {
-		return steps.StepStart(o, sc, step)
-	}
-	return p.cfg.Annotator.RangeStart(o, sc)
+	return p.cfg.Annotator.RangeStart(o, sc, step)
 }
 
 // rangeEnd is small enough to be inlined where sections end, most of which have no range.

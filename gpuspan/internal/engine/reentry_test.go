@@ -29,7 +29,7 @@ func (c *caller) again() {
 
 func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan)      { c.again() }
 func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                          { c.again() }
-func (c *caller) RangeStart(*Operation, trace.SpanContext) (id uint64) { c.again(); return 1 }
+func (c *caller) RangeStart(*Operation, trace.SpanContext, int64) (id uint64) { c.again(); return 1 }
 func (c *caller) RangeEnd(uint64)                                      { c.again() }
 func (c *caller) Write(p []byte) (int, error)                          { c.again(); return len(p), nil }
 
