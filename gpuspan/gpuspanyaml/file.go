@@ -103,8 +103,8 @@ func Read(r io.Reader, at ...string) (File, error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return out, fmt.Errorf("not YAML: %w", err)
 	}
-	if len(doc.Content) == 0 {
-		return out, errors.Join(append(errs, missing(at, 0))...)
+	if len(doc.Content) == 0 { // as one of comments
+		doc.Content = []*yaml.Node{{Kind: yaml.MappingNode}}
 	}
 	root, err := below(doc.Content[0], at)
 	if err != nil {
@@ -134,8 +134,8 @@ func Read(r io.Reader, at ...string) (File, error) {
 func below(n *yaml.Node, at []string) (*yaml.Node, error) {
 	for i := 0; ; i++ {
 		n = resolve(n)
-		if isNull(n) && i == len(at) {
-			return &yaml.Node{Kind: yaml.MappingNode}, nil
+		if i == len(at) && isNull(n) {
+			return &yaml.Node{}, nil
 		}
 		if n.Kind != yaml.MappingNode {
 			return nil, fmt.Errorf("line %d: a mapping is expected, found %s", n.Line, kindName(n))
@@ -143,24 +143,19 @@ func below(n *yaml.Node, at []string) (*yaml.Node, error) {
 		if i == len(at) {
 			return n, nil
 		}
-		k := 0
-		for k+1 < len(n.Content) && n.Content[k].Value != at[i] {
-			k += 2
+		var next *yaml.Node
+		for k := 0; k+1 < len(n.Content) && next == nil; k += 2 {
+			if n.Content[k].Value == at[i] {
+				next = n.Content[k+1]
+			}
 		}
-		if k+1 >= len(n.Content) {
-			return nil, missing(at, i)
+		if n = next; n == nil {
+			return nil, missing(at[:i+1])
 		}
-		n = n.Content[k+1]
 	}
 }
 
-// missing is the error for the i-th of at; nil where there is none.
-func missing(at []string, i int) error {
-	if i >= len(at) {
-		return nil
-	}
-	return fmt.Errorf("there is no node `%s`", strings.Join(at[:i+1], "."))
-}
+func missing(at []string) error { return fmt.Errorf("there is no node `%s`", strings.Join(at, ".")) }
 
 type parser struct {
 	out  *File
@@ -213,55 +208,43 @@ func (p *parser) node(top, prefix string, n *yaml.Node) {
 
 // value sets one key, which must belong to the node that it stands in.
 func (p *parser) value(top, path string, key *yaml.Node, value string) {
-	switch top + "." + path {
-	case "nvtx.enabled":
-		switch value {
-		case "true", "false":
-			p.out.NVTX.Enabled = value == "true"
-		default:
+	if to, ok := profilerKeys[path]; ok && top == "profiling" {
+		top, path, _ = strings.Cut(to, ".")
+	}
+	note, unused := noCounterpart[path]
+	before := p.out.Settings
+	switch home := home(path); {
+	case top == "nvtx" && path == "enabled":
+		p.out.NVTX.Enabled = value == "true"
+		if value != "true" && value != "false" {
 			p.fail(key, "`nvtx.enabled` must be true or false, found %q", value)
 		}
-		return
-	case "nvtx.domain":
+	case top == "nvtx" && path == "domain":
 		p.out.NVTX.Domain = value
-		return
-	case "profiling.trace_dir":
-		p.out.TraceDir = value
-		return
-	case "profiling.step_csv":
-		p.out.StepCSV = value
-		return
-	}
-	if top == "profiling" {
-		if note, ok := noCounterpart[path]; ok {
-			p.fail(key, "`profiling.%s` has no counterpart (%s)", path, note)
-			return
-		}
-		if to, ok := profilerKeys[path]; ok {
-			top, path = to.node, to.key
-			if path == "trace_dir" {
-				p.out.TraceDir = value
-				return
-			}
-		}
-	}
-	home := "timing"
-	if path == "report" || path == "print_report" || strings.HasPrefix(path, "schedule.") {
-		home = "profiling"
-	}
-	if top == "nvtx" {
+	case top == "nvtx":
 		p.fail(key, "unknown key `nvtx.%s` (it has enabled and domain)", path)
-		return
+	case top == "profiling" && path == "trace_dir":
+		p.out.TraceDir = value
+	case top == "profiling" && path == "step_csv":
+		p.out.StepCSV = value
+	case top == "profiling" && unused:
+		p.fail(key, "`profiling.%s` has no counterpart (%s)", path, note)
+	default:
+		if err := p.out.Settings.Set(path, value); err != nil {
+			p.fail(key, "%s: %w", top, err)
+		} else if home != top {
+			p.out.Settings = before
+			p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
+		}
 	}
-	before := p.out.Settings
-	if err := p.out.Settings.Set(path, value); err != nil {
-		p.fail(key, "%s: %w", top, err)
-		return
+}
+
+// home is the node that a setting belongs to.
+func home(path string) string {
+	if path == "report" || path == "print_report" || strings.HasPrefix(path, "schedule.") {
+		return "profiling"
 	}
-	if home != top {
-		p.out.Settings = before
-		p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
-	}
+	return "timing"
 }
 
 // turn switches a node on or off as a whole. `profiling: null` is how trainers' files say that there is to be none.
@@ -282,16 +265,16 @@ func isSwitch(n *yaml.Node) (on, ok bool) {
 }
 
 // profilerKeys are names that guides of PyTorch's profiler have for settings, and where these stand here.
-var profilerKeys = map[string]struct{ node, key string }{
-	"enabled":        {"timing", "enabled"},
-	"wait":           {"profiling", "schedule.wait"},
-	"warmup":         {"profiling", "schedule.warmup"},
-	"active":         {"profiling", "schedule.active"},
-	"repeat":         {"profiling", "schedule.repeat"},
-	"skip_first":     {"profiling", "schedule.skip_first"},
-	"profile_memory": {"timing", "memory_usage"},
-	"with_stack":     {"timing", "code_location"},
-	"output_dir":     {"profiling", "trace_dir"},
+var profilerKeys = map[string]string{
+	"enabled":        "timing.enabled",
+	"wait":           "profiling.schedule.wait",
+	"warmup":         "profiling.schedule.warmup",
+	"active":         "profiling.schedule.active",
+	"repeat":         "profiling.schedule.repeat",
+	"skip_first":     "profiling.schedule.skip_first",
+	"profile_memory": "timing.memory_usage",
+	"with_stack":     "timing.code_location",
+	"output_dir":     "profiling.trace_dir",
 }
 
 // noCounterpart are those that say nothing to gpuspan, and what does.
@@ -313,15 +296,10 @@ func resolve(n *yaml.Node) *yaml.Node {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 func kindName(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.ScalarNode:
+	if n.Kind == yaml.ScalarNode {
 		return fmt.Sprintf("%q", n.Value)
-	case yaml.AliasNode:
-		return "an alias"
 	}
-	return "nothing"
+	return map[yaml.Kind]string{
+		yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.AliasNode: "an alias", 0: "nothing",
+	}[n.Kind]
 }

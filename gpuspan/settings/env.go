@@ -18,7 +18,7 @@ func FromEnv() (Settings, error) {
 	s := Default()
 	byEnv := map[string]Key{}
 	var known []string
-	for _, k := range Keys() {
+	for _, k := range s.keys() {
 		byEnv[k.Env()] = k
 		known = append(known, k.Env())
 	}
@@ -34,7 +34,7 @@ func FromEnv() (Settings, error) {
 			errs = append(errs, fmt.Errorf("environment: %w", unknownKey(name, known)))
 			continue
 		}
-		if err := k.set(&s, strings.TrimSpace(value)); err != nil {
+		if err := k.set(strings.TrimSpace(value)); err != nil {
 			errs = append(errs, fmt.Errorf("environment: `%s` %w", name, err))
 		}
 	}
@@ -52,25 +52,16 @@ func otherVariable(name string) bool {
 // Bind defines a flag for each setting, as -gpuspan.stack-depth, which changes s. Present values of s are the defaults.
 // Call Validate, or pass s to [WithSettings], after parsing.
 func (s *Settings) Bind(fs *flag.FlagSet) {
-	for _, k := range Keys() {
-		fs.Var(&settingFlag{s, k}, k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))
+	for _, k := range s.keys() {
+		fs.Var(settingFlag(k), k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))
 	}
 }
 
-// settingFlag is a flag.Value.
-type settingFlag struct {
-	s *Settings
-	k Key
-}
+// settingFlag is a flag.Value. Package flag asks its zero value for the default, too.
+type settingFlag Key
 
-func (f *settingFlag) String() string {
-	if f.s == nil {
-		return "" // package flag asks the zero value
-	}
-	return f.k.get(f.s)
-}
-
-func (f *settingFlag) Set(v string) error { return f.k.set(f.s, v) }
+func (f settingFlag) String() string     { return Key(f).value() }
+func (f settingFlag) Set(v string) error { return f.set(v) }
 
 // IsBoolFlag lets boolean settings be given without a value.
-func (f *settingFlag) IsBoolFlag() bool { return f.k.Kind == "bool" }
+func (f settingFlag) IsBoolFlag() bool { return f.Kind == "bool" }

@@ -63,9 +63,9 @@ func Default() Settings {
 func (s Settings) Valid() Settings {
 	out := Default()
 	for range 2 { // a value may need one that comes after it
-		for _, k := range Keys() {
+		for i, k := range s.keys() {
 			try := out
-			if k.set(&try, k.get(&s)) == nil && try.Validate() == nil {
+			if try.keys()[i].set(k.get()) == nil && try.Validate() == nil {
 				out = try
 			}
 		}
