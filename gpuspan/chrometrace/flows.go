@@ -28,19 +28,38 @@ type spanKey struct {
 // flows pairs launches with work. An arrow is written when both of its ends are in the file, since a viewer complains
 // of an end without a start.
 type flows struct {
-	launches *recent[correlated, flowEnd]
-	spans    *recent[spanKey, flowEnd]
-	byCorr   *recent[correlated, []flowEnd] // work whose launch has not been seen
-	byParent *recent[spanKey, []flowEnd]
+	launches pairs[correlated]
+	spans    pairs[spanKey]
 	next     int64
 }
 
-func newFlows() *flows {
-	return &flows{
-		launches: newRecent[correlated, flowEnd](maxFlowEnds),
-		spans:    newRecent[spanKey, flowEnd](maxFlowEnds),
-		byCorr:   newRecent[correlated, []flowEnd](maxFlowEnds),
-		byParent: newRecent[spanKey, []flowEnd](maxFlowEnds),
+func newFlows() *flows { return &flows{launches: newPairs[correlated](), spans: newPairs[spanKey]()} }
+
+// pairs are the launches of a kind of key, and the work whose launch has not been seen.
+type pairs[K comparable] struct {
+	launched *recent[K, flowEnd]
+	waiting  *recent[K, []flowEnd]
+}
+
+func newPairs[K comparable]() pairs[K] {
+	return pairs[K]{newRecent[K, flowEnd](maxFlowEnds), newRecent[K, []flowEnd](maxFlowEnds)}
+}
+
+// launch takes a launch, whose work may be there already.
+func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
+	p.launched.put(key, from)
+	waiting, _ := p.waiting.take(key)
+	for _, to := range waiting {
+		pair(from, to)
+	}
+}
+
+// work takes work, which waits until its launch arrives; that of a graph has hundreds.
+func (p *pairs[K]) work(key K, to flowEnd, pair func(from, to flowEnd)) {
+	if from, ok := p.launched.get(key); ok {
+		pair(from, to)
+	} else if ends, _ := p.waiting.get(key); len(ends) < 4096 {
+		p.waiting.put(key, append(ends, to))
 	}
 }
 
@@ -66,49 +85,18 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 		f.next++
 		arrow(f.next, from, to)
 	}
-	if e.Track.Kind != Stream {
-		key := spanKey{e.Trace, e.Span}
-		f.spans.put(key, here)
-		if waiting, ok := f.byParent.take(key); ok {
-			for _, to := range waiting {
-				pair(here, to)
-			}
-		}
-		if e.Correlation != 0 {
-			key := correlated{pid, e.Trace, e.Correlation}
-			f.launches.put(key, here)
-			if waiting, ok := f.byCorr.take(key); ok {
-				for _, to := range waiting {
-					pair(here, to)
-				}
-			}
-		}
-		return
-	}
+	number := correlated{pid, e.Trace, e.Correlation}
 	switch {
-	case e.Correlation != 0:
-		key := correlated{pid, e.Trace, e.Correlation}
-		if from, ok := f.launches.get(key); ok {
-			pair(from, here)
-			return
+	case e.Track.Kind != Stream:
+		f.spans.launch(spanKey{e.Trace, e.Span}, here, pair)
+		if e.Correlation != 0 {
+			f.launches.launch(number, here, pair)
 		}
-		wait(f.byCorr, key, here)
+	case e.Correlation != 0:
+		f.launches.work(number, here, pair)
 	case e.Launched != 0 && e.Parent != [8]byte{}:
 		here.at = e.Launched
-		key := spanKey{e.Trace, e.Parent}
-		if from, ok := f.spans.get(key); ok {
-			pair(from, here)
-			return
-		}
-		wait(f.byParent, key, here)
-	}
-}
-
-// wait keeps an end until its launch arrives; a graph launch has hundreds.
-func wait[K comparable](r *recent[K, []flowEnd], key K, e flowEnd) {
-	ends, _ := r.get(key)
-	if len(ends) < 4096 {
-		r.put(key, append(ends, e))
+		f.spans.work(spanKey{e.Trace, e.Parent}, here, pair)
 	}
 }
 
