@@ -65,7 +65,7 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 	default:
 		return
 	}
-	if !spanfacts.Sound(f.Start, f.End) || f.End > uint64(now+int64(future)) {
+	if !spanfacts.Sound(f.Start, f.End) || f.End > a.latest() {
 		a.stats.activityTime++ // one such record could be years of work, or make all that follow late
 		return
 	}
@@ -82,6 +82,10 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 		key.id = strings.Clone(key.id)
 		t = &timeline{}
 		r.devices[key] = t
+	}
+	if t.newest > a.latest() { // the clock was set back
+		a.settleTimeline(r, key, t, t.newest)
+		t.settled, t.newest = 0, 0
 	}
 	switch {
 	case a.activities >= cfg.MaxActivities:
@@ -107,19 +111,23 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 		return
 	}
 	for key, t := range r.devices {
-		waited := len(t.pending)
-		first := t.first()
 		to := t.newest
 		// A device of which nothing came for a while is settled whole; so is everything when there is no more room.
 		if !final && now-t.seen < int64(cfg.Settle) && a.activities < cfg.MaxActivities {
 			to -= min(to, uint64(cfg.Settle))
 		}
-		spent := t.settle(to, uint64(cfg.MaxGap))
-		a.activities -= waited - len(t.pending)
-		for state, d := range spent {
-			if d > 0 {
-				r.activitySeries(&a.settings, key, state, first).Add(float64(d)*1e-9, t.seen)
-			}
+		a.settleTimeline(r, key, t, to)
+	}
+}
+
+// settleTimeline analyses a device's activities up to a time.
+func (a *aggregator) settleTimeline(r *resource, key deviceKey, t *timeline, to uint64) {
+	waited, first := len(t.pending), t.first()
+	spent := t.settle(to, uint64(a.cfg.Activity.Get().MaxGap))
+	a.activities -= waited - len(t.pending)
+	for state, d := range spent {
+		if d > 0 {
+			r.activitySeries(&a.settings, key, state, first).Add(float64(d)*1e-9, t.seen)
 		}
 	}
 }
@@ -160,7 +168,7 @@ type timeline struct {
 	pending []activity
 	settled uint64 // 0 before the first analysis
 	newest  uint64 // end of the newest activity
-	seen    int64  // wall clock of the last one, unix ns
+	seen    int64  // when the last one came
 }
 
 // add takes an activity; false when its whole time has been analysed.

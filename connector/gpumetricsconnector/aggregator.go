@@ -78,6 +78,9 @@ func adjustedCount(traceState string) float64 {
 // future is how far a span's end may be ahead of the clock and still set the time of points.
 const future = time.Minute
 
+// latest is the latest time of a span that is believed, unix ns.
+func (a *aggregator) latest() uint64 { return uint64(a.now + a.ahead + int64(future)) }
+
 // settings are shared by all resources.
 type settings struct {
 	series.Settings
@@ -93,8 +96,9 @@ type aggregator struct {
 	gone       map[string]uint64 // resources that were given up, and when their last points were
 	jobs       *stragglers       // nil: off
 	activities int               // that wait, over all devices
-	now        int64             // of the batch or output that is being worked on, unix ns
-	swept      int64             // when room was last made, unix ns
+	now        int64             // of the batch or output that is being worked on, by a series.Clock
+	ahead      int64             // of the host's clock, ns: by how much it was set forward since the start
+	swept      int64             // when room was last made
 
 	stats counts
 
@@ -132,7 +136,7 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 	return a
 }
 
-// take adds a batch. now is unix ns.
+// take adds a batch. now is the time by a series.Clock, here and below.
 func (a *aggregator) take(td ptrace.Traces, now int64) {
 	a.now = now
 	var res spanfacts.Resource
@@ -222,8 +226,8 @@ func (a *aggregator) extra(span, resource pcommon.Map) string {
 func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, now int64) {
 	a.stats.spans++
 	r.seen = now
-	if f.End > r.newest && f.End <= uint64(now+int64(future)) {
-		r.newest = f.End
+	if f.End > r.newest && f.End <= a.latest() {
+		r.newest, r.lag = f.End, now+a.ahead-int64(f.End)
 	}
 	step, request := f.Kind == spanfacts.Step, f.Kind == spanfacts.Request
 	if a.cfg.Operations.HasValue() {
@@ -278,7 +282,7 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	}
 	a.Output()
 	for _, r := range a.resources {
-		r.write(&a.settings, scope, out, now)
+		r.write(&a.settings, scope, out, now+a.ahead)
 	}
 	return out
 }

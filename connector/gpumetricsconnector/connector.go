@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/zerofirst"
 )
@@ -28,6 +29,7 @@ type gpuMetrics struct {
 	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
 	version string
+	clock   func() time.Time
 
 	// The outputs; none where no pipeline has the connector as its receiver.
 	metrics zerofirst.Output // of flush
@@ -35,6 +37,7 @@ type gpuMetrics struct {
 
 	mu         sync.Mutex
 	aggregator *aggregator
+	passed     series.Clock
 
 	refusal refusal // of metrics; of flush
 
@@ -50,7 +53,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 		return nil, err
 	}
 	c := &gpuMetrics{
-		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
+		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
 		stop:   func() {},
 		forget: func() {},
@@ -138,7 +141,7 @@ func (c *gpuMetrics) Shutdown(ctx context.Context) error {
 // ConsumeTraces counts the GPU spans of a batch. It never fails and never waits for the next component.
 func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	c.mu.Lock()
-	c.aggregator.take(td, time.Now().UnixNano())
+	c.aggregator.take(td, c.now())
 	stats := c.aggregator.stats
 	c.aggregator.stats = counts{}
 	c.mu.Unlock()
@@ -146,9 +149,17 @@ func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	return nil
 }
 
+// now is the aggregator's time; mu is held.
+func (c *gpuMetrics) now() int64 {
+	t := c.clock()
+	now := c.passed.At(t)
+	c.aggregator.ahead = t.UnixNano() - now
+	return now
+}
+
 func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
-	out := c.aggregator.output(nameScope, time.Now().UnixNano(), final)
+	out := c.aggregator.output(nameScope, c.now(), final)
 	found := c.aggregator.findings()
 	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()

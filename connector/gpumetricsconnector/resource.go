@@ -28,7 +28,8 @@ type resource struct {
 
 	newest  uint64 // end of the newest span, unix ns: the time of the next points
 	written uint64 // time of the last points
-	seen    int64  // wall clock of the last span, unix ns
+	lag     int64  // of that span behind the clock when it came, ns
+	seen    int64  // when the last span came
 
 	service, job string
 	rank, world  int64 // −1 where unknown
@@ -99,7 +100,7 @@ const maxLag = 5 * time.Minute
 // target_info only in order, which both have of one service. For spans from files it is the end of the newest one.
 func (r *resource) pointTime(st *settings, now int64) series.Time {
 	t := r.newest
-	if t == 0 || r.seen-int64(t) <= int64(maxLag) {
+	if t == 0 || r.lag <= int64(maxLag) {
 		t = uint64(now)
 	}
 	if r.written > 0 {
@@ -110,7 +111,7 @@ func (r *resource) pointTime(st *settings, now int64) series.Time {
 	return series.Time{At: t, Before: r.written}
 }
 
-// write adds the resource's points, if it has any. now is unix ns.
+// write adds the resource's points, if it has any. now is that of the host's clock, unix ns.
 func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
 	ts := r.pointTime(st, now)
 	r.written = ts.At

@@ -155,8 +155,8 @@ func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	r := a.resource(attrs, &spanfacts.Resource{Service: key.Service, JobID: key.Job, Rank: -1, WorldSize: -1})
 	r.seen = now
-	if newest <= uint64(now+int64(future)) {
-		r.newest = max(r.newest, newest)
+	if newest > r.newest && newest <= a.latest() {
+		r.newest, r.lag = newest, now+a.ahead-int64(newest)
 	}
 	return r
 }

@@ -40,11 +40,10 @@ type example struct {
 type request struct {
 	key
 	accounts []account
-	opened   int64 // wall clock, unix ns
-	seen     int64 // of the last contribution
+	seen     int64 // when the last contribution came
 	begun    bool  // its own span has come
 	start    uint64
-	own      int64 // wall clock at which its own span came
+	own      int64 // when its own span came
 	model    string
 	late     bool // an account of it was closed before
 

@@ -33,7 +33,7 @@ type counts struct {
 	charged, unassigned        float64 // J
 }
 
-// book keeps the accounts. Its methods are called under the connector's lock; now is unix ns.
+// book keeps the accounts. Its methods are called under the connector's lock; now is that of a series.Clock.
 type book struct {
 	cfg      *Config
 	requests map[key]*request
@@ -46,8 +46,6 @@ type book struct {
 
 	operations map[operation]*operation
 	sources    map[attribute.Distinct]*source
-
-	newest, behind int64 // of the clock: the latest time, and by how much it was set back
 
 	done   []*request       // closed, not yet handed on
 	ending map[key]*request // those of done that may still get work of their traces
@@ -68,19 +66,8 @@ func newBook(cfg *Config) *book {
 	}
 }
 
-// steady is now by a clock that is never set back, so that nothing waits until a clock that was has caught up.
-func (b *book) steady(now int64) int64 {
-	if now += b.behind; now < b.newest {
-		b.behind += b.newest - now
-		now = b.newest
-	}
-	b.newest = now
-	return now
-}
-
 // take adds a payload.
 func (b *book) take(td ptrace.Traces, now int64) {
-	now = b.steady(now)
 	var f spanfacts.Facts
 	var s span
 	var resource spanfacts.Resource
@@ -251,7 +238,7 @@ func (b *book) open(k key, now int64) *request {
 	for len(b.requests) >= b.cfg.MaxRequests {
 		b.close(b.byAge.Front().Value.(*request), evicted, now)
 	}
-	r := &request{key: k, opened: now, seen: now}
+	r := &request{key: k, seen: now}
 	r.at = b.byAge.PushBack(r)
 	b.requests[k] = r
 	if b.closed.find(k) != nil {
@@ -264,7 +251,6 @@ func (b *book) open(k key, now int64) *request {
 
 // due closes what is settled or idle, with all: everything, and returns what was closed since the last call.
 func (b *book) due(now int64, all bool) []*request {
-	now = b.steady(now)
 	for e := b.byAge.Front(); e != nil; {
 		r := e.Value.(*request)
 		e = e.Next()

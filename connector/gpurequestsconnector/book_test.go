@@ -308,18 +308,3 @@ func TestWorkWithoutLinksThatComesAgainIsChargedOnce(t *testing.T) {
 	assert.Equal(t, 3.0, b.stats.charged)
 	assert.EqualValues(t, 6, b.stats.repeated)
 }
-
-// A clock that is set back, as of a machine that was started with a wrong one, keeps no account open.
-func TestAccountsAreClosedWhenTheClockIsSetBack(t *testing.T) {
-	for _, back := range []time.Duration{time.Hour, -time.Hour} {
-		b := newTest(t, nil)
-		b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
-		b.take(payload(t, service, in{name: "infer", trace: 2, id: 3, parent: 1, a: gpu("", 0.001, 2, nil)}), clock)
-		b.due(clock, false)
-		closed := len(b.due(after(-back), false))
-		b.take(payload(t, service, decode(2, 2, 1, linked{2, 1, nil, 0})), after(-back))
-		closed += len(b.due(after(31*time.Second-back), false))
-		assert.Equal(t, 2, closed, back)
-		assert.Empty(t, b.waiting, back)
-	}
-}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/zerofirst"
 )
@@ -39,8 +40,9 @@ type gpuRequests struct {
 	metrics zerofirst.Output // of the goroutine that closes and writes
 	traces  consumer.Traces
 
-	mu     sync.Mutex // of the book
+	mu     sync.Mutex // of the book and how time passes
 	book   *book
+	passed series.Clock
 	meters *meters // of the goroutine that closes and writes
 
 	waiting  []ptrace.Traces // that the next component refused, the oldest first
@@ -130,7 +132,7 @@ func (c *gpuRequests) Shutdown(ctx context.Context) error {
 // ConsumeTraces charges the GPU spans of a payload. It never fails and never waits for the next component.
 func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	c.mu.Lock()
-	c.book.take(td, c.clock().UnixNano())
+	c.book.take(td, c.passed.At(c.clock()))
 	stats := c.book.stats
 	c.book.stats = counts{}
 	c.mu.Unlock()
@@ -140,15 +142,15 @@ func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error
 
 // closeDue closes accounts and hands them on.
 func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
-	now := c.clock().UnixNano()
 	c.mu.Lock()
-	closed := c.book.due(now, all)
+	now := c.clock()
+	closed := c.book.due(c.passed.At(now), all)
 	stats := c.book.stats
 	c.book.stats = counts{}
 	c.mu.Unlock()
 	c.count(ctx, &stats)
 	if c.metrics.Next != nil {
-		c.meters.record(closed, now)
+		c.meters.record(closed, now.UnixNano())
 	}
 	if c.traces == nil {
 		return

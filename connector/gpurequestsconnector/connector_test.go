@@ -265,6 +265,29 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	}
 }
 
+// A clock that is set back, as of a machine that was started with a wrong one, keeps no account open.
+func TestAccountsAreClosedWhenTheClockIsSetBack(t *testing.T) {
+	c, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	sink := new(consumertest.TracesSink)
+	c.traces = sink
+	now := time.Unix(1_700_000_000, 0)
+	c.clock = func() time.Time { return now }
+	consume := func(id byte) {
+		td := payload(t, service, decode(id, 1, 1, linked{id, 1, nil, 0}))
+		require.NoError(t, c.ConsumeTraces(t.Context(), td))
+	}
+	consume(1)
+	now = now.Add(-time.Hour)
+	consume(2)
+	c.closeDue(t.Context(), false)
+	require.Len(t, c.book.requests, 2)
+	now = now.Add(31 * time.Second)
+	c.closeDue(t.Context(), false)
+	require.Empty(t, c.book.requests)
+	require.Equal(t, 2, sink.SpanCount())
+}
+
 func TestEachOutputWorksAlone(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)

@@ -113,7 +113,7 @@ type seenSpan struct {
 	key
 	parent     pcommon.SpanID
 	start, end uint64 // unix ns
-	seen       int64  // wall clock, unix ns
+	seen       int64  // when it came
 	model      string
 	device     string
 	kind       kind

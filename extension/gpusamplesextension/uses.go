@@ -189,6 +189,11 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 		if u.until+t.maxAge < now {
 			continue
 		}
+		if u.until > holds { // the clock was set back
+			set := *u
+			set.from, set.until = min(u.from, now), now
+			u = &set
+		}
 		if u.until >= now {
 			continued[u.key()] = len(next)
 		}
@@ -203,7 +208,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 	for i := range uses {
 		if k, ok := continued[uses[i].key()]; ok {
 			u := *next[k] // a copy, for readers hold the old one
-			u.until, u.Parents = holds, uses[i].Parents
+			u.from, u.until, u.Parents = min(u.from, now-int64(refresh)), holds, uses[i].Parents
 			next[k] = &u
 			continue
 		}

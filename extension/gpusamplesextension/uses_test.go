@@ -131,6 +131,24 @@ func TestAUseHoldsForItsTime(t *testing.T) {
 	assert.Equal(t, "none: []", at(25), "forgotten after max_age")
 }
 
+// A clock that is set back neither hides a use that goes on nor lengthens one that has ended.
+func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
+	r := newUseRig(t)
+	r.say(UsesOfProcesses)
+	r.clock = r.clock.Add(10 * time.Second)
+	stays, ends := DeviceUse{Device: "GPU-0", PID: 7}, DeviceUse{Device: "GPU-1", PID: 8}
+	r.say(UsesOfProcesses, stays, ends)
+	r.clock = r.clock.Add(-time.Hour)
+	for range 4 {
+		r.say(UsesOfProcesses, stays)
+		assert.Equal(t, "process: [GPU-0]", r.now(Workload{PID: 7}))
+		r.clock = r.clock.Add(10 * time.Second)
+	}
+	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
+	r.clock = r.clock.Add(time.Hour)
+	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
+}
+
 func TestWhatIsKnownFromTheBeginningWasThereBefore(t *testing.T) {
 	r := newUseRig(t)
 	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-0", PID: 7})

@@ -327,8 +327,9 @@ func (m *Model) deviceOf(key, name, model string) *device {
 	return d
 }
 
-// cover marks what a span covered of the device's last ten minutes, to a 64th of a second.
-func (d *device) cover(start, end uint64) {
+// cover marks what a span covered of the device's last ten minutes, to a 64th of a second. Seconds beyond the latest
+// are those of a clock that was set back since.
+func (d *device) cover(start, end uint64, latest int64) {
 	const part = uint64(time.Second) / 64
 	first, last := start/part, (end+part-1)/part
 	if end <= start {
@@ -340,7 +341,7 @@ func (d *device) cover(start, end uint64) {
 	for at := first; at < last; {
 		s := &d.covered[int64(at/64)%keptSeconds]
 		if s.at != int64(at/64) {
-			if s.at > int64(at/64) {
+			if s.at > int64(at/64) && s.at <= latest {
 				at = (at/64 + 1) * 64 // older than what the strip holds
 				continue
 			}

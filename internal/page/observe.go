@@ -94,7 +94,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	}
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
 		if d := m.device(&f.Device); d != nil {
-			d.cover(f.Start, f.End)
+			d.cover(f.Start, f.End, m.latest)
 			d.recent.put(recent{f.Start, f.End, name, f.Key.Trace}, maxRecent)
 			if len(d.services) < maxServices && r.Service != "" && !slices.Contains(d.services, r.Service) {
 				d.services = append(d.services, clip(r.Service))
@@ -284,9 +284,9 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 	}
 	s := &d.samples[at%keptSeconds]
 	switch {
-	case s.at > at:
+	case s.at > at && s.at <= m.latest:
 		return
-	case s.at < at:
+	case s.at != at:
 		*s = sample{at: at}
 	}
 	switch measure {

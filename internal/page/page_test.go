@@ -114,6 +114,41 @@ func TestWhatIsNotKnownIsAbsent(t *testing.T) {
 	}
 }
 
+// A clock that is set back leaves seconds in the strips that are not to come for an hour; they give way.
+func TestStripsGoOnWhenTheClockIsSetBack(t *testing.T) {
+	now := noon.Add(time.Hour + 10*time.Second)
+	m := NewWithClock(func() time.Time { return now })
+	power := func() {
+		md := pmetric.NewMetrics()
+		one := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+		one.SetName("hw.power")
+		p := one.SetEmptyGauge().DataPoints().AppendEmpty()
+		p.Attributes().PutStr("hw.id", "GPU-1")
+		p.SetDoubleValue(300)
+		p.SetTimestamp(pcommon.NewTimestampFromTime(now.Add(-5 * time.Second)))
+		m.Metrics(md)
+	}
+	work := func(start time.Duration) {
+		m.Traces(traces(t, span{name: "a", kind: "section", start: start, length: time.Second}))
+		power()
+	}
+	work(-time.Hour)
+	now = noon.Add(10 * time.Second)
+	work(0)
+	d := m.State(Query{Range: time.Minute}).Devices[0]
+	covered, powered := 0., 0.
+	for i := range d.Covered {
+		if d.Covered[i] != nil {
+			covered += *d.Covered[i]
+		}
+		if d.Power[i] != nil {
+			powered = *d.Power[i]
+		}
+	}
+	assert.InDelta(t, 1, covered, 1e-9)
+	assert.InDelta(t, 300, powered, 1e-9)
+}
+
 func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	m := at()
 	m.Traces(traces(t,

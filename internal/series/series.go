@@ -240,7 +240,7 @@ func Next(t uint64) uint64 { return (t/millisecond + 1) * millisecond }
 type Series struct {
 	attrs   pcommon.Map
 	start   uint64 // unix ns
-	seen    int64  // wall clock of the last change, unix ns
+	seen    int64  // when it last changed, by the caller's clock
 	changed bool   // since the last output
 	begun   bool   // a point was written
 

@@ -49,7 +49,7 @@ type loop[T any] struct {
 	begun    uint64 // start of its first step, unix ns
 	compared int64  // highest index compared in that run
 	newest   uint64 // end of the newest step, unix ns
-	seen     int64  // wall clock of the newest step, unix ns
+	seen     int64  // when the newest step came
 }
 
 // stepID is a step of a run of the loop. A job that goes back to a checkpoint begins a new run.
@@ -66,7 +66,7 @@ type lastStep struct {
 }
 
 type step[T any] struct {
-	first int64 // wall clock of the first rank, unix ns
+	first int64 // when the first rank's came
 	ranks map[int64]T
 }
 
@@ -84,7 +84,7 @@ func (g *Jobs[T]) Waiting() int { return g.waiting }
 // Loops is the number of loops that are known.
 func (g *Jobs[T]) Loops() int { return len(g.loops) }
 
-// Add takes a rank's step. start and end are unix ns on the rank's clock, now is the wall clock; world is the number
+// Add takes a rank's step. start and end are unix ns on the rank's clock, now is the time by a clock that is not set; world is the number
 // of ranks, 0 where it is not known. The same step of the same rank replaces the one before.
 //
 // A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that
@@ -152,7 +152,7 @@ type Compared[T any] struct {
 }
 
 // Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take:
-// of one loop in the order of their indices. Loops that were silent since before forget, wall clock in unix ns, are
+// of one loop in the order of their indices. Loops that were silent since before forget are
 // forgotten.
 func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 	for key, l := range g.loops {

@@ -85,6 +85,26 @@ func TestHostClockSetBackStartsAnew(t *testing.T) {
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
 }
 
+// What waited when the clock was set back does not wait until it has caught up: its device has begun anew.
+func TestAHostClockSetBackHoldsNothing(t *testing.T) {
+	s := newStill(t)
+	zero := s.now
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	s.write(w, zero, zero.Add(20*time.Second))
+	s.now = zero.Add(20 * time.Second)
+	s.tick(s.now, nil, func(*board) {})
+	b := s.arriveOne(1, zero.Add(18*time.Second), zero.Add(19*time.Second))
+	require.False(t, s.settled(b, s.now, false))
+	s.now = zero.Add(-time.Hour)
+	require.True(t, s.settled(b, s.now, false))
+	require.True(t, s.settled(b, s.now, false))
+	for _, on := range s.boards {
+		_, ok := on.dev.Share(b.spans[0].share.Key, b.spans[0].at)
+		require.False(t, ok, "its share is not known any more")
+	}
+}
+
 func TestDeviceThatVanishesLetsGo(t *testing.T) {
 	s := newStill(t)
 	zero := s.now
