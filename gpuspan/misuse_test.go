@@ -32,6 +32,8 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 			{FLOPs: -5},
 			{FLOPs: math.NaN()},
 			{FLOPs: math.Inf(1)},
+			{FLOPs: math.MaxFloat64},
+			{Read: math.MaxInt64, Written: 1 << 53, Items: math.MaxInt64},
 			{FLOPs: 1, Precision: 99},
 		} {
 			x := op.Start(ctx, s)
@@ -43,17 +45,17 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	require.EqualValues(t, 2*3*8, r.p.Misuse()["invalid_work"])
+	require.EqualValues(t, 2*3*10, r.p.Misuse()["invalid_work"])
 	spans := r.named("op")
-	require.Len(t, spans, 9)
-	for _, span := range spans[:7] {
+	require.Len(t, spans, 11)
+	for _, span := range spans[:9] {
 		for key := range attrs(span) {
 			require.False(t, strings.HasPrefix(key, "gpu.io") || strings.HasPrefix(key, "gpu.flop") ||
 				strings.HasPrefix(key, "gpu.copy") || key == "gpu.operation.items", key)
 		}
 	}
-	require.Equal(t, 2.0, attrs(spans[7])["gpu.flop.count"].AsFloat64(), "of an unknown precision, but a count")
-	require.NotContains(t, attrs(spans[7]), "gpu.flop.precision")
+	require.Equal(t, 2.0, attrs(spans[9])["gpu.flop.count"].AsFloat64(), "of an unknown precision, but a count")
+	require.NotContains(t, attrs(spans[9]), "gpu.flop.precision")
 	m := collect(t, reader)
 	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.io"]))
 	require.Equal(t, map[string]int64{"op ": 8}, ints(m["gpu.operation.items"]))
@@ -95,6 +97,28 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 	require.NotContains(t, a, "gpu.step.model.flop.count")
 	require.Len(t, r.named("all_reduce_2_0"), 1)
 	require.EqualValues(t, 7, r.p.Misuse()["invalid_work"])
+}
+
+func TestARecordOfATimeThatCannotBeOnlyCounts(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	for _, bad := range []struct {
+		start time.Time
+		d     time.Duration
+	}{
+		{time.Time{}, -1},
+		{r.clock.Now(), math.MaxInt64},
+		{time.Unix(0, math.MinInt64), time.Second},
+		{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Second},
+	} {
+		op.Record(context.Background(), s, bad.start, bad.d, gpuspan.Work{Items: 1})
+	}
+	r.flush()
+	require.Empty(t, r.named("op"))
+	require.EqualValues(t, 4, r.p.Misuse()["invalid_work"])
+	f, _ := r.p.Stats(op)
+	require.EqualValues(t, 4, f.Items)
 }
 
 func TestARecordWithoutAStartHasJustEnded(t *testing.T) {

@@ -55,6 +55,9 @@ func OnDevice(d backend.Device) StreamOption {
 // ContextWithStream makes s the stream that code finds which is called with the result, so that one stream need not be
 // handed through all of a program's functions.
 func ContextWithStream(ctx context.Context, s *Stream) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return context.WithValue(ctx, streamKey{}, s)
 }
 

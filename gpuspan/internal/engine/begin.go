@@ -150,7 +150,7 @@ func (s *Stream) noSlot() dropReason {
 }
 
 // takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
-// Settings.NestDeadline: it was started and not ended, as on an error path, and would cost the stream its times for as
+// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would cost the stream its times for as
 // long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
 func (s *Stream) takeBack(n *nesting, now int64) bool {
 	if s.closed || 2*s.pending.size > len(s.slots) {
@@ -166,7 +166,8 @@ func (s *Stream) takeBack(n *nesting, now int64) bool {
 			oldest = sl
 		}
 	}
-	if oldest == nil || !tooOld(oldest.rec.hostStart, now, s.p.cfg.NestDeadline) {
+	if oldest == nil || !tooOld(oldest.rec.hostStart, now, s.p.cfg.NestDeadline) &&
+		!tooOld(oldest.rec.hostStart, now, s.p.cfg.OpenLimit) {
 		return false
 	}
 	oldest.state = slotHeld // End of it does nothing from now on

@@ -238,8 +238,18 @@ func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 }
 
 func TestForgottenEndsCostTheStreamNothingForLong(t *testing.T) {
+	for _, limit := range []func(*settings.Settings){
+		func(set *settings.Settings) { set.NestDeadline = time.Millisecond },
+		func(set *settings.Settings) { set.OpenLimit = time.Millisecond },
+	} {
+		forgottenEnds(t, limit)
+	}
+}
+
+func forgottenEnds(t *testing.T, limit func(*settings.Settings)) {
 	set := settings.Default()
-	set.Slots, set.NestDeadline = 16, time.Millisecond
+	set.Slots = 16
+	limit(&set)
 	f := newBench(t, newScripted(), WithSettings(set))
 	s := f.p.Stream(3, "main")
 	for range 16 {

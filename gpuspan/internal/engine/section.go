@@ -92,7 +92,7 @@ func (x Section) AddCopied(d Direction, bytes int64) {
 	if x.at == nil || bytes == 0 {
 		return
 	}
-	if d == DirectionUnset || d >= directions || bytes < 0 {
+	if d == DirectionUnset || d >= directions || impossible(bytes) {
 		x.p.misuse.invalidWork.Add(1)
 		return
 	}
@@ -111,7 +111,7 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	if x.slot == nil {
 		return
 	}
-	if items < 0 {
+	if impossible(items) {
 		x.p.misuse.invalidWork.Add(1)
 		items = 0
 	}
@@ -212,12 +212,19 @@ func (x Section) endWith(w *Work) {
 	}
 }
 
+// longestRun is the longest that a run takes, and what is no time of one lies before firstTime or after lastTime: years that
+// times in ns and sums of them hold.
+const longestRun = 366 * 24 * time.Hour
+
+var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Record is gpuspan.Operation.Record.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
 		return
 	}
-	if d < 0 && o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
+	if (d < 0 || d > longestRun || !start.IsZero() && (start.Before(firstTime) || start.After(lastTime))) &&
+		o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
 		s.p.misuse.invalidWork.Add(1)
 		s.p.untimed(o).EndWith(w)
 		return

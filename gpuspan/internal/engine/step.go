@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,14 +179,18 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 }
 
 // SetItems is train.Step.SetItems.
-func (st *Step) SetItems(n int64) { st.change(n >= 0, func() { st.items, st.itemsSet = n, true }) }
+func (st *Step) SetItems(n int64) {
+	st.change(!impossible(n), func() { st.items, st.itemsSet = n, true })
+}
 
 // AddItems is train.Step.AddItems.
-func (st *Step) AddItems(n int64) { st.change(n >= 0, func() { st.items += n; st.itemsSet = true }) }
+func (st *Step) AddItems(n int64) {
+	st.change(!impossible(n), func() { st.items += n; st.itemsSet = true })
+}
 
 // SetModelFLOPs is train.Step.SetModelFLOPs.
 func (st *Step) SetModelFLOPs(f float64) {
-	st.change(f >= 0 && f <= math.MaxFloat64, func() { st.modelFLOPs = f })
+	st.change(!impossibleFLOPs(f), func() { st.modelFLOPs = f })
 }
 
 // SetAttributes is train.Step.SetAttributes.

@@ -4,8 +4,6 @@
 package engine
 
 import (
-	"math"
-
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -43,16 +41,30 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
+// mostStated and mostFLOPs are the most bytes or items and FLOPs of one statement: far more than any device does in a
+// section, and few enough for sums of many to be exact or at least finite.
+const (
+	mostStated = 1 << 53
+	mostFLOPs  = 1e30
+)
+
 // wrong reports whether a value cannot be. One that got through would make counters fall, or be no number for ever.
 func (w *Work) wrong() bool {
-	return w.Read|w.Written|w.Bytes|w.Items < 0 || !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) || w.Precision > INT8
+	return impossible(w.Read|w.Written|w.Bytes|w.Items) || impossibleFLOPs(w.FLOPs) || w.Precision > INT8
 }
+
+func impossible(n int64) bool        { return uint64(n) >= mostStated } // negative ones are above, too
+func impossibleFLOPs(f float64) bool { return !(f >= 0 && f <= mostFLOPs) }
 
 // mend takes out what cannot be.
 func (p *Profiler) mend(w *Work) {
 	p.misuse.invalidWork.Add(1)
-	w.Read, w.Written, w.Bytes, w.Items = max(w.Read, 0), max(w.Written, 0), max(w.Bytes, 0), max(w.Items, 0)
-	if !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) {
+	for _, n := range [...]*int64{&w.Read, &w.Written, &w.Bytes, &w.Items} {
+		if impossible(*n) {
+			*n = 0
+		}
+	}
+	if impossibleFLOPs(w.FLOPs) {
 		w.FLOPs = 0
 	}
 	if w.Precision > INT8 {
