@@ -64,6 +64,9 @@ func ContextWithStream(ctx context.Context, s *Stream) context.Context {
 // StreamFromContext is the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)). Without
 // one it is nil, which does nothing.
 func StreamFromContext(ctx context.Context) *Stream {
+	if ctx == nil {
+		return nil
+	}
 	s, _ := ctx.Value(streamKey{}).(*Stream)
 	return s
 }

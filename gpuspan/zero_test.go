@@ -44,6 +44,7 @@ func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 	require.Equal(t, gpuspan.Section{}, y.StartOn(gpuspan.NewOperation("op"), &gpuspan.Stream{}))
 	all(t, s, true)
 	all(t, y, true)
+	require.Nil(t, gpuspan.StreamFromContext(nil))                                    //nolint:staticcheck // nil is what is tried
 	require.Equal(t, s, gpuspan.StreamFromContext(gpuspan.ContextWithStream(nil, s))) //nolint:staticcheck // nil is what is tried
 }
 
