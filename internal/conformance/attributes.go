@@ -24,6 +24,18 @@ var otherHardware = []string{
 	"hw.tape_drive.operation_type",
 }
 
+// otherHardwareMetrics are those metrics, of hardware of any kind.
+var otherHardwareMetrics = []string{
+	"hw.battery.charge", "hw.battery.charge.limit", "hw.battery.time_left", "hw.cpu.speed", "hw.cpu.speed.limit",
+	"hw.fan.speed", "hw.fan.speed.limit", "hw.fan.speed_ratio", "hw.host.ambient_temperature", "hw.host.energy",
+	"hw.host.heating_margin", "hw.host.power", "hw.logical_disk.limit", "hw.logical_disk.usage",
+	"hw.logical_disk.utilization", "hw.memory.size", "hw.network.bandwidth.limit", "hw.network.bandwidth.utilization",
+	"hw.network.io", "hw.network.packets", "hw.network.up", "hw.physical_disk.endurance_utilization",
+	"hw.physical_disk.size", "hw.physical_disk.smart", "hw.power_supply.limit", "hw.power_supply.usage",
+	"hw.power_supply.utilization", "hw.tape_drive.operations", "hw.temperature.limit", "hw.voltage", "hw.voltage.limit",
+	"hw.voltage.nominal",
+}
+
 // attributes checks the attributes of one thing; place is one of the registry's places, where names the thing and kind
 // the sort of thing.
 func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {

@@ -42,7 +42,7 @@ func registered(word string) bool {
 	_, a := semconv.LookupAttribute(word)
 	_, m := semconv.LookupMetric(word)
 	_, e := semconv.LookupEvent(word)
-	return a || m || e || slices.Contains(otherHardware, word)
+	return a || m || e || slices.Contains(otherHardware, word) || slices.Contains(otherHardwareMetrics, word)
 }
 
 // namespace says whether names of the registry begin with word and a dot; documents speak of those too.

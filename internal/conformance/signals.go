@@ -93,7 +93,20 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 	if f.Kind.Work() && f.Kind != spanfacts.Step && !f.HostTimed() && d.ID == "" && d.BDF == "" && d.Ordinal < 0 {
 		complain("names no device", "set hw.id on the instrumentation scope, or on the span")
 	}
+	if d.ID != "" && strings.Trim(d.ID, "0123456789") == "" {
+		complain("attribute hw.id: an index", "the driver's name of the device, as GPU- and its UUID; of an index nobody knows the device")
+	}
+	const grain = 1e-6 // s: of writers whose clocks count microseconds
+	if v, ok := s.Attributes().Get(string(semconv.GPUDurationKey)); ok && f.Kind.Work() && f.Kind != spanfacts.Step &&
+		v.Double() > longest*float64(f.End-f.Start)/1e9+grain {
+		complain("attribute gpu.duration: longer than the span", fmt.Sprintf("seconds, as a double; here %v of %v", v.Double(),
+			float64(f.End-f.Start)/1e9))
+	}
 }
+
+// longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of the device and the host
+// run apart by less.
+const longest = 1.01
 
 // TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
 // the registry has, those of OpenTelemetry's own conventions included.
@@ -147,7 +160,7 @@ func (r *Report) metric(m pmetric.Metric) {
 	complain := func(what, remedy string) { r.complain(where, where, what, remedy) }
 	var want semconv.Metric
 	known := false
-	if ours(m.Name()) {
+	if ours(m.Name()) && !slices.Contains(otherHardwareMetrics, m.Name()) {
 		if want, known = semconv.LookupMetric(m.Name()); !known {
 			complain(unknown(m.Name(), metricNames()))
 		}
@@ -183,7 +196,8 @@ func (r *Report) metric(m pmetric.Metric) {
 		}
 		requires(p.attributes, want.Required, func(name string) { complain("a point has no "+name, byRegistry) })
 		for name := range p.attributes.All() {
-			if want.Group == "device" && ours(name) && !slices.Contains(want.Attributes, name) {
+			if want.Group == "device" && ours(name) && !slices.Contains(want.Attributes, name) &&
+				!slices.Contains(otherHardware, name) {
 				complain("attribute "+name+" is not one of the metric's", "")
 			}
 		}

@@ -45,6 +45,42 @@ func good() (td ptrace.Traces, scope pcommon.InstrumentationScope, s ptrace.Span
 	return td, scope, s
 }
 
+func TestADurationIsInSecondsAndADeviceIsNoIndex(t *testing.T) {
+	td, scope, s := good()
+	require.Empty(t, strict(td))
+	s.SetEndTimestamp(now + 500_000)
+	require.Equal(t, []string{`span "attention": attribute gpu.duration: longer than the span (seconds, as a double; here 0.001 of 0.0005)`},
+		strict(td))
+	s.Attributes().PutStr("gpu.operation.type", "step") // which ends on the host before the device has done its work
+	require.Empty(t, strict(td))
+	scope.Attributes().PutStr("hw.id", "0")
+	require.Len(t, strict(td), 1)
+	require.Contains(t, strict(td)[0], `attribute hw.id: an index`)
+}
+
+// Fans and processors have metrics of OpenTelemetry's, too, by collectors of anybody.
+func TestOtherHardwareIsNoComplaint(t *testing.T) {
+	for _, name := range otherHardwareMetrics {
+		_, ok := semconv.LookupMetric(name)
+		require.False(t, ok, name)
+	}
+	md := pmetric.NewMetrics()
+	list := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
+	for name, unit := range map[string]string{"hw.fan.speed": "rpm", "hw.temperature": "Cel"} {
+		m := list.AppendEmpty()
+		m.SetName(name)
+		m.SetUnit(unit)
+		p := m.SetEmptyGauge().DataPoints().AppendEmpty()
+		p.SetDoubleValue(50)
+		p.Attributes().PutStr("hw.id", "sensor 3")
+		p.Attributes().PutStr("hw.type", "fan")
+		p.Attributes().PutStr("hw.sensor_location", "inlet")
+	}
+	r := Report{Strict: true}
+	r.Metrics(md)
+	require.Empty(t, texted(&r))
+}
+
 func strict(td ptrace.Traces) []string {
 	r := Report{Strict: true}
 	r.Traces(td)
