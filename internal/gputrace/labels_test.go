@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,19 +133,19 @@ func TestLaunchTableRemembersTheLatest(t *testing.T) {
 	tab := newLaunchTable(0)
 	const n = 4 * launchMemory
 	for i := int64(1); i <= n; i++ {
-		tab.put(i, launch{start: i})
+		tab.put(launch{corr: i, start: i})
 	}
-	assert.LessOrEqual(t, len(tab.buckets)*launchWays, 4*launchMemory)
-	for i := int64(n); i > n-launchMemory/launchWays; i-- {
+	assert.Len(t, tab.at, launchMemory)
+	for i := int64(n); i > n-launchMemory; i-- {
 		l, ok := tab.get(i)
 		if assert.True(t, ok, i) {
 			assert.Equal(t, i, l.start)
 		}
 	}
-	_, ok := tab.get(1)
+	_, ok := tab.get(n - launchMemory)
 	assert.False(t, ok)
-	assert.Positive(t, tab.forgotten)
-	tab.put(n, launch{start: 7})
+	assert.Equal(t, int64(n-launchMemory), tab.forgotten)
+	tab.put(launch{corr: n, start: 7})
 	l, _ := tab.get(n)
 	assert.Equal(t, int64(7), l.start, "the last one of a correlation stands")
 	_, ok = tab.get(0)
@@ -155,7 +156,7 @@ func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
 	tab := newLaunchTable(0)
 	for pid := range int64(4) {
 		for i := int64(1); i <= 1000; i++ {
-			tab.put(pid<<CorrelationBits|i, launch{start: pid*1_000_000 + i})
+			tab.put(launch{corr: pid<<CorrelationBits | i, start: pid*1_000_000 + i})
 		}
 	}
 	for pid := range int64(4) {
@@ -189,6 +190,10 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, WholeGraph: true, FLOPs: 1e15,
 		Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
 		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,
+		Traffic: 2e9, Elements: 1e6, Launches: 14, Signature: 15, Category: "c", Requests: 16, RequestsLost: 17,
+	}
+	for i := range reflect.TypeFor[Detail]().NumField() {
+		assert.False(t, reflect.ValueOf(d).Field(i).IsZero(), reflect.TypeFor[Detail]().Field(i).Name)
 	}
 	var back Detail
 	back.decode(d.appendTo(nil))
@@ -199,7 +204,7 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 func FuzzDetail(f *testing.F) {
 	d := Detail{Shapes: "x", HasGrid: true, FLOPs: 1}
 	f.Add(d.appendTo(nil))
-	f.Add([]byte{tagDirection, 200, 1})
+	f.Add([]byte{8, 200, 1}) // a direction that there is not
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		var d Detail
 		d.decode(b)

@@ -7,6 +7,7 @@ import "github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 
 // launch is a host call that may have put work on a device.
 type launch struct {
+	corr       int64
 	start, end int64
 	node       *node
 	process    *process
@@ -24,97 +25,42 @@ type launch struct {
 	unit       verdict.Unit // that it is of
 }
 
-// launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
-// of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
-// launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
+// launchTable remembers the latest launches by correlation.
 type launchTable struct {
-	buckets   []launchBucket
+	at        map[int64]uint32 // place among launches
 	launches  []launch
+	oldest    int // once there are launchMemory of them
 	forgotten int64
 }
 
-const (
-	launchWays   = 4
-	launchMemory = 1 << 16 // a stream queues some 1,000
-	firstBuckets = 1 << 8
-)
-
-type launchBucket struct {
-	keys [launchWays]int64 // 0: free
-	at   [launchWays]uint32
-}
-
-func (t *launchTable) bucket(corr int64) *launchBucket {
-	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
-}
+const launchMemory = 1 << 16 // a stream queues some 1,000
 
 // newLaunchTable has room for a number of launches, as far as that is within the limit.
 func newLaunchTable(launches int64) *launchTable {
-	n := int(min(launches, launchMemory))
-	buckets := firstBuckets
-	for buckets*launchWays < n {
-		buckets *= 2
-	}
-	return &launchTable{buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n)}
+	n := min(launches, launchMemory)
+	return &launchTable{at: make(map[int64]uint32, n), launches: make([]launch, 0, n)}
 }
 
 // put remembers a launch; the same correlation again replaces it.
-func (t *launchTable) put(corr int64, l launch) {
-	for {
-		b := t.bucket(corr)
-		oldest := 0
-		for i := range launchWays {
-			switch b.keys[i] {
-			case corr:
-				t.launches[b.at[i]] = l
-				return
-			case 0:
-				b.keys[i], b.at[i] = corr, uint32(len(t.launches))
-				t.launches = append(t.launches, l)
-				return
-			}
-			if t.launches[b.at[i]].start < t.launches[b.at[oldest]].start {
-				oldest = i
-			}
-		}
-		if len(t.buckets)*launchWays >= launchMemory {
-			t.forgotten++
-			b.keys[oldest] = corr
-			t.launches[b.at[oldest]] = l
-			return
-		}
-		t.grow()
+func (t *launchTable) put(l launch) {
+	i, ok := t.at[l.corr]
+	switch {
+	case ok:
+	case len(t.launches) < launchMemory:
+		i = uint32(len(t.launches))
+		t.launches = append(t.launches, launch{})
+	default:
+		i = uint32(t.oldest)
+		t.oldest = (t.oldest + 1) % launchMemory
+		t.forgotten++
+		delete(t.at, t.launches[i].corr)
 	}
-}
-
-func (t *launchTable) grow() {
-	old := t.buckets
-	t.buckets = make([]launchBucket, 4*len(old))
-	for i := range old {
-		for j, k := range old[i].keys {
-			if k == 0 {
-				continue
-			}
-			b := t.bucket(k) // has room: one bucket becomes four
-			for n := range launchWays {
-				if b.keys[n] == 0 {
-					b.keys[n], b.at[n] = k, old[i].at[j]
-					break
-				}
-			}
-		}
-	}
+	t.at[l.corr], t.launches[i] = i, l
 }
 
 func (t *launchTable) get(corr int64) (*launch, bool) {
-	if corr == 0 {
-		return nil, false
-	}
-	b := t.bucket(corr)
-	for i, k := range b.keys {
-		if k == corr {
-			return &t.launches[b.at[i]], true
-		}
+	if i, ok := t.at[corr]; ok {
+		return &t.launches[i], true
 	}
 	return nil, false
 }

@@ -212,8 +212,9 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work, opaque: f.opaque,
-			graph: fl.opaque, op: f.op, opStart: f.opAt, in: f.named, around: f.around, phase: f.phase, thread: r.track, previous: th.previous(s), unit: f.unit,
+			corr: r.correlation, start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work,
+			opaque: f.opaque, graph: fl.opaque, op: f.op, opStart: f.opAt, in: f.named, around: f.around, phase: f.phase,
+			thread: r.track, previous: th.previous(s), unit: f.unit,
 		}
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end
@@ -224,7 +225,7 @@ func (s *sweep) host(r *record) {
 		if fl.kernel && f.work != nil {
 			f.work.launches++
 		}
-		s.launches.put(r.correlation, l)
+		s.launches.put(l)
 	}
 	if r.duration > 0 {
 		st = append(st, f)
