@@ -36,7 +36,11 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		link{above.self, semconv.GPULinkTypeWindow}.add(sp)
 	}
 	m := sp.Attributes()
-	m.EnsureCapacity(a.attributes(s.p.opts.Attributes == spanfacts.Full))
+	most := 13
+	if a.comm || s.p.opts.Attributes == spanfacts.Full {
+		most = 20
+	}
+	m.EnsureCapacity(most)
 	if served := s.requests(sp, &a.detail); served > 0 {
 		putInt(m, semconv.GPUBatchSizeKey, served)
 	}
@@ -104,34 +108,6 @@ func putName(m pcommon.Map, full string) {
 	if full != "" {
 		m.PutStr(string(semconv.GPUKernelNameKey), full)
 	}
-}
-
-// attributes is how many nearly all spans of such an activity have.
-func (a *activity) attributes(full bool) int {
-	n := 5 // of all
-	d := &a.detail
-	for _, has := range [...]struct {
-		is bool
-		n  int
-	}{
-		{a.kind == KindKernel, 1},
-		{a.comm, 8},
-		{a.kind != KindKernel, 3},
-		{a.corr != 0, 1},
-		{a.hasLaunch, 2},
-		{a.launch.work != nil && a.launch.work.launches == 1, 3},
-		{full && d.HasGrid, 2},
-		{full && d.HasResources, 2},
-		{full && d.BlocksPerSM != 0, 1},
-		{full && d.WarpsPerSM != 0, 1},
-		{d.HasOccupancy, 1},
-		{d.Graph != 0, 2},
-	} {
-		if has.is {
-			n += has.n
-		}
-	}
-	return n
 }
 
 // requests links a device activity to the requests that it served together, and returns how many there were.

@@ -32,7 +32,7 @@ func (s *spans) host(n *node) {
 	var d Detail
 	d.decode(n.detail)
 	m := sp.Attributes()
-	m.EnsureCapacity(attributesOf(n, &d))
+	m.EnsureCapacity(attributesOf[n.kind])
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
@@ -71,25 +71,8 @@ func (s *spans) host(n *node) {
 	n.sum, n.detail, n.link = nil, nil, nil // launches may hold the node for long
 }
 
-// attributesOf is how many nearly all spans of such a range have.
-func attributesOf(n *node, d *Detail) int {
-	count := 1 // of all
-	switch n.kind {
-	case KindStep:
-		count = 12
-	case KindRuntime:
-		count = 3
-	case KindModule, KindAnnotation:
-		count = 2
-	}
-	if d.FLOPs > 0 {
-		count += 2
-	}
-	if n.sum != nil {
-		count += n.sum.attributes()
-	}
-	return count
-}
+// attributesOf is how many attributes nearly all spans of a kind have, but for a summary.
+var attributesOf = [kindCount]int{KindStep: 12, KindAnnotation: 2, KindModule: 2, KindOperator: 3, KindRuntime: 3}
 
 // stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.
 func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {

@@ -47,19 +47,6 @@ func (s *summary) add(a *activity) {
 	of.count, of.time, of.bytes = of.count+1, of.time+a.duration, of.bytes+a.detail.Bytes
 }
 
-// attributes is how many a summary has, but for what was cut.
-func (s *summary) attributes() (n int) {
-	for i := range s.activities {
-		if s.activities[i].count > 0 {
-			n += 3
-		}
-	}
-	if s.ranges > 0 {
-		n++
-	}
-	return n
-}
-
 // topKernels is how many names a summary holds.
 const topKernels = 5
 
