@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
@@ -22,18 +23,7 @@ type hostPlace struct{ track, name uint32 }
 const maxHostPlaces = 1 << 14
 
 func (h hostOnly) at(track, name uint32) *verdict.Place {
-	k := hostPlace{track, name}
-	p := h[k]
-	if p == nil {
-		if len(h) >= maxHostPlaces {
-			k.name = 0
-		}
-		if p = h[k]; p == nil {
-			p = &verdict.Place{}
-			h[k] = p
-		}
-	}
-	return p
+	return keyed.Bounded(h, hostPlace{track, name}, hostPlace{track: track}, maxHostPlaces)
 }
 
 // hostVerdict says where most time went, on the thread that was in ranges for longest; nil where there are none.

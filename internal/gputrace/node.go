@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // node is a host range that has a span, and gathers what has none below it.
@@ -69,7 +70,6 @@ type step struct {
 	allocated  allocated
 	kernels    int64 // launched
 	computed   computed
-	names      map[uint32]int64
 	places     map[uint32]int64 // collectives launched, by name
 	devices    map[int64]struct{}
 	phases     map[string]*intervals.Ordered
@@ -94,9 +94,6 @@ func (s *step) device(a *activity) {
 	case a.kind == KindKernel:
 		s.compute.Clip(a.start, a.end, s.start, s.end)
 	}
-	if s.devices == nil {
-		s.devices = map[int64]struct{}{}
-	}
 	s.devices[a.device] = struct{}{}
 }
 
@@ -105,9 +102,6 @@ func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
 // place counts a collective among those of its name, from 1 on.
 func (s *step) place(name uint32) int64 {
-	if s.places == nil {
-		s.places = map[uint32]int64{}
-	}
 	s.places[name]++
 	return s.places[name]
 }
@@ -120,10 +114,6 @@ func (s *step) launched(a *activity, firstOfWork bool) {
 	if !a.comm {
 		s.computed.add(a, firstOfWork)
 	}
-	if s.names == nil {
-		s.names = map[uint32]int64{}
-	}
-	s.names[a.name] += a.duration
 }
 
 // phase takes a host range that stands for a phase of the step.
@@ -136,15 +126,7 @@ func (s *step) phase(name string, start, end int64) {
 
 // addPhase takes intervals of one phase in the order of their starts.
 func (s *step) addPhase(name string, start, end int64) {
-	if s.phases == nil {
-		s.phases = map[string]*intervals.Ordered{}
-	}
-	u := s.phases[name]
-	if u == nil {
-		u = &intervals.Ordered{}
-		s.phases[name] = u
-	}
-	u.Add(start, end)
+	keyed.Of(s.phases, name).Add(start, end)
 	if len(s.phaseAll) >= maxPhaseRanges {
 		s.phaseFull = true
 		return

@@ -6,6 +6,8 @@ package gputrace
 import (
 	"container/heap"
 	"math"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // selection finds what is kept where the rule wants more than the limits on a trace allow: steps first, then whatever
@@ -170,11 +172,7 @@ const (
 )
 
 func (s *selection) offer(k traceKey, c candidate) {
-	t := s.traces[k]
-	if t == nil {
-		t = &candidates{}
-		s.traces[k] = t
-	}
+	t := keyed.Of(s.traces, k)
 	if t.cut && c.less(t.cutoff) {
 		return
 	}

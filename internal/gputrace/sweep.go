@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // activity is a device event during the sweep.
@@ -252,7 +254,10 @@ func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
 }
 
 func (s *sweep) newStep(r *record, p *process) *step {
-	st := &step{track: r.track, start: r.key, end: r.key + r.duration}
+	st := &step{
+		track: r.track, start: r.key, end: r.key + r.duration, places: map[uint32]int64{}, devices: map[int64]struct{}{},
+		phases: map[string]*intervals.Ordered{},
+	}
 	var d Detail
 	d.decode(r.detail)
 	st.index, st.hasIndex = d.Step, d.HasStep
@@ -341,11 +346,7 @@ func (s *sweep) maps(name uint32) bool {
 func (s *sweep) memory(r *record) {
 	var d Detail
 	d.decode(r.detail)
-	m := s.memories[d.MemoryDevice]
-	if m == nil {
-		m = &allocated{}
-		s.memories[d.MemoryDevice] = m
-	}
+	m := keyed.Of(s.memories, d.MemoryDevice)
 	th := &s.threads[r.track]
 	in := uint32(0)
 	// Ranges lie within each other: those that are over are at the top.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // deviceWindow is one device over the whole profile.
@@ -175,11 +176,7 @@ const maxQueue = 1 << 16
 // had not begun. Launches of graphs count once for each activity, other than in Holistic Trace Analysis, which leaves
 // them out.
 func (d *deviceWindow) queue(a *activity) {
-	s := d.streams[a.stream]
-	if s == nil {
-		s = &stream{}
-		d.streams[a.stream] = s
-	}
+	s := keyed.Of(d.streams, a.stream)
 	if !a.hasLaunch {
 		return
 	}

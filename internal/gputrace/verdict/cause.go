@@ -4,6 +4,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,15 @@ var causes = [causeCount]string{
 	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
 	"profiler", "no_load", "capture", "warm_up",
 }
+
+// causesForPeople are the ones that are called otherwise there.
+var causesForPeople = map[Cause]string{
+	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
+	CausePeer: "waiting for another rank", CauseLatency: "launch latency", CauseNoLoad: "no load",
+	CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
+}
+
+func (c Cause) forPeople() string { return cmp.Or(causesForPeople[c], c.String()) }
 
 // String is the value that stands for the cause in attributes and JSON.
 func (c Cause) String() string { return causes[c] }

@@ -79,7 +79,7 @@ func newSums(list []Report, perStep bool) sums {
 		s.window += part(r.Window)
 		s.parts["computing"] += part(r.Parts.Computing)
 		for _, i := range r.Idle {
-			s.parts["idle: "+idleName(i)] += part(i.Time)
+			s.parts["idle: "+i.Cause.forPeople()] += part(i.Time)
 		}
 		around := r.Around // so that the first and the last step are whole
 		if !perStep {
@@ -87,7 +87,7 @@ func newSums(list []Report, perStep bool) sums {
 		}
 		for _, i := range around {
 			s.window += part(i.Time)
-			s.parts["idle: "+idleName(i)] += part(i.Time)
+			s.parts["idle: "+i.Cause.forPeople()] += part(i.Time)
 		}
 		for _, o := range r.Operators {
 			s.operators[o.Name] += part(o.Time)
@@ -108,31 +108,6 @@ func newSums(list []Report, perStep bool) sums {
 		}
 	}
 	return s
-}
-
-// idleName says what the cause is for people.
-func idleName(c CauseTime) string {
-	switch c.Cause {
-	case CauseLoader:
-		return "loader"
-	case CauseHost:
-		return "other work of the host"
-	case CauseDispatch:
-		return "launch-bound"
-	case CauseCall:
-		return "slow runtime calls"
-	case CausePeer:
-		return "waiting for another rank"
-	case CauseLatency:
-		return "launch latency"
-	case CauseNoLoad:
-		return "no load"
-	case CauseCapture:
-		return "capture of graphs"
-	case CauseWarmUp:
-		return "warm-up"
-	}
-	return c.Cause.String()
 }
 
 func changes(before, after map[string]time.Duration) []Change {

@@ -76,20 +76,12 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.did(from-clockSlack, late, l.Threads)
 	if !l.Known {
 		for _, p := range s.pieces {
-			c := CauseUnknown
 			switch p.class {
-			case RangeLoader:
-				c = CauseLoader
-			case RangePeer:
-				c = CausePeer
-			case RangeProfiler:
-				c = CauseProfiler
-			case RangeOutside:
-				c = CauseNoLoad
+			case RangeLoader, RangePeer, RangeProfiler, RangeOutside:
+				s.put(max(p.start, from), p.end, causeOf[p.class], p.name, p.in)
 			default:
-				p.name, p.in = 0, 0
+				s.put(max(p.start, from), p.end, CauseUnknown, 0, 0)
 			}
-			s.put(max(p.start, from), p.end, c, p.name, p.in)
 		}
 		s.rest(from, to, CauseUnknown)
 		return s.shares
@@ -133,7 +125,7 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 		}
 		vague := false
 		for _, p := range s.pieces {
-			vague = vague || p.class.weight() < 4
+			vague = vague || p.class.weight() < RangeOperator
 		}
 		if !vague {
 			return
@@ -141,7 +133,7 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 		s.other = append(s.other[:0], s.pieces...)
 		s.pieces = s.pieces[:0]
 		for _, p := range s.other {
-			if p.class.weight() == 4 {
+			if p.class.weight() == RangeOperator {
 				s.pieces = append(s.pieces, p)
 				continue
 			}
@@ -174,7 +166,7 @@ func (s *Splitter) host(from int64, l *Launch) {
 	}
 	for i := 0; i < len(s.pieces); {
 		p := s.pieces[i]
-		if c, own := cause(p.class); own {
+		if c := causeOf[p.class]; c != CauseUnknown {
 			s.put(max(p.start, from), p.end, c, p.name, p.in)
 			if since = p.end; c == CauseSynchronization {
 				cost += p.end - p.since
@@ -187,10 +179,7 @@ func (s *Splitter) host(from int64, l *Launch) {
 			continue
 		}
 		end := i
-		for end < len(s.pieces) {
-			if _, own := cause(s.pieces[end].class); own {
-				break
-			}
+		for end < len(s.pieces) && causeOf[s.pieces[end].class] == CauseUnknown {
 			end++
 		}
 		quiet := min(s.pieces[end-1].end, max(l.Start, s.pieces[i].start)) - max(since, l.Previous)
@@ -222,25 +211,8 @@ func (s *Splitter) host(from int64, l *Launch) {
 	}
 }
 
-// cause is that of ranges which are one by themselves.
-func cause(r Range) (c Cause, own bool) {
-	switch r {
-	case RangeLoader:
-		return CauseLoader, true
-	case RangePeer:
-		return CausePeer, true
-	case CallWait:
-		return CauseSynchronization, true
-	case CallAllocate:
-		return CauseAllocation, true
-	case CallOther:
-		return CauseCall, true
-	case RangeProfiler:
-		return CauseProfiler, true
-	case RangeOutside:
-		return CauseNoLoad, true
-	case RangeCapture:
-		return CauseCapture, true
-	}
-	return 0, false
+// causeOf is that of ranges which are one by themselves; CauseUnknown of others.
+var causeOf = [rangeCount]Cause{
+	RangeLoader: CauseLoader, RangePeer: CausePeer, CallWait: CauseSynchronization, CallAllocate: CauseAllocation,
+	CallOther: CauseCall, RangeProfiler: CauseProfiler, RangeOutside: CauseNoLoad, RangeCapture: CauseCapture,
 }

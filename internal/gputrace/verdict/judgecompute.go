@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
@@ -27,10 +29,9 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
 			continue
 		}
-		g := groups[o.Name]
-		if g == nil {
-			g = &group{bound: map[string]float64{}, best: o}
-			groups[o.Name] = g
+		g := keyed.Of(groups, o.Name)
+		if g.bound == nil {
+			g.bound, g.best = map[string]float64{}, o
 		}
 		alone := needed * float64(o.Alone)
 		g.gain += alone * (1 - o.PeakShare/reachable)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 func (j *judge) idleChain(cause string, n int64) []string {
@@ -17,13 +19,10 @@ func (j *judge) idleChain(cause string, n int64) []string {
 // idle judges idle time: each cause's time is claimed by one verdict.
 func (j *judge) idle(d *Device) {
 	a := j.account
-	if n := a.idles[CauseLoader]; n > 0 {
-		p := a.places(j.f, topPlaces, CauseLoader)
-		v := Verdict{
-			Kind: KindLoader, Gain: time.Duration(n), Where: p, Certainty: High,
-			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + Names(p),
-			Remedy: "more loader workers, prefetching, decoding ahead of time",
-		}
+	if a.idles[CauseLoader] > 0 {
+		v := j.idled(CauseLoader, KindLoader, High, "the host waited for data in "+clip(j.loader()),
+			"more loader workers, prefetching, decoding ahead of time")
+		v.Evidence = "most " + v.Evidence
 		if contains(j.loader(), "__iter__", "__init__") {
 			v.Remedy = "keep the loader's workers from epoch to epoch (persistent_workers=True)"
 		}
@@ -35,16 +34,12 @@ func (j *judge) idle(d *Device) {
 		"warm up before what is measured, load modules eagerly, keep handles and streams")
 	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
 		"a caching allocator, buffers that are kept, expandable segments")
-	if n := a.idles[CauseSynchronization]; n > 0 {
-		p := a.places(j.f, topPlaces, CauseSynchronization)
-		j.add(Verdict{
-			Kind: KindSynchronization, Gain: time.Duration(n), Where: p, Certainty: High,
-			Chain: []string{
-				"the host waited for the device", "its queue was empty when the wait ended",
-				fmt.Sprintf("%s idle for %s from the end of waits to the next work", j.device0(), Span(n)),
-			},
-			Evidence: "in " + Names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
-		})
+	if a.idles[CauseSynchronization] > 0 {
+		v := j.idled(CauseSynchronization, KindSynchronization, High, "the host waited for the device",
+			"read results later or asynchronously (item, cpu, nonzero, print force a wait)")
+		v.Chain[1] = "its queue was empty when the wait ended"
+		v.Chain[2] += " from the end of waits to the next work"
+		j.add(v)
 	}
 	j.held(CauseCapture, KindCapture, High, "the host captured graphs",
 		"capture once, before what is measured; pad inputs to the sizes that were captured")
@@ -173,11 +168,8 @@ func (j *judge) hostRanges() {
 		if k.in != 0 && k.in != k.name {
 			around = j.f.Name(k.in &^ innerName)
 		}
-		p := by[name]
-		if p == nil {
-			p = &Place{Name: name}
-			by[name] = p
-		}
+		p := keyed.Of(by, name)
+		p.Name = name
 		p.Time += time.Duration(s.time)
 		p.Count += s.count
 		at := Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count}
@@ -207,11 +199,8 @@ func (j *judge) hostRanges() {
 			if name == "" {
 				name = inner.Name
 			}
-			g := sums[name]
-			if g == nil {
-				g = &Place{Name: name}
-				sums[name] = g
-			}
+			g := keyed.Of(sums, name)
+			g.Name = name
 			g.Time += inner.Time
 			g.Count += inner.Count
 			if name != p.Name {

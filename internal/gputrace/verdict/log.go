@@ -11,7 +11,7 @@ import (
 // Range is what a range on a thread of the host stands for.
 type Range uint8
 
-// Ranges.
+// Ranges. From RangeOperator on all say as much of what the host did, but for the last.
 const (
 	RangeNone     Range = iota
 	RangeStep           // an iteration: says nothing of what the host does in it
@@ -31,21 +31,15 @@ const (
 	CallCaptured        // ends that
 	RangePoll           // a frame that waits for an event: in an event loop for work from outside
 	RangeBuiltin        // a frame that says little by itself: built in, of the standard library, of the system
+	rangeCount
 )
 
 // weight is how much a range says about what the host did; of several threads the one that says most is believed.
-func (r Range) weight() int {
-	switch r {
-	case RangeNone:
-		return 0
-	case RangeStep:
-		return 1
-	case RangeFrame, RangeBuiltin:
-		return 2
-	case RangeNamed:
-		return 3
+func (r Range) weight() Range {
+	if r == RangeBuiltin {
+		r = RangeFrame
 	}
-	return 4
+	return min(r, RangeOperator)
 }
 
 // doing is what a thread does at a moment: the innermost range, by its name, and the named range around it.

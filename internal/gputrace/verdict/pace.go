@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where
@@ -117,12 +119,7 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 		first := i * len(list) / n
 		part := list[first : (i+1)*len(list)/n]
 		for j, x := range part {
-			key := inStep{x.kind, at[first+j]}
-			k := kinds[key]
-			if k == nil {
-				k = &pair{}
-				kinds[key] = k
-			}
+			k := keyed.Of(kinds, inStep{x.kind, at[first+j]})
 			s.shaped = s.shaped || x.shaped
 			all += float64(x.length)
 			if level < limit {
@@ -145,11 +142,7 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 	alike := 0.0                   // time of slow kernels that have been fast at the same place
 	for key, k := range kinds {
 		if k.slowN > 0 && k.fastN > 0 {
-			c := compared[key.kind]
-			if c == nil {
-				c = &pair{}
-				compared[key.kind] = c
-			}
+			c := keyed.Of(compared, key.kind)
 			alike += k.slow
 			c.slow += k.slow / k.slowN
 			c.fast += k.fast / k.fastN

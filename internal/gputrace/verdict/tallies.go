@@ -3,6 +3,8 @@
 
 package verdict
 
+import "github.com/otelgpu/otelgpu/internal/keyed"
+
 // opKey is an operator with the shapes of its inputs.
 type opKey struct{ name, shape uint32 }
 
@@ -55,21 +57,14 @@ const (
 )
 
 func (d *Device) operatorOf(a *Activity, duration int64) *operator {
-	k := opKey{a.Operator, a.Shape}
-	o := d.ops[k]
-	if o == nil {
-		if len(d.ops) >= maxOperators {
-			if k.shape = 0; len(d.ops) >= 2*maxOperators {
-				k.name = 0
-			}
-			o = d.ops[k]
-		}
-		if o == nil {
-			o = &operator{first: a.Name}
-			d.ops[k] = o
-		}
+	rest := opKey{name: a.Operator}
+	if len(d.ops) >= 2*maxOperators {
+		rest.name = 0
 	}
-	o.kernels++
+	o := keyed.Bounded(d.ops, opKey{a.Operator, a.Shape}, rest, maxOperators)
+	if o.kernels++; o.kernels == 1 {
+		o.first = a.Name
+	}
 	o.time += duration
 	if a.Work != nil {
 		o.calls++
@@ -90,19 +85,10 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 }
 
 func (d *Device) kernelOf(a *Activity, duration int64) *kernel {
-	name := a.Name
-	k := d.kern[name]
-	if k == nil {
-		if len(d.kern) >= maxKernels {
-			name = 0
-			k = d.kern[name]
-		}
-		if k == nil {
-			k = &kernel{comm: a.Class == Communicating}
-			d.kern[name] = k
-		}
+	k := keyed.Bounded(d.kern, a.Name, 0, maxKernels)
+	if k.count++; k.count == 1 {
+		k.comm = a.Class == Communicating
 	}
-	k.count++
 	k.time += duration
 	return k
 }
@@ -127,18 +113,7 @@ func (d *Device) collectiveOf(a *Activity) *collective {
 	if a.Bytes == 0 {
 		k.launched, k.place = a.Launched, a.Place
 	}
-	c := d.coll[k]
-	if c == nil {
-		if len(d.coll) >= maxClasses {
-			k = collectiveKey{}
-			c = d.coll[k]
-		}
-		if c == nil {
-			c = &collective{}
-			d.coll[k] = c
-		}
-	}
-	return c
+	return keyed.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }
 
 // waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
@@ -170,17 +145,7 @@ type copies struct {
 }
 
 func (d *Device) copyOf(a *Activity, duration int64) *copies {
-	k := copyKey{a.Direction, a.Memory}
-	c := d.copy[k]
-	if c == nil {
-		if len(d.copy) >= maxClasses {
-			k = copyKey{}
-		}
-		if c = d.copy[k]; c == nil {
-			c = &copies{}
-			d.copy[k] = c
-		}
-	}
+	c := keyed.Bounded(d.copy, copyKey{a.Direction, a.Memory}, copyKey{}, maxClasses)
 	c.count++
 	c.time += duration
 	c.bytes += a.Bytes
