@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -163,11 +164,14 @@ func TestRefusedFileIsLoggedOnceAndLosesNothingElse(t *testing.T) {
 
 func TestAProfileWithoutADeviceIsLoggedWithWhereTheHostWas(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	r := NewRemarks(zap.New(core), "events")
-	r.Read("a.json", 3, gputrace.Stats{}, nil, nil)
+	none := noop.Int64Counter{}
+	r := &Receiver{
+		tel: Telemetry{Files: none, Parts: none, Skipped: none, Cut: none}, log: zap.New(core), what: "events",
+	}
+	r.took(t.Context(), "a.json", &Summary{Parts: 3})
 	require.Zero(t, logs.Len())
 	found := &verdict.Verdict{Kind: verdict.KindNoDevice, Subject: "host", Chain: []string{"no device", "in forward"}}
-	r.Read("b.json", 3, gputrace.Stats{Host: found}, nil, nil)
+	r.took(t.Context(), "b.json", &Summary{Parts: 3, Stats: gputrace.Stats{Host: found}})
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "b.json", logs.All()[0].ContextMap()["file"])
 	assert.Contains(t, logs.All()[0].ContextMap()["finding"], "no_device, host: no device -> in forward")
