@@ -129,46 +129,6 @@ func TestCollectiveNameAndSize(t *testing.T) {
 	assert.Zero(t, collectiveSize("", 100, 100, 2))
 }
 
-func TestLaunchTableRemembersTheLatest(t *testing.T) {
-	tab := newLaunchTable(0)
-	const n = 4 * launchMemory
-	for i := int64(1); i <= n; i++ {
-		tab.put(launch{corr: i, start: i})
-	}
-	assert.Len(t, tab.at, launchMemory)
-	for i := int64(n); i > n-launchMemory; i-- {
-		l, ok := tab.get(i)
-		if assert.True(t, ok, i) {
-			assert.Equal(t, i, l.start)
-		}
-	}
-	_, ok := tab.get(n - launchMemory)
-	assert.False(t, ok)
-	assert.Equal(t, int64(n-launchMemory), tab.forgotten)
-	tab.put(launch{corr: n, start: 7})
-	l, _ := tab.get(n)
-	assert.Equal(t, int64(7), l.start, "the last one of a correlation stands")
-	_, ok = tab.get(0)
-	assert.False(t, ok)
-}
-
-func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
-	tab := newLaunchTable(0)
-	for pid := range int64(4) {
-		for i := int64(1); i <= 1000; i++ {
-			tab.put(launch{corr: pid<<CorrelationBits | i, start: pid*1_000_000 + i})
-		}
-	}
-	for pid := range int64(4) {
-		for i := int64(1); i <= 1000; i++ {
-			l, ok := tab.get(pid<<CorrelationBits | i)
-			if assert.True(t, ok) {
-				assert.Equal(t, pid*1_000_000+i, l.start)
-			}
-		}
-	}
-}
-
 func TestNamesAreBounded(t *testing.T) {
 	n := newNames(200)
 	a := n.ID("a")

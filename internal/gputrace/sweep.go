@@ -50,7 +50,8 @@ type sweep struct {
 	threads   []thread // by track
 	processes map[int64]*process
 	main      *process
-	launches  *launchTable
+	launches  keyed.Recent[int64, launch] // by correlation
+	forgotten int64                       // of those
 	steps     int64
 	lastStep  int64           // highest number of a step of the main process
 	mapping   map[uint32]bool // by name, see maps
@@ -101,7 +102,8 @@ func (p *Profile) newSweep(v visitor) *sweep {
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
-		launches: newLaunchTable(p.counts[KindRuntime]), playing: map[int64]*playing{}, hosts: hostOnly{},
+		launches: keyed.NewRecent[int64, launch](launchMemory, int(min(p.counts[KindRuntime], launchMemory))),
+		playing:  map[int64]*playing{}, hosts: hostOnly{},
 	}
 	pid, known := p.mainProcess()
 	p.main = pid
@@ -214,7 +216,7 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			corr: r.correlation, start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work,
+			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work,
 			opaque: f.opaque, graph: fl.opaque, op: f.op, opStart: f.opAt, in: f.named, around: f.around, phase: f.phase,
 			thread: r.track, previous: th.previous(s), unit: f.unit,
 		}
@@ -227,7 +229,9 @@ func (s *sweep) host(r *record) {
 		if fl.kernel && f.work != nil {
 			f.work.launches++
 		}
-		s.launches.put(l)
+		if _, full := s.launches.Put(r.correlation, l); full {
+			s.forgotten++
+		}
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -280,7 +284,7 @@ func (s *sweep) device(r *record) {
 	a.end = a.start + a.duration
 	a.detail.decode(r.detail)
 	a.comm = r.kind == KindKernel && s.p.communicates(r.name)
-	if l, ok := s.launches.get(r.correlation); ok {
+	if l := s.launches.Find(r.correlation); l != nil {
 		a.launch, a.hasLaunch = *l, true
 	}
 	if s.analyses {

@@ -4,9 +4,11 @@
 package keyed_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/keyed"
 )
@@ -29,4 +31,32 @@ func TestNewKeysCountForTheRestOnceThereAreTooMany(t *testing.T) {
 	assert.Equal(t, 2, *m["a"], "known ones stay known")
 	assert.Equal(t, 1, *m["b"])
 	assert.Equal(t, 2, *m[""])
+}
+
+func TestTheNewestAreRemembered(t *testing.T) {
+	const most = 1000
+	r := keyed.NewRecent[int, string](most, 10)
+	for i := range 4 * most {
+		gone, full := r.Put(i, strconv.Itoa(i))
+		require.Equal(t, i >= most, full)
+		if full {
+			require.Equal(t, strconv.Itoa(i-most), gone, "the oldest gives way")
+		}
+	}
+	require.Equal(t, most, r.Len())
+	for i := 3 * most; i < 4*most; i++ {
+		require.Equal(t, strconv.Itoa(i), *r.Find(i))
+	}
+	require.Nil(t, r.Find(3*most-1))
+	_, full := r.Put(3*most, "again")
+	require.False(t, full)
+	require.Equal(t, "again", *r.Find(3 * most))
+	gone, _ := r.Put(-1, "new")
+	require.Equal(t, "again", gone, "it stays as old as it was")
+	sum := 0
+	for k, v := range r.All() {
+		require.Equal(t, v, *r.Find(k))
+		sum++
+	}
+	require.Equal(t, most, sum)
 }

@@ -68,11 +68,11 @@ func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Sp
 // served takes the span of a request, as its server sees it.
 func (m *Model) served(f *spanfacts.Facts) {
 	seconds := spanfacts.Elapsed(f.Start, f.End)
-	if q := m.requests.of[f.Key.Trace]; q != nil {
+	if q := m.requests.Get(f.Key.Trace); q != nil {
 		q.Duration = max(q.Duration, seconds)
 		return
 	}
-	m.lengths.put(f.Key.Trace, max(m.lengths.of[f.Key.Trace], seconds))
+	m.lengths.Put(f.Key.Trace, max(m.lengths.Get(f.Key.Trace), seconds))
 }
 
 // findingsOf says what stands out from one time to another, in unix ms, and in the operations' buckets from the first
@@ -163,7 +163,7 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 			services[q.Service] = append(services[q.Service], q)
 		}
 	}
-	for _, q := range m.requests.of {
+	for _, q := range m.requests.All() {
 		add(q)
 	}
 	add(m.slowest)

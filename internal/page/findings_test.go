@@ -131,7 +131,7 @@ func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
 			m.Traces(server)
 		}
 		require.Empty(t, m.State(Query{}).Findings, name)
-		require.InDelta(t, float64(lengths[0])/1e3, m.requests.of[pcommon.TraceID{15: 1}].Duration, 1e-12)
+		require.InDelta(t, float64(lengths[0])/1e3, m.requests.Get(pcommon.TraceID{15: 1}).Duration, 1e-12)
 	}
 }
 
@@ -147,8 +147,8 @@ func TestTheSlowestRequestIsRememberedWhenThereIsNoRoomForIt(t *testing.T) {
 	for i := range maxRequests + 100 {
 		request(i+1, time.Second, 10*time.Millisecond)
 	}
-	require.NotContains(t, m.requests.of, pcommon.TraceID{1})
-	require.Len(t, m.requests.of, maxRequests)
+	require.Nil(t, m.requests.Get(pcommon.TraceID{1}))
+	require.Equal(t, maxRequests, m.requests.Len())
 	list := m.State(Query{}).Findings
 	require.Len(t, list, 1)
 	require.Contains(t, list[0].Text, "400ms, the median of 4001 takes 10ms")
@@ -167,7 +167,6 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 		m.Traces(td)
 		m.Traces(td)
 	}
-	require.Len(t, m.lengths.of, maxRequests)
-	require.Len(t, m.lengths.order, maxRequests)
-	require.NotContains(t, m.lengths.of, pcommon.TraceID{1, 0, 4}, "the oldest leave")
+	require.Equal(t, maxRequests, m.lengths.Len())
+	require.Zero(t, m.lengths.Get(pcommon.TraceID{1, 0, 4}), "the oldest leave")
 }

@@ -22,6 +22,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
@@ -52,9 +53,9 @@ type Model struct {
 	devices    map[string]*device
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
-	requests   newest[*Request]
-	slowest    *Request        // of those that gave way within the kept time, so that it is still found
-	lengths    newest[float64] // of requests that have no account yet, s
+	requests   keyed.Recent[pcommon.TraceID, *Request]
+	slowest    *Request                               // of those that gave way within the kept time, so that it is still found
+	lengths    keyed.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
 	generation uint64
@@ -70,8 +71,8 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
-		requests: newest[*Request]{of: map[pcommon.TraceID]*Request{}},
-		lengths:  newest[float64]{of: map[pcommon.TraceID]float64{}},
+		requests: keyed.NewRecent[pcommon.TraceID, *Request](maxRequests, 0),
+		lengths:  keyed.NewRecent[pcommon.TraceID, float64](maxRequests, 0),
 	}
 }
 
@@ -166,26 +167,6 @@ func (r *ring[T]) put(v T, limit int) {
 	}
 	r.list[r.next] = v
 	r.next = (r.next + 1) % limit
-}
-
-// newest keeps values of the newest maxRequests traces.
-type newest[V any] struct {
-	of    map[pcommon.TraceID]V
-	order []pcommon.TraceID // oldest first
-}
-
-// put says whether an older trace gave way, and what its value was.
-func (n *newest[V]) put(id pcommon.TraceID, v V) (gone V, full bool) {
-	if _, ok := n.of[id]; !ok {
-		if full = len(n.order) >= maxRequests; full {
-			gone = n.of[n.order[0]]
-			delete(n.of, n.order[0])
-			n.order = n.order[1:]
-		}
-		n.order = append(n.order, id)
-	}
-	n.of[id] = v
-	return gone, full
 }
 
 // clip bounds a text from the wire; a text that is cut does not keep the whole one in memory.

@@ -158,10 +158,10 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 
 // request is the account of the request whose trace a span of gpu_requests is in.
 func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
-	q := m.requests.of[f.Key.Trace]
+	q := m.requests.Get(f.Key.Trace)
 	if q == nil {
-		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths.of[f.Key.Trace]}
-		if gone, full := m.requests.put(f.Key.Trace, q); full {
+		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths.Get(f.Key.Trace)}
+		if gone, full := m.requests.Put(f.Key.Trace, q); full {
 			m.health.RequestsDropped++
 			if x := m.slowest; x == nil || gone.Duration > x.Duration || x.End < q.Start-keptSeconds*1e3 {
 				m.slowest = gone

@@ -213,7 +213,7 @@ func (m *Model) State(q Query) *State {
 	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.Time, b.Time) })
 	s.MoreSteps = max(0, len(s.Steps)-shownSteps)
 	s.Steps = s.Steps[s.MoreSteps:]
-	for _, q := range m.requests.of {
+	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to {
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q

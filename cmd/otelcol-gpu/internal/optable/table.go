@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -42,9 +43,7 @@ type Table struct {
 	gpu   int64
 
 	// Spans and their parents come in any order. What comes first counts as outermost until its parent is known.
-	known   map[spanfacts.Key]*key
-	order   []spanfacts.Key // of known, a ring
-	next    int
+	known   keyed.Recent[spanfacts.Key, *key]
 	waiting spanfacts.Waiting[[]part]
 
 	batch   []nestedSpan // spans of the batch that is being added
@@ -62,7 +61,7 @@ func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
 		late: map[string]map[int64]*lateness{}, serve: map[string]*requests{},
-		known: map[spanfacts.Key]*key{}, waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
+		known: keyed.NewRecent[spanfacts.Key, *key](maxSpans, 0), waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
 	}
 }
 
@@ -143,22 +142,11 @@ func (t *Table) name(k key) *key {
 }
 
 func lookup(m map[place]*stats, p place) *stats {
-	s := m[p]
-	if s == nil {
-		if len(m) >= maxPlaces {
-			p = place{op: others}
-			if s = m[p]; s != nil {
-				return s
-			}
-		}
-		s = &stats{}
-		m[p] = s
-	}
-	return s
+	return keyed.Bounded(m, p, place{op: others}, maxPlaces)
 }
 
 func (t *Table) put(s *nestedSpan) {
-	parent := t.known[s.parent]
+	parent := t.known.Get(s.parent)
 	lookup(t.ops, place{parent, s.op}).add(&s.stats, 1)
 	if parent == nil && !s.parent.Span.IsEmpty() {
 		below, _ := t.waiting.At(s.parent, 0)
@@ -175,12 +163,5 @@ func (t *Table) put(s *nestedSpan) {
 		lookup(t.ops, place{op: x.op}).add(&x.stats, -1)
 		lookup(t.ops, place{s.op, x.op}).add(&x.stats, 1)
 	}
-	t.known[s.key] = s.op
-	if len(t.order) < maxSpans {
-		t.order = append(t.order, s.key)
-		return
-	}
-	delete(t.known, t.order[t.next])
-	t.order[t.next] = s.key
-	t.next = (t.next + 1) % len(t.order)
+	t.known.Put(s.key, s.op)
 }
