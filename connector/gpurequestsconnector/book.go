@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -39,9 +40,9 @@ type book struct {
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
 	traces   map[pcommon.TraceID][]*child
-	waiting  map[key]*child // those of traces
-	recent   *recent
-	closed   *recent // keys of closed requests
+	waiting  map[key]*child              // those of traces
+	recent   keyed.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
+	closed   keyed.Recent[key, struct{}] // requests
 	owed     spanfacts.Waiting[[]owed]
 
 	operations map[operation]*operation
@@ -61,7 +62,8 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
-		recent: newRecent(cfg.MaxSpans), closed: newRecent(cfg.MaxRequests), owed: spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
+		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans, 0), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests, 0),
+		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
 	}
 }
@@ -128,21 +130,21 @@ func (b *book) known(k key) bool {
 	if _, here := b.index[k]; here || b.waiting[k] != nil {
 		return true
 	}
-	old := b.recent.find(k)
+	old := b.recent.Find(k)
 	return old != nil && old.kind != hostSpan
 }
 
 // remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from
 // here.
 func (b *book) remember(s *span, now int64) {
-	if old := b.recent.find(s.key); old == nil {
-		b.recent.put(&seenSpan{
-			key: s.key, parent: s.parent, start: s.start, end: s.end, seen: now, model: b.text(s.model), kind: s.kind,
+	if old := b.recent.Find(s.key); old == nil {
+		b.recent.Put(s.key, seenSpan{
+			key: s.key, parent: s.parent, start: s.start, model: b.text(s.model), kind: s.kind,
 			entry: s.entry, batch: s.batch, queue: s.queue, firstItem: s.firstItem, device: b.text(s.device),
 		})
 	}
 	if r := b.requests[s.key]; r != nil {
-		r.begin(b.recent.find(s.key), now)
+		r.begin(b.recent.Find(s.key), now)
 	}
 	if s.kind == hostSpan {
 		waiting, _ := b.owed.Take(s.key)
@@ -241,11 +243,11 @@ func (b *book) open(k key, now int64) *request {
 	r := &request{key: k, seen: now}
 	r.at = b.byAge.PushBack(r)
 	b.requests[k] = r
-	if b.closed.find(k) != nil {
+	if b.closed.Find(k) != nil {
 		r.late = true
 		b.stats.late++
 	}
-	r.begin(b.recent.find(k), now)
+	r.begin(b.recent.Find(k), now)
 	return r
 }
 
@@ -275,9 +277,7 @@ func (b *book) due(now int64, all bool) []*request {
 func (b *book) close(r *request, why reason, now int64) {
 	b.byAge.Remove(r.at)
 	delete(b.requests, r.key)
-	if b.closed.find(r.key) == nil {
-		b.closed.put(&seenSpan{key: r.key, seen: now})
-	}
+	b.closed.Put(r.key, struct{}{})
 	b.stats.closed[why]++
 	if len(b.done) >= 4*b.cfg.MaxRequests { // evicted faster than they can be written
 		b.stats.lostRequests++

@@ -90,7 +90,7 @@ func (b *book) counted(c *child, now int64) {
 	delete(b.waiting, c.key)
 	time, energy := c.own()
 	b.lift(key{Trace: c.Trace, Span: c.parent}, owed{c.device, time, energy}, now)
-	if s := b.recent.find(c.key); s != nil {
+	if s := b.recent.Find(c.key); s != nil {
 		s.counted = true
 	}
 }
@@ -120,7 +120,7 @@ func (b *book) expire(now int64, all bool) {
 		var opened []*request
 		for _, c := range list {
 			above, inWork := b.ancestor(c, func(s *seenSpan) bool {
-				return s.entry || b.requests[s.key] != nil || b.closed.find(s.key) != nil
+				return s.entry || b.requests[s.key] != nil || b.closed.Find(s.key) != nil
 			})
 			switch {
 			case inWork || above != nil && b.had(c):

@@ -130,7 +130,7 @@ func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
 	require.Len(t, b.due(clock, true), 4*room)
 	require.EqualValues(t, links-4*room, b.stats.lostRequests)
 	require.EqualValues(t, links, b.stats.closed[evicted]+b.stats.closed[shutdown])
-	require.LessOrEqual(t, len(b.closed.ring), room)
+	require.LessOrEqual(t, b.closed.Len(), room)
 
 	one := newTest(t, nil) // all of them to one request
 	for _, l := range s.Links().All() {

@@ -82,7 +82,7 @@ func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
 		if here = here && !b.spans[i].done; !here {
 			i = -1
 		}
-		known := b.recent.find(k)
+		known := b.recent.Find(k)
 		var above pcommon.SpanID
 		var of kind
 		var device string
@@ -169,7 +169,7 @@ func (b *book) up(c *child) iter.Seq[*seenSpan] {
 	return func(yield func(*seenSpan) bool) {
 		parent := c.parent
 		for range maxDepth {
-			s := b.recent.find(key{Trace: c.Trace, Span: parent})
+			s := b.recent.Find(key{Trace: c.Trace, Span: parent})
 			if s == nil || !yield(s) {
 				return
 			}
