@@ -31,7 +31,6 @@ type node struct {
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []link
 	sum        *summary // see below
-	launched   int64    // kernels launched within, with spans or without
 	projected  []projection
 	written    bool
 }

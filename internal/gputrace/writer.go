@@ -37,9 +37,6 @@ func (w *writer) host(r *record, depth int, p *process, st *step) bool {
 }
 
 func (w *writer) device(a *activity, above *node, p *process) {
-	if st := a.launch.step; st != nil && st.node != nil && a.kind == KindKernel {
-		st.node.launched++
-	}
 	w.project(a, above)
 	if !w.rule.device(a) {
 		above.below().add(a)

@@ -78,7 +78,7 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 		t.rows[key] = r
 	}
 	for start < t.origin || end-t.origin > maxCells*t.length {
-		t.stretch(start, end)
+		t.stretch(start)
 	}
 	r.count++
 	r.busy += end - start
@@ -101,7 +101,7 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 
 // stretch makes room at the side where it lacks: by moving the origin while cells are free, else by doubling their
 // length.
-func (t *timeline) stretch(start, end int64) {
+func (t *timeline) stretch(start int64) {
 	if start < t.origin {
 		if by := int((t.origin-start)/t.length) + 1; t.origin-start < maxCells*t.length && t.used+by <= maxCells {
 			t.origin -= int64(by) * t.length

@@ -76,24 +76,20 @@ func (x *node) cell(i int) ([]byte, error) {
 	return x.b[at:], nil
 }
 
-// child is child i of an interior page and the greatest rowid in it; the last child, after all cells, has none.
-func (x *node) child(i int) (page uint32, greatest int64, err error) {
+// child is child i of an interior page; the last one is after all cells.
+func (x *node) child(i int) (page uint32, err error) {
 	if i == x.cells {
-		return binary.BigEndian.Uint32(x.b[x.at+8:]), math.MaxInt64, nil
+		return binary.BigEndian.Uint32(x.b[x.at+8:]), nil
 	}
 	c, err := x.cell(i)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	key, n := varint(c[4:])
-	if n == 0 {
-		return 0, 0, x.broken("a cell that is cut off")
-	}
-	return binary.BigEndian.Uint32(c), int64(key), nil
+	return binary.BigEndian.Uint32(c), nil
 }
 
 // record is the rowid and the record of cell i of a leaf. What does not fit into the page lies in a chain of overflow
-// pages, each the number of the next and a piece of the record. max is the length from which a record is refused.
+// pages, each the number of the next and a piece of the record.
 func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	c, err := x.cell(i)
 	if err != nil {
@@ -301,7 +297,7 @@ func (t *Table) walk(page uint32, depth int, pages *uint32, f func(*node, int) e
 		return nil
 	}
 	for i := range x.cells + 1 {
-		child, _, err := x.child(i)
+		child, err := x.child(i)
 		if err != nil {
 			return err
 		}
@@ -363,7 +359,7 @@ func (t *Table) lookup(rowid int64, result string) (any, error) {
 			return nil, err
 		}
 		if !x.leaf {
-			if page, _, err = x.child(i); err != nil {
+			if page, err = x.child(i); err != nil {
 				return nil, err
 			}
 			continue

@@ -165,7 +165,7 @@ func (c *collect) kernels(ctx context.Context) error {
 				d.SharedMemory = or(more[10], 0) + or(more[11], 0)
 			}
 			d.Graph = or(more[12], 0)
-			name, err := c.first(ctx, more[:3], "kernel")
+			name, err := c.first(more[:3], "kernel")
 			if err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ func (c *collect) kernels(ctx context.Context) error {
 }
 
 // first is the first text that there is: of a text itself, or of the id of one.
-func (c *collect) first(ctx context.Context, values []any, otherwise string) (string, error) {
+func (c *collect) first(values []any, otherwise string) (string, error) {
 	for _, v := range values {
 		s := word(v)
 		if id, ok := number(v); ok {
@@ -288,7 +288,7 @@ func (c *collect) callsOf(ctx context.Context, table, column string, kind gputra
 			id := or(r[4], 0)
 			name, ok := names[id]
 			if !ok {
-				text, err := c.first(ctx, r[4:5], "call")
+				text, err := c.first(r[4:5], "call")
 				if err != nil {
 					return err
 				}
@@ -309,7 +309,7 @@ func (c *collect) overhead(ctx context.Context) error {
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
-			name, err := c.first(ctx, r[2:3], "overhead")
+			name, err := c.first(r[2:3], "overhead")
 			if err != nil {
 				return err
 			}

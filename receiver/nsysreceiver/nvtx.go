@@ -82,7 +82,7 @@ func (c *collect) ranges(ctx context.Context) error {
 		case nvtxCategory, nvtxThread, nvtxDomainCreate, nvtxDomainDestroy:
 			return nil
 		}
-		text, err := c.first(ctx, r[3:5], "")
+		text, err := c.first(r[3:5], "")
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (c *collect) ranges(ctx context.Context) error {
 		e.Detail.Domain = n.domains[in]
 		e.Detail.Category = n.categories[inCategory{in, or(r[15], 0)}]
 		e.Detail.Payload = payload(r[7:13])
-		if e.Detail.PayloadText, err = c.first(ctx, r[13:15], ""); err != nil {
+		if e.Detail.PayloadText, err = c.first(r[13:15], ""); err != nil {
 			return err
 		}
 		name := rangeOf(&e, text)
@@ -135,7 +135,7 @@ func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
 		if _, ok := number(r[6]); kind == nvtxMark && !ok {
 			return nil
 		}
-		text, err := c.first(ctx, r[1:3], "")
+		text, err := c.first(r[1:3], "")
 		if err != nil {
 			return err
 		}

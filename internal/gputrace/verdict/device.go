@@ -309,7 +309,6 @@ func (d *Device) give(a *active, from, to int64) {
 			d.stall(n)
 		}
 		if a.opaque {
-			a.op.opaque += n
 			d.opaque += n
 		}
 		return

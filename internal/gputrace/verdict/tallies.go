@@ -13,7 +13,7 @@ type operator struct {
 	calls, kernels int64
 	time           int64   // of its kernels
 	alone          int64   // of that, what no other kernel claims
-	narrow, opaque int64   // of that
+	narrow         int64   // of that
 	empty          float64 // of narrow, the part of the device that no block fills
 	work           Work    // of all calls that counted
 	known          bool

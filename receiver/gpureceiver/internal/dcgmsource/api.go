@@ -39,7 +39,6 @@ type entity struct {
 // instance is one entry of the MIG hierarchy.
 type instance struct {
 	entity, parent entity
-	gpuUUID        string
 	gpuInstance    uint // NVML's number within the GPU
 	compute        uint // NVML's number within the GPU instance
 	slices         uint // of the profile

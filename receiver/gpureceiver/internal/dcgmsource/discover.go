@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
@@ -120,53 +121,33 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	return known, nil
 }
 
-// describeAll reads fields of entities by a watch of its own, which is removed afterwards.
+// describeAll reads fields of entities.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
-	if len(entities) == 0 {
-		return nil
-	}
-	handle, err := s.api.createFieldGroup(unique("facts"), s.known(fields))
-	if err != nil {
-		return fmt.Errorf("cannot create field group facts: %w", err)
-	}
-	defer func() { _ = s.api.destroyFieldGroup(handle) }()
 	for _, chunk := range chunks(entities) {
-		if err := s.describeChunk(chunk, handle, known); err != nil {
+		w, err := s.newWatch(latest, "facts", chunk, fields, 30*time.Second) // read once
+		if err != nil || w == nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (s *session) describeChunk(chunk []entity, handle uintptr, known map[entity]*facts) error {
-	group, err := s.api.createGroup(unique("facts"), chunk)
-	if err != nil {
-		return fmt.Errorf("cannot create group: %w", err)
-	}
-	defer func() { _ = s.api.destroyGroup(group) }()
-	const every, keep = 30e6, 60 // µs, s: read once
-	if err := s.api.watch(group, handle, every, keep); err != nil {
-		return fmt.Errorf("cannot watch fields: %w", err)
-	}
-	defer func() { _ = s.api.unwatch(group, handle) }()
-	newest := int64(0)
-	err = s.api.latest(group, handle, func(v *rawValue) {
-		newest = max(newest, v.ts)
-		f := known[v.entity]
-		if f == nil || v.status != statusOK {
-			return
+		newest := int64(0)
+		err = s.api.latest(w.group, w.fields, func(v *rawValue) {
+			newest = max(newest, v.ts)
+			f := known[v.entity]
+			if f == nil || v.status != statusOK {
+				return
+			}
+			if text, ok := v.text(); ok {
+				f.text[v.field] = text
+			} else if n, ok := v.number(); ok {
+				f.number[v.field] = n
+			}
+		})
+		s.unwatchLast()
+		if err != nil {
+			return fmt.Errorf("cannot read what the devices are: %w", err)
 		}
-		if text, ok := v.text(); ok {
-			f.text[v.field] = text
-		} else if n, ok := v.number(); ok {
-			f.number[v.field] = n
+		if newest > 0 {
+			s.started = newest // just measured, by the host engine's clock
 		}
-	})
-	if err != nil {
-		return fmt.Errorf("cannot read what the devices are: %w", err)
-	}
-	if newest > 0 {
-		s.started = newest // just measured, by the host engine's clock
 	}
 	return nil
 }

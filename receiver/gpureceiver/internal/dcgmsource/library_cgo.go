@@ -57,7 +57,6 @@ func (library) instances() ([]instance, error) {
 		list = append(list, instance{
 			entity:      entity{entityKind(x.Entity.EntityGroupId), x.Entity.EntityId},
 			parent:      entity{entityKind(x.Parent.EntityGroupId), x.Parent.EntityId},
-			gpuUUID:     x.Info.GpuUuid,
 			gpuInstance: x.Info.NvmlInstanceId,
 			compute:     x.Info.NvmlComputeInstanceId,
 			slices:      x.Info.NvmlProfileSlices,

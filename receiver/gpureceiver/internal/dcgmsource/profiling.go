@@ -16,7 +16,6 @@ import (
 // class is entities whose profiling fields are watched together: of one model, one kind, and with the same fields. One
 // entity that cannot give a field fails the watch of all.
 type class struct {
-	model    string
 	fields   []uint16
 	entities []entity
 	devices  []int
@@ -68,7 +67,7 @@ func (s *session) classify() {
 			key := fmt.Sprint(model, e.kind, own, a.err != nil)
 			c := byKey[key]
 			if c == nil {
-				c = &class{model: model, fields: own}
+				c = &class{fields: own}
 				byKey[key] = c
 				s.classes = append(s.classes, c)
 			}
