@@ -31,6 +31,9 @@ func (v View) LookupPCI(host, bdf string) (DeviceView, bool) {
 	return DeviceView{v.st, d}, true
 }
 
+// Empty says whether no device is known.
+func (v View) Empty() bool { return len(v.st.devices) == 0 }
+
 // Devices appends a view of every device to dst, in no order.
 func (v View) Devices(dst []DeviceView) []DeviceView {
 	for _, d := range v.st.devices {

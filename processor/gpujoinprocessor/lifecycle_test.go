@@ -369,6 +369,7 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 		r.logger = zap.New(core)
 		r.join()
 		defer r.close()
+		r.othersDevices()
 		zero := time.Now()
 		time.Sleep(time.Second)
 		for i := range uint64(3) {
@@ -383,6 +384,39 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 			"is a `gpu` receiver with `samples` in a pipeline")
 		assert.Contains(t, logs.FilterField(zap.String("reason", "no_identity")).All()[0].Message, "hw.id on the span")
 	})
+}
+
+// othersDevices are devices of other hosts.
+func (r *rig) othersDevices() {
+	for _, host := range []string{"b", "c"} {
+		d := nominal
+		d.ID, d.HostName, d.HostID = "GPU-eeeeeeee-0000-0000-0000-00000000000"+host, host, "id-"+host
+		r.device(d)
+	}
+}
+
+// On a host without a device it is not the spans that lack something; when a device comes they may.
+func TestSpansOnAHostWithoutADeviceAreToldSo(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	r := newRig(t)
+	r.logger = zap.New(core)
+	r.join()
+	defer r.close()
+	consume := func() {
+		td := newTraces("a")
+		td.gpu(1, 0, time.Now().Add(-time.Second), time.Now()).Attributes().Remove("hw.id")
+		td.gpu(2, 0, time.Now().Add(-time.Second), time.Now())
+		r.consume(td.Traces)
+	}
+	consume()
+	consume()
+	require.Equal(t, 1, logs.Len())
+	require.Contains(t, logs.All()[0].Message, "no device is known here")
+	require.Equal(t, "no_device", logs.All()[0].ContextMap()["reason"])
+	r.othersDevices()
+	consume()
+	require.Len(t, logs.FilterMessageSnippet("hw.id on the span").All(), 1)
+	require.Len(t, logs.FilterMessageSnippet("on this host?").All(), 2)
 }
 
 func TestManySendersAtOnceLoseNothing(t *testing.T) {

@@ -17,10 +17,11 @@ const (
 	unknownDevice
 	noIdentity
 	severalDevices
+	noDevice
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity", "several_devices"}
+var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity", "several_devices", "no_device"}
 
 // placeName is a device as a span names it.
 type placeName struct {
@@ -140,6 +141,9 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 			x.outcome = e.searchSeveral(view, x)
 		} else if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {
 			x.board = e.boardOf(x.dev)
+		}
+		if x.outcome != found && view.Empty() {
+			x.outcome = noDevice // whatever the spans say
 		}
 		if x.outcome == found {
 			x.cell = int64(max(x.dev.Interval(), x.board.meter.dev.UpdatePeriod(gpusamplesextension.Energy)))

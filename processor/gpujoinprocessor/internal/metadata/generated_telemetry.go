@@ -167,7 +167,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinUncoveredSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_uncovered_spans",
-		metric.WithDescription("GPU spans without values: unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]"),
+		metric.WithDescription("GPU spans without values: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -163,7 +163,7 @@ func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinUncoveredSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_uncovered_spans",
-		Description: "GPU spans without values: unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]",
+		Description: "GPU spans without values: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
