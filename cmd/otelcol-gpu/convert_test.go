@@ -264,6 +264,33 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 	require.Equal(t, 1, found)
 }
 
+// One kernel's time is broken. The verdict is of the rest, and neither picture nor spans have it.
+func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
+	var events []string
+	for i := range 40 {
+		events = append(events, fmt.Sprintf(
+			`{"ph":"X","cat":"kernel","name":"saxpy","ts":%d,"dur":95,"pid":0,"tid":7,"args":{"device":0,"stream":7}}`, i*100))
+	}
+	events = append(events,
+		`{"ph":"X","cat":"kernel","name":"odd","ts":31536000000000,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}}`)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"traceEvents":[`+strings.Join(events, ",")+`]}`), 0o600))
+	out := filepath.Join(dir, "out")
+	stdout, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", out, path)
+	require.NoError(t, err)
+	said := stdout + stderr
+	require.Contains(t, said, `"odd" is left out: it begins 365.0 days after all other events`)
+	require.Contains(t, said, "1 events left out: time more than a day from that of all other events")
+	require.NotContains(t, said, "idle for")
+	for _, name := range []string{"trace.json", "spans.json"} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		require.Contains(t, string(text), "saxpy", name)
+		require.NotContains(t, string(text), "odd", name)
+	}
+}
+
 func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 	_, _, err := inProcess(t, "convert", "--out", t.TempDir())
 	require.ErrorContains(t, err, "at least 1 arg")

@@ -31,6 +31,7 @@ type Stats struct {
 	Devices      []verdict.Report // of the window, by device
 	Host         *verdict.Verdict // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
+	Strays       Strays
 }
 
 // Losses adds what was lost, by reason, to what a reader left out.
@@ -39,6 +40,7 @@ func (s *Stats) Losses(skipped map[string]int64) {
 		n      int64
 		reason string
 	}{
+		{s.Strays.Count, "time more than a day from that of all other events"},
 		{s.DeepSteps, "totals of the device, of a step within 64 others"},
 		{s.Forgotten, "launch that was forgotten before its work began, for want of memory"},
 		{s.NamesDropped, "name beyond those that are kept, for want of memory"},
@@ -59,9 +61,15 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	if p.seq == 0 {
 		return st, nil
 	}
-	if p.hasWindow {
-		p.first, p.last = min(p.first, p.windowFirst), max(p.last, p.windowLast)
+	if err := p.bound(); err != nil {
+		return st, err
 	}
+	st.Strays = p.strays
+	st.Events -= p.strays.Count
+	st.Kernels -= p.strays.kinds[KindKernel]
+	st.Copies -= p.strays.kinds[KindCopy]
+	st.Memsets -= p.strays.kinds[KindMemset]
+	st.Steps -= p.strays.kinds[KindStep]
 	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}

@@ -56,6 +56,9 @@ type Profile struct {
 	seed      [2]uint64
 	first     int64 // earliest start
 	last      int64 // latest end
+	earliest  int64 // the same of all events, memory and the profiler's own included
+	latest    int64
+	strays    Strays
 	firstStep int64
 	bounds    stepBounds
 	clocks    map[int64][]verdict.Sample // by device
@@ -93,6 +96,7 @@ func New(o Options, s Source) *Profile {
 		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
+		earliest: math.MaxInt64, latest: math.MinInt64,
 		bounds: newStepBounds(),
 	}
 }
@@ -196,6 +200,7 @@ func (p *Profile) Window(start, end int64) {
 func (p *Profile) count(e *Event) {
 	p.counts[e.Kind]++
 	p.offer(e)
+	p.earliest, p.latest = min(p.earliest, e.Start), max(p.latest, e.End())
 	if e.Kind != KindMemory && e.Process != ProfilerProcess {
 		p.first, p.last = min(p.first, e.Start), max(p.last, e.End())
 	}

@@ -135,7 +135,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 
 func (s *sweep) run(ctx context.Context) error {
 	n := 0
-	return s.p.sorter.each(func(r *record) error {
+	return s.p.each(func(r *record) error {
 		if n++; n&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -230,6 +230,9 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
+	if n := res.Stats.Strays.Count; n > 0 {
+		res.Dropped["unreadable"] += n
+	}
 	if errors.Is(err, gputrace.ErrTimeRange) {
 		return broken(res, err), nil
 	}

@@ -124,6 +124,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	}
 	st.Stats, err = p.Emit(ctx, emit)
 	st.Losses(st.Skipped)
+	st.Faults = append(st.Faults, st.Strays.Named...)
 	st.Events += st.Restored
 	st.Spans += st.Restored
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)

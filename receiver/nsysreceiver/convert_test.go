@@ -292,6 +292,37 @@ func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	assert.Equal(t, verdict.KindSynchronization, v.Kind)
 }
 
+func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
+	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
+	const kernel = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, demangledName) "
+	read := func(rows ...string) (Stats, uint64) {
+		spans, _, st := convert(t, export(t, append([]string{
+			strings0, strings1, kernel0, runtime0, nvtx0, session0, session1,
+			kernel + each + "i + 20000, i + 2020000, 0, 7, i / 10000000 + 1, 67108864, 1 FROM n",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i, i + 10000, 67108865, i / 10000000 + 1, 2 FROM n",
+		}, rows...)...), Options{Detail: DetailKernels})
+		latest := uint64(0)
+		for _, s := range spans {
+			latest = max(latest, uint64(s.EndTimestamp()))
+		}
+		return st, latest
+	}
+	want, end := read()
+	for name, row := range map[string]string{
+		"kernel after a year": kernel + "VALUES (31536000000000000, 31536000000001000, 0, 7, 0, 67108864, 1)",
+		"kernel of a year":    kernel + "VALUES (5000000, 31536000000001000, 0, 7, 0, 67108864, 1)",
+		"call after a year":   "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (31536000000000000, 31536000000001000, 67108865, 77, 2)",
+		"range at 1e18":       "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES (1000000000000000000, 1000000000000000001, 59, 'odd', 67108865)",
+	} {
+		got, latest := read(row)
+		assert.Equal(t, want.Devices, got.Devices, name)
+		assert.Equal(t, map[string]int64{"time more than a day from that of all other events": 1}, got.Skipped, name)
+		require.Len(t, got.Faults, len(want.Faults)+1, name)
+		assert.Contains(t, got.Faults[len(want.Faults)], "is left out: it", name)
+		assert.Equal(t, end, latest, name)
+	}
+}
+
 // Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the verdict.
 func TestPageMigrations(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,

@@ -86,5 +86,6 @@ func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTrac
 	}
 	st.Stats, err = p.Emit(ctx, emit)
 	st.Losses(st.Skipped)
+	st.Faults = append(st.Faults, st.Strays.Named...)
 	return st, err
 }
