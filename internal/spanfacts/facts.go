@@ -147,7 +147,7 @@ func (f *Facts) Exposed() float64 {
 // Parent, Start and End are set.
 func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	*f = Facts{phases: f.phases[:0]}
-	f.Key, f.Parent = Key{s.TraceID(), s.SpanID()}, s.ParentSpanID()
+	f.Key.Trace, f.Key.Span, f.Parent = s.TraceID(), s.SpanID(), s.ParentSpanID()
 	f.Start, f.End = uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
 	f.Device.Ordinal, f.Stream, f.Coverage, f.ioUse, f.flopUse = -1, -1, 1, -1, -1
 	for k, v := range s.Attributes().All() {

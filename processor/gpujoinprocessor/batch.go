@@ -6,6 +6,7 @@ package gpujoinprocessor
 import (
 	"context"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,18 @@ type boardEnd struct {
 	board *board
 	dev   *fairshare.Device // of the board when the batch arrived
 	end   int64
+}
+
+// joinable are the spans that have samples of a device to wait for, with their places.
+func (b *batch) joinable() iter.Seq2[*gpuSpan, *place] {
+	return func(yield func(*gpuSpan, *place) bool) {
+		for i := range b.spans {
+			g := &b.spans[i]
+			if p := &b.places.list[g.place]; g.fault == sound && p.outcome == found && !yield(g, p) {
+				return
+			}
+		}
+	}
 }
 
 func (b *batch) reset() {

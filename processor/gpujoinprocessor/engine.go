@@ -56,13 +56,16 @@ func (e *engine) look(b *batch) (known int) {
 	defer view.Release()
 	e.find(view, &b.places)
 	b.waiting = 0
-	for i := range b.spans {
-		g := &b.spans[i]
-		if p := &b.places.list[g.place]; p.outcome == found && g.fault == sound {
-			b.waiting++
-			if p.board.dev.Knows(&g.share) {
-				known++
-			}
+	for g := range b.joinable() {
+		b.waiting++
+		e.budget.Hash(&g.share)
+	}
+	for g, p := range b.joinable() {
+		p.board.dev.Fetch(&g.share)
+	}
+	for g, p := range b.joinable() {
+		if p.board.dev.Knows(&g.share) {
+			known++
 		}
 	}
 	return known
@@ -81,12 +84,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.find(view, &b.places)
 	known := 0
 	b.seen, b.waiting = now.UnixNano(), 0
-	for i := range b.spans {
-		g := &b.spans[i]
-		p := &b.places.list[g.place]
-		if p.outcome != found || g.fault != sound {
-			continue
-		}
+	for g, p := range b.joinable() {
 		b.waiting++
 		p.latest = max(p.latest, g.share.End)
 		a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
@@ -131,9 +129,8 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := map[ptrace.Span]bool{}
-	for i := range b.spans {
-		g := &b.spans[i]
-		if p := &b.places.list[g.place]; p.outcome == found && p.board.dev.Knows(&g.share) {
+	for g, p := range b.joinable() {
+		if p.board.dev.Knows(&g.share) {
 			known[g.span] = true
 		}
 	}
@@ -160,11 +157,8 @@ func remove(td ptrace.Traces, which map[ptrace.Span]bool) (n int) {
 func (e *engine) giveBack(b *batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range b.spans {
-		g := &b.spans[i]
-		if p := &b.places.list[g.place]; p.outcome == found && g.fault == sound {
-			p.board.dev.GiveBack(g.share.Key, g.at)
-		}
+	for g, p := range b.joinable() {
+		p.board.dev.GiveBack(g.share.Key, g.at)
 	}
 }
 

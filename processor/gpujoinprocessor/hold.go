@@ -119,12 +119,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	}
 	var late, uncovered, untracked int64
 	var again map[ptrace.Span]bool
-	for i := range b.spans {
-		g := &b.spans[i]
-		at := &b.places.list[g.place]
-		if g.fault != sound || at.outcome != found {
-			continue
-		}
+	for g, at := range b.joinable() {
 		share, shared := at.board.dev.Share(g.share.Key, g.at)
 		if at.board.dev.Unpin(g.share.Key, g.at) {
 			if again == nil {

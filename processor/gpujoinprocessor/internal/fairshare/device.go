@@ -111,10 +111,14 @@ type Place struct{ node ref }
 // Share reads what the span k has. at is the Place that its arrival gave; false when it was refused or is forgotten.
 func (d *Device) Share(k Key, at Place) (Share, bool) {
 	n := d.at(at.node)
-	if n == nil || n.key != k || !n.known || !n.kept {
+	if n == nil || n.key != k || !n.known {
 		return Share{}, false
 	}
-	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
+	s := Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}
+	if n.active {
+		s.Covered += d.covered
+	}
+	return s, true
 }
 
 // Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
@@ -126,7 +130,7 @@ func (d *Device) Knows(s *Span) bool {
 
 // GiveBack notes that the request of a span was refused after it had arrived: it comes again.
 func (d *Device) GiveBack(k Key, at Place) {
-	if n := d.at(at.node); n != nil && n.key == k && n.kept {
+	if n := d.at(at.node); n != nil && n.key == k {
 		n.refused = true
 	}
 }
@@ -140,7 +144,7 @@ func (d *Device) Unpin(k Key, at Place) (again bool) { return !d.pin(k, at, fals
 
 func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
 	n := d.at(at.node)
-	if n == nil || n.key != k || !n.kept {
+	if n == nil || n.key != k {
 		return true
 	}
 	was = n.pinned
@@ -162,7 +166,7 @@ func (d *Device) Elsewhere(k Key) float64 {
 func (d *Device) Close() {
 	d.budget.used -= d.nodes.n
 	d.nodes.each(func(n *node) {
-		n.kept = false
+		n.key = Key{}
 		d.budget.slab.give(n)
 	})
 	d.nodes, d.caller = newIndex(&d.budget.slab), 0
@@ -199,14 +203,16 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	}
 	d.remembered.remove(n)
 	if n.opened > 0 {
-		n.held += d.settled - n.heldMark
+		n.late += d.settled
 	}
 	n.known, n.seen, n.times = true, now, s.times()
 	if s.Parent != ([8]byte{}) {
 		d.link(n, Key{s.Trace, s.Parent})
 	}
+	held := n.late
+	n.late = 0
 	if d.started && s.Start < d.settled {
-		d.late(n, s, m)
+		d.late(n, s, held, m)
 		if s.End <= d.settled {
 			n.ended = true
 			d.remember(n)
@@ -251,6 +257,10 @@ func (d *Device) link(n *node, parent Key) {
 		d.caller = p.self
 	}
 	height := n.height
+	held := n.late
+	if !n.known && n.opened > 0 {
+		held += d.settled
+	}
 	for a := p; a != nil; a = d.at(a.parent) {
 		if height++; a == n || height > maxHeight {
 			return
@@ -264,7 +274,7 @@ func (d *Device) link(n *node, parent Key) {
 		a.height = max(a.height, height)
 		a.below += n.below
 		if !a.known {
-			a.held += n.held
+			a.late += held
 			d.remember(a)
 		}
 		if n.opened > 0 {
@@ -273,10 +283,10 @@ func (d *Device) link(n *node, parent Key) {
 	}
 }
 
-// late gives n what is still free in the settled part of s.
-func (d *Device) late(n *node, s Span, m Meter) {
+// late gives n what is still free in the settled part of s, of which descendants hold so many ns.
+func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
-	n.late = max(0, to-s.Start-n.held)
+	n.late = max(0, to-s.Start-held)
 	n.covered = m.Covered(s.Start, to)
 	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
 	var taken int64
@@ -296,7 +306,7 @@ func (d *Device) late(n *node, s Span, m Meter) {
 			a.below += n.own
 		}
 		if !a.known {
-			a.held += taken
+			a.late += taken
 			d.remember(a)
 		}
 	}

@@ -108,3 +108,31 @@ func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	assert.False(t, ok)
 	assert.False(t, d.Knows(&Span{Key: id(1)}))
 }
+
+// Of a span that has not ended, the share says what it has so far.
+func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
+	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
+	d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 20, End: 130}, 0, g)
+	for _, x := range []struct{ settled, covered int64 }{{15, 0}, {60, 20}, {100, 50}, {200, 80}} {
+		d.Settle(x.settled, g)
+		s, ok := d.Share(id(2), at)
+		require.True(t, ok)
+		assert.Equal(t, x.settled >= 130, s.Ended)
+		assert.Equal(t, x.covered, s.Covered, "at %d", x.settled)
+	}
+}
+
+// What a descendant holds when the host span between them turns out to have a parent counts for that.
+func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
+	d, g := New(Limits{}, &Budget{Max: 100}), even{}
+	d.Arrive(Span{Key: id(3), Parent: id(2).Span, Process: 1, Start: 0, End: 100}, 0, g)
+	d.Settle(50, g)
+	d.Pass(id(2), id(1).Span)
+	d.Settle(100, g)
+	_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 100}, 0, g)
+	s, ok := d.Share(id(1), at)
+	require.True(t, ok)
+	assert.Zero(t, s.Late)
+	assert.Equal(t, 100.0, s.Value)
+}

@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,8 +31,8 @@ func TestIndexFindsWhatAMapFinds(t *testing.T) {
 			require.Equal(t, n, x.find(&k, s.hash(&k)), "seed %d", seed)
 			if n == nil {
 				n = s.take()
-				n.key, n.hash = k, s.hash(&k)
-				x.add(n)
+				n.key = k
+				x.add(n, s.hash(&k))
 				oracle[k] = n
 			} else if r.IntN(2) == 0 {
 				x.remove(n)
@@ -43,5 +45,14 @@ func TestIndexFindsWhatAMapFinds(t *testing.T) {
 			delete(oracle, n.key)
 		})
 		require.Empty(t, oracle)
+	}
+}
+
+func TestNodesAreTwoCacheLines(t *testing.T) {
+	assert.EqualValues(t, 128, unsafe.Sizeof(node{}))
+	x := slab{}
+	for range chunkNodes + 1 {
+		n := x.take()
+		require.Zero(t, uintptr(unsafe.Pointer(n))%64)
 	}
 }

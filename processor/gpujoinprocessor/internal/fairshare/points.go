@@ -18,10 +18,10 @@ type point struct {
 }
 
 // points are taken in the order of time. Most starts come in that order, and so do most ends, for that is how a
-// process exports spans; two queues take those and cost nothing to sort. A heap takes the others: the starts of outer
-// spans, what a second process sends of the same time.
+// process exports spans; queues take those and cost nothing to sort, two of each, for a second process sends of the
+// same time. A heap takes the others, such as the starts of outer spans.
 type points struct {
-	starts, ends run
+	starts, ends [2]run
 	others       heap
 }
 
@@ -30,23 +30,29 @@ func (x *points) push(p point) {
 	if p.start {
 		in = &x.starts
 	}
-	if !in.push(p) {
+	if !in[0].push(p) && !in[1].push(p) {
 		x.others.push(p)
 	}
 }
 
 // first is the time of the earliest point; none: math.MaxInt64.
-func (x *points) first() int64 { return min(x.starts.first(), x.ends.first(), x.others.first()) }
+func (x *points) first() int64 {
+	return min(x.starts[0].first(), x.starts[1].first(), x.ends[0].first(), x.ends[1].first(), x.others.first())
+}
 
 // pop takes the earliest point, if it is not after the time to.
 func (x *points) pop(to int64) (p point, ok bool) {
 	switch t := x.first(); {
 	case t > to || t == math.MaxInt64:
 		return point{}, false
-	case t == x.ends.first():
-		return x.ends.pop(), true
-	case t == x.starts.first():
-		return x.starts.pop(), true
+	case t == x.ends[0].first():
+		return x.ends[0].pop(), true
+	case t == x.starts[0].first():
+		return x.starts[0].pop(), true
+	case t == x.ends[1].first():
+		return x.ends[1].pop(), true
+	case t == x.starts[1].first():
+		return x.starts[1].pop(), true
 	}
 	return x.others.pop(), true
 }

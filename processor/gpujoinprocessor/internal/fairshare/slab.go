@@ -56,6 +56,8 @@ type index struct {
 	slab  *slab
 	slots []slot // a power of two, at most half of them in use
 	n     int
+
+	fetched uint32 // what was read ahead, so that it is read
 }
 
 // slot is free when its node is none.
@@ -88,8 +90,8 @@ func (x *index) find(k *Key, h uint32) *node {
 	return nil
 }
 
-// add takes a node whose key is not there yet.
-func (x *index) add(n *node) {
+// add takes a node whose key is not there yet, with its hash.
+func (x *index) add(n *node, hash uint32) {
 	if x.n++; 2*x.n > len(x.slots) {
 		old := x.slots
 		x.slots = make([]slot, 2*len(old))
@@ -99,7 +101,7 @@ func (x *index) add(n *node) {
 			}
 		}
 	}
-	x.put(slot{n.hash, n.self})
+	x.put(slot{hash, n.self})
 }
 
 func (x *index) put(s slot) {
@@ -112,7 +114,7 @@ func (x *index) put(s slot) {
 
 // remove takes a node out that is there. Those behind it move up, so that no search ends at the gap.
 func (x *index) remove(n *node) {
-	gap := x.home(n.hash)
+	gap := x.home(x.slab.hash(&n.key))
 	for x.slots[gap].node != n.self {
 		gap = x.next(gap)
 	}

@@ -18,6 +18,7 @@ func (d *Device) Settle(to int64, m Meter) {
 		return
 	}
 	d.knots = m.Knots(d.settled, to, d.knots[:0])
+	d.fetch(to)
 	s := sweep{d: d, line: curve{knots: d.knots}}
 	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
 		s.advance(p.t)
@@ -29,6 +30,17 @@ func (d *Device) Settle(to int64, m Meter) {
 	}
 	s.advance(to)
 	d.expire()
+}
+
+// fetch reads the nodes that start up to a time, whose memory is in no cache: see Fetch.
+func (d *Device) fetch(to int64) {
+	for i := range d.points.starts {
+		r := &d.points.starts[i]
+		for j := r.head; j < len(r.list) && r.list[j].t <= to; j++ {
+			n := d.at(r.list[j].n)
+			d.nodes.fetched ^= n.times ^ uint32(n.seen) // one of each cache line
+		}
+	}
 }
 
 func (d *Device) begin(to int64) {
@@ -68,7 +80,7 @@ func (s *sweep) advance(t int64) {
 
 func (d *Device) start(n *node) {
 	n.active = true
-	n.covMark = d.covered
+	n.covered -= d.covered
 	if n.opened == 0 {
 		d.enter(n)
 	}
@@ -82,7 +94,7 @@ func (d *Device) end(n *node) {
 		d.leave(n)
 	}
 	n.active, n.ended = false, true
-	n.covered += d.covered - n.covMark
+	n.covered += d.covered
 	d.procs.leave(n.proc)
 	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		a.below += n.own
@@ -103,7 +115,7 @@ func (d *Device) open(a *node, k int32) {
 	if a.active {
 		d.leave(a)
 	} else if !a.known {
-		a.heldMark = d.settled
+		a.late -= d.settled
 	}
 }
 
@@ -115,7 +127,7 @@ func (d *Device) shut(a *node) {
 	if a.active {
 		d.enter(a)
 	} else if !a.known {
-		a.held += d.settled - a.heldMark
+		a.late += d.settled
 	}
 }
 
