@@ -241,9 +241,9 @@ func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
 
 func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
 	property.Check(t, func(t *property.T) {
-		s := string(property.SliceOf(property.Byte()).Draw(t, "bytes"))
-		v := property.Float64().Draw(t, "float")
-		i := property.Int64().Draw(t, "int")
+		s := string(property.SliceOfN(anyByte, 0, 60).Draw(t, "bytes"))
+		v := finite.Draw(t, "float")
+		i := property.Int64Range(math.MinInt64, math.MaxInt64).Draw(t, "int")
 		f, _ := written(t, []chrometrace.Event{{
 			Name: s, Category: s, Track: chrometrace.Track{Kind: chrometrace.Host, ID: i, Name: s}, Start: epoch, End: epoch,
 			Process: chrometrace.Process{Service: s, PID: i},
@@ -421,5 +421,30 @@ func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
 		require.Equal(t, same, e.Track.ID == 3, id)
 		require.Equal(t, same, e.Track.Device == 2, id)
 		require.Equal(t, same, e.Model == "H100", id)
+	}
+}
+
+// anyByte is often one that means something to JSON or UTF-8.
+var anyByte property.Gen[byte] = func(t *property.T) byte {
+	const special = "\x00\n\"\\/<\x7f\x80\xbf\xc0\xe2\xf0\xff"
+	if t.Rand.IntN(4) == 0 {
+		return special[t.Rand.IntN(len(special))]
+	}
+	return byte(t.Rand.Uint64())
+}
+
+// finite is any number that is, often a whole one.
+var finite property.Gen[float64] = func(t *property.T) float64 {
+	for {
+		v := math.Float64frombits(t.Rand.Uint64())
+		switch t.Rand.IntN(4) {
+		case 0:
+			v = float64(t.Rand.IntN(21) - 10)
+		case 1:
+			v = t.Rand.NormFloat64()
+		}
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			return v
+		}
 	}
 }

@@ -8,7 +8,6 @@ package property
 import (
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ var (
 // T is the test of one drawn input.
 type T struct {
 	testing.TB
-	rand  *rand.Rand
+	Rand  *rand.Rand // for generators of the test's own
 	drawn []string
 }
 
@@ -34,7 +33,7 @@ func Check(t *testing.T, property func(*T)) {
 		from = uint64(time.Now().UnixNano())
 	}
 	for i := range *checks {
-		c := &T{TB: t, rand: rand.New(rand.NewPCG(from, uint64(i)))}
+		c := &T{TB: t, Rand: rand.New(rand.NewPCG(from, uint64(i)))}
 		func() {
 			defer func() {
 				if t.Failed() {
@@ -59,35 +58,18 @@ func (g Gen[V]) Draw(t *T, name string) V {
 	return v
 }
 
-// Custom makes values from those of other generators.
-func Custom[V any](f func(*T) V) Gen[V] { return f }
-
 // Bool is either.
-func Bool() Gen[bool] { return func(t *T) bool { return t.rand.Uint64()&1 == 1 } }
-
-// Byte is any byte, often one that means something to JSON or UTF-8.
-func Byte() Gen[byte] {
-	return func(t *T) byte {
-		if n := t.rand.IntN(4); n == 0 {
-			const special = "\x00\n\"\\/<\x7f\x80\xbf\xc0\xe2\xf0\xff"
-			return special[t.rand.IntN(len(special))]
-		}
-		return byte(t.rand.Uint64())
-	}
-}
+func Bool() Gen[bool] { return func(t *T) bool { return t.Rand.Uint64()&1 == 1 } }
 
 // IntRange is from low to high, both included.
 func IntRange(low, high int) Gen[int] {
-	return func(t *T) int { return int(between(t.rand, int64(low), int64(high))) }
+	return func(t *T) int { return int(between(t.Rand, int64(low), int64(high))) }
 }
 
 // Int64Range is from low to high, both included.
 func Int64Range(low, high int64) Gen[int64] {
-	return func(t *T) int64 { return between(t.rand, low, high) }
+	return func(t *T) int64 { return between(t.Rand, low, high) }
 }
-
-// Int64 is any.
-func Int64() Gen[int64] { return Int64Range(math.MinInt64, math.MaxInt64) }
 
 // The bounds and what lies next to them are drawn one time in four, small numbers as often as large ones.
 func between(r *rand.Rand, low, high int64) int64 {
@@ -115,60 +97,28 @@ func between(r *rand.Rand, low, high int64) int64 {
 // Float64Range is from low to high, the bounds one time in eight.
 func Float64Range(low, high float64) Gen[float64] {
 	return func(t *T) float64 {
-		switch t.rand.IntN(16) {
+		switch t.Rand.IntN(16) {
 		case 0:
 			return low
 		case 1:
 			return high
 		}
-		return low + (high-low)*t.rand.Float64()
-	}
-}
-
-// Float64 is any number that is finite.
-func Float64() Gen[float64] {
-	return func(t *T) float64 {
-		for {
-			v := math.Float64frombits(t.rand.Uint64())
-			switch t.rand.IntN(4) {
-			case 0:
-				v = float64(between(t.rand, -10, 10))
-			case 1:
-				v = t.rand.NormFloat64()
-			}
-			if !math.IsNaN(v) && !math.IsInf(v, 0) {
-				return v
-			}
-		}
+		return low + (high-low)*t.Rand.Float64()
 	}
 }
 
 // SampledFrom is one of the values.
 func SampledFrom[V any](values []V) Gen[V] {
-	return func(t *T) V { return values[t.rand.IntN(len(values))] }
+	return func(t *T) V { return values[t.Rand.IntN(len(values))] }
 }
-
-// SliceOf has up to 60 elements.
-func SliceOf[V any](g Gen[V]) Gen[[]V] { return SliceOfN(g, 0, 60) }
 
 // SliceOfN has from low to high elements, both included.
 func SliceOfN[V any](g Gen[V], low, high int) Gen[[]V] {
 	return func(t *T) []V {
-		s := make([]V, between(t.rand, int64(low), int64(high)))
+		s := make([]V, between(t.Rand, int64(low), int64(high)))
 		for i := range s {
 			s[i] = g(t)
 		}
 		return s
-	}
-}
-
-// Distinct is some of the values, from low to high of them, each once.
-func Distinct[V any](values []V, low, high int) Gen[[]V] {
-	return func(t *T) []V {
-		some := make([]V, 0, high)
-		for _, i := range t.rand.Perm(len(values))[:between(t.rand, int64(low), int64(high))] {
-			some = append(some, values[i])
-		}
-		return some
 	}
 }

@@ -8,14 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func drawer(t *testing.T, input uint64) *T { return &T{TB: t, rand: rand.New(rand.NewPCG(7, input))} }
+func drawer(t *testing.T, input uint64) *T { return &T{TB: t, Rand: rand.New(rand.NewPCG(7, input))} }
 
 // failing is the test that another process runs: its property holds for numbers below 50 only.
 const failing = "OTELGPU_TEST_FAILING_PROPERTY"
@@ -46,7 +45,7 @@ func TestAFailureNamesItsInputAndSeed(t *testing.T) {
 
 func TestEachPropertyIsHeldAgainstAHundredInputs(t *testing.T) {
 	seen := map[int64]bool{}
-	Check(t, func(p *T) { seen[Int64().Draw(p, "n")] = true })
+	Check(t, func(p *T) { seen[Int64Range(math.MinInt64, math.MaxInt64).Draw(p, "n")] = true })
 	require.Greater(t, len(seen), *checks/2, "and they differ")
 }
 
@@ -72,8 +71,6 @@ func TestDrawnNumbersAreOfTheirRange(t *testing.T) {
 		f := Float64Range(-1, 1).Draw(drawer(t, i), "f")
 		require.True(t, f >= -1 && f <= 1, f)
 		whole, normal = whole || f == 1, normal || f > 0 && f < 1
-		f = Float64().Draw(drawer(t, i), "f")
-		require.False(t, math.IsNaN(f) || math.IsInf(f, 0), f)
 	}
 	require.True(t, whole && normal)
 }
@@ -87,10 +84,6 @@ func TestDrawnSlicesAreOfTheirLengthAndValues(t *testing.T) {
 		for _, v := range s {
 			require.True(t, v == "a" || v == "b", v)
 		}
-		some := Distinct([]int{1, 2, 3, 4}, 2, 4).Draw(p, "some")
-		require.True(t, len(some) >= 2 && len(some) <= 4, some)
-		slices.Sort(some)
-		require.Len(t, slices.Compact(some), len(some), "each once")
 	}
 	require.Equal(t, map[int]bool{1: true, 2: true, 3: true}, lengths)
 }

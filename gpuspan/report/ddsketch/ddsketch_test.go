@@ -18,7 +18,7 @@ import (
 // hold.
 func TestQuantilesAreWithinOnePercent(t *testing.T) {
 	property.Check(t, func(t *property.T) {
-		x := property.SliceOfN(property.Custom(func(t *property.T) float64 {
+		x := property.SliceOfN(property.Gen[float64](func(t *property.T) float64 {
 			return math.Exp(property.Float64Range(math.Log(1e-7), math.Log(60)).Draw(t, "log"))
 		}), 1, 300).Draw(t, "seconds")
 		s := ddsketch.New()
