@@ -11,7 +11,6 @@ import (
 	"github.com/ebitengine/purego"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
@@ -20,7 +19,7 @@ import (
 func TestExitRunsTheHandlersOfATool(t *testing.T) {
 	const variable = "NVTX_TEST_EXIT"
 	if how := os.Getenv(variable); how != "" {
-		open(t, ctest.NVTX(t))
+		open(t, newRecorder(t))
 		libc, err := dl.Open("libc.so.6", "libc.so")
 		require.NoError(t, err)
 		require.Zero(t, libc.Lookup("atexit", "__cxa_atexit").Call(

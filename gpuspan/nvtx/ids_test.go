@@ -15,14 +15,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // texts are the texts of all ranges, each of which must have ended.
-func texts(t *testing.T, tool *ctest.Recorder) (out []string) {
+func texts(t *testing.T, tool *recorder) (out []string) {
 	t.Helper()
 	open := map[uint64]bool{}
 	for _, e := range tool.Events() {
@@ -42,7 +41,7 @@ func texts(t *testing.T, tool *ctest.Recorder) (out []string) {
 // What the tool sees and what the exporter sees name each other: a range's ids are those of the section's own span,
 // though that span is made much later.
 func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	ids := gpuspan.NewIDGenerator(nil)
 	spans := tracetest.NewSpanRecorder()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans))
@@ -118,7 +117,7 @@ func TestRangesUnderSamplers(t *testing.T) {
 		"never": sdktrace.NeverSample(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tool := ctest.NVTX(t)
+			tool := newRecorder(t)
 			tool.Clear()
 			ids := gpuspan.NewIDGenerator(nil)
 			spans := tracetest.NewSpanRecorder()
@@ -160,7 +159,7 @@ func TestRangesUnderSamplers(t *testing.T) {
 }
 
 func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	tp := sdktrace.NewTracerProvider()
 	var errs []error
 	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(gpuspan.NewIDGenerator(nil)),

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-func open(t testing.TB, tool *ctest.Recorder, opts ...nvtx.Option) *nvtx.Annotator {
+func open(t testing.TB, tool *recorder, opts ...nvtx.Option) *nvtx.Annotator {
 	t.Helper()
 	a, err := nvtx.Open(append([]nvtx.Option{nvtx.WithLibrary(tool.Path)}, opts...)...)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestToolThatCannotAttachIsAnError(t *testing.T) {
 	require.EqualError(t, err, "cannot attach the NVTX tool "+foreign+": it lacks InitializeInjectionNvtx2")
 	require.False(t, a.Enabled())
 
-	refusing := ctest.RefusingNVTX(t).Path
+	refusing := newRecorder(t, "-DREFUSE").Path
 	a, err = nvtx.Open(nvtx.WithLibrary(refusing))
 	require.EqualError(t, err, "cannot attach the NVTX tool "+refusing+": it refused")
 	require.False(t, a.Enabled())
@@ -74,14 +74,14 @@ func TestToolThatCannotAttachIsAnError(t *testing.T) {
 }
 
 func TestToolWithoutDomainsIsLeftAlone(t *testing.T) {
-	a, err := nvtx.Open(nvtx.WithLibrary(ctest.OldNVTX(t).Path))
+	a, err := nvtx.Open(nvtx.WithLibrary(newRecorder(t, "-DNO_DOMAINS").Path))
 	require.NoError(t, err)
 	require.False(t, a.Enabled())
 	require.Zero(t, a.RangeStart(gpuspan.NewOperation("op"), spanContext(true)))
 }
 
 func TestToolSeesVersionAndTables(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	t.Setenv("NVTX_INJECTION64_PATH", tool.Path)
 	a, err := nvtx.Open(nvtx.WithDomain("service"))
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestToolSeesVersionAndTables(t *testing.T) {
 }
 
 func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	op := gpuspan.NewOperation("decode", gpuspan.Category("attention"))
 	ids := "decode trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8"
 	for _, c := range []struct {
@@ -144,7 +144,7 @@ func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
 
 // By default: the registered name, so that tools sum by operation, with ids and number of the step beside it.
 func TestStepsCarryTheirNumber(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a := open(t, tool)
 	op := gpuspan.NewOperation("train")
 	a.RangeEnd(a.StepStart(op, spanContext(true), 12))
@@ -162,7 +162,7 @@ func TestStepsCarryTheirNumber(t *testing.T) {
 }
 
 func TestOperationsAreRegisteredOnce(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a := open(t, tool)
 	one, two := gpuspan.NewOperation("one", gpuspan.Category("data")),
 		gpuspan.NewOperation("two", gpuspan.Category("data"))
@@ -178,7 +178,7 @@ func TestOperationsAreRegisteredOnce(t *testing.T) {
 }
 
 func TestLongNamesAreCutAndKeepTheirIDs(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))
 	a.RangeEnd(a.RangeStart(gpuspan.NewOperation(strings.Repeat("x", 1000)), spanContext(true)))
 	var text string
@@ -194,7 +194,7 @@ func TestLongNamesAreCutAndKeepTheirIDs(t *testing.T) {
 
 // Ranges start and end on any thread, survive garbage collections, and stay matched.
 func TestRangesAcrossGoroutines(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a := open(t, tool)
 	op := gpuspan.NewOperation("op")
 	const n, each = 8, 200
@@ -249,7 +249,7 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 
 // One annotation gives the span and the range: the range names the trace and the parent of the section's span.
 func TestSectionsOfAProfilerAreRanges(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	tp := sdktrace.NewTracerProvider()
 	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp),
 		gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
@@ -282,7 +282,7 @@ func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 }
 
 func TestRangesDoNotAllocate(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a := open(t, tool)
 	tool.Quiet()
 	op, parent := gpuspan.NewOperation("op"), spanContext(true)
@@ -308,7 +308,7 @@ func BenchmarkRange(b *testing.B) {
 		require.NoError(b, err)
 		run(b, a, spanContext(true))
 	})
-	tool := ctest.NVTX(b)
+	tool := newRecorder(b)
 	for name, parent := range map[string]trace.SpanContext{"Registered": {}, "WithMark": spanContext(true)} {
 		b.Run(name, func(b *testing.B) {
 			a := open(b, tool)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTextsAreWholeAtAnyStackDepth(t *testing.T) {
-	tool := ctest.NVTX(t)
+	tool := newRecorder(t)
 	a, marked := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage)), open(t, tool)
 	op := gpuspan.NewOperation("op")
 	tool.Clear()

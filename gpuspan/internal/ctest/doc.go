@@ -6,6 +6,6 @@
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,
 // streams, events and captures, fail on demand, and tell when each event truly happened. They are built by gcc once per
-// change of their sources; where there is no gcc the test is skipped. Every call of CUDA, HIP or NVTX returns a library
+// change of their sources; where there is no gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
 // of its own, so that tests do not share state.
 package ctest

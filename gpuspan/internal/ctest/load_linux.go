@@ -9,4 +9,4 @@ func dlopen(path string) (uintptr, error) {
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func register(f any, handle uintptr, name string) { purego.RegisterLibFunc(f, handle, name) }
+func registerFunc(f any, handle uintptr, name string) { purego.RegisterLibFunc(f, handle, name) }

@@ -8,5 +8,5 @@ package ctest
 import "errors"
 
 // Never called: build has skipped the test.
-func dlopen(string) (uintptr, error) { return 0, errors.ErrUnsupported }
-func register(any, uintptr, string)  {}
+func dlopen(string) (uintptr, error)    { return 0, errors.ErrUnsupported }
+func registerFunc(any, uintptr, string) {}

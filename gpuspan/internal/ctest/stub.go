@@ -13,8 +13,7 @@ import (
 type Stub struct {
 	Path string // of the library, for the code under test
 
-	t        testing.TB
-	handle   uintptr
+	register func(f any, name string)
 	asked    bool // the test looks at uses of destroyed objects itself
 	once     sync.Once
 	zero     time.Time
@@ -32,27 +31,35 @@ type Stub struct {
 }
 
 // CUDA builds a stub of libcuda as CUDA 12.8 has it.
-func CUDA(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "cuda.c")) }
+func CUDA(t testing.TB) *Stub { t.Helper(); return load(t, "cuda.c") }
 
 // OldCUDA builds a stub of libcuda without cuEventElapsedTime_v2 and cuDeviceGetUuid_v2.
-func OldCUDA(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "cuda.c", "-DOLD_DRIVER")) }
+func OldCUDA(t testing.TB) *Stub { t.Helper(); return load(t, "cuda.c", "-DOLD_DRIVER") }
 
 // HIP builds a stub of libamdhip64.
-func HIP(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "hip.c")) }
+func HIP(t testing.TB) *Stub { t.Helper(); return load(t, "hip.c") }
 
-func load(t testing.TB, path string) *Stub {
+// Load builds a library of csrc and loads it. register puts its functions into pointers to funcs.
+func Load(t testing.TB, source string, flags ...string) (path string, register func(f any, name string)) {
 	t.Helper()
+	path = build(t, source, flags...)
 	h, err := dlopen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Stub{Path: path, t: t, handle: h}
+	return path, func(f any, name string) { registerFunc(f, h, name) }
+}
+
+func load(t testing.TB, source string, flags ...string) *Stub {
+	t.Helper()
+	s := &Stub{}
+	s.Path, s.register = Load(t, source, flags...)
 	for name, f := range map[string]any{
 		"stub_set": &s.set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.fail, "stub_count": &s.count,
 		"stub_work": &s.work, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
 		"stub_stream_fail": &s.broken,
 	} {
-		register(f, h, name)
+		s.register(f, name)
 	}
 	t.Cleanup(func() {
 		if n := s.count("dead_uses"); n > 0 && !s.asked {
@@ -63,7 +70,7 @@ func load(t testing.TB, path string) *Stub {
 }
 
 // Func registers a function of the library in f, a pointer to a func.
-func (s *Stub) Func(f any, name string) { register(f, s.handle, name) }
+func (s *Stub) Func(f any, name string) { s.register(f, name) }
 
 // Destroyed is how often a stream or event was used after it had been destroyed. Drivers call that undefined, so a test
 // that does not ask fails for it at its end.
