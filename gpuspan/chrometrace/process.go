@@ -3,7 +3,10 @@
 
 package chrometrace
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // Bounds of one file: no viewer shows more, and services that come and go (one instance for each request) must not fill
 // the memory. What is beyond shares one process, or one track of its process.
@@ -77,10 +80,7 @@ func (w *Writer) newProcess(pid int64) *process {
 }
 
 func (k Process) label() string {
-	s := k.Service
-	if s == "" {
-		s = "unknown service"
-	}
+	s := cmp.Or(k.Service, "unknown service")
 	if k.HasRank {
 		s += " rank " + strconv.FormatInt(k.Rank, 10)
 	}

@@ -3,7 +3,11 @@
 
 package flops
 
-import "github.com/otelgpu/otelgpu/gpuspan"
+import (
+	"cmp"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
 
 // Mask says which keys a query attends to.
 type Mask uint8
@@ -86,19 +90,8 @@ func (a AttentionShape) elements() (q, kv, o float64) {
 	return q, kv, o
 }
 
-func (a AttentionShape) kvHeads() int {
-	if a.KVHeads == 0 {
-		return a.Heads
-	}
-	return a.KVHeads
-}
-
-func (a AttentionShape) valueDim() int {
-	if a.ValueDim == 0 {
-		return a.HeadDim
-	}
-	return a.ValueDim
-}
+func (a AttentionShape) kvHeads() int  { return cmp.Or(a.KVHeads, a.Heads) }
+func (a AttentionShape) valueDim() int { return cmp.Or(a.ValueDim, a.HeadDim) }
 
 func (a AttentionShape) invalid() bool {
 	return invalid(a.Batch, a.Heads, a.KVHeads, a.Queries, a.Keys, a.HeadDim, a.ValueDim)

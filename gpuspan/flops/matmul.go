@@ -19,7 +19,11 @@
 // allocate nothing, unless said otherwise.
 package flops
 
-import "github.com/otelgpu/otelgpu/gpuspan"
+import (
+	"cmp"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
 
 // MatMul is C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). That the first product of
 // each element needs no addition is ignored there and here.
@@ -71,10 +75,7 @@ func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(s.Rows, s.Cols, s.NonZeros, s.IndexSize, n) || s.Format > COO {
 		return gpuspan.Work{}
 	}
-	size, index := ElementSize(p), float64(s.IndexSize)
-	if index == 0 {
-		index = 4
-	}
+	size, index := ElementSize(p), float64(cmp.Or(s.IndexSize, 4))
 	nnz := float64(s.NonZeros)
 	indices := nnz + float64(s.Rows) + 1
 	if s.Format == COO {

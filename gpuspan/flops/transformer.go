@@ -3,7 +3,11 @@
 
 package flops
 
-import "github.com/otelgpu/otelgpu/gpuspan"
+import (
+	"cmp"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
 
 // Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a
 // feed-forward network.
@@ -34,12 +38,7 @@ func (t Transformer) headDim() int {
 	return t.HeadDim
 }
 
-func (t Transformer) kvHeads() int {
-	if t.KVHeads == 0 {
-		return t.Heads
-	}
-	return t.KVHeads
-}
+func (t Transformer) kvHeads() int { return cmp.Or(t.KVHeads, t.Heads) }
 
 // attention is the number of weights of the four projections of a layer.
 func (t Transformer) attention() float64 {

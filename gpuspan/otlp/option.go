@@ -4,6 +4,7 @@
 package otlp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -107,15 +108,11 @@ func (c *config) complete() error {
 
 // endpoint finds out where requests go.
 func endpoint(given string) (string, error) {
-	if given == "" {
-		if whole := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); whole != "" {
-			given = whole
-		} else if base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); base != "" {
-			given = strings.TrimSuffix(base, "/") + tracesPath
-		} else {
-			given = "http://localhost:4318"
-		}
+	base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+	if base != "" {
+		base = strings.TrimSuffix(base, "/") + tracesPath
 	}
+	given = cmp.Or(given, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), base, "http://localhost:4318")
 	u, err := url.Parse(given)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", fmt.Errorf("the endpoint must be a URL such as http://127.0.0.1:4318, found %q", given)

@@ -10,8 +10,10 @@ package outputs
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math"
 	"strconv"
@@ -75,19 +77,15 @@ func FirstDivergence(a, b []Output) (int, bool) {
 }
 
 // Checksum is the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits, on
-// every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits. Source of the
-// constants: Fowler, Noll, Vo, draft-eastlake-fnv.
+// every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits.
 func Checksum(data []float32) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h := uint64(offset)
+	h := fnv.New64a()
+	var b [4]byte
 	for _, f := range data {
-		b := math.Float32bits(f)
-		h = (h ^ uint64(b&0xff)) * prime
-		h = (h ^ uint64(b>>8&0xff)) * prime
-		h = (h ^ uint64(b>>16&0xff)) * prime
-		h = (h ^ uint64(b>>24)) * prime
+		binary.LittleEndian.PutUint32(b[:], math.Float32bits(f))
+		_, _ = h.Write(b[:]) // cannot fail
 	}
-	return h
+	return h.Sum64()
 }
 
 // Format writes a checksum as gpu.output.checksum holds it: 16 lower-case hex digits.

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -115,13 +116,11 @@ func (c *Collector) SetDevice(d Device) {
 	if p, ok := c.stated[d.Ordinal]; ok {
 		d.Peaks = p
 	}
-	for i := range c.devices {
-		if c.devices[i].Ordinal == d.Ordinal {
-			c.devices[i] = d
-			return
-		}
+	i := slices.IndexFunc(c.devices, func(x Device) bool { return x.Ordinal == d.Ordinal })
+	if i < 0 {
+		i, c.devices = len(c.devices), append(c.devices, d)
 	}
-	c.devices = append(c.devices, d)
+	c.devices[i] = d
 }
 
 // SetDropped states how many sections were lost for a reason, since the profiler began.
@@ -233,19 +232,15 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 func (c *Collector) Step(name string, s StepSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.loops {
-		if l.name == name {
-			l.step(s, c.sketch)
-			return
-		}
-	}
-	if len(c.loops) == maxLoops {
+	i := slices.IndexFunc(c.loops, func(l *loop) bool { return l.name == name })
+	if i < 0 && len(c.loops) == maxLoops {
 		c.overflow++
 		return
 	}
-	l := &loop{name: name}
-	c.loops = append(c.loops, l)
-	l.step(s, c.sketch)
+	if i < 0 {
+		i, c.loops = len(c.loops), append(c.loops, &loop{name: name})
+	}
+	c.loops[i].step(s, c.sketch)
 }
 
 // Reset implements Recorder.

@@ -171,7 +171,7 @@ func (t *poller) openDevices() error {
 		return errors.New("the answer came too late")
 	default:
 	}
-	t.p.devices.Store(&list)
+	t.p.devices.set(list)
 	return nil
 }
 

@@ -116,7 +116,7 @@ func (t *emitter) loop() (quit bool) {
 
 // round makes spans of some of what each stream has that was read by then; more: there are others.
 func (t *emitter) round(until int64) (more bool) {
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		more = t.turn(s, until) || more
 	}
 	return more
@@ -238,19 +238,8 @@ func (t *emitter) emitNest(n *nest) {
 		}
 	}
 	for _, r := range t.order {
-		s := r.heldOn
-		if s == nil {
-			s = n.stream
-		}
-		p := byID[r.parent]
-		if p == nil {
-			p = root // its parent was given up
-		}
-		if r == root {
-			t.emit(r, s, trace.SpanContext{}, 0)
-		} else {
-			t.emit(r, s, p.span, p.node)
-		}
+		p := cmp.Or(byID[r.parent], root) // root is its own, and that of those whose parent was given up
+		t.emit(r, cmp.Or(r.heldOn, n.stream), p.span, p.node)
 	}
 	clear(byID)
 	clear(t.order)
@@ -275,10 +264,10 @@ func (t *emitter) reportUntimed() {
 		return
 	}
 	defer t.p.guard("the recorder was told of untimed sections")
-	for _, st := range *t.p.opList.Load() {
+	for _, st := range t.p.opList.all() {
 		st.outermost.report(rec)
 	}
-	for _, pl := range *t.p.places.Load() {
+	for _, pl := range t.p.places.all() {
 		pl.report(rec)
 	}
 	t.reportDropped()

@@ -65,7 +65,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	anchors := func() (n int) {
-		require.NoError(t, p.poller.call(context.Background(), func() { n = (*p.devices.Load())[0].anchorer.Made() }))
+		require.NoError(t, p.poller.call(context.Background(), func() { n = p.devices.all()[0].anchorer.Made() }))
 		return n
 	}
 	before, spans := anchors(), hot.Load()
@@ -111,7 +111,7 @@ func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
 		}
 		x.End()
 	}
-	d := (*p.devices.Load())[0]
+	d := p.devices.all()[0]
 	made := func() (n int) {
 		require.NoError(t, p.poller.call(context.Background(), func() { n = d.anchorer.Made() }))
 		return n

@@ -132,9 +132,12 @@ func (c faultyCode) NewSpanID(ctx context.Context, t trace.TraceID) trace.SpanID
 	return (*IDGenerator)(nil).NewSpanID(ctx, t)
 }
 
-func (c faultyCode) RangeStart(*Operation, trace.SpanContext, int64) uint64 { c.in("RangeStart"); return 1 }
-func (c faultyCode) RangeEnd(uint64)                                 { c.in("RangeEnd") }
-func (c faultyCode) Enabled() bool                                   { c.in("Enabled"); return true }
+func (c faultyCode) RangeStart(*Operation, trace.SpanContext, int64) uint64 {
+	c.in("RangeStart")
+	return 1
+}
+func (c faultyCode) RangeEnd(uint64) { c.in("RangeEnd") }
+func (c faultyCode) Enabled() bool   { c.in("Enabled"); return true }
 
 func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
 

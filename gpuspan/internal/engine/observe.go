@@ -19,7 +19,7 @@ func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 		m.observeStreams(o)
 		m.observeDevices(o)
 	}
-	for _, d := range *m.p.devices.Load() {
+	for _, d := range m.p.devices.all() {
 		o.ObserveInt64(m.anomalies, d.anomalies.Load(), metric.WithAttributes(d.attrs...))
 	}
 	if cpu := m.p.poller.cpuNs.Load(); cpu > 0 {
@@ -51,7 +51,7 @@ func (m *metrics) observeOperations(o metric.Observer) {
 	if m.count == nil {
 		return
 	}
-	for _, st := range *m.p.opList.Load() {
+	for _, st := range m.p.opList.all() {
 		a := st.attributesOf()
 		timed, rest := st.timed.load(), st.untimedWork()
 		o.ObserveInt64(m.count, timed.count+rest.count, a.count...)
@@ -75,7 +75,7 @@ func (m *metrics) observeOperations(o metric.Observer) {
 
 func (m *metrics) observeStreams(o metric.Observer) {
 	now := m.p.clock.now()
-	for _, s := range *m.p.streamList.Load() {
+	for _, s := range m.p.streamList.all() {
 		used, _ := s.filled()
 		id := semconv.GPUStreamIDKey.Int(s.id)
 		with := metric.WithAttributes(id)
@@ -91,7 +91,7 @@ func (m *metrics) observeStreams(o metric.Observer) {
 }
 
 func (m *metrics) observeDevices(o metric.Observer) {
-	for _, d := range *m.p.devices.Load() {
+	for _, d := range m.p.devices.all() {
 		with := metric.WithAttributes(d.attrs...)
 		if f := d.floor.Load(); f > 0 {
 			o.ObserveFloat64(m.floor, seconds(f), with)

@@ -24,8 +24,8 @@ const overflowName = "(other)"
 type opState struct {
 	op *Operation
 
-	inner     atomic.Pointer[[]*place] // within other sections
-	outermost place                    // as an outermost section
+	inner     shared[*place] // within other sections
+	outermost place          // as an outermost section
 
 	// sections that took a slot, added by the polling thread when they are read back; and all steps, those without a slot
 	// when they end
@@ -141,8 +141,7 @@ func (p *Profiler) register(o *Operation) *opState {
 	if p.opCount >= maxOperations {
 		if p.overflow == nil {
 			p.overflow = newOpState(NewOperation(overflowName))
-			list := append(append([]*opState(nil), *p.opList.Load()...), p.overflow)
-			p.opList.Store(&list)
+			p.opList.add(p.overflow)
 		}
 		p.misuse.operationOverflow.Add(1)
 		return p.overflow
@@ -152,8 +151,7 @@ func (p *Profiler) register(o *Operation) *opState {
 	copy(ops, old)
 	st := newOpState(o)
 	ops[o.id] = st
-	list := append(append([]*opState(nil), *p.opList.Load()...), st)
-	p.opList.Store(&list)
+	p.opList.add(st)
 	p.ops.Store(&ops)
 	return st
 }
@@ -186,6 +184,20 @@ func (w *Work) io(d Direction, copied *[directions]int64) (memory, pcie report.I
 	}
 	return memory, pcie
 }
+
+// shared is a list that any goroutine reads, and one that holds the profiler's mutex adds to. Readers have the shorter
+// slices, so the array can be shared.
+type shared[T any] struct{ list atomic.Pointer[[]T] }
+
+func (s *shared[T]) all() []T {
+	if list := s.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func (s *shared[T]) set(list []T) { s.list.Store(&list) }
+func (s *shared[T]) add(v T)      { s.set(append(s.all(), v)) }
 
 // atomicFloat is a float64 that is read and written by different goroutines.
 type atomicFloat struct{ bits atomic.Uint64 }

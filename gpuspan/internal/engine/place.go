@@ -22,8 +22,8 @@ type place struct {
 	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
 	ended [ticketRing]atomic.Int64
 
-	children atomic.Pointer[[]*place] // few: found by looking at each
-	chunked  atomic.Bool              // the runs are chunks of what runs around them
+	children shared[*place] // few: found by looking at each
+	chunked  atomic.Bool    // the runs are chunks of what runs around them
 
 	// polling thread
 	reported tallySnapshot // what the recorder has of untimed
@@ -44,11 +44,9 @@ const ticketRing = 64
 
 // child finds the place of an operation within pl.
 func (pl *place) child(p *Profiler, st *opState) *place {
-	if list := pl.children.Load(); list != nil {
-		for _, c := range *list {
-			if c.st == st {
-				return c
-			}
+	for _, c := range pl.children.all() {
+		if c.st == st {
+			return c
 		}
 	}
 	return pl.addChild(p, st)
@@ -57,26 +55,19 @@ func (pl *place) child(p *Profiler, st *opState) *place {
 func (pl *place) addChild(p *Profiler, st *opState) *place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var siblings []*place
-	if list := pl.children.Load(); list != nil {
-		siblings = *list
-		for _, c := range siblings {
-			if c.st == st {
-				return c
-			}
+	siblings := pl.children.all()
+	for _, c := range siblings {
+		if c.st == st {
+			return c
 		}
 	}
-	places := *p.places.Load()
-	if len(places) >= maxPlaces || len(siblings) >= maxChildren || pl.depth >= maxDepth {
+	if len(p.places.all()) >= maxPlaces || len(siblings) >= maxChildren || pl.depth >= maxDepth {
 		return &st.outermost
 	}
 	c := &place{st: st, parent: pl, depth: pl.depth + 1}
-	// Readers have the shorter slices, and writers hold the mutex, so the arrays can be shared.
-	siblings, places = append(siblings, c), append(places, c)
-	mine := append(st.placesOf(), c)
-	pl.children.Store(&siblings)
-	st.inner.Store(&mine)
-	p.places.Store(&places)
+	pl.children.add(c)
+	st.inner.add(c)
+	p.places.add(c)
 	return c
 }
 
@@ -85,18 +76,10 @@ func (pl *place) run(p *Profiler) Section {
 	return Section{at: pl, id: uint64(pl.untimed.count.Add(1)), p: p}
 }
 
-// placesOf are the places of an operation within others.
-func (st *opState) placesOf() []*place {
-	if list := st.inner.Load(); list != nil {
-		return *list
-	}
-	return nil
-}
-
 // untimedCount is how often the operation ran without being timed.
 func (st *opState) untimedCount() int64 {
 	n := st.outermost.untimed.count.Load()
-	for _, pl := range st.placesOf() {
+	for _, pl := range st.inner.all() {
 		n += pl.untimed.count.Load()
 	}
 	return n
@@ -105,7 +88,7 @@ func (st *opState) untimedCount() int64 {
 // untimedWork is what it did then.
 func (st *opState) untimedWork() tallySnapshot {
 	sum := st.outermost.untimed.load()
-	for _, pl := range st.placesOf() {
+	for _, pl := range st.inner.all() {
 		sum.add(pl.untimed.load())
 	}
 	return sum

@@ -24,7 +24,7 @@ const (
 func (t *poller) place(all bool) {
 	now := t.p.clock.now()
 	handed := false
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		n := 0
 		for n < len(s.unplaced) {
 			if !all && s.awaits(n, nil) && !tooOld(s.unplaced[n].read, now, placeLimit) {
@@ -120,7 +120,7 @@ func (t *poller) placeTimes(d *device, stamps *clockmap.Stamps, x *times) {
 // anchorNow makes an anchor of each device that sections wait for.
 func (t *poller) anchorNow() {
 	defer t.p.guard("a clock was anchored")
-	for _, d := range *t.p.devices.Load() {
+	for _, d := range t.p.devices.all() {
 		if d.anchorer != nil && t.waitsFor(d) {
 			d.anchorer.Anchor()
 		}
@@ -128,7 +128,7 @@ func (t *poller) anchorNow() {
 }
 
 func (t *poller) waitsFor(d *device) bool {
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		for i := range s.unplaced {
 			if s.awaits(i, d) {
 				return true

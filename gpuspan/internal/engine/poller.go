@@ -80,7 +80,7 @@ func (t *poller) run() {
 		}
 		quit := t.loop()
 		if quit && t.left.Load() {
-			t.p.devices.Store(&[]*device{})
+			t.p.devices.set(nil)
 			t.closeBackend()
 		}
 		return quit
@@ -188,7 +188,7 @@ func (t *poller) rest() (quit bool) {
 }
 
 func (t *poller) anyPending() bool {
-	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool {
+	return slices.ContainsFunc(t.p.streamList.all(), func(s *Stream) bool {
 		_, pending := s.filled()
 		return pending > 0 || len(s.unplaced) > 0
 	}) || t.nestsPending()
@@ -201,7 +201,7 @@ func (t *poller) nestsPending() bool {
 }
 
 func (t *poller) anyUsed() bool {
-	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool {
+	return slices.ContainsFunc(t.p.streamList.all(), func(s *Stream) bool {
 		used, _ := s.filled()
 		return used > 0
 	})
@@ -213,7 +213,7 @@ func (t *poller) pass() {
 	t.passed.Store(t.p.clock.now())
 	t.p.clock.observe()
 	t.pressed, t.more = false, false
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		progress, pending := t.drain(s)
 		t.busy = t.busy || progress || pending
 	}
@@ -226,7 +226,7 @@ func (t *poller) pass() {
 // upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called
 // again though nothing happens; 0: not at all.
 func (t *poller) upkeep(busy bool) (wait time.Duration) {
-	for _, d := range *t.p.devices.Load() {
+	for _, d := range t.p.devices.all() {
 		if d.anchorer == nil {
 			continue
 		}
@@ -263,14 +263,14 @@ func (t *poller) tidy() {
 	if d, ok := threadCPU(); ok && t.locked {
 		t.cpuNs.Store(int64(d))
 	}
-	for _, d := range *t.p.devices.Load() {
+	for _, d := range t.p.devices.all() {
 		if d.anchorer != nil {
 			d.anomalies.Store(d.anchorer.Map().Anomalies())
 		}
 	}
 	t.p.emitter.ask()
 	now := t.p.clock.now()
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		t.expire(s, now)
 		t.reclaim(s)
 	}
@@ -330,7 +330,7 @@ func (t *poller) flush(ctx context.Context) error {
 // ended is how many sections of each stream have ended.
 func (t *poller) ended() map[*Stream]uint64 {
 	out := map[*Stream]uint64{}
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		s.mu.Lock()
 		out[s] = s.read + uint64(s.pending.size)
 		s.mu.Unlock()
@@ -354,7 +354,7 @@ func (t *poller) unread(targets map[*Stream]uint64) (n int) {
 
 // unplaced counts what was read by then and waits for an anchor.
 func (t *poller) unplaced(until int64) (n int) {
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		for i := range s.unplaced {
 			if s.unplaced[i].read <= until {
 				n++

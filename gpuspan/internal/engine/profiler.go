@@ -51,12 +51,12 @@ type Profiler struct {
 	enabled    bool                       // what SetEnabled said last,
 	verbosity  settings.Verbosity         // and SetVerbosity
 	ops        atomic.Pointer[[]*opState] // by Operation.id
-	opList     atomic.Pointer[[]*opState] // in order of registration
-	places     atomic.Pointer[[]*place]   // of sections within others, parents first
+	opList     shared[*opState]           // in order of registration
+	places     shared[*place]             // of sections within others, parents first
 	opCount    int
 	overflow   *opState
-	streamList atomic.Pointer[[]*Stream]
-	devices    atomic.Pointer[[]*device]
+	streamList shared[*Stream]
+	devices    shared[*device]
 	names      names // of StartNamed
 	phases     names
 	steps      names // of loops
@@ -118,10 +118,6 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 		errs = append(errs, err)
 	}
 	p.ops.Store(&[]*opState{})
-	p.opList.Store(&[]*opState{})
-	p.places.Store(&[]*place{})
-	p.streamList.Store(&[]*Stream{})
-	p.devices.Store(&[]*device{})
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
 	p.phases.init(maxPhases, newPhaseOperation)
 	p.steps.init(c.Names, newStepOperation)
@@ -250,7 +246,7 @@ func (p *Profiler) Devices() []backend.Device {
 		return nil
 	}
 	var out []backend.Device
-	for _, d := range *p.devices.Load() {
+	for _, d := range p.devices.all() {
 		out = append(out, d.info)
 	}
 	return out
@@ -287,7 +283,7 @@ func (p *Profiler) catchUp() {
 func (p *Profiler) summary() (s report.Summary) {
 	defer p.guard("the recorder was asked for a summary")
 	s = p.recorder.Summary()
-	for _, st := range *p.streamList.Load() {
+	for _, st := range p.streamList.all() {
 		_, pending := st.filled()
 		s.Pending += int64(pending)
 	}

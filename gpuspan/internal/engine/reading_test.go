@@ -87,5 +87,5 @@ func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
 	require.EqualValues(t, 99, timed)
 	require.Zero(t, pending)
 	require.EqualValues(t, 1, p.statuses[statusCaptured].Load())
-	require.True(t, (*p.streamList.Load())[0].DeviceTimed(), "the stream is not retired")
+	require.True(t, p.streamList.all()[0].DeviceTimed(), "the stream is not retired")
 }

@@ -27,11 +27,11 @@ func (c *caller) again() {
 	}
 }
 
-func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan)      { c.again() }
-func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                          { c.again() }
+func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan)             { c.again() }
+func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                                 { c.again() }
 func (c *caller) RangeStart(*Operation, trace.SpanContext, int64) (id uint64) { c.again(); return 1 }
-func (c *caller) RangeEnd(uint64)                                      { c.again() }
-func (c *caller) Write(p []byte) (int, error)                          { c.again(); return len(p), nil }
+func (c *caller) RangeEnd(uint64)                                             { c.again() }
+func (c *caller) Write(p []byte) (int, error)                                 { c.again(); return len(p), nil }
 
 // No mutex is held while the application's code runs, so that it may use what it instruments with.
 func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -98,20 +99,13 @@ func (p *Profiler) newStream(name string, h backend.StreamHandle, c StreamConfig
 func (p *Profiler) addStream(s *Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := append(append([]*Stream(nil), *p.streamList.Load()...), s)
-	p.streamList.Store(&list)
+	p.streamList.add(s)
 }
 
 func (p *Profiler) removeStream(s *Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var list []*Stream
-	for _, o := range *p.streamList.Load() {
-		if o != s {
-			list = append(list, o)
-		}
-	}
-	p.streamList.Store(&list)
+	p.streamList.set(slices.DeleteFunc(slices.Clone(p.streamList.all()), func(o *Stream) bool { return o == s }))
 }
 
 // prepare makes the slots. events has two for each, or is nil.
@@ -139,7 +133,7 @@ var errTooManyStreams = errors.New("too many streams (close those that are gone,
 // register runs on the polling thread. It always returns a usable stream.
 func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (*Stream, error) {
 	p := t.p
-	streams := *p.streamList.Load()
+	streams := p.streamList.all()
 	known, refused := openStreamOf(streams, h, name, c)
 	if known != nil && known.failedStatus() == backend.StatusOK {
 		return known, nil
@@ -225,7 +219,7 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 	if err != nil {
 		return fmt.Errorf("cannot resolve the device of handle %#x: %w", uintptr(h), err)
 	}
-	for _, d := range *p.devices.Load() {
+	for _, d := range p.devices.all() {
 		if d.info.Ordinal == ordinal {
 			s.device = d
 		}

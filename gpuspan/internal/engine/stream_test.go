@@ -149,7 +149,7 @@ func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 			require.Same(t, a, p.Stream(3, "a"))
 			require.Same(t, c, p.Stream(4, ""))
 		}
-		require.Len(t, *p.streamList.Load(), 3)
+		require.Len(t, p.streamList.all(), 3)
 		a.Close()
 		flush(t, p)
 		d := p.Stream(3, "a")

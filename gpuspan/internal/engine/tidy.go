@@ -132,7 +132,7 @@ func (t *poller) giveUpAll() {
 	now := t.p.clock.now()
 	t.pass()
 	t.closing = true
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		s.mu.Lock()
 		s.closed = true
 		var pending []int32
@@ -160,10 +160,10 @@ func (t *poller) giveUpAll() {
 
 // close frees everything.
 func (t *poller) close() {
-	for _, s := range *t.p.streamList.Load() {
+	for _, s := range t.p.streamList.all() {
 		t.freeEvents(s)
 	}
-	for _, d := range *t.p.devices.Load() {
+	for _, d := range t.p.devices.all() {
 		t.closeDevice(d)
 	}
 	t.closeBackend()

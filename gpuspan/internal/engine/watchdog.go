@@ -61,7 +61,7 @@ func (w *watchdog) look() {
 	defer func() { _ = recover() }() // the logger is the application's
 	p, limit := w.p, w.p.cfg.HangLimit
 	now := p.clock.now()
-	for _, s := range *p.streamList.Load() {
+	for _, s := range p.streamList.all() {
 		name, age, id, ok := s.oldest(now)
 		if !ok || age < limit || s.saidHang == id {
 			continue
