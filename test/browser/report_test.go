@@ -129,6 +129,18 @@ func TestAReportWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 	assert.NotContains(t, b.text("#findings"), "Threshold")
 }
 
+// Which rank the others wait for is said before that each of them waits.
+func TestTheLateRankIsTheFirstFinding(t *testing.T) {
+	book := page.NewBook()
+	read(t, book, recorded.Path(t, "kineto", "param/dlrm_8ranks/worker1.pt.trace.json.gz"))
+	b := open(t, write(t, book.State([]page.Job{{
+		World: 8, Says: "rank 7 holds the others up", Late: []page.LateRank{{Rank: 7, Each: 5 * time.Millisecond}},
+		Ranks: []page.Rank{{Rank: 1}, {Rank: 7}},
+	}})), 1200, 900)
+	b.hangsTogether()
+	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 holds the others up", b.text("#findings li:first-child"))
+}
+
 func TestAllocatedMemoryOverTime(t *testing.T) {
 	book := page.NewBook()
 	path := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")

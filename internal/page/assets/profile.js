@@ -27,6 +27,8 @@ function findings() {
     el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
     el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
     v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
+  for (const j of (state.jobs || []).filter((j) => (j.late || []).length).reverse()) // why the others wait comes before that they do
+    items.unshift(el("li", {class: "finding"}, el("h3", {}, "late rank", el("span", {class: "dim"}, ` rank ${j.late[0].rank}`), el("span", {class: "gain"}, `each of the others waits ${nanos(j.late[0].each_ns)}`)), el("p", {}, el("bdi", {}, j.says))));
   const some = items.slice(0, 6), rest = items.slice(6);
   return [el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null];
 }
