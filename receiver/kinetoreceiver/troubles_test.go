@@ -302,6 +302,23 @@ func troubles() map[string]program {
 				}
 			}
 		}, loss: idle},
+		"a link that is slow": {kind: verdict.KindComm, says: "at 1.67 GB/s at best", run: func(m *machine, sick bool) {
+			m.steps(6, func(int) {
+				m.layers(40, 150*us)
+				for range 4 {
+					length := 6 * ms
+					if !sick {
+						length = 600 * us
+					}
+					m.free[[2]int64{0, 7}] = m.launch(work{
+						name: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", length: length, stream: 20,
+						after: m.free[[2]int64{0, 7}],
+						args:  `,"Collective name":"allreduce","In msg nelems":5000000,"Out msg nelems":5000000,"dtype":"BFloat16","Group size":2`,
+					})
+				}
+				m.wait("")
+			})
+		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
 		"environments that step behind pipes": {kind: verdict.KindHost, says: "the host was in rl/subproc.py(130): step_wait", run: func(m *machine, sick bool) {
 			m.steps(40, func(int) {
 				m.frame("rl/policy.py(20): forward", func() { m.layers(12, 150*us) })

@@ -213,6 +213,7 @@ func nsightReports(t *testing.T, text string, wholeGraphs bool) []verdict.Report
 // unrecorded are jobs of which an export does not record what tells the cause: sizes of collectives, types of elements.
 var unrecorded = map[string]struct{ kind, says string }{
 	"experts that some ranks have more of": {verdict.KindComm, "or wait for a late rank"},
+	"a link that is slow":                  {verdict.KindComm, "while nothing computes"},
 	"pipeline that fills and drains":       {verdict.KindComm, "or wait for a late rank"},
 	"pipeline with bubbles":                {verdict.KindComm, "or wait for a late rank"},
 	"late rank/plain":                      {verdict.KindComm, "or wait for a late rank"}, // nor has it steps

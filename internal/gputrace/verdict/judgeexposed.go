@@ -114,15 +114,29 @@ func (j *judge) copyText(c Copy) string {
 // is judged before it is known which others are of its job.
 const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
+// largeMessage is the size from which on latency says little of a collective's rate, slowLink the part of the rate of the
+// host's bus below which something is wrong with a link: a network of 25 Gbit/s is at a tenth.
+const (
+	largeMessage = 1 << 20
+	slowLink     = 0.1
+)
+
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
-	var waiting, moving time.Duration
+	var waiting, moving, slow time.Duration
 	var waits, moves []Place
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
 		moving += c.Moving
 		waits = append(waits, Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
-		moves = append(moves, Place{Name: c.Name, Time: c.Moving, Count: c.Count})
+		moved := c.Name
+		if c.best > 0 {
+			moved += fmt.Sprintf(" at %.3g GB/s at best", c.best/1e9)
+			if c.bytes >= largeMessage && c.best < slowLink*j.f.Peak.Host.Rate() {
+				slow += c.Moving
+			}
+		}
+		moves = append(moves, Place{Name: moved, Time: c.Moving, Count: c.Count})
 	}
 	sortPlaces(waits)
 	sortPlaces(moves)
@@ -133,6 +147,10 @@ func (j *judge) collectives(r *Report) {
 			compareRanks+", which tells waiting; "+remedy
 		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
 			"sizes are not recorded"
+	}
+	if 2*slow > moving {
+		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus (NCCL_DEBUG=INFO says "+
+			"which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
 	}
 	if waiting > 0 {
 		j.add(Verdict{

@@ -133,6 +133,8 @@ type Collective struct {
 	Waiting time.Duration `json:"waiting_ns"`
 	Moving  time.Duration `json:"moving_ns"`
 	mixed   bool          // what is waiting cannot be told, so that all counts as moving
+	bytes   int64
+	best    float64 // bytes ÷ the shortest of the kind, per second; 0: not known
 }
 
 // Peak is what a device can do at best.

@@ -158,10 +158,14 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 		if k.bytes == 0 && k.place > 0 {
 			name += fmt.Sprintf(" (%d in the step)", k.place)
 		}
-		r.Collectives = append(r.Collectives, Collective{
+		e := Collective{
 			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w),
 			Moving: time.Duration(c.exposed - w), mixed: k.bytes == 0 || !c.comparable(k),
-		})
+		}
+		if !e.mixed && c.least > 0 {
+			e.bytes, e.best = k.bytes, float64(k.bytes)/time.Duration(c.least).Seconds()
+		}
+		r.Collectives = append(r.Collectives, e)
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time),
