@@ -3,13 +3,15 @@
 
 package report
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // loop adds up the steps of one loop.
 type loop struct {
 	name      string
-	dur, host welford
-	sketch    Sketch
+	dur, host durations
 	phases    []*phase
 	overlap   time.Duration
 	other     time.Duration
@@ -26,24 +28,18 @@ type loop struct {
 type flopTime struct{ flops, seconds float64 }
 
 type phase struct {
-	name   string
-	dur    welford
-	sketch Sketch
+	name string
+	dur  durations
 }
 
 func (l *loop) step(s StepSample, sketch func() Sketch) {
-	if l.sketch == nil {
-		l.sketch = sketch()
-	}
-	l.dur.add(s.Duration)
-	l.sketch.Add(s.Duration.Seconds())
+	l.dur.add(s.Duration, sketch)
 	if s.Host > 0 {
-		l.host.add(s.Host)
+		l.host.add(s.Host, nil)
 	}
 	for _, p := range s.Phases {
-		if ph := l.phase(p.Name, sketch); ph != nil {
-			ph.dur.add(p.Duration)
-			ph.sketch.Add(p.Duration.Seconds())
+		if ph := l.phase(p.Name); ph != nil {
+			ph.dur.add(p.Duration, sketch)
 		}
 	}
 	l.overlap += s.Overlap
@@ -68,28 +64,27 @@ func (l *loop) step(s StepSample, sketch func() Sketch) {
 	}
 }
 
-func (l *loop) phase(name string, sketch func() Sketch) *phase {
-	for _, p := range l.phases {
-		if p.name == name {
-			return p
-		}
+func (l *loop) phase(name string) *phase {
+	i := slices.IndexFunc(l.phases, func(p *phase) bool { return p.name == name })
+	if i >= 0 {
+		return l.phases[i]
 	}
 	if len(l.phases) == maxPhases {
 		return nil
 	}
-	p := &phase{name: name, sketch: sketch()}
+	p := &phase{name: name}
 	l.phases = append(l.phases, p)
 	return p
 }
 
 func (l *loop) summary(peaks Peaks) Loop {
 	out := Loop{
-		Name: l.name, Steps: l.dur.n, Duration: l.dur.durations(l.sketch), Host: l.host.durations(nil),
+		Name: l.name, Steps: l.dur.n, Duration: l.dur.summary(), Host: l.host.summary(),
 		Overlap: l.overlap, Other: l.other, Covered: l.covered, Exposed: l.exposed, Waiting: l.waiting,
 		Items: l.items, ItemType: l.itemType, ModelFLOPs: l.flops,
 	}
 	for _, p := range l.phases {
-		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.durations(p.sketch)})
+		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.summary()})
 	}
 	// A mean over precisions would compare with no peak at all, so MFU needs every step to state one precision.
 	if len(l.flopTime) == 1 {

@@ -91,8 +91,7 @@ func (n *node) kernel(name, module string) {
 // tally adds up runs.
 type tally struct {
 	count     int64
-	dur       welford
-	sketch    Sketch
+	dur       durations
 	mem, pcie IO
 	items     int64
 	flops     map[string]float64
@@ -104,13 +103,7 @@ func (t *tally) run(s Sample, sketch func() Sketch) {
 	if !s.Timed || s.Duration < 0 {
 		return
 	}
-	t.dur.add(s.Duration)
-	if sketch != nil {
-		if t.sketch == nil {
-			t.sketch = sketch()
-		}
-		t.sketch.Add(s.Duration.Seconds())
-	}
+	t.dur.add(s.Duration, sketch)
 	if s.OnHost && !s.Synchronous {
 		return // from launch to return: no time of the work
 	}
@@ -137,7 +130,7 @@ func (t *tally) work(count int64, s Sample) {
 
 func (t *tally) figures() Figures {
 	f := Figures{
-		Count: t.count, Duration: t.dur.durations(t.sketch),
+		Count: t.count, Duration: t.dur.summary(),
 		Memory: t.mem, PCIe: t.pcie, Items: t.items, timed: t.timed,
 	}
 	if len(t.flops) > 0 {
@@ -146,16 +139,17 @@ func (t *tally) figures() Figures {
 	return f
 }
 
-// welford is Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds. A sum of squares would lose
-// the variance of long, even durations to rounding.
-type welford struct {
+// durations are summed up by Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds, for a sum of
+// squares would lose the variance of long, even ones to rounding, and by a sketch where quantiles are wanted.
+type durations struct {
 	n            int64
 	total        time.Duration
 	min, max     time.Duration
 	mean, square float64
+	sketch       Sketch
 }
 
-func (w *welford) add(d time.Duration) {
+func (w *durations) add(d time.Duration, sketch func() Sketch) {
 	if w.n == 0 || d < w.min {
 		w.min = d
 	}
@@ -165,9 +159,16 @@ func (w *welford) add(d time.Duration) {
 	delta := float64(d) - w.mean
 	w.mean += delta / float64(w.n)
 	w.square += delta * (float64(d) - w.mean)
+	if sketch == nil {
+		return
+	}
+	if w.sketch == nil {
+		w.sketch = sketch()
+	}
+	w.sketch.Add(d.Seconds())
 }
 
-func (w *welford) durations(s Sketch) Durations {
+func (w *durations) summary() Durations {
 	if w.n == 0 {
 		return Durations{}
 	}
@@ -176,7 +177,7 @@ func (w *welford) durations(s Sketch) Durations {
 		Mean:   time.Duration(math.Round(w.mean)),
 		StdDev: time.Duration(math.Round(math.Sqrt(w.square / float64(w.n)))),
 	}
-	if s != nil {
+	if s := w.sketch; s != nil {
 		d.P50, d.P99 = quantile(s, .5, d), quantile(s, .99, d)
 	}
 	return d

@@ -70,11 +70,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		return err
 	}
 	// Steps end as they are read back: one with work on another stream may end after the next.
-	spans = slices.SortedStableFunc(slices.Values(spans), func(a,
-		b sdktrace.ReadOnlySpan,
-	) int {
-		return a.StartTime().Compare(b.StartTime())
-	})
+	spans = slices.Clone(spans)
+	slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	var rows []Row
 	for _, s := range spans {
 		if e.cfg.loop != "" && s.Name() != e.cfg.loop {

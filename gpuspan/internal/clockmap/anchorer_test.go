@@ -249,7 +249,7 @@ func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, las
 		return 0, 0, 0, 0, false
 	}
 	p := a.Place(&s)
-	return p.Start, p.End, p.Duration, p.HalfWidth, true
+	return p.Start, p.End, float64(p.End - p.Start), p.HalfWidth, true
 }
 
 // A busy stream is read some hundred sections at a time, with the anchor that lies behind them all made after the first

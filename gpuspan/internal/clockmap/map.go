@@ -85,9 +85,6 @@ func (m *Map) Drift() (ppm float64, ok bool) {
 // Anomalies counts anchors and placements that contradicted the assumptions since the map was made.
 func (m *Map) Anomalies() int64 { return m.anomalies.Load() }
 
-// Anomaly counts a contradiction that the caller noticed, such as an end that lies after it was seen.
-func (m *Map) Anomaly() { m.anomalies.Add(1) }
-
 // Add takes an anchor, which must be newer than those before it. An anchor that runs backwards on either axis, or
 // whose interval is empty, is an anomaly and is not taken.
 func (m *Map) Add(a Anchor) {

@@ -27,9 +27,8 @@ func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
 // Placement is where a section lies on the host's clock.
 type Placement struct {
-	Start, End int64   // on the axis of [Anchorer.Axis]
-	Duration   float64 // ns of the host's clock: GPU time × rate
-	HalfWidth  int64   // ns: the error of both places is at most this
+	Start, End int64 // on the axis of [Anchorer.Axis]
+	HalfWidth  int64 // ns: the error of both places is at most this
 }
 
 // Axis is a point of the monotonic axis that sections are placed on; only differences mean something.
@@ -88,7 +87,7 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 		s.end.hi = min(s.end.hi, float64(st.seen-m.origin))
 	}
 	if ok := whole && s.tighten() || !whole && s.start.lo <= s.start.hi && s.end.lo <= s.end.hi; !ok {
-		m.Anomaly()
+		m.anomalies.Add(1)
 		a.schedule.hurry()
 		s = free
 	}
@@ -96,9 +95,7 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 	duration := st.length * m.fit.rate
 	start := m.origin + int64(at)
 	half := max(s.start.error(at), s.end.error(at+duration))
-	return Placement{
-		Start: start, End: start + int64(math.Round(duration)), Duration: duration, HalfWidth: int64(math.Ceil(half)),
-	}
+	return Placement{Start: start, End: start + int64(math.Round(duration)), HalfWidth: int64(math.Ceil(half))}
 }
 
 // length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's
