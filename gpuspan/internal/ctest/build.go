@@ -4,23 +4,24 @@
 package ctest
 
 import (
-	"crypto/sha256"
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
 //go:embed csrc
 var sources embed.FS
 
-// build compiles a source of csrc into a shared library in the cache and copies it for the test alone: the loader gives
-// every file its own variables.
+var built sync.Map // by source and flags: what compiles it once, and then returns the library
+
+// build compiles a source of csrc into a shared library, once in the process, and copies it for the test alone: the
+// loader gives every file its own variables.
 func build(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -30,11 +31,10 @@ func build(t testing.TB, source string, flags ...string) string {
 	if err != nil {
 		t.Skip("no gcc: the C stub cannot be built")
 	}
-	cached, err := compile(gcc, source, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, err := os.ReadFile(cached)
+	once, _ := built.LoadOrStore(fmt.Sprint(source, flags), sync.OnceValues(func() ([]byte, error) {
+		return compile(gcc, source, flags)
+	}))
+	lib, err := once.(func() ([]byte, error))()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,58 +45,21 @@ func build(t testing.TB, source string, flags ...string) string {
 	return path
 }
 
-// compile returns the library in the cache, which is named by the hash of all that it is made from.
-func compile(gcc, source string, flags []string) (string, error) {
+func compile(gcc, source string, flags []string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "otelgpu-cc")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	h := sha256.New()
-	fmt.Fprintln(h, gcc, source, flags)
-	files, err := fs.ReadDir(sources, "csrc")
-	if err != nil {
-		return "", err
+	if err := os.CopyFS(dir, sources); err != nil {
+		return nil, err
 	}
-	for _, f := range files {
-		b, err := sources.ReadFile("csrc/" + f.Name())
-		if err != nil {
-			return "", err
-		}
-		h.Write(b)
-		if err := os.WriteFile(filepath.Join(dir, f.Name()), b, 0o644); err != nil {
-			return "", err
-		}
-	}
-	cache := filepath.Join(os.TempDir(), fmt.Sprintf("otelgpu-ctest-cache-%d", os.Getuid()))
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", err
-	}
-	out := filepath.Join(cache, fmt.Sprintf("%s-%x.so", strings.TrimSuffix(source, ".c"), h.Sum(nil)[:12]))
-	if _, err := os.Stat(out); err == nil {
-		return out, nil
-	}
-	tmp := filepath.Join(dir, "out.so")
-	args := append([]string{"-std=gnu11", "-O2", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-o", tmp}, flags...)
+	args := append([]string{"-std=gnu11", "-O2", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-o", "out.so"},
+		flags...)
 	cmd := exec.Command(gcc, append(args, source, "-lm", "-lpthread")...)
-	cmd.Dir = dir
+	cmd.Dir = filepath.Join(dir, "csrc")
 	if b, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cannot build %s: %w\n%s", source, err, b)
+		return nil, fmt.Errorf("cannot build %s: %w\n%s", source, err, b)
 	}
-	b, err := os.ReadFile(tmp)
-	if err != nil {
-		return "", err
-	}
-	// Tests of several packages build at the same time; renaming makes the result appear whole.
-	part, err := os.CreateTemp(cache, "part")
-	if err != nil {
-		return "", err
-	}
-	if _, err = part.Write(b); err == nil {
-		err = part.Close()
-	}
-	if err == nil {
-		err = os.Rename(part.Name(), out)
-	}
-	return out, err
+	return os.ReadFile(filepath.Join(cmd.Dir, "out.so"))
 }

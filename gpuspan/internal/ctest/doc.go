@@ -5,7 +5,7 @@
 // stub of libamdhip64 and an NVTX injection library that records what it is told.
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,
-// streams, events and captures, fail on demand, and tell when each event truly happened. They are built by gcc once per
-// change of their sources; where there is no gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
+// streams, events and captures, fail on demand, and tell when each event truly happened. They are built by gcc once in
+// a process; where there is no gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
 // of its own, so that tests do not share state.
 package ctest
