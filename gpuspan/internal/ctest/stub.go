@@ -13,21 +13,30 @@ import (
 type Stub struct {
 	Path string // of the library, for the code under test
 
-	register func(f any, name string)
-	asked    bool // the test looks at uses of destroyed objects itself
+	// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns,
+	// devices, manual (1: the clock moves by Advance alone).
+	Set func(name string, v float64)
+	// Fail makes calls of fn fail with code: after that many good ones, times times.
+	Fail func(fn string, code int32, after, times int64)
+	// FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
+	FailStream func(stream uintptr, code int64)
+	// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events,
+	// live_streams; dead_destroys are events and streams that were destroyed though their context was.
+	Count func(what string) int64
+	// Log keeps the last n records of a stream.
+	Log func(stream uintptr, n int64)
+	// Logged is how many events were recorded on a stream since Log.
+	Logged func(stream uintptr) int64
+	// Func registers a function of the library in f, a pointer to a func.
+	Func func(f any, name string)
+
 	once     sync.Once
 	zero     time.Time
 	zeroHost int64
-	set      func(string, float64)
 	now      func() int64
 	advance  func(int64)
-	fail     func(string, int32, int64, int64)
-	count    func(string) int64
 	work     func(uintptr, float64)
-	logStart func(uintptr, int64)
-	logLen   func(uintptr) int64
 	logAt    func(uintptr, int64) int64
-	broken   func(uintptr, int64)
 }
 
 // CUDA builds a stub of libcuda as CUDA 12.8 has it.
@@ -53,35 +62,21 @@ func Load(t testing.TB, source string, flags ...string) (path string, register f
 func load(t testing.TB, source string, flags ...string) *Stub {
 	t.Helper()
 	s := &Stub{}
-	s.Path, s.register = Load(t, source, flags...)
+	s.Path, s.Func = Load(t, source, flags...)
 	for name, f := range map[string]any{
-		"stub_set": &s.set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.fail, "stub_count": &s.count,
-		"stub_work": &s.work, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
-		"stub_stream_fail": &s.broken,
+		"stub_set": &s.Set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.Fail, "stub_count": &s.Count,
+		"stub_work": &s.work, "stub_log_start": &s.Log, "stub_log_len": &s.Logged, "stub_log_at": &s.logAt,
+		"stub_stream_fail": &s.FailStream,
 	} {
-		s.register(f, name)
+		s.Func(f, name)
 	}
 	t.Cleanup(func() {
-		if n := s.count("dead_uses"); n > 0 && !s.asked {
+		if n := s.Count("dead_uses"); n > 0 {
 			t.Errorf("%d uses of destroyed streams or events", n)
 		}
 	})
 	return s
 }
-
-// Func registers a function of the library in f, a pointer to a func.
-func (s *Stub) Func(f any, name string) { s.register(f, name) }
-
-// Destroyed is how often a stream or event was used after it had been destroyed. Drivers call that undefined, so a test
-// that does not ask fails for it at its end.
-func (s *Stub) Destroyed() int64 {
-	s.asked = true
-	return s.count("dead_uses")
-}
-
-// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns,
-// devices, manual (1: the clock moves by Advance alone).
-func (s *Stub) Set(name string, v float64) { s.set(name, v) }
 
 // Manual makes the clock move by Advance alone, without latencies, drift and ticks.
 func (s *Stub) Manual() *Stub {
@@ -94,24 +89,8 @@ func (s *Stub) Manual() *Stub {
 // Advance moves the manual clock.
 func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 
-// Fail makes calls of fn fail with code: after that many good ones, times times.
-func (s *Stub) Fail(fn string, code int32, after, times int64) { s.fail(fn, code, after, times) }
-
-// FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
-func (s *Stub) FailStream(stream uintptr, code int64) { s.broken(stream, code) }
-
-// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events,
-// live_streams; dead_destroys are events and streams that were destroyed though their context was.
-func (s *Stub) Count(what string) int64 { return s.count(what) }
-
 // Work puts d of GPU work on a stream.
 func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
-
-// Log keeps the last n records of a stream.
-func (s *Stub) Log(stream uintptr, n int64) { s.logStart(stream, n) }
-
-// Logged is how many events were recorded on a stream since Log.
-func (s *Stub) Logged(stream uintptr) int64 { return s.logLen(stream) }
 
 // LoggedAt is when the i-th of them truly happened.
 func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time { return s.at(s.logAt(stream, i)) }
