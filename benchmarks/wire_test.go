@@ -7,6 +7,8 @@ package benchmarks
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"net"
@@ -190,4 +192,34 @@ func TestCostOverTheNetwork(t *testing.T) {
 		fmt.Fprintf(&b, "%-34s%9.0f%9.2f\n", c.name, best[c.name], best[c.name]/best[pass])
 	}
 	t.Log(b.String())
+}
+
+// What is sent of a span, as it is and as the exporter's default compresses it. Times, IDs and values are the same in
+// each run.
+func TestBytesOverTheNetwork(t *testing.T) {
+	sent := func(build stage) (raw, compressed float64) {
+		n := 0
+		measure(t, requests(t), 1, build, func(_ context.Context, td ptrace.Traces) error {
+			if n++; n != 10 { // one that its time let go, not the end
+				return nil
+			}
+			wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+			require.NoError(t, err)
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			_, err = z.Write(wire)
+			require.NoError(t, err)
+			require.NoError(t, z.Close())
+			raw, compressed = float64(len(wire))/batchSize, float64(b.Len())/batchSize
+			return nil
+		})
+		return raw, compressed
+	}
+	raw, compressed := sent(pipeline())
+	leanRaw, leanCompressed := sent(pipeline(joinStage(lean), deriveStage(lean), metricsStage()))
+	t.Logf("bytes per span: passing through %.0f, compressed %.1f; joined and derived, lean %.0f, compressed %.1f",
+		raw, compressed, leanRaw, leanCompressed)
+	require.Positive(t, compressed)
+	require.Less(t, leanRaw-raw, 220.0)
+	require.Less(t, leanCompressed-compressed, 30.0)
 }
