@@ -16,6 +16,9 @@
 // sorted and written to a temporary file, and the files are merged while they are read. What grows is the table of
 // names (bounded), and the host ranges that are open at one instant of the trace.
 //
+// Where the program has several processors and the level brings many spans, the sweep runs in a goroutine of its own
+// and hands over what becomes a span; spans are made, and handed to the function, in that which called Emit.
+//
 // # Times
 //
 // Events carry integer nanoseconds relative to the file's own base; [Meta.Base] is added when a span is

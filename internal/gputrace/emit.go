@@ -108,7 +108,7 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	for _, proc := range sw.processes {
 		p.openWindow(proc, root)
 	}
-	err = sw.run(ctx)
+	err = w.sweep(ctx, sw)
 	if err == nil {
 		err = w.flush()
 	}

@@ -17,7 +17,6 @@ import (
 
 // host writes the span of a host range with what it gathered.
 func (s *spans) host(n *node) {
-	n.written = true
 	sp := s.new(n.process, n.self, n.up, n.start, n.end)
 	t := s.text(n.name)
 	name, instance, hasInstance := t.name, int64(0), false

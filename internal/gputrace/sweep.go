@@ -56,6 +56,7 @@ type sweep struct {
 	lastStep  int64           // highest number of a step of the main process
 	mapping   map[uint32]bool // by name, see maps
 	act       activity
+	slot      func() *activity // where the next one goes; nil: to act
 	devices   map[int64]*deviceWindow
 	flags     []nameFlag // by name; those of kinds that have flags
 	memories  map[int64]*allocated
@@ -98,6 +99,12 @@ type frame struct {
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
+	ordinals := p.devices()
+	for _, t := range p.trackList { // besideOf needs no new names then, while a builder reads them
+		if ordinals > 1 && t.device {
+			p.Names.ID("GPU " + itoa(t.outer))
+		}
+	}
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
@@ -129,7 +136,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 			s.threads[i].process = s.main
 		}
 	}
-	s.ordinals = p.devices()
+	s.ordinals = ordinals
 	return s
 }
 
@@ -277,6 +284,9 @@ func (s *sweep) newStep(r *record, p *process) *step {
 func (s *sweep) device(r *record) {
 	t := s.p.trackList[r.track]
 	a := &s.act
+	if s.slot != nil {
+		a = s.slot()
+	}
 	*a = activity{
 		kind: r.kind, seq: r.seq, start: r.start(), duration: r.duration, name: r.name, corr: r.correlation,
 		device: t.outer, stream: t.inner,

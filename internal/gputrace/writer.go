@@ -10,6 +10,8 @@ type writer struct {
 	out   *spans
 	queue []*node // nodes that still gather, in the order of their starts
 	next  int     // length of queue at which it is looked through again
+
+	builder *builder // makes the spans; nil: the writer does
 }
 
 // gathering is how many nodes may gather at one time. When there are more, those that ended a while ago are written,
@@ -53,7 +55,20 @@ func (w *writer) device(a *activity, above *node, p *process) {
 		above.below().add(a)
 		return
 	}
-	w.out.device(a, above, p)
+	if w.builder != nil {
+		w.builder.device(above, p)
+	} else {
+		w.out.device(a, above, p)
+	}
+}
+
+// write makes the span of a node, which gathers no more.
+func (w *writer) write(n *node) {
+	if n.written = true; w.builder != nil {
+		w.builder.host(n)
+	} else {
+		w.out.host(n)
+	}
 }
 
 func (w *writer) opened(n *node, r *record) {
@@ -70,7 +85,7 @@ func (w *writer) opened(n *node, r *record) {
 		if n.end+wait > r.key {
 			keep = append(keep, n)
 		} else {
-			w.out.host(n)
+			w.write(n)
 		}
 	}
 	clear(w.queue[len(keep):])
@@ -81,7 +96,7 @@ func (w *writer) opened(n *node, r *record) {
 // flush writes the nodes that are left.
 func (w *writer) flush() error {
 	for _, n := range w.queue {
-		w.out.host(n)
+		w.write(n)
 		if w.out.err != nil {
 			return w.out.err
 		}

@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"context"
+	"runtime"
+)
+
+// builder lets one goroutine sweep over the events while another makes spans of what was found. What a job points at
+// does not change any more when it is handed over: nodes are written then, and a step, which later activities reach,
+// is waited for.
+type builder struct {
+	full, free chan []job
+	jobs       []job // that are being put down
+	over       bool  // nobody takes jobs any more
+}
+
+// job is one span: that of a node, or else of an activity.
+type job struct {
+	node  *node
+	act   activity
+	work  work // of act's launch
+	above *node
+	of    *process
+}
+
+const (
+	builderJobs    = 64 // that go together
+	builderBatches = 3  // one is put down, one becomes spans, one waits for either
+)
+
+// slot is where the activity that is next may be put down. It is the next job's.
+func (b *builder) slot() *activity {
+	if len(b.jobs) == cap(b.jobs) {
+		b.hand()
+	}
+	return &b.jobs[:len(b.jobs)+1][len(b.jobs)].act
+}
+
+func (b *builder) next() *job {
+	b.slot()
+	b.jobs = b.jobs[:len(b.jobs)+1]
+	return &b.jobs[len(b.jobs)-1]
+}
+
+// device takes the activity in the slot.
+func (b *builder) device(above *node, p *process) {
+	j := b.next()
+	j.node, j.above, j.of = nil, above, p
+	if j.act.launch.work != nil {
+		j.work = *j.act.launch.work
+		j.act.launch.work = &j.work
+	}
+}
+
+func (b *builder) host(n *node) {
+	b.next().node = n
+	if n.kind == KindStep {
+		b.hand()
+		b.wait()
+	}
+}
+
+// hand lets the jobs become spans, and takes others to put down.
+func (b *builder) hand() {
+	if !b.over {
+		b.full <- b.jobs
+		b.jobs = nil
+		if jobs, ok := <-b.free; ok {
+			b.jobs = jobs
+		} else {
+			b.over = true
+		}
+	}
+	if b.jobs == nil {
+		b.jobs = make([]job, 0, builderJobs)
+	}
+	b.jobs = b.jobs[:0]
+}
+
+// wait returns when all jobs that were handed over are spans.
+func (b *builder) wait() {
+	var back [builderBatches - 1][]job
+	for i := range back {
+		jobs, ok := <-b.free
+		if !ok {
+			b.over = true
+			return
+		}
+		back[i] = jobs
+	}
+	for _, jobs := range back {
+		b.free <- jobs
+	}
+}
+
+// sweep runs the sweep of a writer. Where the level brings many spans and the program has several processors, it runs in
+// a goroutine of its own, which has ended when sweep returns, and the spans are made in this one.
+func (w *writer) sweep(ctx context.Context, s *sweep) error {
+	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
+		return s.run(ctx)
+	}
+	return w.ahead(ctx, s)
+}
+
+func (w *writer) ahead(ctx context.Context, s *sweep) error {
+	b := &builder{
+		full: make(chan []job, builderBatches), free: make(chan []job, builderBatches), jobs: make([]job, 0, builderJobs),
+	}
+	for range builderBatches - 1 {
+		b.free <- nil
+	}
+	w.builder, s.slot = b, b.slot
+	ctx, cancel := context.WithCancel(ctx)
+	var err error
+	var panicked any
+	go func() {
+		defer close(b.full)
+		defer func() { panicked = recover() }()
+		if err = s.run(ctx); len(b.jobs) > 0 && !b.over {
+			b.full <- b.jobs
+		}
+	}()
+	defer func() {
+		cancel()
+		close(b.free)
+		for range b.full { // until the goroutine has ended
+		}
+		w.builder, s.slot = nil, nil
+	}()
+	for jobs := range b.full {
+		for i := range jobs {
+			if j := &jobs[i]; j.node != nil {
+				w.out.host(j.node)
+			} else {
+				w.out.device(&j.act, j.above, j.of)
+			}
+		}
+		b.free <- jobs
+	}
+	if panicked != nil {
+		panic(panicked)
+	}
+	return err
+}
