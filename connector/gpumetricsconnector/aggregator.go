@@ -96,9 +96,10 @@ type aggregator struct {
 	gone       map[string]uint64 // resources that were given up, and when their last points were
 	jobs       *stragglers       // nil: off
 	activities int               // that wait, over all devices
-	now        int64             // of the batch or output that is being worked on, by a series.Clock
-	ahead      int64             // of the host's clock, ns: by how much it was set forward since the start
-	swept      int64             // when room was last made
+	repeats    spanfacts.Repeats
+	now        int64 // of the batch or output that is being worked on, by a series.Clock
+	ahead      int64 // of the host's clock, ns: by how much it was set forward since the start
+	swept      int64 // when room was last made
 
 	stats counts
 
@@ -109,7 +110,7 @@ type aggregator struct {
 
 // counts for the connector's own telemetry, since they were last taken.
 type counts struct {
-	spans, overflow, evicted                  int64
+	spans, repeated, overflow, evicted        int64
 	activityLate, activityLimit, activityTime int64
 	stepLate, stepLimit                       int64
 }
@@ -122,6 +123,7 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 		}},
 		resources: make(map[string]*resource),
 		gone:      make(map[string]uint64),
+		repeats:   spanfacts.Repeats{Max: cfg.MaxSpans},
 	}
 	a.MakeRoom = a.sweep
 	if e := cfg.Histogram.Exponential.Get(); e != nil {
@@ -155,6 +157,10 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 					if a.jobs != nil {
 						a.jobs.tree.addHost(&f)
 					}
+					continue
+				}
+				if a.repeats.Again(&f.Facts) {
+					a.stats.repeated++
 					continue
 				}
 				if r == nil {

@@ -265,7 +265,7 @@ func TestEachStoreHasAZeroFirstWhateverIsRefused(t *testing.T) {
 	}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		cfg := createDefaultConfig().(*Config)
+		cfg := testConfig()
 		cfg.InstanceID = "me"
 		c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 		require.NoError(t, err)

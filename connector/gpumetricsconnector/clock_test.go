@@ -23,7 +23,7 @@ import (
 func TestAClockThatIsSetStopsNoSeries(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -2 * time.Minute, 2 * time.Minute, time.Hour, 24 * 365 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
-			cfg := createDefaultConfig().(*Config)
+			cfg := testConfig()
 			c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 			require.NoError(t, err)
 			sink := new(consumertest.MetricsSink)
@@ -92,7 +92,7 @@ func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 // What waits is not held up by a clock that is set back: the last activity of a device, steps of missing ranks, and
 // room for new series.
 func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	cfg.MaxSeries = 1
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)

@@ -37,6 +37,9 @@ type Config struct {
 	MaxSeries int `mapstructure:"max_series"`
 	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
+	// MaxSpans is how many GPU spans are remembered, 16 to 32 bytes each, so that one that comes again counts once.
+	// Default 200000; 0: none.
+	MaxSpans int `mapstructure:"max_spans"`
 	// Expiry is how long a series must have had no new spans before it is given up for a new one, when there is no
 	// room. Default 5m; 0: it never is.
 	Expiry time.Duration `mapstructure:"expiry"`
@@ -123,7 +126,8 @@ func createDefaultConfig() component.Config {
 			Explicit:    defaultBounds(),
 			Exponential: configoptional.Default(ExponentialConfig{MaxSize: 160}),
 		},
-		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, Expiry: 5 * time.Minute,
+		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, MaxSpans: 200_000,
+		Expiry:     5 * time.Minute,
 		Operations: configoptional.Some(OperationsConfig{}), Steps: configoptional.Some(StepsConfig{}),
 		Activity: configoptional.Some(ActivityConfig{
 			Settle: 10 * time.Second, MaxGap: time.Second,
@@ -151,6 +155,7 @@ func (c *Config) Validate() error {
 	invalid.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
 	invalid.Positive(&bad, "max_series", c.MaxSeries)
 	invalid.Positive(&bad, "max_resources", c.MaxResources)
+	bad.If(c.MaxSpans < 0, "`max_spans` must not be negative, found %d", c.MaxSpans)
 	bad.If(c.Expiry < 0, "`expiry` must not be negative, found %s", c.Expiry)
 	if a := c.Activity.Get(); a != nil {
 		invalid.Positive(&bad, "activity::settle", a.Settle)

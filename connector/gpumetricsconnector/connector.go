@@ -216,6 +216,7 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 		}
 	}
 	add(c.tel.ConnectorGpuMetricsSpans, s.spans)
+	add(c.tel.ConnectorGpuMetricsRepeated, s.repeated)
 	add(c.tel.ConnectorGpuMetricsOverflow, s.overflow)
 	add(c.tel.ConnectorGpuMetricsEvicted, s.evicted)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)

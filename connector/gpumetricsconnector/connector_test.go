@@ -60,7 +60,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 }
 
 func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	cfg.FlushInterval = 10 * time.Millisecond
 	cfg.InstanceID = "me"
 	sink := new(consumertest.MetricsSink)
@@ -92,7 +92,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	core, logs := observer.New(zap.InfoLevel)
 	set.Logger = zap.New(core)
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	c, err := newConnector(cfg, set)
 	require.NoError(t, err)
 	c.metrics.Next = consumertest.NewErr(errors.New("no"))

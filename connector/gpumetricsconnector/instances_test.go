@@ -90,7 +90,7 @@ func (x *faces) shutdown(ctx context.Context, t *testing.T) {
 }
 
 func quick() *Config {
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	cfg.FlushInterval, cfg.InstanceID = 5*time.Millisecond, "me"
 	return cfg
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func TestManySendersAtOnceLoseNothing(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	cfg.FlushInterval, cfg.InstanceID = time.Millisecond, "me"
 	sink := new(consumertest.MetricsSink)
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))

@@ -57,9 +57,16 @@ func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
 	return td
 }
 
+// testConfig is the default but for one thing: the tests send the same few spans again and again.
+func testConfig() *Config {
+	cfg := createDefaultConfig().(*Config)
+	cfg.MaxSpans = 0
+	return cfg
+}
+
 func newTest(t testing.TB, edit func(*Config)) *aggregator {
 	t.Helper()
-	cfg := createDefaultConfig().(*Config)
+	cfg := testConfig()
 	if edit != nil {
 		edit(cfg)
 	}

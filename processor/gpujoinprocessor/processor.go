@@ -260,8 +260,8 @@ func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 // remedies are what a user can do about spans whose device is not found.
 var remedies = [outcomes]string{
 	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
-	noDevice: "no device is known here (the log of the `gpu` receiver says why: is there a GPU with its driver, or a DCGM, " +
-		"on this host? Spans of services on other hosts must come to the Collector there)",
+	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at log level info; " +
+		"spans of services on other hosts must come to the Collector there)",
 	noIdentity: "they name no device (hw.id on the span, its scope or resource, a PCI address, or `ordinals` here; a `gpu_derive` with presets " +
 		"must stand before gpu_join)",
 }

@@ -31,6 +31,7 @@ type TelemetryBuilder struct {
 	ConnectorGpuMetricsDropped  metric.Int64Counter
 	ConnectorGpuMetricsEvicted  metric.Int64Counter
 	ConnectorGpuMetricsOverflow metric.Int64Counter
+	ConnectorGpuMetricsRepeated metric.Int64Counter
 	ConnectorGpuMetricsSeries   metric.Int64ObservableGauge
 	ConnectorGpuMetricsSpans    metric.Int64Counter
 }
@@ -104,6 +105,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ConnectorGpuMetricsOverflow, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_overflow",
 		metric.WithDescription("Spans counted under otel.metric.overflow for want of series. [Development]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ConnectorGpuMetricsRepeated, err = builder.meter.Int64Counter(
+		"otelcol_connector_gpu_metrics_repeated",
+		metric.WithDescription("GPU spans that had come before, which senders repeat when an answer is lost. They are counted once while they are remembered (`max_spans`). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -27,6 +27,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ConnectorGpuMetricsDropped.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsEvicted.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsOverflow.Add(context.Background(), 1)
+	tb.ConnectorGpuMetricsRepeated.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsSpans.Add(context.Background(), 1)
 	AssertEqualConnectorGpuMetricsDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -35,6 +36,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualConnectorGpuMetricsOverflow(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualConnectorGpuMetricsRepeated(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualConnectorGpuMetricsSeries(t, testTel,
