@@ -142,6 +142,8 @@ func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
 	normal := lost
 	normal.Normal = true
 	batch(0, normal)
+	normal.Err = errors.New("no permission")
+	batch(0, normal) // another reason
 	const profiling = "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again"
 	got := logs()
 	assert.ElementsMatch(t, []string{
@@ -150,6 +152,7 @@ func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
 		"info No longer missing: " + profiling + "; devices=[gpu0 gpu1]",
 		"info No longer missing: All data of devices that the source cannot identify; devices=[gpu7]",
 		"info " + profiling + "; devices=[gpu0 gpu1]; error=max limit reached",
+		"info " + profiling + "; devices=[gpu0 gpu1]; error=no permission",
 	}, got)
 	metrics, err := tel.GetMetric("otelcol_receiver_gpu_failures")
 	require.NoError(t, err)
