@@ -32,13 +32,8 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 	for k, p := range s.hosts {
 		threads[k.track] += p.Time
 	}
-	var main uint32
-	var all time.Duration
-	for track, t := range threads {
-		if t > all || t == all && track < main {
-			main, all = track, t
-		}
-	}
+	main := keyed.Largest(threads)
+	all := threads[main]
 	if all <= 0 {
 		return nil
 	}

@@ -60,3 +60,9 @@ func TestTheNewestAreRemembered(t *testing.T) {
 	}
 	require.Equal(t, most, sum)
 }
+
+func TestTheLargestValueIsThatOfTheLeastKey(t *testing.T) {
+	assert.Equal(t, "b", keyed.Largest(map[string]int{"a": 1, "b": 3, "c": 3, "d": 2}))
+	assert.Equal(t, 4, keyed.Largest(map[int]float64{7: -2, 4: -1, 9: -1}))
+	assert.Zero(t, keyed.Largest(map[string]int{}))
+}

@@ -3,7 +3,11 @@
 
 package verdict
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+)
 
 // Class is what a device does with an activity; the lower class hides the higher ones.
 type Class uint8
@@ -76,7 +80,7 @@ type Device struct {
 	split      *Splitter
 	account
 
-	busy [classCount]union
+	busy [classCount]intervals.Ordered
 	ops  map[opKey]*operator
 	kern map[uint32]*kernel
 	coll map[collectiveKey]*collective
@@ -224,7 +228,7 @@ func (d *Device) begin(a *Activity) {
 	if a.Filled > 0 {
 		t.filled = min(1, a.Filled)
 	}
-	d.busy[a.Class].add(a.Start, a.End)
+	d.busy[a.Class].Add(a.Start, a.End)
 	switch a.Class {
 	case Computing, Communicating:
 		d.kernels++
@@ -376,19 +380,6 @@ func (d *Device) finish() {
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.
 const shortKernel = 10_000
-
-// union is the length of a union of intervals that come by start.
-type union struct{ total, end int64 }
-
-func (u *union) add(start, end int64) {
-	if u.total == 0 {
-		u.end = start
-	}
-	if end > u.end {
-		u.total += end - max(start, u.end)
-		u.end = end
-	}
-}
 
 // Gap reports whether an activity that starts then ends a gap, so that its launch is asked for.
 func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

@@ -106,7 +106,7 @@ func (j *judge) loader() string {
 			times[s.at.name] += s.time
 		}
 	}
-	return j.f.Name(longest(times))
+	return j.f.Name(keyed.Largest(times))
 }
 
 func (j *judge) launching(d *Device) {
@@ -248,7 +248,7 @@ func (j *judge) hostRanges() {
 		}
 		j.add(v)
 	}
-	name := longest(j.account.other)
+	name := keyed.Largest(j.account.other)
 	if n := j.account.other[name]; n > 0 && 2*n > j.account.idles[CauseHost] {
 		for i := range j.list {
 			if v := &j.list[i]; v.Kind == KindHost {

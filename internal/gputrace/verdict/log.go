@@ -6,6 +6,8 @@ package verdict
 import (
 	"slices"
 	"sort"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // Range is what a range on a thread of the host stands for.
@@ -271,6 +273,6 @@ func (l *Log) Longest(from, to int64) (name uint32, time int64) {
 		}
 		times[n] += p.end - p.start
 	}
-	name = longest(times)
+	name = keyed.Largest(times)
 	return name, times[name]
 }

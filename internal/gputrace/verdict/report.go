@@ -186,8 +186,8 @@ func (d *Device) Report(f *Facts) Report {
 		Parts: Parts{
 			Computing: time.Duration(d.parts[Computing]), CommExposed: time.Duration(d.parts[Communicating]),
 			CopyExposed: time.Duration(d.parts[Copying]),
-			CommHidden:  time.Duration(d.busy[Communicating].total - d.parts[Communicating]),
-			CopyHidden:  time.Duration(d.busy[Copying].total - d.parts[Copying]),
+			CommHidden:  time.Duration(d.busy[Communicating].Length - d.parts[Communicating]),
+			CopyHidden:  time.Duration(d.busy[Copying].Length - d.parts[Copying]),
 			Idle:        time.Duration(d.idleTime()),
 		},
 		Idle: d.idleBy(f), Around: causeTimes(d.edges), Before: causeTimes(d.before), Memory: f.Memory.Levels,

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 func (d *Device) operators(r *Report, f *Facts) {
@@ -22,7 +24,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 		o := d.ops[k]
 		op := Operator{
 			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
-			Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty, handed: o.handed,
+			Kernel: f.Kernel(keyed.Largest(o.names())), narrow: o.narrow, empty: o.empty, handed: o.handed,
 			links: o.links,
 		}
 		if k.name != 0 {
@@ -107,15 +109,6 @@ func rate(w Work, ns int64, p Peak, kernel string) Rate {
 		r.Bound, r.PeakShare = "memory", memory/seconds
 	}
 	return r
-}
-
-func longest(times map[uint32]int64) uint32 {
-	ids := slices.Collect(maps.Keys(times))
-	slices.SortFunc(ids, func(a, b uint32) int { return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b)) })
-	if len(ids) == 0 {
-		return 0
-	}
-	return ids[0]
 }
 
 func (d *Device) byKernel(r *Report, f *Facts) {

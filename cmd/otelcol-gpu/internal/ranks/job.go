@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
@@ -410,10 +411,8 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		stack = append(stack, r)
 	}
 	pass(math.MaxInt64)
-	for n, t := range times {
-		if t > time || t == time && t > 0 && n < name {
-			name, time = n, t
-		}
+	if name = keyed.Largest(times); times[name] == 0 {
+		name = ""
 	}
-	return name, time
+	return name, times[name]
 }
