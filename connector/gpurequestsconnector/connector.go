@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
@@ -226,16 +225,12 @@ func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
 	if n > 0 {
-		c.tel.ConnectorGpuRequestsDropped.Add(ctx, int64(n), why(what))
+		c.tel.ConnectorGpuRequestsDropped.Add(ctx, int64(n), shared.Label("reason", what))
 	}
 }
 
-func why(reason string) metric.AddOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", reason)))
-}
-
 var closedReasons = [reasons]metric.AddOption{
-	settled: why("settled"), idle: why("idle"), evicted: why("evicted"), shutdown: why("shutdown"),
+	settled: shared.Label("reason", "settled"), idle: shared.Label("reason", "idle"), evicted: shared.Label("reason", "evicted"), shutdown: shared.Label("reason", "shutdown"),
 }
 
 // count adds to the connector's own telemetry.

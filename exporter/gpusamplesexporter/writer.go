@@ -15,13 +15,13 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countersum"
+	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
 // outcome is what became of a data point.
@@ -80,7 +80,7 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 	}
 	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{}}
 	for i := range x.outcomes {
-		x.outcomes[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", outcomeNames[i])))
+		x.outcomes[i] = shared.Label("outcome", outcomeNames[i])
 	}
 	return x, nil
 }

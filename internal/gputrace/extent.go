@@ -4,7 +4,6 @@
 package gputrace
 
 import (
-	"encoding"
 	"math"
 )
 
@@ -24,11 +23,6 @@ var extents = [...]string{"all", "steps", "steps_but_last"}
 
 // String is the extent as configurations write it.
 func (x Extent) String() string { return extents[x] }
-
-var (
-	_ encoding.TextUnmarshaler = (*Extent)(nil)
-	_ encoding.TextMarshaler   = Extent(0)
-)
 
 // MarshalText writes the extent as UnmarshalText reads it.
 func (x Extent) MarshalText() ([]byte, error) { return []byte(x.String()), nil }

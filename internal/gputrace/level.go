@@ -4,7 +4,6 @@
 package gputrace
 
 import (
-	"encoding"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,11 +25,6 @@ var levels = [...]string{"auto", "steps", "annotations", "operators", "kernels"}
 
 // String is the level as configurations write it.
 func (l Level) String() string { return levels[l] }
-
-var (
-	_ encoding.TextUnmarshaler = (*Level)(nil)
-	_ encoding.TextMarshaler   = Level(0)
-)
 
 // MarshalText writes the level as UnmarshalText reads it.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }

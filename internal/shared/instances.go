@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shared is for components of several signals. The Collector makes one component for each signal, all of one
-// configuration; where they must be one, each is a face of the same instance.
+// Package shared is what components have in common. Those of several signals share an instance: the Collector makes one
+// component for each signal, all of one configuration; where they must be one, each is a face of the same instance.
 package shared
 
 import (
@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -45,6 +47,11 @@ func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func(
 	}
 	s.all[cfg] = i
 	return i, nil
+}
+
+// Label is the one attribute of a count.
+func Label(key, value string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }
 
 // InstanceID is collector.instance.id of a connector's points, which tells its series from those of another: as

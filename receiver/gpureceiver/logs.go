@@ -4,6 +4,7 @@
 package gpureceiver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,9 +14,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -26,8 +27,7 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 		return
 	}
 	if r.logsN >= maxLogs {
-		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1,
-			metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", "queue_full"))))
+		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1, shared.Label("reason", "queue_full"))
 		return
 	}
 	if r.logsN == 0 {
@@ -47,34 +47,30 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 }
 
 func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Event) {
-	name := d.desc.Name
-	if name == "" {
-		name = d.desc.ID
-	}
-	set := func(event string, severity plog.SeverityNumber, body string) {
+	reason := gpusamplesextension.ThrottleReason(e.Code).String()
+	set := func(event string, severity plog.SeverityNumber, key attribute.Key, value, body string) {
 		rec.SetEventName(event)
 		rec.SetSeverityNumber(severity)
 		rec.SetSeverityText(severity.String())
-		rec.Body().SetStr(body)
+		rec.Body().SetStr(cmp.Or(d.desc.Name, d.desc.ID) + ": " + body)
+		putKnown(rec.Attributes(), string(key), value)
 	}
-	reason := gpusamplesextension.ThrottleReason(e.Code).String()
 	switch e.Kind {
 	case gpusamplesextension.EventXID:
-		set(semconv.GPUXIDEventName, plog.SeverityNumberError, fmt.Sprintf("%s: XID %d", name, e.Code))
+		set(semconv.GPUXIDEventName, plog.SeverityNumberError, "", "", fmt.Sprintf("XID %d", e.Code))
 		rec.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
 	case gpusamplesextension.EventECCCorrected:
-		set(semconv.GPUECCEventName, plog.SeverityNumberWarn, fmt.Sprintf("%s: %d corrected memory errors", name, e.Count))
-		rec.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
+		set(semconv.GPUECCEventName, plog.SeverityNumberWarn, semconv.ErrorTypeKey, semconv.ErrorTypeECCCorrected,
+			fmt.Sprintf("%d corrected memory errors", e.Count))
 	case gpusamplesextension.EventECCUncorrected:
-		set(semconv.GPUECCEventName, plog.SeverityNumberError, fmt.Sprintf("%s: %d uncorrected memory errors", name, e.Count))
-		rec.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
+		set(semconv.GPUECCEventName, plog.SeverityNumberError, semconv.ErrorTypeKey, semconv.ErrorTypeECCUncorrected,
+			fmt.Sprintf("%d uncorrected memory errors", e.Count))
 	case gpusamplesextension.EventThrottleStart:
-		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, fmt.Sprintf("%s: clocks held back: %s", name, reason))
-		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
+		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
+			"clocks held back: "+reason)
 	case gpusamplesextension.EventThrottleEnd:
-		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo,
-			fmt.Sprintf("%s: clocks no longer held back: %s", name, reason))
-		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
+		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
+			"clocks no longer held back: "+reason)
 	}
 }
 

@@ -18,11 +18,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -71,7 +71,6 @@ type gpuReceiver struct {
 	events    []gpusamplesextension.Event
 	trouble   string            // what is wrong with the source; empty when nothing is
 	notices   map[string]string // what is missing, by kind and devices: why
-	attrs     map[string]metric.MeasurementOption
 	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
 }
 
@@ -105,12 +104,11 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 		wakeLogs: make(chan struct{}, 1),
 		devices:  map[string]*deviceState{},
 		logs:     plog.NewLogs(),
-		attrs:    map[string]metric.MeasurementOption{},
 		notices:  map[string]string{},
 		forget:   func() {},
 	}
 	for i := range r.dropAttrs {
-		r.dropAttrs[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", dropReasons[i])))
+		r.dropAttrs[i] = shared.Label("reason", dropReasons[i])
 	}
 	for i := range metricDefs {
 		def := &metricDefs[i]

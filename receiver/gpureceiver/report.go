@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -34,7 +35,7 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 		r.adopt(devices)
 	}
 	ctx := context.Background()
-	attrs := r.option("source", source)
+	attrs := shared.Label("source", source)
 	r.telemetry.ReceiverGpuCallDuration.Record(ctx, d.Seconds(), attrs)
 	r.telemetry.ReceiverGpuValues.Add(ctx, int64(len(b.Values)), attrs)
 	for reason, n := range b.Dropped {
@@ -150,13 +151,4 @@ var noticeTexts = map[gpudata.NoticeKind]string{
 func (r *gpuReceiver) failure(source, reason string) {
 	r.telemetry.ReceiverGpuFailures.Add(context.Background(), 1,
 		metric.WithAttributes(attribute.String("source", source), attribute.String("reason", reason)))
-}
-
-func (r *gpuReceiver) option(key, value string) metric.MeasurementOption {
-	o, ok := r.attrs[value]
-	if !ok {
-		o = metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
-		r.attrs[value] = o
-	}
-	return o
 }

@@ -13,11 +13,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
 // Consumer hands batches to next and counts them as the receiver's.
@@ -84,9 +84,9 @@ func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Te
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrRepeated):
-			count(ctx, tel.Files, 1, "outcome", "repeated")
+			tel.Files.Add(ctx, 1, shared.Label("outcome", "repeated"))
 		case err != nil:
-			count(ctx, tel.Files, 1, "outcome", "refused")
+			tel.Files.Add(ctx, 1, shared.Label("outcome", "refused"))
 		default:
 			r.took(ctx, path, &st)
 		}
@@ -102,17 +102,13 @@ func (r *Receiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func count(ctx context.Context, c metric.Int64Counter, n int64, key, value string) {
-	c.Add(ctx, n, metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value))))
-}
-
 // took counts and logs a file that was read.
 func (r *Receiver) took(ctx context.Context, path string, st *Summary) {
-	count(ctx, r.tel.Files, 1, "outcome", "read")
+	r.tel.Files.Add(ctx, 1, shared.Label("outcome", "read"))
 	r.tel.Parts.Add(ctx, st.Parts)
 	r.tel.Cut.Add(ctx, st.Cut)
 	for why, n := range st.Skipped {
-		count(ctx, r.tel.Skipped, n, "reason", why)
+		r.tel.Skipped.Add(ctx, n, shared.Label("reason", why))
 		if !r.told[why] && len(r.told) < maxTold {
 			r.told[why] = true
 			r.log.Warn(r.what+" left out; further files are only counted", zap.String("file", path), zap.String("reason", why),
