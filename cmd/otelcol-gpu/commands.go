@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func newCaptureCommand() *cobra.Command {
 			if err := cfg.Validate(); err != nil {
 				return err
 			}
-			if o.Out == "" {
-				o.Out = fmt.Sprintf("capture-%d", pid)
-			}
+			o.Out = cmp.Or(o.Out, fmt.Sprintf("capture-%d", pid))
 			ctx, stop := interruptible(cmd, "nothing is written")
 			defer stop()
 			o.Process = fmt.Sprintf("process %d", pid)

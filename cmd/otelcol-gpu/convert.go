@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,13 +184,9 @@ func operatorTable(d *verdict.Report) []string {
 		return fmt.Sprintf("%.3g", v/unit)
 	}
 	for _, o := range d.Operators[:min(operatorRows, len(d.Operators))] {
-		bound := o.Bound
-		if bound == "" {
-			bound = "-"
-		}
 		fmt.Fprintf(w, "%d\t%s\t%.3g\t%s\t%s\t%s\t%s\t  %s\n", o.Kernels, verdict.Span(int64(o.Time)),
 			100*float64(o.Time)/float64(max(1, d.Window)),
-			known(o.FLOPRate, 1e12), known(o.ByteRate, 1e9), known(o.PeakShare, 0.01), bound,
+			known(o.FLOPRate, 1e12), known(o.ByteRate, 1e9), known(o.PeakShare, 0.01), cmp.Or(o.Bound, "-"),
 			strings.TrimSpace(o.Name+" "+o.Shapes))
 	}
 	_ = w.Flush()

@@ -4,6 +4,8 @@
 package chrometraceexporter
 
 import (
+	"cmp"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -168,9 +170,7 @@ func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
 		if c.Device == "" {
 			continue
 		}
-		if c.Label == "" {
-			c.Label = c.Device
-		}
+		c.Label = cmp.Or(c.Label, c.Device)
 		switch p.ValueType() {
 		case pmetric.NumberDataPointValueTypeInt:
 			c.Value = float64(p.IntValue())

@@ -190,28 +190,22 @@ func (r *Report) request(raw []byte) error {
 	if signals.Spans == nil && signals.Metrics == nil && signals.Logs == nil {
 		return errors.New("it has neither resourceSpans nor resourceMetrics nor resourceLogs")
 	}
-	if signals.Spans != nil {
-		td, err := new(ptrace.JSONUnmarshaler).UnmarshalTraces(raw)
-		if err != nil {
-			return err
-		}
-		r.Traces(td)
+	return errors.Join(
+		part(signals.Spans, raw, new(ptrace.JSONUnmarshaler).UnmarshalTraces, r.Traces),
+		part(signals.Metrics, raw, new(pmetric.JSONUnmarshaler).UnmarshalMetrics, r.Metrics),
+		part(signals.Logs, raw, new(plog.JSONUnmarshaler).UnmarshalLogs, r.Logs))
+}
+
+// part checks one signal of a request, where it has that.
+func part[T any](is json.RawMessage, raw []byte, read func([]byte) (T, error), check func(T)) error {
+	if is == nil {
+		return nil
 	}
-	if signals.Metrics != nil {
-		md, err := new(pmetric.JSONUnmarshaler).UnmarshalMetrics(raw)
-		if err != nil {
-			return err
-		}
-		r.Metrics(md)
+	v, err := read(raw)
+	if err == nil {
+		check(v)
 	}
-	if signals.Logs != nil {
-		ld, err := new(plog.JSONUnmarshaler).UnmarshalLogs(raw)
-		if err != nil {
-			return err
-		}
-		r.Logs(ld)
-	}
-	return nil
+	return err
 }
 
 // lineCounter remembers where lines end that were read and not asked for yet.

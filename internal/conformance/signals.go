@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -135,11 +136,7 @@ func TracesFrom(writer string, td ptrace.Traces) error {
 			}
 		}
 	}
-	errs := []error{Traces(td)}
-	for _, err := range missing {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(slices.AppendSeq([]error{Traces(td)}, maps.Values(missing))...)
 }
 
 // Metrics checks resources, scopes, metrics and data points. A histogram may be explicit or exponential.

@@ -10,18 +10,15 @@ import (
 	"strings"
 )
 
-// automatic reports whether a framework made the annotation by itself, so that it says nothing about the parts of the
-// application: steps, collectives, the optimizer, the data loader.
+// automatics begin the names of annotations that a framework makes by itself, so that they say nothing about the parts
+// of the application: steps, collectives, the optimizer, the data loader.
+var automatics = []string{
+	"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
+	"enumerate(DataLoader)", "DistributedDataParallel.",
+}
+
 func automatic(name string) bool {
-	for _, p := range [...]string{
-		"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
-		"enumerate(DataLoader)", "DistributedDataParallel.",
-	} {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(automatics, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and
@@ -40,10 +37,8 @@ var collectiveWords = []string{"allreduce", "reducescatter", "allgather", "allto
 // isCommunication reports whether a kernel communicates with other devices: by its library, else by its own name (not
 // by its template arguments: softmax kernels reduce among all threads of a warp).
 func isCommunication(kernel string) bool {
-	for _, l := range libraries {
-		if containsFold(kernel, l) {
-			return true
-		}
+	if slices.ContainsFunc(libraries, func(l string) bool { return containsFold(kernel, l) }) {
+		return true
 	}
 	short := strings.ToLower(strings.ReplaceAll(shortNameOf(kernel), "_", ""))
 	return containsAny(short, collectiveWords)
@@ -143,7 +138,7 @@ func collectiveSize(name string, in, out, element int64) int64 {
 // gpu.copy.host_memory, empty where the name does not say.
 func CopyKind(name string) (direction, memory string) {
 	for _, d := range copyWords {
-		if slices.ContainsFunc(d.words, func(word string) bool { return strings.Contains(name, word) }) {
+		if containsAny(name, d.words) {
 			direction = d.direction
 			break
 		}
@@ -196,12 +191,7 @@ var (
 )
 
 func containsAny(s string, words []string) bool {
-	for _, w := range words {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
 // opaque reports whether a range is a compiled region, within which operators are not recorded.

@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -89,9 +90,7 @@ func New(o Options, s Source) *Profile {
 	if o.BatchSpans <= 0 {
 		o.BatchSpans = defaultBatch
 	}
-	if o.ServiceName == "" {
-		o.ServiceName = s.Service
-	}
+	o.ServiceName = cmp.Or(o.ServiceName, s.Service)
 	return &Profile{
 		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},

@@ -275,10 +275,7 @@ func (m *Model) shorten() {
 }
 
 func (m *Model) device(id *spanfacts.Identity) *device {
-	key := id.ID
-	if key == "" {
-		key = id.Name
-	}
+	key := cmp.Or(id.ID, id.Name)
 	if key == "" && id.Ordinal >= 0 {
 		key = "device " + itoa(id.Ordinal)
 	}

@@ -74,11 +74,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		m.health.FutureDropped++
 		return
 	}
-	name := f.Name
-	if name == "" {
-		name = s.Name()
-	}
-	name = clip(name)
+	name := clip(cmp.Or(f.Name, s.Name()))
 	o := m.operation(operationKey{clip(r.Service), name, clip(f.Type)}, at)
 	o.category, o.precision = clip(cmp.Or(f.Category, o.category)), clip(cmp.Or(f.Precision, o.precision))
 	o.direction, o.itemType = clip(cmp.Or(f.Direction, o.direction)), clip(cmp.Or(f.ItemType, o.itemType))

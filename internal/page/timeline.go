@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -181,11 +182,9 @@ func (t *timeline) shown() *Timeline {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	list := make([]*row, 0, len(t.rows))
-	for _, r := range t.rows {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b *row) int { return cmp.Or(cmp.Compare(b.busy, a.busy), compareRows(a.key, b.key)) })
+	list := slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(b.busy, a.busy), compareRows(a.key, b.key))
+	})
 	out := &Timeline{Names: []string{}, More: t.more + int64(max(0, len(list)-shownRows))}
 	list = list[:min(len(list), shownRows)]
 	slices.SortFunc(list, func(a, b *row) int { return compareRows(a.key, b.key) })

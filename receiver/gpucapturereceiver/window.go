@@ -6,6 +6,7 @@
 package gpucapturereceiver
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -267,10 +268,7 @@ func (w *window) describe(m *gputrace.Meta) {
 	m.Base = w.begin.cupti + offset
 	m.TimingSource = semconv.GPUTimingSourceCupti
 	info := w.ring.Info
-	m.Service = info.Service
-	if m.Service == "" {
-		m.Service = info.Command
-	}
+	m.Service = cmp.Or(info.Service, info.Command)
 	m.Resource = map[string]string{"process.pid": strconv.Itoa(int(info.PID)), "process.executable.name": info.Command}
 	if host, err := os.Hostname(); err == nil {
 		m.Host = host

@@ -7,13 +7,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/shared"
@@ -93,20 +92,12 @@ func (r *gpuReceiver) emitLogs(ctx context.Context) {
 type host struct{ name, id string }
 
 func thisHost() host {
-	name, _ := os.Hostname()
-	return host{name: name, id: machineID("/etc/machine-id", "/var/lib/dbus/machine-id")}
-}
-
-// machineID is host.id as the semantic conventions say for non-containerised Linux; empty where there is none.
-func machineID(paths ...string) string {
-	for _, p := range paths {
-		if b, err := os.ReadFile(p); err == nil {
-			if id := strings.TrimSpace(string(b)); id != "" {
-				return id
-			}
-		}
+	res, _ := resource.New(context.Background(), resource.WithHost(), resource.WithHostID()) // as far as it is known
+	value := func(k attribute.Key) string {
+		v, _ := res.Set().Value(k)
+		return v.AsString()
 	}
-	return ""
+	return host{name: value(semconv.HostNameKey), id: value(semconv.HostIDKey)}
 }
 
 func (h host) fill(res pcommon.Resource) {

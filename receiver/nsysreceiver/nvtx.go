@@ -4,6 +4,7 @@
 package nsysreceiver
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -111,10 +112,7 @@ func (c *collect) ranges(ctx context.Context) error {
 		if e.Detail.PayloadText, err = c.first(r[13:15], ""); err != nil {
 			return err
 		}
-		name := rangeOf(&e, text)
-		if name == "" {
-			name = "NVTX range"
-		}
+		name := cmp.Or(rangeOf(&e, text), "NVTX range")
 		if id, ok := number(r[7]); ok {
 			n.span(&e, uint64(id))
 		}

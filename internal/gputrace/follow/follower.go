@@ -144,12 +144,7 @@ func (c *Config) Find() ([]string, error) {
 			set[path] = true
 		}
 	}
-	list := make([]string, 0, len(set))
-	for p := range set {
-		list = append(list, p)
-	}
-	slices.Sort(list)
-	return list, nil
+	return slices.Sorted(maps.Keys(set)), nil
 }
 
 func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refused int) {

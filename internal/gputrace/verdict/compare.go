@@ -97,10 +97,7 @@ func newSums(list []Report, perStep bool) sums {
 		}
 		for _, k := range r.Copies {
 			name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
-			if name == "" {
-				name = "memset"
-			}
-			s.parts["exposed copies: "+name] += part(k.Exposed)
+			s.parts["exposed copies: "+cmp.Or(name, "memset")] += part(k.Exposed)
 		}
 		for _, k := range r.Collectives {
 			s.parts["waiting for a late rank"] += part(k.Waiting)

@@ -6,6 +6,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,13 +45,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		g.where = append(g.where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	claimed := map[string]bool{}
-	list := make([]string, 0, len(groups))
-	for name := range groups {
-		list = append(list, name)
-	}
-	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain),
-			cmp.Compare(a, b))
+	list := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
+		return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain), cmp.Compare(a, b))
 	})
 	for _, name := range list[:min(maxEfficiency, len(list))] {
 		g := groups[name]

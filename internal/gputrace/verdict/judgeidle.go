@@ -4,6 +4,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -195,10 +196,7 @@ func (j *judge) hostRanges() {
 			continue
 		}
 		for _, inner := range in[p.Name] {
-			name := inner.In
-			if name == "" {
-				name = inner.Name
-			}
+			name := cmp.Or(inner.In, inner.Name)
 			g := keyed.Of(sums, name)
 			g.Name = name
 			g.Time += inner.Time
@@ -215,9 +213,7 @@ func (j *judge) hostRanges() {
 	for _, p := range outer {
 		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
 			rest += p.Time
-			if p.Name == "" {
-				p.Name = noRange
-			}
+			p.Name = cmp.Or(p.Name, noRange)
 			restOf = append(restOf, p)
 			continue
 		}

@@ -206,10 +206,5 @@ func (s *session) notices() (list []gpudata.Notice) {
 
 // unsupported says that a board of this kind has no profiling here: no fault.
 func unsupported(err error) bool {
-	for _, text := range []string{"not currently loaded", "not supported"} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(err.Error(), "not currently loaded") || strings.Contains(err.Error(), "not supported")
 }

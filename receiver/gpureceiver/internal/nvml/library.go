@@ -6,6 +6,7 @@
 package nvml
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -25,10 +26,7 @@ type library struct {
 
 // New is the library at a path, or the loader's where it is empty.
 func New(path string) Library {
-	if path == "" {
-		path = "libnvidia-ml.so.1"
-	}
-	return &library{path: path, known: map[string]uintptr{}}
+	return &library{path: cmp.Or(path, "libnvidia-ml.so.1"), known: map[string]uintptr{}}
 }
 
 // symbol is the address of a function, 0 where there is none. The loader keeps the reason of a failure for the thread,

@@ -16,8 +16,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
@@ -37,7 +37,7 @@ type Client struct{ conn *grpc.ClientConn }
 // New returns a client of the socket; it connects with the first call.
 func New(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot use kubelet socket %q: %w", socket, err)
 	}
@@ -46,11 +46,11 @@ func New(socket string) (*Client, error) {
 
 // List is the devices that are held now.
 func (c *Client) List(ctx context.Context) (*Devices, error) {
-	var answer []byte
-	if err := c.conn.Invoke(ctx, method, []byte(nil), &answer); err != nil {
+	var answer emptypb.Empty // which keeps fields that it does not know
+	if err := c.conn.Invoke(ctx, method, &emptypb.Empty{}, &answer); err != nil {
 		return nil, fmt.Errorf("cannot list pods at the kubelet: %w", err)
 	}
-	d, err := parse(answer)
+	d, err := parse(answer.ProtoReflect().GetUnknown())
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the kubelet's answer: %w", err)
 	}
@@ -59,28 +59,6 @@ func (c *Client) List(ctx context.Context) (*Devices, error) {
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
-
-// rawCodec passes messages as the bytes that they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.([]byte)
-	if !ok {
-		return nil, fmt.Errorf("cannot send a %T", v)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("cannot receive a %T", v)
-	}
-	*b = data.Materialize()
-	return nil
-}
 
 // Pod is a container of a pod that holds a device.
 type Pod struct{ Namespace, Name, Container string }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
@@ -54,17 +55,15 @@ func serve(t *testing.T, b func() []byte) string {
 	socket := filepath.Join(t.TempDir(), "k.sock")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	s := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
+	s := grpc.NewServer()
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "v1.PodResourcesLister", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: func(_ any, _ context.Context, decode func(any) error,
 			_ grpc.UnaryServerInterceptor,
 		) (any, error) {
-			var request []byte
-			if err := decode(&request); err != nil {
-				return nil, err
-			}
-			return b(), nil
+			var answer emptypb.Empty
+			answer.ProtoReflect().SetUnknown(b())
+			return &answer, decode(&emptypb.Empty{})
 		}}},
 	}, nil)
 	go func() { _ = s.Serve(l) }()
@@ -125,6 +124,9 @@ func TestErrorsSayWhereTheyComeFrom(t *testing.T) {
 	require.ErrorContains(t, err, "cannot list pods at the kubelet: ")
 	require.ErrorContains(t, err, "no such file or directory")
 	_, err = list(t, serve(t, func() []byte { return []byte{0x0a, 0xff} }))
+	require.ErrorContains(t, err, "cannot list pods at the kubelet: ")
+	require.ErrorContains(t, err, "cannot parse invalid wire-format data")
+	_, err = list(t, serve(t, func() []byte { return field(1, []byte{0x0a, 0xff}) }))
 	require.ErrorContains(t, err, "cannot read the kubelet's answer: ")
 }
 
