@@ -71,6 +71,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		now:        now,
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
+		subs:       subscribers{chans: map[chan struct{}]struct{}{}},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }
@@ -247,9 +248,6 @@ type subscribers struct {
 func (s *subscribers) add() (<-chan struct{}, func()) {
 	c := make(chan struct{}, 1)
 	s.mu.Lock()
-	if s.chans == nil {
-		s.chans = map[chan struct{}]struct{}{}
-	}
 	s.chans[c] = struct{}{}
 	s.mu.Unlock()
 	return c, func() {

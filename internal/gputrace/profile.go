@@ -93,7 +93,7 @@ func New(o Options, s Source) *Profile {
 	o.ServiceName = cmp.Or(o.ServiceName, s.Service)
 	return &Profile{
 		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
-		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
+		tracks: map[track]uint32{}, processes: map[int64]*processCount{}, clocks: map[int64][]verdict.Sample{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
 		bounds: newStepBounds(),
@@ -151,9 +151,6 @@ func (p *Profile) Clock(device, at int64, value float64) {
 	const devices = 256
 	if at < -maxTime || at > maxTime || !(value > 0) || len(p.clocks) == devices && p.clocks[device] == nil {
 		return
-	}
-	if p.clocks == nil {
-		p.clocks = map[int64][]verdict.Sample{}
 	}
 	p.clocks[device] = append(verdict.LimitClocks(p.clocks[device]), verdict.Sample{Time: at, Clock: value})
 }

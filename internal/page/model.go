@@ -293,7 +293,7 @@ func (m *Model) deviceOf(key, name, model string) *device {
 			m.health.DevicesDropped++
 			return nil
 		}
-		d = &device{id: key}
+		d = &device{id: key, counters: map[string]float64{}}
 		m.devices[key] = d
 	}
 	if name != "" {

@@ -302,9 +302,6 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 func (d *device) rose(key string, v float64, at int64) float64 {
 	before, ok := d.counters[key]
 	if ok || len(d.counters) < maxCounters {
-		if d.counters == nil {
-			d.counters = map[string]float64{}
-		}
 		d.counters[key] = v
 	}
 	if v > before && (ok || d.sampled < at) {

@@ -24,7 +24,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 		o := d.ops[k]
 		op := Operator{
 			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
-			Kernel: f.Kernel(keyed.Largest(o.names())), narrow: o.narrow, empty: o.empty, handed: o.handed,
+			Kernel: f.Kernel(keyed.Largest(o.names)), narrow: o.narrow, empty: o.empty, handed: o.handed,
 			links: o.links,
 		}
 		if k.name != 0 {
@@ -45,7 +45,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 			if p := f.Peak.FLOPs.Of(precisionOf(o.work.Precision, op.Kernel)); p > 0 {
 				atFLOPs += o.work.FLOPs / p * 1e9
 			}
-			for name, t := range o.names() {
+			for name, t := range o.names {
 				if kn := d.kern[name]; kn != nil && o.time > 0 {
 					part := float64(t) / float64(o.time)
 					kn.work.FLOPs += o.work.FLOPs * part

@@ -18,18 +18,7 @@ type operator struct {
 	work           Work    // of all calls that counted
 	known          bool
 	handed, links  int64            // time of kernels beside another elementwise one, once for each side; pairs
-	first          uint32           // name of its first kernel
-	firstTime      int64            // of kernels of that name
-	others         map[uint32]int64 // of other names
-}
-
-// names are the times of its kernels by name.
-func (o *operator) names() map[uint32]int64 {
-	m := map[uint32]int64{o.first: o.firstTime}
-	for name, t := range o.others {
-		m[name] += t
-	}
-	return m
+	names          map[uint32]int64 // time of its kernels by name
 }
 
 // KernelTimes are the times of all kernels by name.
@@ -63,8 +52,9 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 	}
 	o := keyed.Bounded(d.ops, opKey{a.Operator, a.Shape}, rest, maxOperators)
 	if o.kernels++; o.kernels == 1 {
-		o.first = a.Name
+		o.names = map[uint32]int64{}
 	}
+	o.names[a.Name] += duration
 	o.time += duration
 	if a.Work != nil {
 		o.calls++
@@ -72,14 +62,6 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 		o.work.FLOPs += a.Work.FLOPs
 		o.work.Bytes += a.Work.Bytes
 		o.work.Precision = a.Work.Precision
-	}
-	if a.Name == o.first {
-		o.firstTime += duration
-	} else {
-		if o.others == nil {
-			o.others = map[uint32]int64{}
-		}
-		o.others[a.Name] += duration
 	}
 	return o
 }

@@ -45,6 +45,14 @@ const (
 	xidsEvery = 30 * time.Second
 )
 
+// sampledAs is how watches at the sampling interval are read.
+func (s *session) sampledAs() watchKind {
+	if s.set.Sampling >= coarse {
+		return latest
+	}
+	return histories
+}
+
 // due says whether it is time to read a watch.
 func (w *watch) due(now time.Time, pace time.Duration) bool {
 	if w.kind == histories || w.every <= pace {
@@ -88,11 +96,7 @@ func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 	s.remember()
 	s.judge(b)
 	if s.set.Profiling {
-		kind := histories
-		if s.set.Sampling >= coarse {
-			kind = latest
-		}
-		b.Refused += s.watchProfiling(kind)
+		b.Refused += s.watchProfiling(s.sampledAs())
 		s.trim()
 	}
 	b.Notices = append(b.Notices, s.notices()...)

@@ -180,10 +180,6 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 // watchAll creates groups and watches for what was discovered.
 func (s *session) watchAll() error {
 	boards := s.boards()
-	histories := histories
-	if s.set.Sampling >= coarse {
-		histories = latest
-	}
 	slowEvery := max(s.set.Sampling, s.set.Slow/2)
 	mediumEvery := min(slowEvery, max(s.set.Sampling, time.Second))
 	for _, chunk := range chunks(boards) {
@@ -194,7 +190,7 @@ func (s *session) watchAll() error {
 			every  time.Duration
 		}{
 			{
-				histories, "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }),
+				s.sampledAs(), "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }),
 				s.set.Sampling,
 			},
 			{latest, "medium", ids(medium), mediumEvery},
@@ -213,7 +209,7 @@ func (s *session) watchAll() error {
 	}
 	if s.set.Profiling {
 		s.classify()
-		s.watchProfiling(histories)
+		s.watchProfiling(s.sampledAs())
 	}
 	return nil
 }
