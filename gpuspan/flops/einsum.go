@@ -21,7 +21,6 @@ type Einsum struct {
 	equation string
 	terms    [][]rune // with ellipsis standing for the dimensions of "..."
 	output   []rune
-	implicit bool
 }
 
 // ellipsis stands for "..." in terms; it is no letter.
@@ -35,7 +34,7 @@ func ParseEinsum(equation string) (*Einsum, error) {
 		return nil, fmt.Errorf("einsum equation %q: %s", equation, fmt.Sprintf(format, args...))
 	}
 	left, right, explicit := strings.Cut(equation, "->")
-	e := &Einsum{equation: equation, implicit: !explicit}
+	e := &Einsum{equation: equation}
 	count := map[rune]int{}
 	dots := false
 	for i, part := range strings.Split(left, ",") {

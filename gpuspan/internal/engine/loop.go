@@ -187,8 +187,7 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 			out, span = ctx, spanOf(context.Background())
 		}
 	}()
-	st.spanStart = l.p.clock.wall(st.hostStart)
-	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, st.spanStart))}
+	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, l.p.clock.wall(st.hostStart)))}
 	if parent := spanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{
 			SpanContext: parent, Attributes: []attribute.KeyValue{semconv.GPULinkTypeKey.String(semconv.GPULinkTypeLoop)},

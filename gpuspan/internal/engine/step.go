@@ -36,7 +36,6 @@ type Step struct {
 	device     *device       // that the boundaries are timed on
 
 	hostStart, hostEnd int64 // hostClock
-	spanStart          int64 // start of the span, unix ns
 	open               atomic.Int32
 
 	mu         sync.Mutex
