@@ -20,6 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
+const listenDefault = "127.0.0.1:4317"
+
 func newCheckCommand() *cobra.Command {
 	var listen string
 	var limit time.Duration
@@ -35,6 +37,11 @@ func newCheckCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			report := &conformance.Report{Strict: true}
+			if len(args) == 1 && listen == listenDefault {
+				if _, _, err := net.SplitHostPort(args[0]); err == nil {
+					listen, args = args[0], nil // --listen HOST:PORT, which the flag's parser takes for a file
+				}
+			}
 			var err error
 			switch {
 			case listen != "" && len(args) > 0:
@@ -58,7 +65,7 @@ func newCheckCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address of a live OTLP port")
-	cmd.Flags().Lookup("listen").NoOptDefVal = "127.0.0.1:4317"
+	cmd.Flags().Lookup("listen").NoOptDefVal = listenDefault
 	cmd.Flags().DurationVar(&limit, "for", 0, "how long to listen (0: until Ctrl-C)")
 	return cmd
 }

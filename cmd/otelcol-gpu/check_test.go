@@ -77,6 +77,8 @@ func TestCheckSaysWhatItCannotRead(t *testing.T) {
 	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"")
 	_, err = check(t, "", "--listen=127.0.0.1:4317", "x.json")
 	require.EqualError(t, err, `cannot check "x.json" while listening (leave out either)`)
+	_, err = check(t, "", "--listen", "127.0.0.1:65535")
+	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"", "also without =")
 }
 
 func TestACheckThatIsEndedAsItBeginsHasHeardWhatCame(t *testing.T) {
@@ -97,7 +99,7 @@ func TestCheckTakesLiveTelemetry(t *testing.T) {
 	var b bytes.Buffer
 	cmd.SetOut(&b)
 	cmd.SetErr(&bytes.Buffer{})
-	cmd.SetArgs([]string{"--listen=" + grpc})
+	cmd.SetArgs([]string{"--listen", grpc})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd.SetContext(ctx)
