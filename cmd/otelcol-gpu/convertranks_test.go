@@ -61,6 +61,22 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 			"lower clock, larger inputs, or somebody else on the device). Of the others' communication 67 % is waiting for a late rank.")
 }
 
+// Files of ranks that do not say so are named, for nobody would miss the comparison.
+func TestRanksWithoutARankAreSaid(t *testing.T) {
+	dir := t.TempDir()
+	for rank, name := range []string{"a", "b", "c"} {
+		writeFile(t, dir, name+".json", fmt.Sprintf(`{"traceEvents":[
+			{"ph":"X","cat":"kernel","name":%q,"ts":%d,"dur":100,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`,
+			[]string{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "gemm"}[rank], 10+rank))
+	}
+	stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "\n2 profiles have collectives and do not say of which rank they are, so they are not compared")
+	stdout, _, err = inProcess(t, "convert", "--out", t.TempDir(), filepath.Join(dir, "a.json"), filepath.Join(dir, "c.json"))
+	require.NoError(t, err)
+	require.NotContains(t, stdout, "not compared")
+}
+
 // What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only one
 // rank runs are named.
 func TestTheLateRanksFramesAndKernelsAreSaid(t *testing.T) {

@@ -158,6 +158,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err := ranks.Render(out, jobs); err != nil {
 		return err
 	}
+	if text := byRank.NotCompared(); text != "" {
+		fmt.Fprintf(out, "\n%s\n", text)
+	}
 	fmt.Fprintln(out)
 	if err := table.Render(out, optable.Format{Rows: o.Rows}); err != nil {
 		return err

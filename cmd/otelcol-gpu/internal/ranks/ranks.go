@@ -12,6 +12,7 @@ package ranks
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -31,7 +32,10 @@ const (
 )
 
 // Profiles gathers what profiles say of their ranks. The zero value is usable; it is not safe for concurrent use.
-type Profiles struct{ list []*profile }
+type Profiles struct {
+	list     []*profile
+	rankless map[string]bool // files with collectives that do not say of which rank they are
+}
 
 // profile is one rank's window.
 type profile struct {
@@ -70,6 +74,9 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
 		var r spanfacts.Resource
 		r.Load(rs.Resource().Attributes())
+		if r.Rank < 0 {
+			p.withoutRank(file, rs, &r)
+		}
 		if r.Rank < 0 || r.WorldSize == 1 {
 			continue
 		}
@@ -87,6 +94,37 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	}
 }
 
+// withoutRank takes note of files that could be of a job if they said of which rank.
+func (p *Profiles) withoutRank(file string, rs ptrace.ResourceSpans, r *spanfacts.Resource) {
+	if p.rankless[file] || len(p.rankless) == maxProfiles {
+		return
+	}
+	for _, ss := range rs.ScopeSpans().All() {
+		var scope spanfacts.Scope
+		scope.Load(r, ss.Scope().Attributes())
+		for _, s := range ss.Spans().All() {
+			var f spanfacts.Facts
+			if f.Load(s, &scope) && f.Kind == spanfacts.Collective {
+				if p.rankless == nil {
+					p.rankless = map[string]bool{}
+				}
+				p.rankless[file] = true
+				return
+			}
+		}
+	}
+}
+
+// NotCompared says that several files have collectives and no rank; empty where that is not so.
+func (p *Profiles) NotCompared() string {
+	if len(p.rankless) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d profiles have collectives and do not say of which rank they are, so they are not compared "+
+		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their environment or "+
+		"a name as rank3.sqlite)", len(p.rankless))
+}
+
 // Judged takes the verdicts on the devices of a file that was added.
 func (p *Profiles) Judged(file string, devices []verdict.Report) {
 	for _, x := range p.list {
@@ -94,7 +132,8 @@ func (p *Profiles) Judged(file string, devices []verdict.Report) {
 			continue
 		}
 		for _, v := range devices[0].Verdicts {
-			if v.Kind == verdict.KindHost && v.Certainty == verdict.High && !v.Outside && len(v.Where) > 0 && v.Gain > x.idle.Time {
+			if v.Kind == verdict.KindHost && v.Certainty == verdict.High && !v.Outside && len(v.Where) > 0 &&
+				v.Gain > x.idle.Time {
 				x.idle.Name, x.idle.Time = v.Where[0].Name, v.Gain
 				if v.Where[0].In != "" { // the places of a verdict have its range around them, or are it
 					x.idle.Name = v.Where[0].In
