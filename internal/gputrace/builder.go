@@ -141,7 +141,7 @@ func (w *writer) ahead(ctx context.Context, s *sweep) error {
 		b.free <- jobs
 	}
 	if panicked != nil {
-		panic(panicked)
+		panic(panicked) //nolint:forbidigo // that of the other goroutine, where the caller sees it
 	}
 	return err
 }

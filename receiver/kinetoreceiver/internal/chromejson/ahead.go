@@ -86,7 +86,7 @@ func (d *reader) ahead(h Handler) (Stats, error) {
 		p.free <- b
 	}
 	if panicked != nil {
-		panic(panicked)
+		panic(panicked) //nolint:forbidigo // that of the other goroutine, where the caller sees it
 	}
 	d.stats.Bytes = d.off + int64(d.pos)
 	return d.stats, err
