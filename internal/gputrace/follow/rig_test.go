@@ -137,9 +137,11 @@ func stop(t *testing.T, f *Follower) {
 	require.NoError(t, f.Shutdown(context.WithoutCancel(t.Context())))
 }
 
+// write makes a file at once: a poll in the midst of writing would find it twice, as files that change are read again.
 func write(t *testing.T, path, text string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(path+".part", []byte(text), 0o600))
+	require.NoError(t, os.Rename(path+".part", path))
 }
 
 func eventually(t *testing.T, s *sink, want string) {
