@@ -4,17 +4,20 @@
 package gputrace
 
 import (
+	"cmp"
 	"context"
 	"runtime"
+
+	"github.com/otelgpu/otelgpu/internal/ahead"
 )
 
 // builder lets one goroutine sweep over the events while another makes spans of what was found. What a job points at
 // does not change any more when it is handed over: nodes are written then, and a step, which later activities reach,
 // is waited for.
 type builder struct {
-	full, free chan []job
-	jobs       []job // that are being put down
-	over       bool  // nobody takes jobs any more
+	pipe *ahead.Pipe[[]job]
+	jobs []job // that are being put down
+	over bool  // nobody takes jobs any more
 }
 
 // job is one span: that of a node, or else of an activity.
@@ -26,10 +29,7 @@ type job struct {
 	of    *process
 }
 
-const (
-	builderJobs    = 64 // that go together
-	builderBatches = 3  // one is put down, one becomes spans, one waits for either
-)
+const builderJobs = 64 // that go together
 
 // slot is where the activity that is next may be put down. It is the next job's.
 func (b *builder) slot() *activity {
@@ -66,13 +66,10 @@ func (b *builder) host(n *node) {
 // hand lets the jobs become spans, and takes others to put down.
 func (b *builder) hand() {
 	if !b.over {
-		b.full <- b.jobs
-		b.jobs = nil
-		if jobs, ok := <-b.free; ok {
-			b.jobs = jobs
-		} else {
-			b.over = true
-		}
+		b.pipe.Send(b.jobs)
+		var ok bool
+		b.jobs, ok = b.pipe.Take()
+		b.over = !ok
 	}
 	if b.jobs == nil {
 		b.jobs = make([]job, 0, builderJobs)
@@ -82,17 +79,10 @@ func (b *builder) hand() {
 
 // wait returns when all jobs that were handed over are spans.
 func (b *builder) wait() {
-	var back [builderBatches - 1][]job
-	for i := range back {
-		jobs, ok := <-b.free
-		if !ok {
-			b.over = true
-			return
-		}
-		back[i] = jobs
-	}
+	back, ok := b.pipe.Wait(ahead.Batches - 1)
+	b.over = !ok
 	for _, jobs := range back {
-		b.free <- jobs
+		b.pipe.Free(jobs)
 	}
 }
 
@@ -106,31 +96,16 @@ func (w *writer) sweep(ctx context.Context, s *sweep) error {
 }
 
 func (w *writer) ahead(ctx context.Context, s *sweep) error {
-	b := &builder{
-		full: make(chan []job, builderBatches), free: make(chan []job, builderBatches), jobs: make([]job, 0, builderJobs),
-	}
-	for range builderBatches - 1 {
-		b.free <- nil
-	}
+	b := &builder{jobs: make([]job, 0, builderJobs)}
 	w.builder, s.slot = b, b.slot
-	ctx, cancel := context.WithCancel(ctx)
+	defer func() { w.builder, s.slot = nil, nil }()
 	var err error
-	var panicked any
-	go func() {
-		defer close(b.full)
-		defer func() { panicked = recover() }()
+	used := ahead.Run(func(p *ahead.Pipe[[]job]) {
+		b.pipe = p
 		if err = s.run(ctx); len(b.jobs) > 0 && !b.over {
-			b.full <- b.jobs
+			p.Send(b.jobs)
 		}
-	}()
-	defer func() {
-		cancel()
-		close(b.free)
-		for range b.full { // until the goroutine has ended
-		}
-		w.builder, s.slot = nil, nil
-	}()
-	for jobs := range b.full {
+	}, func(jobs []job) error {
 		for i := range jobs {
 			if j := &jobs[i]; j.node != nil {
 				w.out.host(j.node)
@@ -138,10 +113,7 @@ func (w *writer) ahead(ctx context.Context, s *sweep) error {
 				w.out.device(&j.act, j.above, j.of)
 			}
 		}
-		b.free <- jobs
-	}
-	if panicked != nil {
-		panic(panicked) //nolint:forbidigo // that of the other goroutine, where the caller sees it
-	}
-	return err
+		return nil
+	})
+	return cmp.Or(used, err)
 }

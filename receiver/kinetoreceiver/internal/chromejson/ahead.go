@@ -3,7 +3,11 @@
 
 package chromejson
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/otelgpu/otelgpu/internal/ahead"
+)
 
 // batch is what was found in a window, in the order of the file.
 type batch struct {
@@ -47,85 +51,64 @@ func (b *batch) use(h Handler) (Stats, error) {
 	return Stats{}, nil
 }
 
-const (
-	batches   = 3       // one is filled, one used, one waits for either
-	keptBatch = 1 << 20 // bytes of a window that is used again; those of seldom long values are not
-)
-
-// pipe takes batches from the goroutine that scans to the one that uses them, and back. There is room for all of them
-// either way, so that only who has none waits.
-type pipe struct{ full, free chan *batch }
+const keptBatch = 1 << 20 // bytes of a window that is used again; those of seldom long values are not
 
 var errStopped = errors.New("stopped")
 
 // ahead reads the document in a goroutine, and uses it in this one.
-func (d *reader) ahead(h Handler) (Stats, error) {
-	p := &pipe{make(chan *batch, batches), make(chan *batch, batches)}
-	d.pipe = p
-	for range batches - 1 {
-		p.free <- &batch{}
-	}
-	var err error
-	var panicked any
-	go func() {
-		defer close(p.full)
-		defer func() { panicked = recover() }()
-		if err = d.document(); !d.out.empty() {
+func (d *reader) ahead(h Handler) (st Stats, err error) {
+	var read error
+	err = ahead.Run(func(p *ahead.Pipe[*batch]) {
+		d.pipe = p
+		if read = d.document(); !d.out.empty() {
 			d.send()
 		}
-	}()
-	defer func() {
-		close(p.free)
-		for range p.full { // until the goroutine has ended
-		}
-	}()
-	for b := range p.full {
-		if st, err := b.use(h); err != nil {
-			return st, err
-		}
-		p.free <- b
-	}
-	if panicked != nil {
-		panic(panicked) //nolint:forbidigo // that of the other goroutine, where the caller sees it
+	}, func(b *batch) (err error) {
+		st, err = b.use(h)
+		return err
+	})
+	if err != nil {
+		return st, err
 	}
 	d.stats.Bytes = d.off + int64(d.pos)
-	return d.stats, err
+	return d.stats, read
 }
 
 func (d *reader) send() {
 	d.out.buf, d.out.off = d.buf, d.off
-	d.pipe.full <- d.out
+	d.pipe.Send(d.out)
 }
 
 // handOver lets what was found be used, and goes on in another window with what is left of this one. A window that has
 // to grow does so alone, when all others are back: only one at a time is large.
 func (d *reader) handOver() error {
 	rest, mine := d.buf[d.pos:], d.out
-	away := batches - 1
+	away := ahead.Batches - 1
 	if !mine.empty() {
 		d.send()
 		away++
 	}
 	if len(rest) > window/2 {
-		var back [batches]*batch
-		for i := range away {
-			if back[i] = <-d.pipe.free; back[i] == nil {
-				return errStopped
-			}
+		back, ok := d.pipe.Wait(away)
+		if !ok {
+			return errStopped
 		}
-		for _, b := range back[:away] {
+		for _, b := range back {
 			if b != mine {
-				d.pipe.free <- b
+				d.pipe.Free(b)
 			}
 		}
 		return nil
 	}
-	if away < batches {
+	if away < ahead.Batches {
 		return nil
 	}
-	next := <-d.pipe.free
-	if next == nil {
+	next, ok := d.pipe.Take()
+	if !ok {
 		return errStopped
+	}
+	if next == nil {
+		next = &batch{}
 	}
 	if next.buf == nil || cap(next.buf) > keptBatch {
 		next.buf = make([]byte, 0, window)
