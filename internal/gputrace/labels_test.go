@@ -164,7 +164,7 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 func FuzzDetail(f *testing.F) {
 	d := Detail{Shapes: "x", HasGrid: true, FLOPs: 1}
 	f.Add(d.appendTo(nil))
-	f.Add([]byte{8, 200, 1}) // a direction that there is not
+	f.Add([]byte{tagDirection, 200, 1})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		var d Detail
 		d.decode(b)

@@ -25,7 +25,7 @@ type work struct {
 
 // newWork is the work that an operator's record states; nil for most.
 func (s *sweep) newWork(r *record) *work {
-	if len(r.detail) == 0 || r.detail[0] > tagElements {
+	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
 		return nil
 	}
 	var d Detail
