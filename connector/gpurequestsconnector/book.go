@@ -62,7 +62,7 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
-		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans, 0), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests, 0),
+		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests),
 		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
 	}

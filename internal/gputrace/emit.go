@@ -121,7 +121,7 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	for _, proc := range sw.processes {
 		st.DeepSteps += proc.deep
 	}
-	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.forgotten, out.reports
+	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
 	st.Host = out.noGPU
 	return st, err
 }

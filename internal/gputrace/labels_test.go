@@ -129,6 +129,46 @@ func TestCollectiveNameAndSize(t *testing.T) {
 	assert.Zero(t, collectiveSize("", 100, 100, 2))
 }
 
+func TestLaunchTableRemembersTheLatest(t *testing.T) {
+	tab := newLaunchTable(0)
+	const n = 4 * launchMemory
+	for i := int64(1); i <= n; i++ {
+		tab.put(i, launch{start: i})
+	}
+	assert.LessOrEqual(t, len(tab.buckets)*launchWays, 4*launchMemory)
+	for i := int64(n); i > n-launchMemory/launchWays; i-- {
+		l, ok := tab.get(i)
+		if assert.True(t, ok, i) {
+			assert.Equal(t, i, l.start)
+		}
+	}
+	_, ok := tab.get(1)
+	assert.False(t, ok)
+	assert.Positive(t, tab.forgotten)
+	tab.put(n, launch{start: 7})
+	l, _ := tab.get(n)
+	assert.Equal(t, int64(7), l.start, "the last one of a correlation stands")
+	_, ok = tab.get(0)
+	assert.False(t, ok)
+}
+
+func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
+	tab := newLaunchTable(0)
+	for pid := range int64(4) {
+		for i := int64(1); i <= 1000; i++ {
+			tab.put(pid<<CorrelationBits|i, launch{start: pid*1_000_000 + i})
+		}
+	}
+	for pid := range int64(4) {
+		for i := int64(1); i <= 1000; i++ {
+			l, ok := tab.get(pid<<CorrelationBits | i)
+			if assert.True(t, ok) {
+				assert.Equal(t, pid*1_000_000+i, l.start)
+			}
+		}
+	}
+}
+
 func TestNamesAreBounded(t *testing.T) {
 	n := newNames(200)
 	a := n.ID("a")

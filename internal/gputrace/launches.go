@@ -24,5 +24,97 @@ type launch struct {
 	unit       verdict.Unit // that it is of
 }
 
-// launchMemory bounds the launches that are remembered, the latest; a stream queues some 1,000.
-const launchMemory = 1 << 16
+// launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
+// of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
+// launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
+type launchTable struct {
+	buckets   []launchBucket
+	launches  []launch
+	forgotten int64
+}
+
+const (
+	launchWays   = 4
+	launchMemory = 1 << 16 // a stream queues some 1,000
+	firstBuckets = 1 << 8
+)
+
+type launchBucket struct {
+	keys [launchWays]int64 // 0: free
+	at   [launchWays]uint32
+}
+
+func (t *launchTable) bucket(corr int64) *launchBucket {
+	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
+}
+
+// newLaunchTable has room for a number of launches, as far as that is within the limit.
+func newLaunchTable(launches int64) *launchTable {
+	n := int(min(launches, launchMemory))
+	buckets := firstBuckets
+	for buckets*launchWays < n {
+		buckets *= 2
+	}
+	return &launchTable{buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n)}
+}
+
+// put remembers a launch; the same correlation again replaces it.
+func (t *launchTable) put(corr int64, l launch) {
+	for {
+		b := t.bucket(corr)
+		oldest := 0
+		for i := range launchWays {
+			switch b.keys[i] {
+			case corr:
+				t.launches[b.at[i]] = l
+				return
+			case 0:
+				b.keys[i], b.at[i] = corr, uint32(len(t.launches))
+				t.launches = append(t.launches, l)
+				return
+			}
+			if t.launches[b.at[i]].start < t.launches[b.at[oldest]].start {
+				oldest = i
+			}
+		}
+		if len(t.buckets)*launchWays >= launchMemory {
+			t.forgotten++
+			b.keys[oldest] = corr
+			t.launches[b.at[oldest]] = l
+			return
+		}
+		t.grow()
+	}
+}
+
+func (t *launchTable) grow() {
+	old := t.buckets
+	t.buckets = make([]launchBucket, 4*len(old))
+	for i := range old {
+		for j, k := range old[i].keys {
+			if k == 0 {
+				continue
+			}
+			b := t.bucket(k) // has room: one bucket becomes four
+			for n := range launchWays {
+				if b.keys[n] == 0 {
+					b.keys[n], b.at[n] = k, old[i].at[j]
+					break
+				}
+			}
+		}
+	}
+}
+
+func (t *launchTable) get(corr int64) (*launch, bool) {
+	if corr == 0 {
+		return nil, false
+	}
+	b := t.bucket(corr)
+	for i, k := range b.keys {
+		if k == corr {
+			return &t.launches[b.at[i]], true
+		}
+	}
+	return nil, false
+}

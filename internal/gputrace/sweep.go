@@ -50,8 +50,7 @@ type sweep struct {
 	threads   []thread // by track
 	processes map[int64]*process
 	main      *process
-	launches  keyed.Recent[int64, launch] // by correlation
-	forgotten int64                       // of those
+	launches  *launchTable
 	steps     int64
 	lastStep  int64           // highest number of a step of the main process
 	mapping   map[uint32]bool // by name, see maps
@@ -109,7 +108,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
-		launches: keyed.NewRecent[int64, launch](launchMemory, int(min(p.counts[KindRuntime], launchMemory))),
+		launches: newLaunchTable(p.counts[KindRuntime]),
 		playing:  map[int64]*playing{}, hosts: hostOnly{},
 	}
 	pid, known := p.mainProcess()
@@ -236,9 +235,7 @@ func (s *sweep) host(r *record) {
 		if fl.kernel && f.work != nil {
 			f.work.launches++
 		}
-		if _, full := s.launches.Put(r.correlation, l); full {
-			s.forgotten++
-		}
+		s.launches.put(r.correlation, l)
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -294,7 +291,7 @@ func (s *sweep) device(r *record) {
 	a.end = a.start + a.duration
 	a.detail.decode(r.detail)
 	a.comm = r.kind == KindKernel && s.p.communicates(r.name)
-	if l := s.launches.Find(r.correlation); l != nil {
+	if l, ok := s.launches.get(r.correlation); ok {
 		a.launch, a.hasLaunch = *l, true
 	}
 	if s.analyses {

@@ -35,7 +35,7 @@ func TestNewKeysCountForTheRestOnceThereAreTooMany(t *testing.T) {
 
 func TestTheNewestAreRemembered(t *testing.T) {
 	const most = 1000
-	r := keyed.NewRecent[int, string](most, 10)
+	r := keyed.NewRecent[int, string](most)
 	for i := range 4 * most {
 		gone, full := r.Put(i, strconv.Itoa(i))
 		require.Equal(t, i >= most, full)

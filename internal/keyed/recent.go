@@ -19,10 +19,9 @@ type slot[K comparable, V any] struct {
 	value V
 }
 
-// NewRecent keeps so many values at most, and has room for some of them from the beginning.
-func NewRecent[K comparable, V any](most, some int) Recent[K, V] {
-	some = min(some, most)
-	return Recent[K, V]{at: make(map[K]int32, some), ring: make([]slot[K, V], 0, some), most: most}
+// NewRecent keeps so many values at most.
+func NewRecent[K comparable, V any](most int) Recent[K, V] {
+	return Recent[K, V]{at: map[K]int32{}, most: most}
 }
 
 // Len is how many values there are.

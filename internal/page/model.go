@@ -71,8 +71,8 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
-		requests: keyed.NewRecent[pcommon.TraceID, *Request](maxRequests, 0),
-		lengths:  keyed.NewRecent[pcommon.TraceID, float64](maxRequests, 0),
+		requests: keyed.NewRecent[pcommon.TraceID, *Request](maxRequests),
+		lengths:  keyed.NewRecent[pcommon.TraceID, float64](maxRequests),
 	}
 }
 

@@ -61,7 +61,7 @@ func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
 		late: map[string]map[int64]*lateness{}, serve: map[string]*requests{},
-		known: keyed.NewRecent[spanfacts.Key, *key](maxSpans, 0), waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
+		known: keyed.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
 	}
 }
 
