@@ -6,7 +6,8 @@
 //
 // It knows the fields of a trace event and nothing of their meaning. Values are slices of the window, valid during the
 // call that hands them over. Where the program has two processors or more, a goroutine scans the next window while the
-// events of the last one are used: a batch holds where their values are, and three windows go round. Times are read as exact decimals of microseconds into integer nanoseconds.
+// events of the last one are used: a batch holds where their values are, and three windows go round. Times are read as
+// exact decimals of microseconds into integer nanoseconds.
 //
 //	file, gunzip ──► window ──► event: fields at known keys, one pass ──► Handler.Event
 //	                  │           (cut off by the window's end: shift, fill, begin the event again)
