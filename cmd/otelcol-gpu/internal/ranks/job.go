@@ -6,6 +6,7 @@ package ranks
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -339,7 +340,8 @@ func (a *analysis) kernels(late *profile) string {
 	const alike, slower = 0.1, 1.1 // numbers of kernels that differ by less are the same; times as long
 	var same, longer, more, most float64
 	name := ""
-	for k, mine := range late.kernels {
+	for _, k := range slices.Sorted(maps.Keys(late.kernels)) { // in order, as sums of floats depend on it
+		mine := late.kernels[k]
 		var others []ran
 		for _, x := range a.job {
 			if x != late {
@@ -356,7 +358,7 @@ func (a *analysis) kernels(late *profile) string {
 		}
 		d := float64(mine.time - typical.time)
 		more += d
-		if d > most || d == most && k < name {
+		if d > most {
 			most, name = d, k
 		}
 	}
