@@ -64,7 +64,8 @@ func newBook(cfg *Config) *book {
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
 		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests),
 		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
-		ending: make(map[key]*request), operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
+		ending: make(map[key]*request), operations: make(map[operation]*operation),
+		sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
 	}
 }
 

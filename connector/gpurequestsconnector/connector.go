@@ -230,7 +230,8 @@ func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
 }
 
 var closedReasons = [reasons]metric.AddOption{
-	settled: shared.Label("reason", "settled"), idle: shared.Label("reason", "idle"), evicted: shared.Label("reason", "evicted"), shutdown: shared.Label("reason", "shutdown"),
+	settled: shared.Label("reason", "settled"), idle: shared.Label("reason", "idle"),
+	evicted: shared.Label("reason", "evicted"), shutdown: shared.Label("reason", "shutdown"),
 }
 
 // count adds to the connector's own telemetry.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,26 @@ type node struct {
 	self   float64
 	links  []int // numbers of requests
 	weight []int // items of each; 0: none stated
+}
+
+// order is that of the nodes, parents first or children, which have higher numbers.
+func (f *forest) order(childrenFirst bool) []int {
+	order := make([]int, len(f.nodes))
+	for i := range order {
+		order[i] = i
+	}
+	if childrenFirst {
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// energy is that of all accounts of the request, J.
+func (r *request) energy() (sum float64) {
+	for _, a := range r.accounts {
+		sum += a.energy
+	}
+	return sum
 }
 
 func grow(rng *rand.Rand) forest {
@@ -185,12 +206,8 @@ func TestEnergyIsChargedOnce(t *testing.T) {
 		f := grow(rng)
 		want, nobody := f.truth()
 		b := newTest(t, nil)
-		order := rng.Perm(len(f.nodes))
-		if seed%2 == 0 {
-			for i := range order {
-				order[i] = len(order) - 1 - i // children have higher numbers
-			}
-			f.deliver(b, order, rng)
+		if order := rng.Perm(len(f.nodes)); seed%2 == 0 {
+			f.deliver(b, f.order(true), rng)
 		} else {
 			f.deliver(b, order, nil)
 		}
@@ -228,19 +245,11 @@ func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 79))
 		f := grow(rng)
 		b := newTest(t, func(c *Config) { c.MaxRequests = 5 + rng.IntN(4) })
-		order := make([]int, len(f.nodes))
-		for i := range order {
-			order[i] = i
-			if seed%2 == 0 {
-				order[i] = len(order) - 1 - i // children first
-			}
-		}
+		order := f.order(seed%2 == 0)
 		now, sum, own := clock, 0., rng.IntN(len(order)+2)
 		due := func(all bool) {
 			for _, r := range b.due(now, all) {
-				for _, a := range r.accounts {
-					sum += a.energy
-				}
+				sum += r.energy()
 			}
 		}
 		for n, i := range order {

@@ -21,19 +21,11 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 80))
 		f := grow(rng)
 		b := newTest(t, func(c *Config) { c.MaxRequests = 2 + rng.IntN(12) })
-		order := make([]int, len(f.nodes))
-		for i := range order {
-			order[i] = i
-			if seed%2 == 0 {
-				order[i] = len(order) - 1 - i // children first
-			}
-		}
+		order := f.order(seed%2 == 0)
 		now, sum := clock, 0.
 		due := func(all bool) {
 			for _, r := range b.due(now, all) {
-				for _, a := range r.accounts {
-					sum += a.energy
-				}
+				sum += r.energy()
 			}
 		}
 		own := map[int]int{} // requests whose spans come, by what they come after
@@ -169,11 +161,7 @@ func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 	closed := b.due(clock+int64(b.cfg.Idle), false)
 	require.Len(t, closed, requests)
 	for _, r := range closed {
-		sum := 0.
-		for _, a := range r.accounts {
-			sum += a.energy
-		}
-		require.InDelta(t, (each+1)*(each+2)/2, sum, 1e-9)
+		require.InDelta(t, (each+1)*(each+2)/2, r.energy(), 1e-9)
 	}
 	require.Empty(t, b.waiting)
 }

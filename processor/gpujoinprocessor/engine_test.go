@@ -61,13 +61,19 @@ func (s *still) shareOf(b *batch) fairshare.Share {
 	return fairshare.Share{}
 }
 
-func TestHostClockSetBackStartsAnew(t *testing.T) {
-	s := newStill(t)
-	zero := s.now
+// sampled is a join on a device with samples of 20 s, from zero on.
+func sampled(t *testing.T) (s *still, w gpusamplesextension.DeviceWriter, zero time.Time) {
+	s = newStill(t)
+	zero = s.now
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)
 	s.write(w, zero, zero.Add(20*time.Second))
 	s.now = zero.Add(20 * time.Second)
+	return s, w, zero
+}
+
+func TestHostClockSetBackStartsAnew(t *testing.T) {
+	s, w, zero := sampled(t)
 	b := s.arriveOne(1, zero.Add(10*time.Second), zero.Add(11*time.Second))
 	require.True(t, s.settled(b, s.now, false))
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
@@ -87,12 +93,7 @@ func TestHostClockSetBackStartsAnew(t *testing.T) {
 
 // What waited when the clock was set back does not wait until it has caught up: its device has begun anew.
 func TestAHostClockSetBackHoldsNothing(t *testing.T) {
-	s := newStill(t)
-	zero := s.now
-	w, err := s.store.Register(writerID, nominal)
-	require.NoError(t, err)
-	s.write(w, zero, zero.Add(20*time.Second))
-	s.now = zero.Add(20 * time.Second)
+	s, _, zero := sampled(t)
 	s.tick(s.now, nil, func(*board) {})
 	b := s.arriveOne(1, zero.Add(18*time.Second), zero.Add(19*time.Second))
 	require.False(t, s.settled(b, s.now, false))

@@ -38,12 +38,7 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 }
 
 func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
-	s := newStill(t)
-	w, err := s.store.Register(writerID, nominal)
-	require.NoError(t, err)
-	zero := s.now
-	s.write(w, zero, zero.Add(20*time.Second))
-	s.now = zero.Add(20 * time.Second)
+	s, _, zero := sampled(t)
 	td := newTraces("a")
 	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))
 	ctx, b := s.pending(td)
