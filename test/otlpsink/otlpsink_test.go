@@ -6,6 +6,7 @@ package otlpsink
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +145,10 @@ func program(t *testing.T, c *client, sink bool) {
 	}
 	p, err := gpuspan.New(gpu, opts...)
 	require.NoError(t, err)
+	settle := func() {
+		clock.Advance(10 * time.Millisecond)
+		require.NoError(t, p.Flush(ctx))
+	}
 	handle := gpu.Stream(0)
 	s, host := p.Stream(uintptr(handle), "main"), p.Stream(uintptr(gpu.Stream(0)), "host", gpuspan.Sync(settings.SyncNone))
 	state, err := trace.ParseTraceState("vendor=x")
@@ -172,17 +177,24 @@ func program(t *testing.T, c *client, sink bool) {
 	x.SetAttributes(attribute.String("long", strings.Repeat("x", 1<<14)))
 	x.Checksum(1 << 63)
 	x.EndWith(gpuspan.Work{Read: 1, Written: 2, Items: 512, FLOPs: 1e12, Precision: gpuspan.BF16})
+	settle() // one by one: ids are drawn when sections are written, which two streams may be in either order
+	late := op.Start(ctx, s)
 	clock.Advance(10 * time.Millisecond)
-	require.NoError(t, p.Flush(ctx))
-	op.Start(ctx, s).End()
+	late.End() // the device waited for it
+	settle()
 	op.Start(not, s).End()
+	settle()
 	op.Start(local, host).End()
+	settle()
 	op.Record(local, s, clock.Now(), time.Millisecond, gpuspan.Work{Items: 1})
-	clock.Advance(10 * time.Millisecond)
-	require.NoError(t, p.Flush(ctx))
+	settle()
 	require.NoError(t, p.Shutdown(ctx))
 	end()
 }
+
+// timed is what differs between two runs of the program, by microseconds: each has a clock of its own, which each look at
+// it moves, and how often a profiler looks depends on the machine. So does whether the last two are stated of a span.
+var timed = []string{"gpu.duration", "gpu.start.delay", "gpu.end.delay", "gpu.timing.error"}
 
 func TestTheSinksBytesSayWhatTheSDKsDo(t *testing.T) {
 	var sdk, own client
@@ -190,21 +202,38 @@ func TestTheSinksBytesSayWhatTheSDKsDo(t *testing.T) {
 	program(t, &own, true)
 	want, got := sdk.spans(t), own.spans(t)
 	require.Len(t, want, 5)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
+	stated := map[string]int{}
 	for id, span := range want {
-		// The two programs ran one after the other, each with a clock of its own that places spans to a microsecond or two.
+		a, b := span.(map[string]any), got[id].(map[string]any)
 		for _, key := range []string{"start", "end"} {
-			a, b := span.(map[string]any), got[id].(map[string]any)
 			require.InDelta(t, float64(a[key].(pcommon.Timestamp)), float64(b[key].(pcommon.Timestamp)), 10_000, key)
 			delete(a, key)
 			delete(b, key)
 		}
-		for _, m := range []map[string]any{span.(map[string]any), got[id].(map[string]any)} {
+		for _, on := range []string{"attributes", "scope attributes"} {
+			one, other := a[on].(map[string]any), b[on].(map[string]any)
+			for _, key := range timed {
+				x, ok := one[key]
+				y, both := other[key]
+				delete(one, key)
+				delete(other, key)
+				if ok && both {
+					require.InDelta(t, x, y, 10e-6, key)
+					stated[key]++
+				}
+			}
+		}
+		for _, m := range []map[string]any{a, b} {
 			// gpu.stream.id counts through the process; the scope says which stream of a device is the first
 			own, scope := m["attributes"].(map[string]any), m["scope attributes"].(map[string]any)
 			require.True(t, own["gpu.stream.id"] != nil || scope["gpu.stream.id"] != nil)
 			delete(own, "gpu.stream.id")
 			delete(scope, "gpu.stream.id")
 		}
+	}
+	for _, key := range timed {
+		require.NotZero(t, stated[key], key)
 	}
 	require.Equal(t, want, got)
 }
