@@ -158,7 +158,7 @@ func (c *Collector) Node(parent Node, op Info) Node {
 	}
 	p.children[op.Name] = n
 	p.order = append(p.order, n)
-	c.nodes = append(c.nodes, &node{info: op, parent: parent})
+	c.nodes = append(c.nodes, &node{parent: parent, figures: figures{Operation: Operation{Info: op}}})
 	return n
 }
 
@@ -174,9 +174,9 @@ func (c *Collector) Section(n Node, s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if nd := c.countable(n, 1); nd != nil {
-		s.Synchronous = s.Synchronous || nd.info.Synchronous || nd.info.onHost()
+		s.Synchronous = s.Synchronous || nd.Synchronous || nd.onHost()
 		nd.section(s, c.isFirst(nd, s), c.sketch)
-		if s.Timed && s.Duration >= 0 && !nd.info.onHost() {
+		if s.Timed && s.Duration >= 0 && !nd.onHost() {
 			end := s.Start + int64(s.Duration)
 			c.timed++
 			if s.OnHost {
@@ -184,7 +184,7 @@ func (c *Collector) Section(n Node, s Sample) {
 			}
 			c.covered.add(s.Start, end)
 			c.latest = max(c.latest, end)
-			if nd.parent == 0 && s.Stream != 0 && nd.info.Name != overflowName {
+			if nd.parent == 0 && s.Stream != 0 && nd.Name != overflowName {
 				c.streams.add(streamKey{s.Device, s.Stream}, run{s.Start, end, n},
 					func(in Node, d time.Duration) { c.nodes[in].lies(n, d) })
 			}
@@ -200,9 +200,9 @@ func (c *Collector) Untimed(n Node, count int64, s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if nd := c.countable(n, count); nd != nil {
-		c.first[nd.info.Name] = true
-		nd.all.work(count, s)
-		nd.rest.work(count, s)
+		c.first[nd.Name] = true
+		nd.All.work(count, s)
+		nd.Rest.work(count, s)
 	}
 }
 
@@ -211,7 +211,7 @@ func (c *Collector) countable(n Node, count int64) *node {
 	if nd == c.nodes[0] {
 		return nil
 	}
-	if nd.info.Name == overflowName {
+	if nd.Name == overflowName {
 		c.overflow += count
 	}
 	return nd
@@ -221,9 +221,9 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 	if s.Occurrence > 0 {
 		return s.Occurrence == 1
 	}
-	first := !c.first[nd.info.Name]
+	first := !c.first[nd.Name]
 	if first {
-		c.first[nd.info.Name] = true // bounded by the number of nodes
+		c.first[nd.Name] = true // bounded by the number of nodes
 	}
 	return first
 }
@@ -232,13 +232,13 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 func (c *Collector) Step(name string, s StepSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.loops, func(l *loop) bool { return l.name == name })
+	i := slices.IndexFunc(c.loops, func(l *loop) bool { return l.Name == name })
 	if i < 0 && len(c.loops) == maxLoops {
 		c.overflow++
 		return
 	}
 	if i < 0 {
-		i, c.loops = len(c.loops), append(c.loops, &loop{name: name})
+		i, c.loops = len(c.loops), append(c.loops, &loop{Loop: Loop{Name: name}})
 	}
 	c.loops[i].step(s, c.sketch)
 }
@@ -248,7 +248,7 @@ func (c *Collector) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {
-		n.figures = figures{}
+		n.figures = figures{Operation: Operation{Info: n.Info}}
 	}
 	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
 	c.streams = nil

@@ -90,9 +90,9 @@ func WriteComparison(w io.Writer, before, after Summary) error {
 		if c.Beyond(3) {
 			ratio += "*"
 		}
-		t.row(names[i].Name, plain(c.Before.Count), plain(c.After.Count), knownDuration(c.Before.Duration.Total),
-			knownDuration(c.After.Duration.Total),
-			knownDuration(c.Before.Duration.Mean), knownDuration(c.After.Duration.Mean), ratio)
+		t.row(names[i].Name, plain(c.Before.Count), plain(c.After.Count), shown(c.Before.Duration.Total, duration),
+			shown(c.After.Duration.Total, duration),
+			shown(c.Before.Duration.Mean, duration), shown(c.After.Duration.Mean, duration), ratio)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

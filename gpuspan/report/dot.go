@@ -18,7 +18,7 @@ func (s Summary) WriteDOT(w io.Writer) error {
 	kernels, modules := map[Kernel]int{}, map[string]int{}
 	for i := range s.Operations {
 		o := &s.Operations[i]
-		label := fmt.Sprintf("%s\n%d × %s", o.Name, o.All.Count, knownDuration(o.All.Duration.Mean))
+		label := fmt.Sprintf("%s\n%d × %s", o.Name, o.All.Count, shown(o.All.Duration.Mean, duration))
 		fmt.Fprintf(b, "\ts%d [shape=box, label=%s];\n", i, dotQuote(label))
 		if o.Parent >= 0 {
 			fmt.Fprintf(b, "\ts%d -> s%d [label=\"%d\"];\n", o.Parent, i, o.All.Count)

@@ -4,24 +4,16 @@
 package report
 
 import (
+	"cmp"
 	"slices"
-	"time"
 )
 
 // loop adds up the steps of one loop.
 type loop struct {
-	name      string
+	Loop      // but for Steps, what is of durations, and MFU
 	dur, host durations
 	phases    []*phase
-	overlap   time.Duration
-	other     time.Duration
-	covered   time.Duration
-	exposed   time.Duration
-	waiting   time.Duration
-	device    int // of the latest step
-	items     int64
-	itemType  string
-	flops     float64
+	device    int                 // of the latest step
 	flopTime  map[string]flopTime // by precision: FLOPs and device seconds of the steps that stated them
 }
 
@@ -42,18 +34,16 @@ func (l *loop) step(s StepSample, sketch func() Sketch) {
 			ph.dur.add(p.Duration, sketch)
 		}
 	}
-	l.overlap += s.Overlap
-	l.other += s.Other
-	l.covered += s.Covered
-	l.exposed += s.Exposed
-	l.waiting += s.Waiting
+	l.Overlap += s.Overlap
+	l.Other += s.Other
+	l.Covered += s.Covered
+	l.Exposed += s.Exposed
+	l.Waiting += s.Waiting
 	l.device = s.Device
-	l.items += s.Items
-	if s.ItemType != "" {
-		l.itemType = s.ItemType
-	}
+	l.Items += s.Items
+	l.ItemType = cmp.Or(s.ItemType, l.ItemType)
 	if s.ModelFLOPs > 0 {
-		l.flops += s.ModelFLOPs
+		l.ModelFLOPs += s.ModelFLOPs
 		if l.flopTime == nil {
 			l.flopTime = map[string]flopTime{}
 		}
@@ -78,11 +68,8 @@ func (l *loop) phase(name string) *phase {
 }
 
 func (l *loop) summary(peaks Peaks) Loop {
-	out := Loop{
-		Name: l.name, Steps: l.dur.n, Duration: l.dur.summary(), Host: l.host.summary(),
-		Overlap: l.overlap, Other: l.other, Covered: l.covered, Exposed: l.exposed, Waiting: l.waiting,
-		Items: l.items, ItemType: l.itemType, ModelFLOPs: l.flops,
-	}
+	out := l.Loop
+	out.Steps, out.Duration, out.Host = l.dur.n, l.dur.summary(), l.host.summary()
 	for _, p := range l.phases {
 		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.summary()})
 	}

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -13,41 +14,32 @@ import (
 
 // node is one operation at one place in the nesting.
 type node struct {
-	info     Info
 	parent   Node
 	children map[string]Node
 	order    []Node
 	figures
 }
 
-// figures is what Reset clears.
+// figures is what Reset clears, but for Info.
 type figures struct {
-	all, first, rest tally
-	device           int
-	starved, below   int64
-	floor            time.Duration
-	memPeak, memGrow int64
-	kernels          []Kernel
-	inside           map[Node]time.Duration // time of outermost runs within those of other nodes
-	pattern          string
-	l2               float64 // hit ratio × seconds, and the seconds
-	l2Seconds        float64
+	Operation                               // but for its place, shares and Durations
+	all, first, rest durations              // of the runs of Operation's figures
+	within           map[Node]time.Duration // time of outermost runs within those of other nodes
+	l2, l2Seconds    float64                // hit ratio × seconds, and the seconds
 }
 
 func (n *node) section(s Sample, first bool, sketch func() Sketch) {
-	n.all.run(s, sketch)
+	n.All.run(s, &n.all, sketch)
 	if first {
-		n.first.run(s, nil)
+		n.First.run(s, &n.first, nil)
 	} else {
-		n.rest.run(s, nil)
+		n.Rest.run(s, &n.rest, nil)
 	}
-	n.device = s.Device
-	n.memPeak, n.memGrow = max(n.memPeak, s.MemoryUsed), max(n.memGrow, s.MemoryDelta)
+	n.Device = s.Device
+	n.MemoryPeak, n.MemorySpike = max(n.MemoryPeak, s.MemoryUsed), max(n.MemorySpike, s.MemoryDelta)
+	n.AccessPattern = cmp.Or(s.AccessPattern, n.AccessPattern)
 	if s.Kernel != "" {
 		n.kernel(s.Kernel, s.Module)
-	}
-	if s.AccessPattern != "" {
-		n.pattern = s.AccessPattern
 	}
 	if !s.Timed {
 		return
@@ -57,85 +49,67 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 		n.l2Seconds += s.Duration.Seconds()
 	}
 	if s.Floor > 0 {
-		n.floor = s.Floor
+		n.Floor = s.Floor
 		if s.Duration < floorFactor*s.Floor {
-			n.below++
+			n.BelowFloor++
 		}
 	}
 	if s.HasDelay && s.EndDelay < s.Duration/starvedPart {
-		n.starved++
+		n.Starved++
 	}
 }
 
 // lies adds time of outermost runs that lie within runs of another node. Runs of the node's own name within each other
 // are counted there too: their time is in the outer run's.
 func (n *node) lies(in Node, d time.Duration) {
-	if n.inside == nil {
-		n.inside = map[Node]time.Duration{} // bounded by the number of nodes
+	if n.within == nil {
+		n.within = map[Node]time.Duration{} // bounded by the number of nodes
 	}
-	n.inside[in] += d
+	n.within[in] += d
 }
 
 func (n *node) kernel(name, module string) {
-	i := slices.IndexFunc(n.kernels, func(k Kernel) bool { return k.Name == name && k.Module == module })
+	i := slices.IndexFunc(n.Kernels, func(k Kernel) bool { return k.Name == name && k.Module == module })
 	if i < 0 {
-		if len(n.kernels) == maxKernels {
+		if len(n.Kernels) == maxKernels {
 			return
 		}
-		n.kernels = append(n.kernels, Kernel{Name: name, Module: module})
-		i = len(n.kernels) - 1
+		n.Kernels = append(n.Kernels, Kernel{Name: name, Module: module})
+		i = len(n.Kernels) - 1
 	}
-	n.kernels[i].Count++
+	n.Kernels[i].Count++
 }
 
-// tally adds up runs.
-type tally struct {
-	count     int64
-	dur       durations
-	mem, pcie IO
-	items     int64
-	flops     map[string]float64
-	timed     work
-}
-
-func (t *tally) run(s Sample, sketch func() Sketch) {
-	t.work(1, s)
+// run adds a run, and its duration to d.
+func (f *Figures) run(s Sample, d *durations, sketch func() Sketch) {
+	f.work(1, s)
 	if !s.Timed || s.Duration < 0 {
 		return
 	}
-	t.dur.add(s.Duration, sketch)
+	d.add(s.Duration, sketch)
 	if s.OnHost && !s.Synchronous {
 		return // from launch to return: no time of the work
 	}
-	t.timed.time += s.Duration
-	t.timed.memory.add(s.Memory)
-	t.timed.pcie.add(s.PCIe)
-	t.timed.items += s.Items
-	t.timed.flops += s.FLOPs
+	f.timed.add(work{s.Duration, s.Memory, s.PCIe, s.Items, s.FLOPs})
 }
 
 // work adds the declared work of s, which is the sum over count runs.
-func (t *tally) work(count int64, s Sample) {
-	t.count += count
-	t.mem.add(s.Memory)
-	t.pcie.add(s.PCIe)
-	t.items += s.Items
+func (f *Figures) work(count int64, s Sample) {
+	f.Count += count
+	f.Memory.add(s.Memory)
+	f.PCIe.add(s.PCIe)
+	f.Items += s.Items
 	if s.FLOPs != 0 {
-		if t.flops == nil {
-			t.flops = map[string]float64{}
+		if f.FLOPs == nil {
+			f.FLOPs = map[string]float64{}
 		}
-		t.flops[s.Precision] += s.FLOPs
+		f.FLOPs[s.Precision] += s.FLOPs
 	}
 }
 
-func (t *tally) figures() Figures {
-	f := Figures{
-		Count: t.count, Duration: t.dur.summary(),
-		Memory: t.mem, PCIe: t.pcie, Items: t.items, timed: t.timed,
-	}
-	if len(t.flops) > 0 {
-		f.FLOPs = maps.Clone(t.flops)
-	}
+// complete is a copy with the durations.
+func (f Figures) complete(d *durations) Figures {
+	f.Duration, f.FLOPs = d.summary(), maps.Clone(f.FLOPs)
 	return f
 }
 

@@ -61,18 +61,15 @@ func (c *Collector) Summary() Summary {
 // walk appends a node and what is below it. A node that has not run is passed over.
 func (c *Collector) walk(s *Summary, id Node, down map[Node][]Node, parent, depth int, path []string) {
 	nd := c.nodes[id]
-	if c.ran(id) {
-		path = append(slices.Clone(path), nd.info.Name)
-		o := Operation{
-			Info: nd.info, Parent: parent, Depth: depth, Path: path, Device: nd.device,
-			All: nd.all.figures(), First: nd.first.figures(), Rest: nd.rest.figures(),
-			Starved: nd.starved, BelowFloor: nd.below, Floor: nd.floor,
-			MemoryPeak: nd.memPeak, MemorySpike: nd.memGrow, Kernels: slices.Clone(nd.kernels), AccessPattern: nd.pattern,
-		}
+	if nd.All.Count > 0 {
+		path = append(slices.Clone(path), nd.Name)
+		o := nd.Operation
+		o.Parent, o.Depth, o.Path, o.Kernels = parent, depth, path, slices.Clone(o.Kernels)
+		o.All, o.First, o.Rest = o.All.complete(&nd.all), o.First.complete(&nd.first), o.Rest.complete(&nd.rest)
 		if o.HasL2HitRatio = nd.l2Seconds > 0; o.HasL2HitRatio {
 			o.L2HitRatio = nd.l2 / nd.l2Seconds
 		}
-		for _, d := range nd.inside {
+		for _, d := range nd.within {
 			o.inside += d
 		}
 		s.Operations = append(s.Operations, o)
@@ -82,8 +79,6 @@ func (c *Collector) walk(s *Summary, id Node, down map[Node][]Node, parent, dept
 		c.walk(s, child, down, parent, depth, path)
 	}
 }
-
-func (c *Collector) ran(id Node) bool { return c.nodes[id].all.count > 0 }
 
 func (c *Collector) peaks(device int) Peaks {
 	for i := range c.devices {

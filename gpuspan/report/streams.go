@@ -68,7 +68,7 @@ func (c *Collector) within() map[Node]Node {
 	for _, n := range c.nodes[0].order {
 		nd := c.nodes[n]
 		for _, m := range c.nodes[0].order { // in a fixed order
-			if t := nd.inside[m]; t > 0 && t == nd.all.dur.total && !leads(out, m, n) {
+			if t := nd.within[m]; t > 0 && t == nd.all.total && !leads(out, m, n) {
 				out[n] = m
 				break
 			}

@@ -123,6 +123,14 @@ type work struct {
 	flops        float64
 }
 
+func (w *work) add(o work) {
+	w.time += o.time
+	w.memory.add(o.memory)
+	w.pcie.add(o.pcie)
+	w.items += o.items
+	w.flops += o.flops
+}
+
 // Rates are work per second of the timed runs, in bytes, floating-point operations and items. Zero is not known.
 type Rates struct {
 	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`  // device memory
@@ -282,11 +290,7 @@ func (f *Figures) merge(o Figures) {
 		}
 		f.FLOPs = sum
 	}
-	f.timed.time += o.timed.time
-	f.timed.memory.add(o.timed.memory)
-	f.timed.pcie.add(o.timed.pcie)
-	f.timed.items += o.timed.items
-	f.timed.flops += o.timed.flops
+	f.timed.add(o.timed)
 }
 
 // merge is Chan, Golub and LeVeque's pairwise update of mean and variance (1979).

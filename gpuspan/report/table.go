@@ -180,11 +180,12 @@ func plain(n int64) string {
 	return strconv.FormatInt(n, 10) + name
 }
 
-func knownDuration(d time.Duration) string {
-	if d == 0 {
+// shown writes what is absent when zero.
+func shown[T time.Duration | int64](v T, write func(T) string) string {
+	if v == 0 {
 		return absent
 	}
-	return duration(d)
+	return write(v)
 }
 
 // percent writes a share of 0 to 1 as a number of percent.

@@ -138,7 +138,7 @@ func (s Summary) writeTime(b *strings.Builder) {
 		}
 		return []string{
 			count, duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal), duration(d.Mean), duration(d.StdDev),
-			duration(d.Min), knownDuration(d.P50), knownDuration(d.P99), duration(d.Max),
+			duration(d.Min), shown(d.P50, duration), shown(d.P99, duration), duration(d.Max),
 		}
 	})
 	if untimed {
@@ -244,17 +244,10 @@ func (s Summary) writeCategories(b *strings.Builder) {
 		if total > 0 {
 			share = float64(c.Figures.Duration.Total) / float64(total)
 		}
-		t.row(c.Name, plain(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
-			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), scaled(r.Memory+r.PCIe, 1e9),
+		t.row(c.Name, plain(c.Figures.Count), shown(c.Figures.Duration.Total, duration), percent(share),
+			shown(c.Figures.Memory.Total(), size), shown(c.Figures.PCIe.Total(), size), scaled(r.Memory+r.PCIe, 1e9),
 			scaled(r.FLOPs, 1e12))
 	}
-}
-
-func knownSize(b int64) string {
-	if b == 0 {
-		return absent
-	}
-	return size(b)
 }
 
 func (l *Loop) write(b *strings.Builder) {
@@ -270,7 +263,7 @@ func (l *Loop) write(b *strings.Builder) {
 	t.row("", "steps", "total", "%step", "mean", "stddev", "min", "p50", "p99")
 	row := func(name string, d Durations, share string) {
 		t.row("  "+name, plain(d.Count), duration(d.Total), share, duration(d.Mean), duration(d.StdDev),
-			duration(d.Min), knownDuration(d.P50), knownDuration(d.P99))
+			duration(d.Min), shown(d.P50, duration), shown(d.P99, duration))
 	}
 	of := func(d time.Duration) string { // a phase of no time takes 0 %, which is known
 		if l.Duration.Total <= 0 {
