@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -59,7 +60,9 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 		Args: args, Marks: b.marks[mark:len(b.marks):len(b.marks)],
 	})
 	e := &b.events[len(b.events)-1]
-	e.Kind = kinds[s.Kind()]
+	if k := s.Kind(); k != ptrace.SpanKindInternal {
+		e.Kind = trace.SpanKind(k).String() // of the same numbers
+	}
 	switch st := s.Status(); st.Code() {
 	case ptrace.StatusCodeError:
 		e.Status, e.Message = "ERROR", st.Message()
@@ -70,15 +73,6 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 		e.Link(l.TraceID(), l.SpanID())
 	}
 	e.Classify()
-}
-
-// kinds are the names of span kinds; that of internal ones, the most, goes without saying.
-var kinds = map[ptrace.SpanKind]string{
-	ptrace.SpanKindUnspecified: "unspecified",
-	ptrace.SpanKindServer:      "server",
-	ptrace.SpanKindClient:      "client",
-	ptrace.SpanKindProducer:    "producer",
-	ptrace.SpanKindConsumer:    "consumer",
 }
 
 // attributes are arguments in the builder's memory.

@@ -3,9 +3,6 @@
 
 package chrometrace
 
-// maxFlowEnds bounds the launches and the work that wait for their other end.
-const maxFlowEnds = 1 << 16
-
 // flowEnd is a place on a track where an arrow may begin or end.
 type flowEnd struct {
 	pid, tid   int64
@@ -33,32 +30,27 @@ type flows struct {
 	next     int64
 }
 
-func newFlows() *flows { return &flows{launches: newPairs[correlated](), spans: newPairs[spanKey]()} }
-
 // pairs are the launches of a kind of key, and the work whose launch has not been seen.
 type pairs[K comparable] struct {
-	launched *recent[K, flowEnd]
-	waiting  *recent[K, []flowEnd]
-}
-
-func newPairs[K comparable]() pairs[K] {
-	return pairs[K]{newRecent[K, flowEnd](maxFlowEnds), newRecent[K, []flowEnd](maxFlowEnds)}
+	launched recent[K, flowEnd]
+	waiting  recent[K, []flowEnd]
 }
 
 // launch takes a launch, whose work may be there already.
 func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
 	p.launched.put(key, from)
-	waiting, _ := p.waiting.take(key)
-	for _, to := range waiting {
+	for _, to := range p.waiting.m[key] {
 		pair(from, to)
 	}
+	// Its place in the ring stays until it is overwritten, when deleting it again does nothing.
+	delete(p.waiting.m, key)
 }
 
 // work takes work, which waits until its launch arrives; that of a graph has hundreds.
 func (p *pairs[K]) work(key K, to flowEnd, pair func(from, to flowEnd)) {
-	if from, ok := p.launched.get(key); ok {
+	if from, ok := p.launched.m[key]; ok {
 		pair(from, to)
-	} else if ends, _ := p.waiting.get(key); len(ends) < 4096 {
+	} else if ends := p.waiting.m[key]; len(ends) < 4096 {
 		p.waiting.put(key, append(ends, to))
 	}
 }
@@ -100,39 +92,28 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 	}
 }
 
-// recent is a map that forgets its oldest keys beyond a limit.
+// maxFlowEnds bounds the launches and the work that wait for their other end.
+const maxFlowEnds = 1 << 16
+
+// recent is a map that forgets its oldest keys beyond maxFlowEnds.
 type recent[K comparable, V any] struct {
 	m     map[K]V
 	order []K // ring of keys in order of arrival
 	at    int
-	limit int
-}
-
-func newRecent[K comparable, V any](limit int) *recent[K, V] {
-	return &recent[K, V]{m: map[K]V{}, limit: limit}
-}
-
-func (r *recent[K, V]) get(k K) (V, bool) {
-	v, ok := r.m[k]
-	return v, ok
 }
 
 func (r *recent[K, V]) put(k K, v V) {
 	if _, ok := r.m[k]; !ok {
-		if len(r.order) < r.limit {
+		if len(r.order) < maxFlowEnds {
 			r.order = append(r.order, k)
 		} else {
 			delete(r.m, r.order[r.at])
 			r.order[r.at] = k
-			r.at = (r.at + 1) % r.limit
+			r.at = (r.at + 1) % maxFlowEnds
 		}
 	}
+	if r.m == nil {
+		r.m = map[K]V{}
+	}
 	r.m[k] = v
-}
-
-// take removes a key. Its place in the ring stays until it is overwritten, when deleting it again does nothing.
-func (r *recent[K, V]) take(k K) (V, bool) {
-	v, ok := r.m[k]
-	delete(r.m, k)
-	return v, ok
 }

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -92,24 +94,19 @@ func (o *Origin) append(b []byte) []byte {
 // resource are the attributes that a process was made of, for events without an origin.
 func (k Process) resource() []Arg {
 	var args []Arg
-	text := func(key, v string) {
-		if v != "" {
-			args = append(args, Arg{key, String(v)})
-		}
-	}
-	whole := func(key string, v int64, has bool) {
+	add := func(key attribute.Key, v Value, has bool) {
 		if has {
-			args = append(args, Arg{key, Int(v)})
+			args = append(args, Arg{string(key), v})
 		}
 	}
-	text(string(semconv.ServiceNameKey), k.Service)
-	text(string(semconv.ServiceInstanceIDKey), k.Instance)
-	text(string(semconv.HostNameKey), k.Host)
-	text(string(semconv.GPUJobIDKey), k.Job)
-	whole(string(semconv.GPUJobRankKey), k.Rank, k.HasRank)
-	whole(string(semconv.GPUJobLocalRankKey), k.LocalRank, k.HasLocalRank)
-	whole(string(semconv.GPUJobWorldSizeKey), k.WorldSize, k.WorldSize > 0)
-	whole(string(semconv.ProcessPidKey), k.PID, k.PID > 0)
+	add(semconv.ServiceNameKey, String(k.Service), k.Service != "")
+	add(semconv.ServiceInstanceIDKey, String(k.Instance), k.Instance != "")
+	add(semconv.HostNameKey, String(k.Host), k.Host != "")
+	add(semconv.GPUJobIDKey, String(k.Job), k.Job != "")
+	add(semconv.GPUJobRankKey, Int(k.Rank), k.HasRank)
+	add(semconv.GPUJobLocalRankKey, Int(k.LocalRank), k.HasLocalRank)
+	add(semconv.GPUJobWorldSizeKey, Int(k.WorldSize), k.WorldSize > 0)
+	add(semconv.ProcessPidKey, Int(k.PID), k.PID > 0)
 	return args
 }
 

@@ -45,7 +45,7 @@ type Writer struct {
 	latest    *process
 	latestKey Process
 	models    map[int64]string // by ordinal; empty where two processes disagree
-	flows     *flows
+	flows     flows
 	loaded    map[loadKey]*load
 	origins   origins
 	slots     int
@@ -57,7 +57,7 @@ type Writer struct {
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
 		w: w, empty: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
-		models: map[int64]string{}, flows: newFlows(), loaded: map[loadKey]*load{},
+		models: map[int64]string{}, loaded: map[loadKey]*load{},
 	}
 }
 
@@ -223,9 +223,7 @@ func (w *Writer) flush(before Stats) error {
 	w.buf = w.buf[:0]
 	if err != nil {
 		w.stats = before
-		next := w.flows.next
-		w.flows = newFlows() // arrows from or to slices that are not in the file would point nowhere
-		w.flows.next = next
+		w.flows = flows{next: w.flows.next} // arrows from or to slices that are not in the file would point nowhere
 		if before.Events+before.Counters == 0 {
 			w.began, w.empty = false, true
 		}
