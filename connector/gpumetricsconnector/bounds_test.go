@@ -271,7 +271,7 @@ func TestEachStoreHasAZeroFirstWhateverIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		has := [stores]map[string]point{{}, {}}
 		refusing := true
-		c.metrics.Next, err = consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) (err error) {
+		c.Metrics.Next, err = consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) (err error) {
 			for i := range stores {
 				if refusing && rng.IntN(2) == 0 {
 					err = errors.New("not now")

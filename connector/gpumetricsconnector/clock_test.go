@@ -27,7 +27,7 @@ func TestAClockThatIsSetStopsNoSeries(t *testing.T) {
 			c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 			require.NoError(t, err)
 			sink := new(consumertest.MetricsSink)
-			c.metrics = zerofirst.Output{Next: sink}
+			c.Metrics = zerofirst.Output{Next: sink}
 			now := time.Unix(1_700_000_000, 0)
 			c.clock = func() time.Time { return now }
 			work := func(seconds int) { // half of each second
@@ -97,7 +97,7 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	sink := new(consumertest.MetricsSink)
-	c.metrics = zerofirst.Output{Next: sink}
+	c.Metrics = zerofirst.Output{Next: sink}
 	now := time.Unix(0, clock)
 	c.clock = func() time.Time { return now }
 	rank := func(i int, state string) {

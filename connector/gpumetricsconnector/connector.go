@@ -13,38 +13,30 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/shared"
-	"github.com/otelgpu/otelgpu/internal/zerofirst"
 )
 
 // gpuMetrics is the connector: spans in, and at intervals metrics out, and spans of ranks that stood out.
 type gpuMetrics struct {
+	shared.Connector
 	cfg     *Config
 	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
 	version string
 	clock   func() time.Time
 
-	// The outputs; none where no pipeline has the connector as its receiver.
-	metrics zerofirst.Output // of flush
-	spans   *findingQueue
+	spans *findingQueue // nil where no traces pipeline has the connector as its receiver
 
 	mu         sync.Mutex
 	aggregator *aggregator
 	passed     series.Clock
 
 	refusal refusal // of metrics; of flush
-
-	started, ended sync.Once // by whichever of its components comes first
-	stop           func()
-	done           sync.WaitGroup
-	forget         func()
 }
 
 func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
@@ -55,8 +47,6 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
-		stop:   func() {},
-		forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -66,12 +56,11 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	})
 }
 
-func (c *gpuMetrics) Capabilities() consumer.Capabilities {
-	return consumer.Capabilities{MutatesData: false}
-}
-
-// giveSpans adds the output of spans.
-func (c *gpuMetrics) giveSpans(next consumer.Traces) {
+// GiveTraces implements shared.TwoOutputs.
+func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
+	if c.spans != nil {
+		return false
+	}
 	refusal := refusal{what: "spans of stragglers"}
 	c.spans = newFindingQueue(func(ctx context.Context, found []*finding) {
 		td := findingSpans(found, c.scope)
@@ -87,24 +76,22 @@ func (c *gpuMetrics) giveSpans(next consumer.Traces) {
 	})
 	if c.aggregator.jobs == nil {
 		c.log.Warn("no spans will come out, for `stragglers` are off")
-		return
+	} else {
+		c.aggregator.jobs.spans = true
 	}
-	c.aggregator.jobs.spans = true
+	return true
 }
 
-// Start begins the output at intervals. Until both components have started there is no input, and so nothing to write.
+// Start begins the output at intervals.
 func (c *gpuMetrics) Start(context.Context, component.Host) error {
-	c.started.Do(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		c.stop = cancel
-		if c.metrics.Next == nil {
+	c.Begin(func() {
+		if c.Metrics.Next == nil {
 			c.aggregator.onlyStragglers()
 		}
 		if c.spans != nil {
 			c.spans.start()
 		}
-		c.done.Go(func() { c.run(ctx) })
-	})
+	}, c.run)
 	return nil
 }
 
@@ -121,19 +108,14 @@ func (c *gpuMetrics) run(ctx context.Context) {
 	}
 }
 
-// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its components,
-// and each of those before what it sends to: when the first is shut down, nothing comes any more, and both outputs
-// are still open.
+// Shutdown writes what was not written yet.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
-	c.ended.Do(func() {
-		c.stop()
-		c.done.Wait()
+	c.End(func() {
 		c.flush(ctx, true)
 		if c.spans != nil {
 			c.spans.close(ctx)
 		}
 		c.tel.Shutdown()
-		c.forget()
 	})
 	return nil
 }
@@ -169,10 +151,10 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 		}
 	}
 	n := out.DataPointCount()
-	if n == 0 || c.metrics.Next == nil {
+	if n == 0 || c.Metrics.Next == nil {
 		return
 	}
-	began, err := c.metrics.Send(ctx, out, begins)
+	began, err := c.Metrics.Send(ctx, out, begins)
 	if !began {
 		c.mu.Lock()
 		c.aggregator.Refused()
@@ -195,9 +177,7 @@ func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 // release would rename all.
 func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
-func dropped(reason string) metric.AddOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", reason)))
-}
+func dropped(reason string) metric.AddOption { return shared.Label("reason", reason) }
 
 var (
 	droppedActivityLate  = dropped("activity_late")

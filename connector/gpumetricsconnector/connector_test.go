@@ -95,7 +95,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	cfg := testConfig()
 	c, err := newConnector(cfg, set)
 	require.NoError(t, err)
-	c.metrics.Next = consumertest.NewErr(errors.New("no"))
+	c.Metrics.Next = consumertest.NewErr(errors.New("no"))
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
 	c.flush(context.Background(), false)
 	m, err := tel.GetMetric("otelcol_connector_gpu_metrics_dropped")
@@ -107,7 +107,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	c.flush(context.Background(), false)
 	assert.Len(t, logs.TakeAll(), 1, "of the two")
 	sink := new(consumertest.MetricsSink)
-	c.metrics.Next = sink
+	c.Metrics.Next = sink
 	c.flush(context.Background(), false)
 	require.Len(t, sink.AllMetrics(), 2, "first the points of 0")
 	assert.Equal(t, 6, sink.AllMetrics()[0].DataPointCount())

@@ -24,7 +24,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	sink := new(consumertest.MetricsSink)
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
-	c.metrics.Next = sink
+	c.Metrics.Next = sink
 	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
 	td := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 3000, 5000, prefill, 2, 0, ""})
 	td.MarkReadOnly()

@@ -20,7 +20,6 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/shared"
-	"github.com/otelgpu/otelgpu/internal/zerofirst"
 )
 
 // maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP
@@ -29,15 +28,14 @@ const maxBatch = 500
 
 // gpuRequests is the connector: spans in; out of it, when accounts are closed, spans, and at intervals metrics.
 type gpuRequests struct {
+	shared.Connector
 	cfg     *Config
 	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
 	version string
 	clock   func() time.Time
 
-	// The outputs; none where no pipeline has the connector as its receiver.
-	metrics zerofirst.Output // of the goroutine that closes and writes
-	traces  consumer.Traces
+	traces consumer.Traces // nil where no traces pipeline has the connector as its receiver
 
 	mu     sync.Mutex // of the book and how time passes
 	book   *book
@@ -46,11 +44,6 @@ type gpuRequests struct {
 
 	waiting  []ptrace.Traces // that the next component refused, the oldest first
 	refusing bool
-
-	started, ended sync.Once // by whichever of the components
-	stop           func()
-	done           sync.WaitGroup
-	forget         func()
 }
 
 func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
@@ -60,8 +53,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	}
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)), stop: func() {},
-		forget: func() {},
+		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)),
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -71,18 +63,18 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	})
 }
 
-// Capabilities implements consumer.Traces.
-func (*gpuRequests) Capabilities() consumer.Capabilities {
-	return consumer.Capabilities{MutatesData: false}
+// GiveTraces implements shared.TwoOutputs.
+func (c *gpuRequests) GiveTraces(next consumer.Traces) bool {
+	if c.traces != nil {
+		return false
+	}
+	c.traces = next
+	return true
 }
 
 // Start begins to close accounts.
 func (c *gpuRequests) Start(context.Context, component.Host) error {
-	c.started.Do(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		c.stop = cancel
-		c.done.Go(func() { c.run(ctx) })
-	})
+	c.Begin(func() {}, c.run)
 	return nil
 }
 
@@ -109,12 +101,9 @@ func (c *gpuRequests) run(ctx context.Context) {
 	}
 }
 
-// Shutdown closes all accounts and writes them. The Collector stops all that sends to a connector before it, and it
-// before what it sends to.
+// Shutdown closes all accounts and writes them.
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
-	c.ended.Do(func() {
-		c.stop()
-		c.done.Wait()
+	c.End(func() {
 		c.closeDue(ctx, true)
 		c.flush(ctx)
 		lost := 0
@@ -123,7 +112,6 @@ func (c *gpuRequests) Shutdown(ctx context.Context) error {
 		}
 		c.drop(ctx, "spans", lost)
 		c.tel.Shutdown()
-		c.forget()
 	})
 	return nil
 }
@@ -148,7 +136,7 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.book.stats = counts{}
 	c.mu.Unlock()
 	c.count(ctx, &stats)
-	if c.metrics.Next != nil {
+	if c.Metrics.Next != nil {
 		c.meters.record(closed, now.UnixNano())
 	}
 	if c.traces == nil {
@@ -195,14 +183,14 @@ func (c *gpuRequests) send(ctx context.Context) {
 }
 
 func (c *gpuRequests) flush(ctx context.Context) {
-	if c.metrics.Next == nil {
+	if c.Metrics.Next == nil {
 		return
 	}
 	out := c.meters.output(nameScope)
 	c.drop(ctx, "metrics", c.meters.lost)
 	c.meters.lost = 0
 	if n := out.DataPointCount(); n > 0 {
-		began, err := c.metrics.Send(ctx, out, len(c.meters.Begun) > 0)
+		began, err := c.Metrics.Send(ctx, out, len(c.meters.Begun) > 0)
 		if !began {
 			c.meters.Refused()
 		}
