@@ -30,6 +30,7 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	require.NoError(t, reader.Collect(t.Context(), &got))
 	seen := map[string]bool{}
 	for _, sm := range got.ScopeMetrics {
+		require.Equal(t, semconv.SchemaURL, sm.Scope.SchemaURL)
 		for _, m := range sm.Metrics {
 			want, ok := semconv.LookupMetric(m.Name)
 			require.True(t, ok, "%s is not in the registry", m.Name)
@@ -52,7 +53,14 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	} {
 		require.True(t, seen[name], "%s is missing among %v", name, seen)
 	}
-	s.close(t)
+	own := 0
+	for _, span := range s.close(t) {
+		if scope := span.InstrumentationScope; scope.Name == got.ScopeMetrics[0].Scope.Name {
+			require.Equal(t, semconv.SchemaURL, scope.SchemaURL, span.Name)
+			own++
+		}
+	}
+	require.Positive(t, own)
 	require.NoError(t, meters.Shutdown(t.Context()))
 }
 

@@ -142,10 +142,10 @@ func (r *resource) activitySeries(st *settings, key deviceKey, state int, start 
 	}
 	if key.sections {
 		attrs.PutStr(string(semconv.GPUSectionStateKey), sectionStates[state])
-		return r.families[metricSectionTime].Get(&st.Settings, attrs, max(start, r.written))
+		return r.families[metricSectionTime].Get(&st.Settings, attrs, r.notBefore(st, start))
 	}
 	attrs.PutStr(string(semconv.GPUActivityStateKey), activityStates[state])
-	return r.families[metricActivityTime].Get(&st.Settings, attrs, max(start, r.written))
+	return r.families[metricActivityTime].Get(&st.Settings, attrs, r.notBefore(st, start))
 }
 
 // Classes of activities, as bits, so that what runs together is a number.

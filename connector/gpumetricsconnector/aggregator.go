@@ -87,6 +87,7 @@ type settings struct {
 	cfg        *Config
 	bounds     []float64 // s
 	operations int       // of all resources: those that are kept
+	since      uint64    // when the connector was made, unix ns
 }
 
 // aggregator is the state behind the connector's lock.
@@ -97,15 +98,12 @@ type aggregator struct {
 	jobs       *stragglers       // nil: off
 	activities int               // that wait, over all devices
 	repeats    spanfacts.Repeats
+	targets    series.Targets
 	now        int64 // of the batch or output that is being worked on, by a series.Clock
 	ahead      int64 // of the host's clock, ns: by how much it was set forward since the start
 	swept      int64 // when room was last made
 
 	stats counts
-
-	// scratch of one batch
-	key   []byte
-	names []string
 }
 
 // counts for the connector's own telemetry, since they were last taken.
@@ -124,6 +122,7 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 		resources: make(map[string]*resource),
 		gone:      make(map[string]uint64),
 		repeats:   spanfacts.Repeats{Max: cfg.MaxSpans},
+		targets:   series.Targets{Kept: cfg.ResourceAttributes},
 	}
 	a.MakeRoom = a.sweep
 	if e := cfg.Histogram.Exponential.Get(); e != nil {
@@ -180,12 +179,11 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 }
 
 func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resource {
-	a.key, a.names = resourceKey(a.key[:0], a.names, attrs, a.cfg.ResourceAttributes)
-	if r := a.resources[string(a.key)]; r != nil {
+	key := a.targets.Key(attrs)
+	if r := a.resources[string(key)]; r != nil {
 		r.identify(of)
 		return r
 	}
-	kept, whole := pcommon.NewMap(), len(a.cfg.ResourceAttributes) == 0
 	if len(a.resources) >= a.cfg.MaxResources {
 		a.sweep()
 	}
@@ -193,21 +191,15 @@ func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resour
 		if r := a.resources[series.OverflowKey]; r != nil {
 			return r
 		}
-		a.key = append(a.key[:0], series.OverflowKey...)
-		attrs, whole = kept, false
+		key, attrs = []byte(series.OverflowKey), pcommon.NewMap()
 	}
-	for _, k := range a.names {
-		if v, ok := attrs.Get(k); ok {
-			v.CopyTo(kept.PutEmpty(k))
-		}
-	}
+	kept, instance := a.targets.Attributes(attrs)
 	r := newResource(kept, &a.settings)
-	r.instance = instanceOf(kept, a.key)
-	r.whole = whole
+	r.instance = instance
 	r.identify(of)
-	r.written = a.gone[string(a.key)] // its series begin after their last points
-	delete(a.gone, string(a.key))
-	a.resources[string(a.key)] = r
+	r.written = a.gone[string(key)] // its series begin after their last points
+	delete(a.gone, string(key))
+	a.resources[string(key)] = r
 	return r
 }
 

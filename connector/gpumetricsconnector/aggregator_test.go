@@ -12,7 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -26,6 +31,8 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	service, _ := md.ResourceMetrics().At(0).Resource().Attributes().Get("service.name")
 	assert.Equal(t, "s", service.Str())
 	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).SchemaUrl())
+	sm := md.ResourceMetrics().At(0).ScopeMetrics().At(0)
+	assert.Empty(t, sm.Scope().Version()+sm.SchemaUrl(), "a release does not rename the series")
 
 	// Points are at the time of the output, from the start of the first span on.
 	ps := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
@@ -273,6 +280,51 @@ func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 	}
 	assert.Len(t, ids, 4)
 	assert.True(t, ids["mine"] && ids[nil])
+}
+
+// Two resources of one instance would be one series in Prometheus, with two values at one time.
+func TestAnInstanceThatIsStartedAgainGoesOn(t *testing.T) {
+	a := newTest(t, nil)
+	for _, container := range []string{"first", "second"} {
+		resource := attrs{"service.name": "s", "service.instance.id": "pod-0", "container.id": container}
+		a.take(batch(t, resource, span{"p", 0, 2000, prefill, 1, 0, ""}), clock)
+	}
+	md := output(t, a, clock)
+	require.Equal(t, 1, md.ResourceMetrics().Len())
+	for k, v := range prefillPoints {
+		assert.Equal(t, v, values(t, md)[k], k)
+	}
+}
+
+// The Collector that ran here before has written the same series until it was stopped.
+func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
+	c, err := newConnector(testConfig(), connectortest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	sink := new(consumertest.MetricsSink)
+	c.metrics.Next = sink
+	began := uint64(time.Now().UnixNano())
+	td := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""},
+		span{"k", 0, 2000, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 2, 0, ""})
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.SetStartTimestamp(pcommon.Timestamp(began - uint64(time.Minute)))
+		s.SetEndTimestamp(pcommon.Timestamp(began))
+	}
+	c.aggregator.since = began - uint64(time.Second)
+	require.NoError(t, c.ConsumeTraces(t.Context(), td))
+	require.NoError(t, c.Shutdown(t.Context()))
+	points := 0
+	for _, md := range sink.AllMetrics() {
+		for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			if m.Type() == pmetric.MetricTypeSum {
+				for _, p := range m.Sum().DataPoints().All() {
+					assert.GreaterOrEqual(t, uint64(p.StartTimestamp()), c.aggregator.since, m.Name())
+					assert.GreaterOrEqual(t, p.Timestamp(), p.StartTimestamp(), m.Name())
+					points++
+				}
+			}
+		}
+	}
+	assert.Positive(t, points)
 }
 
 func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {

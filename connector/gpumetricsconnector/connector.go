@@ -48,6 +48,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
 	}
+	c.aggregator.since = uint64(time.Now().UnixNano())
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -173,8 +174,8 @@ func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 	s.SetVersion(c.version)
 }
 
-// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a
-// release would rename all.
+// nameScope is the scope of metrics: without a version, and without the schema, which stands on the resource: both are
+// labels of each series in Prometheus, so that a release would rename all.
 func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func dropped(reason string) metric.AddOption { return shared.Label("reason", reason) }

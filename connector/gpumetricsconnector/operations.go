@@ -157,5 +157,5 @@ func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims)
 	case metricItems, metricItemEnergy:
 		put(string(semconv.GPUOperationItemTypeKey), d.itemType)
 	}
-	return r.families[id].Get(&st.Settings, attrs, r.startOf(f))
+	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

@@ -4,10 +4,8 @@
 package gpumetricsconnector
 
 import (
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -19,7 +17,6 @@ import (
 // resource holds all series of one resource.
 type resource struct {
 	attrs      pcommon.Map
-	whole      bool   // attrs are all that the spans' resource has
 	instance   string // service.instance.id, where attrs have none
 	families   [metrics]series.Family
 	operations operations
@@ -59,13 +56,22 @@ func (r *resource) identify(of *spanfacts.Resource) {
 }
 
 // startOf is the time from which a series made for a span counts: the span's start, but not before points that were
-// written, for a series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not
-// set and the points are not.
-func (r *resource) startOf(f *facts) uint64 {
+// written, for a series that was given up must not overlap itself. 0, unknown, where the start is of a clock that was
+// not set and the points are not.
+func (r *resource) startOf(st *settings, f *facts) uint64 {
 	if f.Start < spanfacts.Earliest && max(f.End, r.newest) >= spanfacts.Earliest {
 		return r.written
 	}
-	return max(f.Start, r.written)
+	return r.notBefore(st, f.Start)
+}
+
+// notBefore is a time from which a series counts, after points that were written: those of a service that runs may be
+// of the Collector that ran here before, for a restart changes no series.
+func (r *resource) notBefore(st *settings, start uint64) uint64 {
+	if r.newest+uint64(maxLag) >= st.since {
+		start = max(start, st.since)
+	}
+	return max(start, r.written)
 }
 
 // overflowed reports whether the series is the one of its family that takes what is too much.
@@ -130,44 +136,4 @@ func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope),
 		rm.Resource().Attributes().PutStr(string(semconv.ServiceInstanceIDKey), r.instance)
 	}
 	rm.MoveTo(out.ResourceMetrics().AppendEmpty())
-}
-
-// resourceKey appends a text that is the same for resources of the same kept attributes, in whatever order.
-func resourceKey(dst []byte, names []string, attrs pcommon.Map, kept []string) ([]byte, []string) {
-	names = names[:0]
-	for k := range attrs.All() {
-		if len(kept) == 0 || slices.Contains(kept, k) {
-			names = append(names, k)
-		}
-	}
-	slices.Sort(names)
-	for _, k := range names {
-		v, _ := attrs.Get(k)
-		dst = append(append(dst, k...), 0)
-		dst = append(append(dst, v.AsString()...), 0)
-	}
-	return dst, names
-}
-
-// instanceNamespace is that of service.instance.id in the semantic conventions.
-var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
-
-// instanceOf is service.instance.id for the metrics of a resource that names none, made of its attributes as the
-// semantic conventions recommend; empty where it is not needed. Prometheus makes labels of the service and the
-// instance alone: without it the series of two processes of one service are one there, with two values at one time.
-func instanceOf(attrs pcommon.Map, key []byte) string {
-	own := 0
-	for k := range attrs.All() {
-		switch k {
-		case string(semconv.ServiceInstanceIDKey):
-			return ""
-		case string(semconv.ServiceNameKey), "service.namespace", "service.version":
-		default:
-			own++
-		}
-	}
-	if own == 0 {
-		return ""
-	}
-	return uuid.NewSHA1(instanceNamespace, key).String()
 }

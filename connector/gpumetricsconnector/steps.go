@@ -92,5 +92,5 @@ func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcom
 	if put != nil {
 		put(attrs)
 	}
-	return r.families[id].Get(&st.Settings, attrs, r.startOf(f))
+	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

@@ -76,7 +76,7 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	}}
 	switch {
 	case !g.spans:
-	case r.whole:
+	case r.attrs.Equal(g.source):
 		rs.resource = r.attrs
 	default:
 		rs.resource = pcommon.NewMap()

@@ -111,12 +111,26 @@ func (a *account) add(s *span, items, time, energy float64) {
 	}
 }
 
+// maxAccounts of a request; its further operations share one more, named otherName. Names with a number in them would
+// make an account for each batch.
+const (
+	maxAccounts = 64
+	otherName   = "other"
+)
+
 // account finds the request's account of an operation, or makes it.
-func (r *request) account(op *operation, s *source) *account {
+func (b *book) account(r *request, op *operation, s *source) *account {
 	for i := range r.accounts {
 		if a := &r.accounts[i]; a.op == op && a.source.id == s.id {
 			return a
 		}
+	}
+	if len(r.accounts) >= maxAccounts {
+		b.stats.lostOperations++
+		if len(r.accounts) > maxAccounts {
+			return &r.accounts[maxAccounts]
+		}
+		op = b.operation(operation{name: otherName})
 	}
 	r.accounts = append(r.accounts, account{op: op, source: s})
 	return &r.accounts[len(r.accounts)-1]

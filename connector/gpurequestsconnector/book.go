@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/keyed"
+	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -31,6 +32,7 @@ type counts struct {
 	closed                     [reasons]int64
 	late, repeated             int64
 	lostChildren, lostRequests int64
+	lostOperations             int64
 	charged, unassigned        float64 // J
 }
 
@@ -47,6 +49,7 @@ type book struct {
 
 	operations map[operation]*operation
 	sources    map[attribute.Distinct]*source
+	targets    series.Targets
 
 	done   []*request       // closed, not yet handed on
 	ending map[key]*request // those of done that may still get work of their traces
@@ -82,10 +85,13 @@ func (b *book) take(td ptrace.Traces, now int64) {
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, x := range ss.Spans().All() {
 				f.Load(x, &scope)
+				s.load(x, &f)
 				if f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
+					if s.kind != hostSpan {
+						b.stats.unassigned += s.energy
+					}
 					continue
 				}
-				s.load(x, &f)
 				if s.kind == hostSpan {
 					b.remember(&s, now)
 					continue
@@ -201,7 +207,7 @@ func (b *book) charge(s *span, now int64) {
 		if r.state == "" {
 			r.state = strings.Clone(p.State)
 		}
-		a := r.account(op, s.source)
+		a := b.account(r, op, s.source)
 		a.linked = true
 		if a.last != s.key {
 			a.last = s.key
@@ -225,7 +231,7 @@ func (b *book) hostTimed(s *span, now int64) {
 	}
 	r.seen = now
 	s.device = b.text(s.device)
-	a := r.account(b.operation(s.operation), s.source)
+	a := b.account(r, b.operation(s.operation), s.source)
 	a.batches++
 	a.times(s)
 	a.items += s.items
@@ -308,8 +314,10 @@ func (b *book) end(now int64) {
 
 // source is the resource of spans; equal ones have equal ids.
 type source struct {
-	id    attribute.Distinct
-	attrs pcommon.Map
+	id       attribute.Distinct
+	attrs    pcommon.Map
+	target   string // of metrics
+	instance string // of metrics, where the attributes name none
 }
 
 func (b *book) source(attrs pcommon.Map) *source {
@@ -320,8 +328,8 @@ func (b *book) source(attrs pcommon.Map) *source {
 	if len(b.sources) >= b.cfg.MaxResources {
 		clear(b.sources)
 	}
-	s := &source{id: id, attrs: pcommon.NewMap()}
-	attrs.CopyTo(s.attrs)
+	s := &source{id: id, target: string(b.targets.Key(attrs))}
+	s.attrs, s.instance = b.targets.Attributes(attrs)
 	b.sources[id] = s
 	return s
 }

@@ -4,6 +4,7 @@
 package gpurequestsconnector
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -281,6 +282,36 @@ func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
 }
 
 // Work in one trace that never ends, as a training's, is given up with time, and leaves room for others.
+// Names with a number in them make neither an account nor a span for each batch.
+func TestOperationsOfARequestAreBounded(t *testing.T) {
+	b := newTest(t, nil)
+	const batches = 1000
+	for i := range batches {
+		x := decode(0, 1, 1, linked{1, 1, items(2), 0})
+		x.name = fmt.Sprint("decode ", i)
+		td := payload(t, service, x)
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetSpanID(id(i + 1))
+		b.take(td, clock)
+	}
+	closed := b.due(clock, true)
+	require.Len(t, closed, 1)
+	got := written(t, closed)
+	assert.Len(t, got, 65)
+	other := got["other 1"].Attributes().AsRaw()
+	assert.EqualValues(t, batches-64, other["gpu.energy"])
+	assert.EqualValues(t, batches-64, other["gpu.request.batch.count"])
+	assert.EqualValues(t, batches-64, b.stats.lostOperations)
+	assert.EqualValues(t, batches, b.stats.charged)
+}
+
+// A span that nobody can name is no request's, and its joules are there all the same.
+func TestEnergyOfSpansWithoutIDsIsUnassigned(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, decode(0, 1, 3, linked{1, 1, items(2), 0}), in{name: "GET", end: 9, kind: server}), clock)
+	assert.Empty(t, b.due(clock, true))
+	assert.Equal(t, 3.0, b.stats.unassigned)
+}
+
 func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.MaxSpans = 100 })
 	for i := range 600 {

@@ -77,7 +77,7 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 func (b *book) join(r *request, c *child, now int64) {
 	b.counted(c, now)
 	time, energy := c.own()
-	a := r.account(b.operation(c.operation), c.source)
+	a := b.account(r, b.operation(c.operation), c.source)
 	a.batches++
 	a.sizes++
 	a.times(&c.span)

@@ -207,8 +207,8 @@ func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
 	s.SetVersion(c.version)
 }
 
-// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a
-// release would rename all.
+// nameScope is the scope of metrics: without a version, and without the schema, which stands on the resource: both are
+// labels of each series in Prometheus, so that a release would rename all.
 func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
@@ -239,6 +239,7 @@ func (c *gpuRequests) count(ctx context.Context, s *counts) {
 	}
 	c.drop(ctx, "children", int(s.lostChildren))
 	c.drop(ctx, "requests", int(s.lostRequests))
+	c.drop(ctx, "operations", int(s.lostOperations))
 	if s.charged > 0 {
 		c.tel.ConnectorGpuRequestsEnergy.Add(ctx, s.charged)
 	}

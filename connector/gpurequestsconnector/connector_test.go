@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped
@@ -192,7 +193,8 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	got, exemplars := values(t, metrics.AllMetrics()[1])
 	assert.Equal(t, twoRequests, got)
 	sm := metrics.AllMetrics()[1].ResourceMetrics().At(0).ScopeMetrics().At(0)
-	assert.Empty(t, sm.Scope().Version(), "a release does not rename the series")
+	assert.Empty(t, sm.Scope().Version()+sm.SchemaUrl(), "a release does not rename the series")
+	assert.Equal(t, semconv.SchemaURL, metrics.AllMetrics()[1].ResourceMetrics().At(0).SchemaUrl())
 	assert.NotEmpty(t, traces.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 	assert.Equal(t, "llm", metrics.AllMetrics()[1].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
 
@@ -420,6 +422,36 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, 80, sum, 1e-9)
+}
+
+// Prometheus makes labels of service.name and service.instance.id alone.
+func TestTwoResourcesAreNotOneSeries(t *testing.T) {
+	metrics := new(consumertest.MetricsSink)
+	x := start(t, func(c *Config) { c.FlushInterval = time.Hour }, metrics, nil)
+	for i, resource := range []attrs{
+		{"service.name": "llm", "process.pid": 1},
+		{"service.name": "llm", "process.pid": 2},
+		{"service.name": "llm", "service.instance.id": "pod-0", "process.pid": 3},
+		{"service.name": "llm", "service.instance.id": "pod-0", "process.pid": 4}, // started again
+	} {
+		x.take(t, payload(t, resource, in{
+			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),
+			links: []linked{{1, 1, nil, 0}},
+		}))
+	}
+	x.stop(t)
+	counts := map[string]uint64{}
+	for _, rm := range metrics.AllMetrics()[1].ResourceMetrics().All() {
+		id, ok := rm.Resource().Attributes().Get("service.instance.id")
+		require.True(t, ok)
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() == "gpu.request.energy" {
+				counts[id.Str()] += m.Histogram().DataPoints().At(0).Count()
+			}
+		}
+	}
+	assert.Len(t, counts, 3)
+	assert.EqualValues(t, 2, counts["pod-0"])
 }
 
 func TestResourcesOfMetricsAreBounded(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -21,8 +20,8 @@ import (
 type meters struct {
 	series.Settings
 	cfg  *Config
-	of   map[attribute.Distinct]*meter
-	lost int // series that gave way before they were written, since that was last counted
+	of   map[string]*meter // by the resource of metrics
+	lost int               // series that gave way before they were written, since that was last counted
 }
 
 // meter is the metrics of one resource.
@@ -76,7 +75,7 @@ var (
 const maxExemplars = 20
 
 func newMeters(cfg *Config, instance string) *meters {
-	m := &meters{cfg: cfg, of: make(map[attribute.Distinct]*meter), Settings: series.Settings{
+	m := &meters{cfg: cfg, of: make(map[string]*meter), Settings: series.Settings{
 		Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
 		CardinalityLimit: cfg.CardinalityLimit,
 	}}
@@ -88,7 +87,7 @@ func newMeters(cfg *Config, instance string) *meters {
 
 // get is the meter of a source.
 func (m *meters) get(s *source, now int64) *meter {
-	if x := m.of[s.id]; x != nil {
+	if x := m.of[s.target]; x != nil {
 		x.seen = now
 		return x
 	}
@@ -96,16 +95,21 @@ func (m *meters) get(s *source, now int64) *meter {
 		m.lost += m.giveWay()
 	}
 	x := &meter{attrs: s.attrs, seen: now}
+	if s.instance != "" {
+		x.attrs = pcommon.NewMap()
+		s.attrs.CopyTo(x.attrs)
+		x.attrs.PutStr(string(semconv.ServiceInstanceIDKey), s.instance)
+	}
 	for i, d := range definitions {
 		x.families[i] = series.Family{Name: d.name, Form: series.Histogram, Bounds: d.bounds, Exemplars: maxExemplars}
 	}
-	m.of[s.id] = x
+	m.of[s.target] = x
 	return x
 }
 
 // giveWay forgets the resource that was silent longest; it returns how many series it had.
 func (m *meters) giveWay() (had int) {
-	var oldest attribute.Distinct
+	var oldest string
 	at := int64(math.MaxInt64)
 	for id, x := range m.of {
 		if x.seen < at {
@@ -190,7 +194,7 @@ func (m *meters) output(scope func(pcommon.InstrumentationScope)) pmetric.Metric
 		x.written = at.At
 		x.attrs.CopyTo(rm.Resource().Attributes())
 		scope(sm.Scope())
-		sm.SetSchemaUrl(semconv.SchemaURL)
+		rm.SetSchemaUrl(semconv.SchemaURL)
 		rm.MoveTo(out.ResourceMetrics().AppendEmpty())
 	}
 	for len(m.of) > m.cfg.MaxResources {

@@ -110,7 +110,7 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 const longest = 1.01
 
 // TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
-// the registry has, those of OpenTelemetry's own conventions included.
+// the registry has, those of OpenTelemetry's own conventions included, and the scopes must say the registry's schema.
 func TracesFrom(writer string, td ptrace.Traces) error {
 	missing := map[string]error{}
 	check := func(attrs pcommon.Map) {
@@ -124,6 +124,9 @@ func TracesFrom(writer string, td ptrace.Traces) error {
 	for _, rs := range td.ResourceSpans().All() {
 		check(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
+			if url := ss.SchemaUrl(); url != semconv.SchemaURL {
+				missing["schema"] = fmt.Errorf("scope %q: schema URL %q is not %s", ss.Scope().Name(), url, semconv.SchemaURL)
+			}
 			check(ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
 				check(s.Attributes())

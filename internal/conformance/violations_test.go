@@ -445,8 +445,9 @@ func TestAWriterThatTheRegistryDoesNotNameIsNamed(t *testing.T) {
 	s.Attributes().Remove("gpu.duration")
 	s.Attributes().PutStr("gpu.rate.status", "ok")
 	require.NoError(t, Traces(td))
-	require.ErrorContains(t, TracesFrom("nsys", td),
-		"attribute gpu.rate.status: nsys is not among its writers (gpu_derive)")
+	err := TracesFrom("nsys", td)
+	require.ErrorContains(t, err, "attribute gpu.rate.status: nsys is not among its writers (gpu_derive)")
+	require.ErrorContains(t, err, `schema URL "" is not https://`)
 }
 
 // The examples of the registry follow it.

@@ -32,10 +32,10 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 	if r.logsN == 0 {
 		rl := r.logs.ResourceLogs().AppendEmpty()
 		r.host.fill(rl.Resource())
-		rl.SetSchemaUrl(semconv.SchemaURL)
-		scope := rl.ScopeLogs().AppendEmpty().Scope()
-		scope.SetName(metadata.ScopeName)
-		scope.SetVersion(r.version)
+		sl := rl.ScopeLogs().AppendEmpty()
+		sl.SetSchemaUrl(semconv.SchemaURL)
+		sl.Scope().SetName(metadata.ScopeName)
+		sl.Scope().SetVersion(r.version)
 	}
 	r.logsN++
 	rec := r.logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()

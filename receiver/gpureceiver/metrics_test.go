@@ -25,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 var t0 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
@@ -106,6 +107,10 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	r.take(b)
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
+	sm := md.ResourceMetrics().At(0).ScopeMetrics().At(0)
+	assert.Equal(t, metadata.ScopeName, sm.Scope().Name())
+	assert.Empty(t, sm.Scope().Version()+sm.SchemaUrl(), "a release does not rename the series")
+	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).SchemaUrl())
 	assert.Equal(t, strings.Join([]string{
 		`GPU-1 gpu.pcie.io{network.io.direction=transmit} 1000 @200 from 0`,
 		`GPU-1 hw.energy{} 70 @200 from 0`,
@@ -206,6 +211,9 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	r.emitLogs(context.Background())
 	for _, l := range logs.AllLogs() {
 		require.NoError(t, conformance.Logs(l))
+		sl := l.ResourceLogs().At(0).ScopeLogs().At(0)
+		assert.Equal(t, semconv.SchemaURL, sl.SchemaUrl())
+		assert.NotEmpty(t, sl.Scope().Version())
 	}
 	assert.Equal(t, []string{
 		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors",

@@ -222,8 +222,8 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	r.host.fill(rm.Resource())
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
+	// The scope has no version and no schema, which Prometheus makes labels of, so that a release would rename all series.
 	sm.Scope().SetName(metadata.ScopeName)
-	sm.Scope().SetVersion(r.version)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()

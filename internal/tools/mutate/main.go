@@ -33,7 +33,7 @@ import (
 // mutation is a fault.
 type mutation struct {
 	Name string   `yaml:"name"` // what is wrong with it
-	In   string   `yaml:"in"`   // folder of the package
+	In   string   `yaml:"in"`   // folder of the package, or a file that one embeds
 	From string   `yaml:"from"` // exactly once in the package
 	To   string   `yaml:"to"`
 	Test []string `yaml:"test"` // packages
@@ -45,7 +45,11 @@ func (m *mutation) find() (path, changed string, err error) {
 	if m.From == m.To {
 		return "", "", errors.New("changes nothing")
 	}
-	files, err := filepath.Glob(filepath.Join(m.In, "*.go"))
+	pattern := m.In
+	if filepath.Ext(m.In) == "" {
+		pattern = filepath.Join(m.In, "*.go")
+	}
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		return "", "", err
 	}

@@ -439,6 +439,7 @@ func TestTheSpanOfAJob(t *testing.T) {
 	rs := td.ResourceSpans().At(0)
 	id, _ := rs.Resource().Attributes().Get("gpu.job.id")
 	assert.Equal(t, "run-7", id.Str())
+	assert.Equal(t, semconv.SchemaURL, rs.ScopeSpans().At(0).SchemaUrl())
 	s := rs.ScopeSpans().At(0).Spans().At(0)
 	byName := map[string]int{}
 	for _, e := range s.Events().All() {

@@ -99,7 +99,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_dropped",
-		metric.WithDescription("What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans). [Development]"),
+		metric.WithDescription("What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, whose account is the operation other's). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

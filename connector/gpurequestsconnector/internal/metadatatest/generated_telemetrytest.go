@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuRequestsClosed(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuRequestsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_dropped",
-		Description: "What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans). [Development]",
+		Description: "What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, whose account is the operation other's). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

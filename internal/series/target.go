@@ -1,0 +1,83 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Targets find the resource of the metrics that are made of spans. Prometheus makes labels of the service and its
+// instance alone, so that metrics of two resources which agree in these would be one series there, with two values at
+// one time, which makes it refuse the whole request. It is not safe for concurrent use; the zero value is ready.
+type Targets struct {
+	Kept []string // attributes of spans' resources that metrics have; none: all
+
+	names []string
+	key   []byte
+}
+
+// instanceNames are what tells a service's instances apart by the semantic conventions.
+var instanceNames = [...]string{
+	string(semconv.ServiceNameKey), string(semconv.ServiceInstanceIDKey), "service.namespace",
+}
+
+// Key is the same for the resources of one instance: those of the same service.instance.id, whatever else has changed,
+// as a container's ID does when it is started again; without it those of the same kept attributes, in whatever order.
+// It is valid until the next call.
+func (t *Targets) Key(attrs pcommon.Map) []byte {
+	t.names = t.names[:0]
+	for k := range attrs.All() {
+		if len(t.Kept) == 0 || slices.Contains(t.Kept, k) {
+			t.names = append(t.names, k)
+		}
+	}
+	if t.instance(attrs) {
+		t.names = slices.DeleteFunc(t.names, func(k string) bool { return !slices.Contains(instanceNames[:], k) })
+	}
+	slices.Sort(t.names)
+	t.key = t.key[:0]
+	for _, k := range t.names {
+		v, _ := attrs.Get(k)
+		t.key = append(append(t.key, k...), 0)
+		t.key = append(append(t.key, v.AsString()...), 0)
+	}
+	return t.key
+}
+
+// instance says whether the metrics have a service.instance.id of the spans'.
+func (t *Targets) instance(attrs pcommon.Map) bool {
+	v, ok := attrs.Get(string(semconv.ServiceInstanceIDKey))
+	return ok && v.AsString() != "" && slices.Contains(t.names, string(semconv.ServiceInstanceIDKey))
+}
+
+// instanceNamespace is that of service.instance.id in the semantic conventions.
+var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
+
+// Attributes are those of attrs that metrics have, and the service.instance.id that they need beside them: made of the
+// key, which must be that of the last call, as the semantic conventions recommend. It is empty where there is one, and
+// where nothing but the service is known.
+func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
+	kept = pcommon.NewMap()
+	own := false
+	for k, v := range attrs.All() {
+		if len(t.Kept) > 0 && !slices.Contains(t.Kept, k) {
+			continue
+		}
+		v.CopyTo(kept.PutEmpty(k))
+		switch k {
+		case string(semconv.ServiceNameKey), string(semconv.ServiceInstanceIDKey), "service.namespace", "service.version":
+		default:
+			own = true
+		}
+	}
+	if own && !t.instance(attrs) {
+		instance = uuid.NewSHA1(instanceNamespace, t.key).String()
+	}
+	return kept, instance
+}
