@@ -174,6 +174,33 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 	}
 }
 
+// Two requests at once overtake each other: points of a series would come out of order.
+func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
+	pushed := 0
+	for _, name := range config.Names() {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var c struct {
+			Exporters map[string]struct {
+				SendingQueue struct {
+					Consumers int `yaml:"num_consumers"`
+				} `yaml:"sending_queue"`
+			}
+			Service struct{ Pipelines map[string]struct{ Exporters []string } }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
+		for signal, p := range c.Service.Pipelines {
+			for _, id := range p.Exporters {
+				if strings.HasPrefix(signal, "metrics") && strings.HasPrefix(id, "otlp") {
+					require.Equal(t, 1, c.Exporters[id].SendingQueue.Consumers, "%s: %s needs sending_queue: {num_consumers: 1}", name, id)
+					pushed++
+				}
+			}
+		}
+	}
+	require.GreaterOrEqual(t, pushed, 3)
+}
+
 func TestJaegersPageKnowsRegisteredNames(t *testing.T) {
 	var ui struct {
 		LinkPatterns   []struct{ Type, Key, URL, Text string }

@@ -243,7 +243,8 @@ func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 		span{"outer", 0, 30_000, section(1, nil), 1, 0, ""}, span{"inner", 5000, 20_000, section(1, nil), 2, 1, ""},
 		span{"other", 20_000, 40_000, section(2, nil), 3, 0, ""},
 		span{"after", 60_000, 100_000, section(1, attrs{"gpu.start.delay": 0.005}), 4, 0, ""},
-		span{"last", 110_000, 120_000, section(1, attrs{"gpu.start.delay": 0.020}), 5, 0, ""},
+		// the device's clock says more than the span lasted
+		span{"last", 110_000, 120_000, section(1, attrs{"gpu.start.delay": 0.020, "gpu.duration": 1.0}), 5, 0, ""},
 		span{"much later", 5_000_000, 5_010_000, section(1, nil), 6, 0, ""}, // nothing was asked of the device
 		span{"host", 40_000, 60_000, section(1, attrs{"gpu.timing.source": "host"}), 7, 0, ""},
 		span{"sampled", 40_000, 60_000, section(1, nil), 8, 0, "ot=th:8"}), clock+int64(6*time.Second))
