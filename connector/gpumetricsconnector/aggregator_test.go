@@ -301,7 +301,7 @@ func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	c, err := newConnector(testConfig(), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	sink := new(consumertest.MetricsSink)
-	c.metrics.Next = sink
+	c.Metrics.Next = sink
 	began := uint64(time.Now().UnixNano())
 	td := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""},
 		span{"k", 0, 2000, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 2, 0, ""})

@@ -48,7 +48,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
 	}
-	c.aggregator.since = uint64(time.Now().UnixNano())
+	c.aggregator.since = uint64(c.clock().UnixNano())
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
