@@ -55,30 +55,29 @@ func (a AttentionShape) Pairs() float64 {
 // them is left out, as in FlashAttention's figures and torch.utils.flop_counter; Softmax counts it. Grouped queries
 // change the bytes only: each key and value head is read once.
 func (a AttentionShape) Forward(p gpuspan.Precision) gpuspan.Work {
-	if a.invalid() {
-		return gpuspan.Work{}
-	}
-	d, v := float64(a.HeadDim), float64(a.valueDim())
-	heads := float64(a.Batch) * float64(a.Heads)
-	q, k, o := a.elements()
-	return work(2*heads*a.Pairs()*(d+v), q+k, o, p)
+	q, kv, o := a.elements()
+	return a.products(float64(a.HeadDim)+float64(a.valueDim()), q+kv, o, p)
 }
 
 // Backward counts the gradients of Q, K and V: four matrix products, 2 × Forward. With recompute the scores are
 // computed again from Q and K, as FlashAttention does, which makes five: 2.5 × Forward when ValueDim is HeadDim. Use it
 // without recompute for model FLOPs (MFU), with it for what the device did.
 func (a AttentionShape) Backward(p gpuspan.Precision, recompute bool) gpuspan.Work {
-	if a.invalid() {
+	d, v := float64(a.HeadDim), float64(a.valueDim())
+	sizes := 2*d + 2*v // dQ = dS·K, dK = dSᵀ·Q; dV = Pᵀ·dO, dP = dO·Vᵀ
+	if recompute {
+		sizes += d
+	}
+	q, kv, o := a.elements()
+	return a.products(sizes, q+kv+2*o, q+kv, p) // reads Q, K, V, O, dO; writes dQ, dK, dV
+}
+
+// products are matrix products of the pairs of all heads, whose other sizes are added up.
+func (a AttentionShape) products(sizes, read, written float64, p gpuspan.Precision) gpuspan.Work {
+	if invalid(a.Batch, a.Heads, a.KVHeads, a.Queries, a.Keys, a.HeadDim, a.ValueDim) {
 		return gpuspan.Work{}
 	}
-	d, v := float64(a.HeadDim), float64(a.valueDim())
-	products := 2*d + 2*v // dQ = dS·K, dK = dSᵀ·Q; dV = Pᵀ·dO, dP = dO·Vᵀ
-	if recompute {
-		products += d
-	}
-	heads := float64(a.Batch) * float64(a.Heads)
-	q, k, o := a.elements()
-	return work(2*heads*a.Pairs()*products, q+k+2*o, q+k, p) // reads Q, K, V, O, dO; writes dQ, dK, dV
+	return work(2*float64(a.Batch)*float64(a.Heads)*a.Pairs()*sizes, read, written, p)
 }
 
 // elements are those of Q, of K and V, and of the output.
@@ -92,7 +91,3 @@ func (a AttentionShape) elements() (q, kv, o float64) {
 
 func (a AttentionShape) kvHeads() int  { return cmp.Or(a.KVHeads, a.Heads) }
 func (a AttentionShape) valueDim() int { return cmp.Or(a.ValueDim, a.HeadDim) }
-
-func (a AttentionShape) invalid() bool {
-	return invalid(a.Batch, a.Heads, a.KVHeads, a.Queries, a.Keys, a.HeadDim, a.ValueDim)
-}

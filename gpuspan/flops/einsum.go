@@ -170,18 +170,6 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 	}
 	d := &dims{}
 	number := map[string]int{}
-	index := func(name string) (int, error) {
-		i, ok := number[name]
-		if !ok {
-			i = len(d.names)
-			if i == 64 {
-				return 0, errors.New("more than 64 indices")
-			}
-			number[name] = i
-			d.names, d.size = append(d.names, name), append(d.size, 1)
-		}
-		return i, nil
-	}
 	broadcast := 0
 	for k, term := range e.terms {
 		extra := len(shapes[k]) - len(term)
@@ -196,48 +184,47 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 				len(shapes[k]))
 		}
 		var set uint64
-		at := 0
-		for _, r := range term {
-			names := []string{string(r)}
-			if r == ellipsis {
-				names = names[:0]
-				for i := extra; i > 0; i-- { // aligned at the right, as broadcasting is
-					names = append(names, fmt.Sprintf("…%d", i))
+		for at, name := range names(term, extra) {
+			i, ok := number[name]
+			if !ok {
+				if i = len(d.names); i == 64 {
+					return nil, errors.New("more than 64 indices")
 				}
+				number[name] = i
+				d.names, d.size = append(d.names, name), append(d.size, 1)
 			}
-			for _, name := range names {
-				i, err := index(name)
-				if err != nil {
-					return nil, err
-				}
-				n := shapes[k][at]
-				switch {
-				case n < 0:
-					return nil, fmt.Errorf("operand %d has a dimension of %d", k+1, n)
-				case d.size[i] == 1:
-					d.size[i] = float64(n)
-				case n != 1 && float64(n) != d.size[i]:
-					return nil, fmt.Errorf("index %q is %d in operand %d and %v before", name, n, k+1, d.size[i])
-				}
-				set |= 1 << i
-				at++
+			n := shapes[k][at]
+			switch {
+			case n < 0:
+				return nil, fmt.Errorf("operand %d has a dimension of %d", k+1, n)
+			case d.size[i] == 1:
+				d.size[i] = float64(n)
+			case n != 1 && float64(n) != d.size[i]:
+				return nil, fmt.Errorf("index %q is %d in operand %d and %v before", name, n, k+1, d.size[i])
 			}
+			set |= 1 << i
 		}
 		d.terms = append(d.terms, set)
 	}
-	for _, r := range e.output {
-		if r != ellipsis {
-			d.order = append(d.order, number[string(r)])
-			continue
-		}
-		for i := broadcast; i > 0; i-- {
-			d.order = append(d.order, number[fmt.Sprintf("…%d", i)])
-		}
-	}
-	for _, i := range d.order {
-		d.output |= 1 << i
+	for _, name := range names(e.output, broadcast) {
+		d.order = append(d.order, number[name])
+		d.output |= 1 << number[name]
 	}
 	return d, nil
+}
+
+// names are the indices of a term, in which "..." stands for so many.
+func names(term []rune, broadcast int) (list []string) {
+	for _, r := range term {
+		if r != ellipsis {
+			list = append(list, string(r))
+			continue
+		}
+		for i := broadcast; i > 0; i-- { // aligned at the right, as broadcasting is
+			list = append(list, fmt.Sprintf("…%d", i))
+		}
+	}
+	return list
 }
 
 // elements is the product of the sizes of a set of indices.

@@ -98,38 +98,29 @@ func reductionOps(r Reduction, n float64) float64 {
 
 // Softmax is eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials, n−1 additions and
 // n divisions for each row.
-func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work {
-	if invalid(rows, n) || empty(rows, n) {
-		return gpuspan.Work{}
-	}
-	r, e := float64(rows), float64(n)
-	return work(r*(5*e-2), r*e, r*e, p)
-}
+func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 5, -2, 0, p) }
 
 // LayerNorm is (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the mean; n
 // differences, n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n
 // products; and with affine n products and n additions.
 func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
-	if invalid(rows, n) || empty(rows, n) {
-		return gpuspan.Work{}
-	}
-	r, e := float64(rows), float64(n)
-	w := work(r*(5*e+2), r*e, r*e, p)
 	if affine {
-		w.FLOPs += 2 * r * e
-		w.Read += whole(2 * e * ElementSize(p))
+		return normalize(rows, n, 7, 2, 2, p)
 	}
-	return w
+	return normalize(rows, n, 5, 2, 0, p)
 }
 
 // RMSNorm is x/√(mean(x²)+ε)·γ over rows of n elements (Zhang and Sennrich 2019): n products, n−1 additions, a
 // division, an addition, a reciprocal root, n products, and n products with γ.
-func RMSNorm(rows, n int, p gpuspan.Precision) gpuspan.Work {
-	if invalid(rows, n) || empty(rows, n) {
+func RMSNorm(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 4, 2, 1, p) }
+
+// normalize is so many operations for each element and each row, with so many weights for each element of a row.
+func normalize(rows, n int, each, row, weights float64, p gpuspan.Precision) gpuspan.Work {
+	if rows <= 0 || n <= 0 {
 		return gpuspan.Work{}
 	}
 	r, e := float64(rows), float64(n)
-	return work(r*(4*e+2), r*e+e, r*e, p)
+	return work(r*(each*e+row), r*e+weights*e, r*e, p)
 }
 
 // Embedding gathers rows of dim elements of a table by indices of indexSize bytes (8 for torch's int64): no operation,
