@@ -22,7 +22,7 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 }
 
 func TestUnknownTypeIsRefused(t *testing.T) {
-	r := &registry{Attributes: []attribute{{Name: "gpu.x", Type: "float"}}}
+	r := &registry{Attributes: []attribute{{annotations: annotations{Type: "float"}, Name: "gpu.x"}}}
 	if err := r.check(); err == nil ||
 		err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
 		t.Fatalf("error %v", err)

@@ -68,15 +68,15 @@ type definition struct {
 }
 
 type attributeEntry struct {
-	ID               string       `yaml:"id"`
-	Ref              string       `yaml:"ref"`
-	Type             valueType    `yaml:"type"`
-	Stability        string       `yaml:"stability"`
-	Brief            string       `yaml:"brief"`
-	Note             string       `yaml:"note"`
-	Examples         []any        `yaml:"examples"`
-	RequirementLevel requirement  `yaml:"requirement_level"`
-	Annotations      *annotations `yaml:"annotations"`
+	ID               string      `yaml:"id"`
+	Ref              string      `yaml:"ref"`
+	Type             valueType   `yaml:"type"`
+	Stability        string      `yaml:"stability"`
+	Brief            string      `yaml:"brief"`
+	Note             string      `yaml:"note"`
+	Examples         []any       `yaml:"examples"`
+	RequirementLevel requirement `yaml:"requirement_level"`
+	Annotations      annotations `yaml:"annotations"`
 }
 
 // annotations are what Weaver's attributes have no key for.
@@ -143,9 +143,9 @@ type registry struct {
 	Stability   string
 	Groups      []group
 	Attributes  []attribute
-	Metrics     []metric
-	Events      []event
-	Spans       []span
+	Metrics     []signal
+	Events      []signal
+	Spans       []signal
 }
 
 // group is a section of the documentation, one file of the registry.
@@ -154,21 +154,11 @@ type group struct {
 	order            int
 }
 
+// attribute has its annotations, and as these what the entry itself says of type, values and origin.
 type attribute struct {
-	Name     string // ends in <Variable> where it is a template
-	Variable string
-	Type     string // string, int, double, boolean, string[], int[]
-	Unit     string
-	Origin   string // otel: defined by OpenTelemetry
-	Group    string
-	On       []string
-	Writers  []string
-	Open     bool
-	Members  []member
-	Example  any
-	Brief    string
-	Absent   string
-	Declared bool
+	annotations
+	Name, Group, Brief string // the name ends in <Variable> where it is a template
+	Example            any
 }
 
 type member struct {
@@ -178,20 +168,11 @@ type member struct {
 	Stability string `yaml:"stability"`
 }
 
-type metric struct {
+// signal is a metric, an event, or a type of spans by its ID.
+type signal struct {
 	Name, Instrument, Unit, Origin, Group, Brief string
-	Attributes, Required, Writers                []string
+	Types, Attributes, Required, Writers         []string
 	Example                                      any
-}
-
-type event struct {
-	Name, Group, Brief            string
-	Attributes, Required, Writers []string
-}
-
-type span struct {
-	ID, Brief                   string
-	Types, Attributes, Required []string
 }
 
 // load reads the registry's directory.
@@ -276,21 +257,22 @@ func resolve(all []definition) (*registry, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch a := &d.Annotations; {
+		a := &d.Annotations
+		s := signal{
+			Name: cmp.Or(d.MetricName, a.Metric, d.Name, d.ID), Instrument: cmp.Or(d.Instrument, a.Instrument),
+			Unit: cmp.Or(d.Unit, a.Unit), Group: d.section, Brief: d.Brief, Types: a.Types, Attributes: attrs,
+			Required: required, Writers: a.Writers, Example: a.Example,
+		}
+		if a.Metric != "" {
+			s.Origin = "otel"
+		}
+		switch {
 		case d.Type == "span":
-			r.Spans = append(r.Spans, span{d.ID, d.Brief, a.Types, attrs, required})
+			r.Spans = append(r.Spans, s)
 		case d.Type == "event":
-			r.Events = append(r.Events, event{d.Name, d.section, d.Brief, attrs, required, a.Writers})
+			r.Events = append(r.Events, s)
 		case d.Type == "metric", d.Type == "attribute_group" && a.Metric != "":
-			m := metric{
-				Name: cmp.Or(d.MetricName, a.Metric), Instrument: cmp.Or(d.Instrument, a.Instrument),
-				Unit: cmp.Or(d.Unit, a.Unit), Group: d.section, Brief: d.Brief, Attributes: attrs, Required: required,
-				Writers: a.Writers, Example: a.Example,
-			}
-			if a.Metric != "" {
-				m.Origin = "otel"
-			}
-			r.Metrics = append(r.Metrics, m)
+			r.Metrics = append(r.Metrics, s)
 		case d.Type == "attribute_group" && a.Section > 0:
 			r.Groups = append(r.Groups, group{d.section, d.DisplayName, d.Brief, a.Section})
 			for i := range d.Attributes {
@@ -303,9 +285,9 @@ func resolve(all []definition) (*registry, error) {
 	}
 	slices.SortFunc(r.Groups, func(a, b group) int { return cmp.Compare(a.order, b.order) })
 	slices.SortFunc(r.Attributes, func(a, b attribute) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(r.Metrics, func(a, b metric) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(r.Events, func(a, b event) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(r.Spans, func(a, b span) int { return strings.Compare(a.ID, b.ID) })
+	for _, list := range [][]signal{r.Metrics, r.Events, r.Spans} {
+		slices.SortFunc(list, func(a, b signal) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return r, nil
 }
 
@@ -332,22 +314,17 @@ func refs(d *definition, byID map[string]*definition, depth int) (names, require
 
 // attribute is the entry with its annotations.
 func (e *attributeEntry) attribute(section string) attribute {
-	x := e.Annotations
-	if x == nil {
-		x = &annotations{}
-	}
-	a := attribute{
-		Name: cmp.Or(e.ID, e.Ref), Type: e.Type.name, Unit: x.Unit, Origin: x.Origin, Group: section, On: x.Places,
-		Writers: x.Writers, Open: x.Open, Members: x.Members, Brief: e.Brief, Absent: x.Absent, Declared: x.Declared,
-	}
+	a := attribute{annotations: e.Annotations, Name: cmp.Or(e.ID, e.Ref), Group: section, Brief: e.Brief}
 	if e.Ref != "" {
-		a.Origin, a.Type = "otel", x.Type
+		a.Origin = "otel"
+	} else {
+		a.Type = e.Type.name
 	}
 	if e.Type.members != nil {
 		a.Members = e.Type.members
 	}
 	if t, ok := strings.CutPrefix(a.Type, "template["); ok {
-		a.Type, a.Name, a.Variable = strings.TrimSuffix(t, "]"), a.Name+".<"+x.Variable+">", x.Variable
+		a.Type, a.Name = strings.TrimSuffix(t, "]"), a.Name+".<"+a.Variable+">"
 	}
 	if len(e.Examples) > 0 {
 		a.Example = e.Examples[0]
