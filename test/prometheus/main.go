@@ -36,7 +36,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -137,23 +136,15 @@ func (s *server) routes(log *slog.Logger) http.Handler {
 		defer s.mu.Unlock()
 		reply(w, s.answers, nil)
 	})
-	mux.HandleFunc("GET /api/v1/query", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.query(r)
-		reply(w, v, err)
-	})
 	mux.HandleFunc("POST /scrape", s.scraper.add)
-	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.rules(r)
-		reply(w, v, err)
-	})
-	mux.HandleFunc("GET /samples", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.samples(r)
-		reply(w, v, err)
-	})
-	mux.HandleFunc("GET /exemplars", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.exemplars(r)
-		reply(w, v, err)
-	})
+	for path, answer := range map[string]func(*http.Request) (any, error){
+		"/api/v1/query": s.query, "/rules": s.rules, "/samples": s.samples, "/exemplars": s.exemplars,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			v, err := answer(r)
+			reply(w, v, err)
+		})
+	}
 	return mux
 }
 
@@ -193,12 +184,21 @@ type series struct {
 	Samples [][2]float64      `json:"samples"`
 }
 
-func (s *server) query(r *http.Request) ([]series, error) {
+// timeOf is the time that a request asks for, in unix seconds.
+func timeOf(r *http.Request) (time.Time, error) {
 	at, err := strconv.ParseFloat(r.FormValue("time"), 64)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read time %q: %w", r.FormValue("time"), err)
+		return time.Time{}, fmt.Errorf("cannot read time %q: %w", r.FormValue("time"), err)
 	}
-	q, err := s.engine.NewInstantQuery(r.Context(), s.db, nil, r.FormValue("query"), time.UnixMilli(int64(at*1000)))
+	return time.UnixMilli(int64(at * 1000)), nil
+}
+
+func (s *server) query(r *http.Request) (any, error) {
+	at, err := timeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.engine.NewInstantQuery(r.Context(), s.db, nil, r.FormValue("query"), at)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func number(v float64) float64 {
 	return v
 }
 
-func (s *server) samples(r *http.Request) ([]series, error) {
+func (s *server) samples(r *http.Request) (any, error) {
 	match, err := s.parser.ParseMetricSelector(r.FormValue("match"))
 	if err != nil {
 		return nil, err
@@ -276,5 +276,3 @@ func (s *server) exemplars(r *http.Request) (any, error) {
 	}
 	return out, err
 }
-
-var _ storage.Queryable = (*tsdb.DB)(nil)

@@ -6,10 +6,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -39,12 +37,11 @@ type firing struct {
 
 // rules is GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write at the
 // given time. An alert is evaluated then, and once more after the time of `for`, over which the data is held as it is.
-func (s *server) rules(r *http.Request) ([]ruleAnswer, error) {
-	seconds, err := strconv.ParseFloat(r.FormValue("time"), 64)
+func (s *server) rules(r *http.Request) (any, error) {
+	at, err := timeOf(r)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read time %q: %w", r.FormValue("time"), err)
+		return nil, err
 	}
-	at := time.UnixMilli(int64(seconds * 1000))
 	parsed, errs := rulefmt.ParseFile(r.FormValue("file"), false, model.UTF8Validation, s.parser, slog.Default())
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
