@@ -127,23 +127,17 @@ func (r *Report) complain(kind, where, what, remedy string) {
 }
 
 // Traces returns every kind of deviation in resources, scopes, spans, span events and links; nil where there is none.
-func Traces(td ptrace.Traces) error {
-	var r Report
-	r.Traces(td)
-	return r.Err()
-}
+func Traces(td ptrace.Traces) error { return check((*Report).Traces, td) }
 
 // Metrics returns every kind of deviation in resources, scopes, metrics and data points; nil where there is none.
-func Metrics(md pmetric.Metrics) error {
-	var r Report
-	r.Metrics(md)
-	return r.Err()
-}
+func Metrics(md pmetric.Metrics) error { return check((*Report).Metrics, md) }
 
 // Logs returns every kind of deviation in resources, scopes, event names and log records; nil where there is none.
-func Logs(ld plog.Logs) error {
+func Logs(ld plog.Logs) error { return check((*Report).Logs, ld) }
+
+func check[T any](with func(*Report, T), what T) error {
 	var r Report
-	r.Logs(ld)
+	with(&r, what)
 	return r.Err()
 }
 
