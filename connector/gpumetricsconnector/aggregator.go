@@ -297,7 +297,7 @@ func (a *aggregator) sweep() {
 		if !empty {
 			continue
 		}
-		a.operations -= r.operations.len()
+		a.operations -= len(r.operations.byDims)
 		delete(a.resources, key)
 		if len(a.gone) >= 4*a.cfg.MaxResources {
 			clear(a.gone)

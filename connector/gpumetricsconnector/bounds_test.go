@@ -48,7 +48,7 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	assert.Equal(t, 10, counts)
 	assert.EqualValues(t, 2*91, over)
 	assert.EqualValues(t, 2*91, a.stats.overflow)
-	assert.LessOrEqual(t, a.resources[""].operations.len(), 40)
+	assert.LessOrEqual(t, len(a.resources[""].operations.byDims), 40)
 }
 
 func TestTooManyResourcesShareOne(t *testing.T) {

@@ -22,13 +22,9 @@ type operation struct {
 // table in front of it only compares them, in a slot that a few of their letters give, for a service has few
 // operations and many spans.
 type operations struct {
-	byDims map[dims]*operation
+	byDims map[dims]*operation // the keys own their strings
 	table  [64]*operation
 }
-
-func newOperations() operations { return operations{byDims: make(map[dims]*operation)} }
-
-func (x *operations) len() int { return len(x.byDims) }
 
 // find returns the operation of these dimensions, or nil.
 func (x *operations) find(d *dims) *operation {
@@ -42,9 +38,6 @@ func (x *operations) find(d *dims) *operation {
 	}
 	return b
 }
-
-// keep makes an operation to be found; its key must own its strings.
-func (x *operations) keep(b *operation) { x.byDims[b.key] = b }
 
 func (x *operations) clear() {
 	clear(x.byDims)
@@ -109,7 +102,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 // and their series are found by attributes each time.
 func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 	b := &operation{}
-	if r.operations.len() < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {
+	if len(r.operations.byDims) < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {
 		a.operations++
 		b.key = *d
 		key := &b.key
@@ -118,7 +111,7 @@ func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 		} {
 			*s = strings.Clone(*s) // the batch's memory must not live on in a key
 		}
-		r.operations.keep(b)
+		r.operations.byDims[b.key] = b
 	}
 	return b
 }

@@ -34,8 +34,8 @@ type resource struct {
 
 func newResource(attrs pcommon.Map, st *settings) *resource {
 	r := &resource{
-		attrs: attrs, operations: newOperations(), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
-		rank: -1, world: -1,
+		attrs: attrs, operations: operations{byDims: make(map[dims]*operation)}, loops: make(map[loopKey]*loop),
+		devices: make(map[deviceKey]*timeline), rank: -1, world: -1,
 	}
 	for id, d := range definitions {
 		f := &r.families[id]
@@ -87,7 +87,7 @@ func (r *resource) expire(st *settings, before int64) (expired int, empty bool) 
 		left += r.families[i].Len()
 	}
 	if expired > 0 { // operations may point to series that are gone; they are found again by the next spans
-		st.operations -= r.operations.len()
+		st.operations -= len(r.operations.byDims)
 		r.operations.clear()
 		clear(r.loops)
 	}

@@ -35,14 +35,14 @@ type sectionTree struct {
 }
 
 type treeSpan struct {
-	key, parent    spanfacts.Key
-	process        uint64
-	device, stream int64 // -1: none
-	start, end     uint64
+	spanfacts.NestSpan
+	key            spanfacts.Key
 	time           float64
 	name, category string
 	depth          int // spans of the batch around it, and itself
 }
+
+func (s *treeSpan) parent() spanfacts.Key { return spanfacts.Key{Trace: s.Trace, Span: s.Parent} }
 
 // hostSpan is a span that is not of the GPU.
 type hostSpan struct{ key, parent spanfacts.Key }
@@ -57,9 +57,11 @@ func newSectionTree() *sectionTree {
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
-		key: f.Key, parent: f.parent(),
-		process: process, device: f.Device.Ordinal, stream: f.Stream, start: f.Start, end: f.End, time: f.Time, name: f.Name,
-		category: f.Category,
+		key: f.Key, time: f.Time, name: f.Name, category: f.Category,
+		NestSpan: spanfacts.NestSpan{
+			Owner: process, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+			Start: int64(f.Start), End: int64(f.End),
+		},
 	})
 }
 
@@ -75,18 +77,15 @@ func (t *sectionTree) settle() {
 			t.ups[h.key] = h.parent
 		}
 		for i := range t.spans {
-			t.spans[i].parent = t.above(t.spans[i].parent)
-		}
-		for i := range t.spans {
 			s := &t.spans[i]
-			t.streams = append(t.streams, spanfacts.NestSpan{
-				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.Trace, Parent: s.parent.Span,
-				Start: int64(s.start), End: int64(s.end),
-			})
+			up := t.above(s.parent())
+			s.Trace, s.Parent = up.Trace, up.Span
+			t.streams = append(t.streams, s.NestSpan)
 		}
 		spanfacts.Nest(t.streams, func(inner, outer int) {
-			parent := t.spans[outer].key
-			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.Trace, parent.Span
+			x := &t.streams[inner]
+			x.Trace, x.Parent = t.spans[outer].key.Trace, t.spans[outer].key.Span
+			t.spans[inner].NestSpan = *x
 		})
 		t.streams = t.streams[:0]
 		t.depths()
@@ -115,7 +114,7 @@ func (t *sectionTree) depths() {
 		for depth == 0 {
 			t.spans[at].depth = onPath
 			t.path = append(t.path, at)
-			up, ok := t.index[t.spans[at].parent]
+			up, ok := t.index[t.spans[at].parent()]
 			if !ok {
 				break
 			}
@@ -146,20 +145,21 @@ func (t *sectionTree) above(key spanfacts.Key) spanfacts.Key {
 // span adds a span, with what lies below it, to the sums below its parent.
 func (t *sectionTree) span(s *treeSpan) {
 	below := t.take(s.key)
-	if s.parent.Span.IsEmpty() {
+	parent := s.parent()
+	if parent.Span.IsEmpty() {
 		return
 	}
 	for t.count >= maxParts && t.sums.Len() > 0 {
 		t.sums.DropOldest()
 	}
-	at, _ := t.sums.At(s.parent, 0)
+	at, _ := t.sums.At(parent, 0)
 	name, category := s.name, s.category
 	if at.Find(name) == nil {
 		name, category = strings.Clone(name), strings.Clone(category)
 	}
-	extent := straggler.Extent{}
-	if spanfacts.Sound(s.start, s.end) {
-		extent = straggler.Extent{Start: s.start, End: s.end}
+	extent := straggler.Extent{Start: uint64(s.Start), End: uint64(s.End)}
+	if !spanfacts.Sound(extent.Start, extent.End) {
+		extent = straggler.Extent{}
 	}
 	t.count += at.Add(name, category, s.time, extent, below)
 }

@@ -75,13 +75,8 @@ func NormalizePCI(bdf string) string {
 		return "0000:" + bdf
 	}
 	domain, rest, _ := strings.Cut(bdf, ":")
-	for len(domain) > 4 && domain[0] == '0' {
-		domain = domain[1:]
-	}
-	for len(domain) < 4 {
-		domain = "0" + domain
-	}
-	return domain + ":" + rest
+	domain = strings.TrimLeft(domain, "0")
+	return "0000"[min(len(domain), 4):] + domain + ":" + rest
 }
 
 // device is the stored state of one GPU or MIG instance, guarded by the store's lock.

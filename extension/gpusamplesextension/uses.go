@@ -4,6 +4,7 @@
 package gpusamplesextension
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -276,7 +277,7 @@ func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []stri
 	groups := [...][]*heldUse{x.byGroup[w.ContainerID], x.byGroup[w.PodUID]}
 	if w.PID != 0 {
 		for _, uses := range groups {
-			if q.add(uses, func(u *heldUse) bool { return u.PID != 0 && u.numberInside() == w.PID }) {
+			if q.add(uses, func(u *heldUse) bool { return u.PID != 0 && cmp.Or(u.LocalPID, u.PID) == w.PID }) {
 				return q.ids, FoundByProcess, true
 			}
 		}
@@ -309,14 +310,6 @@ func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []stri
 		}
 	}
 	return q.ids, FoundByNothing, false
-}
-
-// numberInside is the process number as the process itself sees it.
-func (u *heldUse) numberInside() int64 {
-	if u.LocalPID != 0 {
-		return u.LocalPID
-	}
-	return u.PID
 }
 
 // useQuery collects the devices of one workload.

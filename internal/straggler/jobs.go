@@ -81,9 +81,6 @@ func NewJobs[T any](limits Limits) *Jobs[T] {
 // Waiting is the number of steps that wait, each rank's counted.
 func (g *Jobs[T]) Waiting() int { return g.waiting }
 
-// Loops is the number of loops that are known.
-func (g *Jobs[T]) Loops() int { return len(g.loops) }
-
 // Add takes a rank's step. start and end are unix ns on the rank's clock, now is the time by a clock that is not set; world is the number
 // of ranks, 0 where it is not known. The same step of the same rank replaces the one before.
 //

@@ -48,9 +48,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		if v.Device != index {
 			continue
 		}
-		before := d.series[v.Quantity].value
-		started := d.series[v.Quantity].time != 0
-		previous := d.series[v.Quantity].time
+		before := d.series[v.Quantity]
 		growth, ok := d.series[v.Quantity].add(*v, r.cfg.SamplingInterval)
 		if !ok {
 			continue
@@ -61,7 +59,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		}
 		switch v.Quantity {
 		case gpudata.Throttle:
-			r.throttled(d, v, gpusamplesextension.ThrottleReason(before), started, previous)
+			r.throttled(d, v, &before)
 		case gpudata.ECCCorrected:
 			r.ecc(d, v.Time, gpusamplesextension.EventECCCorrected, growth)
 		case gpudata.ECCUncorrected:
@@ -99,11 +97,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 }
 
 func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process {
-	for i := range list {
-		if list[i].PID == p.PID {
-			list[i] = p
-			return list
-		}
+	if i := slices.IndexFunc(list, func(old gpudata.Process) bool { return old.PID == p.PID }); i >= 0 {
+		list[i] = p
+		return list
 	}
 	return append(list, p)
 }
@@ -129,16 +125,14 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 }
 
 // throttled integrates the mask and notes what began and what ended.
-func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamplesextension.ThrottleReason,
-	started bool, previous int64,
-) {
+func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last *seriesState) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
-	before &= gpusamplesextension.ThrottleReasons
+	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
 	t := &d.throttle
-	if !started {
+	if last.time == 0 {
 		t.start = v.Time
 	} else {
-		gap := v.Time - previous
+		gap := v.Time - last.time
 		if gap <= gapFactor*max(int64(r.cfg.SamplingInterval), t.gap) {
 			mask.Each(func(reason gpusamplesextension.ThrottleReason) {
 				t.seconds[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
