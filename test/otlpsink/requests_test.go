@@ -39,7 +39,7 @@ func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
 			require.Equal(t, c.accounts, batch.Links().Len())
 			require.EqualValues(t, requests-c.accounts, batch.DroppedLinksCount())
 			duration, _ := batch.Attributes().Get("gpu.duration")
-			require.InDelta(t, 0.004, duration.Double(), 1e-5)
+			require.InDelta(t, 0.004, duration.Double(), within.Seconds())
 
 			var out consumertest.TracesSink
 			f := gpurequestsconnector.NewFactory()
