@@ -4,11 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -250,8 +252,8 @@ func TestARecordingIsPlayedBack(t *testing.T) {
 		"exporters: {file: {path: \""+out+"\"}}\n"+
 		"service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu], exporters: [file]}}}\n")
 	require.Eventually(t, func() bool {
-		info, err := os.Stat(out)
-		return err == nil && info.Size() > 0
+		b, _ := os.ReadFile(out)
+		return bytes.Contains(b, []byte(strconv.Quote(semconv.HWPowerName)))
 	}, time.Minute, 50*time.Millisecond, "%s", &p.stderr)
 	require.Zero(t, p.interrupt(t))
 	require.Contains(t, countMetrics(t, out), semconv.HWPowerName)
