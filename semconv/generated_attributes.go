@@ -1215,6 +1215,7 @@ const (
 const (
 	GPUVerdictKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
 	GPUVerdictKindAutotuning           = "autotuning"            // kernels are tried out
+	GPUVerdictKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
 	GPUVerdictKindDependency           = "dependency"            // launched work waits for something that the file does not show
 	GPUVerdictKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
 	GPUVerdictKindExposedCopies        = "exposed_copies"        // copies that nothing hides

@@ -21,6 +21,7 @@ type nameFlag struct {
 	class    verdict.Range
 	kernel   bool // a call that launches one kernel
 	plain    bool // an annotation without a number
+	moves    bool // an operator that moves bytes and computes nothing
 }
 
 func (s *sweep) flag(r *record) nameFlag {
@@ -61,7 +62,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		}
 		return f
 	case KindOperator:
-		f.class, f.operator = verdict.RangeOperator, strings.Contains(name, "::")
+		f.class, f.operator, f.moves = verdict.RangeOperator, strings.Contains(name, "::"), movers[name] != verdict.MovesNothing
 	default:
 		f.class = verdict.RangeNamed
 	}
@@ -239,7 +240,14 @@ func peer(name string) bool {
 }
 
 // name takes the names of the range that the frame is.
-func (f *frame) name(r *record) {
+func (f *frame) name(r *record, fl *nameFlag) {
+	switch {
+	case fl.moves && f.mover == 0:
+		f.mover = r.name
+	case fl.moves, r.kind == KindRuntime, r.kind == KindStep, fl.class == verdict.RangeBuiltin:
+	default:
+		f.mover, f.caller = 0, r.name
+	}
 	switch r.kind {
 	case KindOperator:
 		f.op, f.opAt, f.named = r.name, r.key, r.name

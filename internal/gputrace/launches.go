@@ -14,8 +14,10 @@ type launch struct {
 	work       *work        // of the outermost operator around it whose work is known
 	opaque     bool         // within a compiled region
 	graph      bool         // it launches a graph
+	mover      uint32       // outermost operator around it in which bytes are moved only, within caller; 0: none
 	opStart    int64        // begin of the innermost operator around it
 	op         uint32       // innermost operator around it, by name
+	caller     uint32       // innermost range around it that is no call and no mover: who wants bytes moved
 	around     uint32       // innermost annotation or module around it
 	in         uint32       // innermost range around it that has a name of its own, no call
 	thread     uint32       // its track

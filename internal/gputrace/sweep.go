@@ -52,8 +52,9 @@ type sweep struct {
 	main      *process
 	launches  *launchTable
 	steps     int64
-	lastStep  int64           // highest number of a step of the main process
-	mapping   map[uint32]bool // by name, see maps
+	lastStep  int64                     // highest number of a step of the main process
+	mapping   map[uint32]bool           // by name, see maps
+	moving    map[kernelOf]verdict.Move // see moves
 	act       activity
 	slot      func() *activity // where the next one goes; nil: to act
 	devices   map[int64]*deviceWindow
@@ -88,8 +89,10 @@ type frame struct {
 	work   *work        // of the outermost operator with known work, this one included
 	depth  int          // operators around it
 	opaque bool         // within a compiled region
+	mover  uint32       // see launch
 	unit   verdict.Unit // see launch
 	op     uint32
+	caller uint32 // see launch
 	opAt   int64  // its begin
 	self   uint32 // what its own time counts for, in a file without activities of a device
 	named  uint32
@@ -106,7 +109,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 	}
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
+		mapping: map[uint32]bool{}, moving: map[kernelOf]verdict.Move{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 		playing:  map[int64]*playing{}, hosts: hostOnly{},
@@ -171,6 +174,7 @@ func (s *sweep) host(r *record) {
 		top := &st[len(st)-1]
 		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
 		f.op, f.opAt, f.named, f.around, f.phase, f.unit = top.op, top.opAt, top.named, top.around, top.phase, top.unit
+		f.mover, f.caller = top.mover, top.caller
 	}
 	alone := len(st) == 0
 	if s.analyses && s.ordinals == 0 {
@@ -191,7 +195,7 @@ func (s *sweep) host(r *record) {
 		if r.kind == KindOperator && f.work == nil {
 			f.work = s.newWork(r)
 		}
-		f.name(r)
+		f.name(r, &fl)
 		if f.phase == 0 && fl.plain {
 			f.phase = r.name
 		}
@@ -224,7 +228,7 @@ func (s *sweep) host(r *record) {
 		l := launch{
 			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work,
 			opaque: f.opaque, graph: fl.opaque, op: f.op, opStart: f.opAt, in: f.named, around: f.around, phase: f.phase,
-			thread: r.track, previous: th.previous(s), unit: f.unit,
+			thread: r.track, previous: th.previous(s), unit: f.unit, mover: f.mover, caller: f.caller,
 		}
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end

@@ -322,6 +322,9 @@ func TestThresholds(t *testing.T) {
 			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b",
 				`,"grid":[216,1,1],"block":[128,1,1]`)
 		}, 250},
+		{verdict.KindMoves, func(n int64) string { // n of 1,000 µs in a kernel that transposes
+			return gpu(1, 1, 10, 10+n, 7, "transpose_kernel", "") + "," + gpu(2, 3, 10+n, 1010, 7, "b", "")
+		}, 100},
 		{verdict.KindLaunchBound, func(n int64) string { // idle for n of 1,000 µs
 			return gpu(1, 1, 10, 510, 7, "a", "") + "," + gpu(2, 505+n, 510+n, 1010, 7, "b", "")
 		}, 50},

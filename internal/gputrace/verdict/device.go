@@ -39,6 +39,9 @@ type Activity struct {
 	InnerStart int64  // its begin
 	Phase      uint32 // outermost annotation around the launch that is no step and has no number; 0: none
 	Maps       bool   // an elementwise kernel: reads each element of its inputs once, and writes as many
+	Moves      Move   // a kernel that moves bytes and computes nothing
+	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself says so
+	Caller     uint32 // range that wants them moved; 0: none
 	Launched   uint64 // launch configuration of a kernel, in any form; 0: not known
 	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
 	Direction  string // of a copy
@@ -94,6 +97,7 @@ type Device struct {
 	pace                pace
 	trials              trials
 	chains              map[int64]link // by stream: the elementwise kernel that ended last
+	moved               map[moveKey]*moved
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
@@ -108,6 +112,7 @@ type active struct {
 	class    Class
 	op       *operator
 	kernel   *kernel
+	moved    *moved // nil: it computes
 	coll     *collective
 	copy     *copies
 	in       uint32
@@ -128,7 +133,7 @@ func NewDevice(s *Splitter) *Device {
 	return &Device{
 		split: s,
 		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
-		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{},
+		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{}, moved: map[moveKey]*moved{},
 	}
 }
 
@@ -236,6 +241,10 @@ func (d *Device) begin(a *Activity) {
 		t.kernel = d.kernelOf(a, t.duration)
 		if a.Class == Computing {
 			t.op = d.operatorOf(a, t.duration)
+			if a.Moves != MovesNothing {
+				t.moved = d.moves(a)
+				t.op.movedTime += t.duration
+			}
 			if t.duration < shortKernel {
 				d.short++
 			}
@@ -306,6 +315,10 @@ func (d *Device) give(a *active, from, to int64) {
 	case Computing:
 		a.op.alone += n
 		a.kernel.alone += n
+		if a.moved != nil {
+			a.moved.alone += n
+			a.op.moved += n
+		}
 		if a.filled < 1 {
 			d.half(a, n)
 		}

@@ -17,6 +17,7 @@ const (
 	thresholdNoLoad  = 0.5  // waiting for work from outside
 	thresholdSpike   = 0.25 // growth of allocated memory ÷ its highest
 	thresholdOpaque  = 0.5  // of computing time: in compiled regions and graphs
+	thresholdMoves   = 0.1  // of computing time: kernels that move bytes and compute nothing
 	thresholdNarrow  = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
 	lowShare         = 0.5  // of the peak: below it an operator is worth a look
 	reachable        = 0.7  // of the peak: what good kernels reach, by which gains are counted
@@ -111,10 +112,12 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	stalled := j.copies(d, r)
 	j.collectives(r)
 	needed := max(0, 1-tried-stalled-j.slow(d))
-	claimed := j.efficiency(r, needed)
-	j.fusion(r, claimed, needed)
-	j.precision(r, claimed, needed)
-	j.parallelism(d, r, claimed, needed)
+	rest := *r
+	rest.Operators = j.moves(d, r, needed)
+	claimed := j.efficiency(&rest, needed)
+	j.fusion(&rest, claimed, needed)
+	j.precision(&rest, claimed, needed)
+	j.parallelism(d, &rest, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
 		j.note(Verdict{
 			Kind: KindOpaque, Certainty: High, Chain: []string{

@@ -100,6 +100,8 @@ type Operator struct {
 	Alone   time.Duration `json:"alone_ns"` // of the window: of kernels that run together, the first has it
 	Kernel  string        `json:"kernel"`   // the longest
 	Rate
+	moved         int64
+	movedTime     int64
 	narrow        int64
 	empty         float64
 	handed, links int64

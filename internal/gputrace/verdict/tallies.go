@@ -13,7 +13,9 @@ type operator struct {
 	calls, kernels int64
 	time           int64   // of its kernels
 	alone          int64   // of that, what no other kernel claims
-	narrow         int64   // of that
+	moved          int64   // of that, by kernels that move bytes and compute nothing
+	movedTime      int64   // of time, by those
+	narrow         int64   // of alone
 	empty          float64 // of narrow, the part of the device that no block fills
 	work           Work    // of all calls that counted
 	known          bool

@@ -34,7 +34,8 @@ const (
 // Profiles gathers what profiles say of their ranks. The zero value is usable; it is not safe for concurrent use.
 type Profiles struct {
 	list     []*profile
-	rankless map[string]bool // files with collectives that do not say of which rank they are
+	unranked string // the last file that does not say of which rank it is
+	rankless int    // such files with collectives
 }
 
 // profile is one rank's window.
@@ -75,7 +76,7 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 		var r spanfacts.Resource
 		r.Load(rs.Resource().Attributes())
 		if r.Rank < 0 {
-			p.withoutRank(file, rs, &r)
+			p.unranked = file
 		}
 		if r.Rank < 0 || r.WorldSize == 1 {
 			continue
@@ -94,39 +95,21 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	}
 }
 
-// withoutRank takes note of files that could be of a job if they said of which rank.
-func (p *Profiles) withoutRank(file string, rs ptrace.ResourceSpans, r *spanfacts.Resource) {
-	if p.rankless[file] || len(p.rankless) == maxProfiles {
-		return
-	}
-	for _, ss := range rs.ScopeSpans().All() {
-		var scope spanfacts.Scope
-		scope.Load(r, ss.Scope().Attributes())
-		for _, s := range ss.Spans().All() {
-			var f spanfacts.Facts
-			if f.Load(s, &scope) && f.Kind == spanfacts.Collective {
-				if p.rankless == nil {
-					p.rankless = map[string]bool{}
-				}
-				p.rankless[file] = true
-				return
-			}
-		}
-	}
-}
-
 // NotCompared says that several files have collectives and no rank; empty where that is not so.
 func (p *Profiles) NotCompared() string {
-	if len(p.rankless) < 2 {
+	if p.rankless < 2 {
 		return ""
 	}
 	return fmt.Sprintf("%d profiles have collectives and do not say of which rank they are, so they are not compared "+
 		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their environment or "+
-		"a name as rank3.sqlite)", len(p.rankless))
+		"a name as rank3.sqlite)", p.rankless)
 }
 
-// Judged takes the verdicts on the devices of a file that was added.
+// Judged takes the verdicts on the devices of a file that was added, once.
 func (p *Profiles) Judged(file string, devices []verdict.Report) {
+	if file == p.unranked && slices.ContainsFunc(devices, func(d verdict.Report) bool { return len(d.Collectives) > 0 }) {
+		p.rankless++
+	}
 	for _, x := range p.list {
 		if x.file != file || len(devices) != 1 {
 			continue
