@@ -862,8 +862,8 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 }
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
-// device by cause (loader, host, dispatch, call, allocation, synchronization, peer, latency, dependency,
-// profiler, no_load, capture, warm_up, unknown), as docs/verdicts.md defines them. They add up to
+// device by cause (loader, host, dispatch, call, allocation, synchronization, after_wait, peer, latency,
+// dependency, profiler, no_load, capture, warm_up, unknown), as docs/verdicts.md defines them. They add up to
 // gpu.window.idle.duration; a cause without time is absent.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)

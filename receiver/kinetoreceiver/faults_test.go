@@ -96,6 +96,30 @@ func faults() map[string]program {
 				}
 			})
 		}},
+		"a wait at the end of the step, and a loader without records": {
+			kind: verdict.KindHost, says: "then did something in no named range", run: func(m *machine, sick bool) {
+				m.steps(8, func(int) {
+					m.layers(60, 150*us)
+					if sick {
+						m.wait("")
+						m.now += m.about(5 * ms)
+					}
+				})
+			},
+		},
+		"a result that is read, and long Python without records": {
+			kind: verdict.KindHost, says: "if that does not need what was waited for", run: func(m *machine, sick bool) {
+				m.steps(8, func(int) {
+					for range 3 {
+						m.layers(40, 150*us)
+						if sick {
+							m.within(m.style.operator, "aten::item", func() { m.wait("aten::_local_scalar_dense") })
+							m.now += m.about(4 * ms)
+						}
+					}
+				})
+			},
+		},
 		"memory near its limit": {kind: verdict.KindAllocation, says: "at the limit of the device's memory", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				for range 3 {
@@ -195,7 +219,7 @@ func faults() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"checkpoint in one call without frames": {kind: verdict.KindHost, says: "no named range", run: func(m *machine, sick bool) {
+		"checkpoint in one call without frames": {kind: verdict.KindHost, says: "then did something in no named range", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				m.wait("")

@@ -164,6 +164,14 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			},
 			verdict.KindSynchronization, "cudaStreamSynchronize in aten::item",
 		},
+		"wait, and then nothing with a name for long": { // which may have needed the result
+			gpu(1, 90, 100, 3200, 7, "a", "") + "," + host("cpu_op", "aten::item", 95, 3120) + "," +
+				host("cuda_runtime", "cudaStreamSynchronize", 100, 3110) + "," + gpu(2, 8000, 8010, 8100, 7, "b", ""),
+			map[verdict.Cause]int64{
+				verdict.CauseSynchronization: 10, verdict.CauseAfterWait: 4790, verdict.CauseDispatch: 1, verdict.CauseLatency: 9,
+			},
+			verdict.KindHost, "the host waited for the device in cudaStreamSynchronize, then did something in no named range",
+		},
 		"another rank": {
 			first + "," + host("user_annotation", "gloo:all_gather", 200, 4790) + "," + second,
 			map[verdict.Cause]int64{verdict.CausePeer: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},

@@ -7,11 +7,12 @@ import "slices"
 
 // account is where time went: by class, and of idle time by cause.
 type account struct {
-	parts [classCount]int64
-	idles [causeCount]int64
-	where map[uint64]int // into spent, by placeKey.packed
-	spent []spent
-	other amounts // what other threads did while the host did its own work
+	parts  [classCount]int64
+	idles  [causeCount]int64
+	where  map[uint64]int // into spent, by placeKey.packed
+	spent  []spent
+	waited int64   // of CauseAfterWait: what would have run beside the device without the waits
+	other  amounts // what other threads did while the host did its own work
 }
 
 // Account is an account that a step keeps. The zero value is empty.
@@ -47,6 +48,7 @@ const maxPlaces = 1 << 14
 func (a *account) idle(s share) {
 	n := s.to - s.from
 	a.idles[s.cause] += n
+	a.waited += s.waited
 	if s.others != 0 {
 		a.other.add(s.others, n)
 	}

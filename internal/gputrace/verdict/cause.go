@@ -23,6 +23,7 @@ const (
 	CauseCall
 	CauseAllocation      // the host allocated or freed memory of the device or pinned memory
 	CauseSynchronization // the host waited for the device, and had nothing queued when that ended
+	CauseAfterWait       // the host had waited for the device, and then did something without a name for long
 	CausePeer            // the host waited for another rank
 	CauseLatency         // the work was launched and had not begun yet
 	CauseDependency      // the work was launched long ago and waited for something else
@@ -34,14 +35,14 @@ const (
 )
 
 var causes = [causeCount]string{
-	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
+	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "after_wait", "peer", "latency", "dependency",
 	"profiler", "no_load", "capture", "warm_up",
 }
 
 // causesForPeople are the ones that are called otherwise there.
 var causesForPeople = map[Cause]string{
 	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
-	CausePeer: "waiting for another rank", CauseLatency: "launch latency", CauseNoLoad: "no load",
+	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank", CauseLatency: "launch latency", CauseNoLoad: "no load",
 	CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
 }
 

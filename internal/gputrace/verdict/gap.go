@@ -41,6 +41,7 @@ type share struct {
 	cause    Cause
 	name, in uint32
 	others   uint32 // what another thread did meanwhile, of the host's own work only
+	waited   int64  // of CauseAfterWait: what would have run beside the device without the wait before
 }
 
 // Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
@@ -89,7 +90,7 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.host(from, l)
 	s.rest(from, late, CauseHost)
 	for i := range s.shares {
-		if x := &s.shares[i]; l.Others != nil && x.cause == CauseHost && 2*(x.to-x.from) > pauseLimit {
+		if x := &s.shares[i]; l.Others != nil && (x.cause == CauseHost || x.cause == CauseAfterWait) && 2*(x.to-x.from) > pauseLimit {
 			x.others = l.Others(x.from, x.to)
 		}
 	}
@@ -157,6 +158,7 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	cost := int64(0)    // what may still count for the wait with which it began
+	after := false      // it began with one
 	var none lead
 	a := l.lead
 	if a == nil {
@@ -171,9 +173,9 @@ func (s *Splitter) host(from int64, l *Launch) {
 			if since = p.end; c == CauseSynchronization {
 				cost += p.end - p.since
 				a.time += p.end - p.since
-				a.wait, a.launches = p, refill
+				a.wait, a.launches, after = p, refill, true
 			} else {
-				cost, a.time = 0, 0
+				cost, a.time, after = 0, 0, false
 			}
 			i++
 			continue
@@ -187,17 +189,23 @@ func (s *Splitter) host(from int64, l *Launch) {
 			p := s.pieces[i]
 			start := max(p.start, from)
 			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
-			// a range around the wait, too, says nothing new
 			left := a.time
 			if !busy {
 				left = min(left, cost)
 			}
-			if left > 0 && start < p.end && (busy || p.class <= RangeStep || p.since <= a.wait.start) {
-				to := min(p.end, start+left)
+			// a range around the wait, too, says nothing new
+			nameless := p.class <= RangeStep || p.since <= a.wait.start
+			to := min(p.end, start+left)
+			switch long := !busy && quiet > pauseLimit; {
+			case start >= p.end:
+			case long && nameless && after:
+				// It lasts too long to be the way to the next launch: work of its own, which may need what was waited for.
+				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
+				s.shares[len(s.shares)-1].waited += to - start
+				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end
+			case left > 0 && (busy || nameless):
 				s.put(start, to, CauseSynchronization, a.wait.name, a.wait.in)
-				a.time -= to - start
-				cost -= min(cost, to-start)
-				start = to
+				a.time, cost, start = a.time-(to-start), cost-min(cost, to-start), to
 			}
 			switch {
 			case busy:

@@ -31,13 +31,16 @@ func (j *judge) idle(d *Device) {
 	}
 	j.launching(d)
 	j.hostRanges()
+	j.afterWaits()
+	j.otherThreads()
 	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
 		"warm up before what is measured, load modules eagerly, keep handles and streams")
 	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
 		"a caching allocator, buffers that are kept, expandable segments")
 	if a.idles[CauseSynchronization] > 0 {
 		v := j.idled(CauseSynchronization, KindSynchronization, High, "the host waited for the device",
-			"read results later or asynchronously (item, cpu, nonzero, print force a wait)")
+			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
+				"force a wait)")
 		v.Chain[1] = "its queue was empty when the wait ended"
 		v.Chain[2] += " from the end of waits to the next work"
 		j.add(v)
@@ -95,6 +98,28 @@ func (j *judge) dependency() {
 			"split batches so that devices work at the same time (a pipeline), or split layers among them"
 		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
 		v.Evidence += "; meanwhile worked " + Names(p)
+	}
+	j.add(v)
+}
+
+// afterWaits judges work without a name that followed waits. Whether the waits were of use is not in the file.
+func (j *judge) afterWaits() {
+	n := j.account.idles[CauseAfterWait]
+	if n == 0 {
+		return
+	}
+	w := min(n, j.account.waited)
+	v := j.idled(CauseAfterWait, KindHost, Low, "",
+		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the device's "+
+			"result belongs before the wait")
+	if 2*w >= n {
+		v.Certainty = Medium
+	}
+	v.Chain[0] = "the host waited for the device in " + clip(v.Where[0].Name) + ", then did something in no named range"
+	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", Names(v.Where), Span(pauseLimit))
+	if w > 0 {
+		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have run beside "+
+			"the device", Span(w))
 	}
 	j.add(v)
 }
@@ -244,8 +269,12 @@ func (j *judge) hostRanges() {
 		}
 		j.add(v)
 	}
+}
+
+// otherThreads adds to what is said of the host's own work what another thread did meanwhile.
+func (j *judge) otherThreads() {
 	name := keyed.Largest(j.account.other)
-	if n := j.account.other[name]; n > 0 && 2*n > j.account.idles[CauseHost] {
+	if n := j.account.other[name]; n > 0 && 2*n > j.account.idles[CauseHost]+j.account.idles[CauseAfterWait] {
 		for i := range j.list {
 			if v := &j.list[i]; v.Kind == KindHost {
 				v.Evidence += fmt.Sprintf("; meanwhile another thread of the process was in %s (%s): threads of Python run "+

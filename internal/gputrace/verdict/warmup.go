@@ -50,6 +50,9 @@ func (w *warmUp) end(d *Device) {
 	for class, n := range w.parts {
 		d.parts[class] += n
 	}
+	if !w.qualifies {
+		d.waited += w.waited
+	}
 	for name, n := range w.other {
 		d.other.add(name, n)
 	}
