@@ -44,6 +44,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		f.class = verdict.RangeStep
 		return f
 	case KindFrame:
+		name = strings.ReplaceAll(name, windowsSlash, "/")
 		f.class = verdict.RangeFrame
 		switch {
 		case strings.HasPrefix(name, ProfilerFrame):
@@ -115,6 +116,15 @@ func callClass(name string) verdict.Range {
 		return verdict.CallLaunch
 	}
 	return verdict.CallOther
+}
+
+// windowsSlash parts the paths of frames on Windows.
+const windowsSlash = `\`
+
+// windowsFrame reports whether a name is the frame of a Python file on Windows: "torch\cuda\__init__.py(219): _lazy_init".
+func windowsFrame(name string) bool {
+	path, _, ok := strings.Cut(name, ".py(")
+	return ok && strings.Contains(path, windowsSlash)
 }
 
 // dataModules are parts of paths of Python modules whose iterators hand out data.

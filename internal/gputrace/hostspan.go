@@ -231,7 +231,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Peak, f.Steps = d.ordinal, s.modelOf(d.ordinal), s.peakOf(d.ordinal), sw.steps
-	f.Clocks = s.p.clocks[d.ordinal]
+	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows || s.p.Names.anyIs(windowsFrame)
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)
 	}

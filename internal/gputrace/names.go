@@ -57,5 +57,8 @@ func (n *Names) Len() int { return len(n.list) }
 
 // any reports whether some name has the part.
 func (n *Names) any(part string) bool {
-	return slices.ContainsFunc(n.list, func(s string) bool { return strings.Contains(s, part) })
+	return n.anyIs(func(s string) bool { return strings.Contains(s, part) })
 }
+
+// anyIs reports whether some name is what is looked for.
+func (n *Names) anyIs(is func(string) bool) bool { return slices.ContainsFunc(n.list, is) }

@@ -31,6 +31,7 @@ type Meta struct {
 	HasLocalRank bool
 	JobID        string
 	Host         string
+	Windows      bool // the file says that the host runs Windows
 	Service      string
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file

@@ -32,6 +32,19 @@ func (m *machine) own(name string, length int64) {
 	m.now += length
 }
 
+// heldBack launches in groups that begin together, long after they were launched.
+func heldBack(m *machine) {
+	m.steps(8, func(int) {
+		for range 10 {
+			held := m.now + 900_000
+			for range 8 {
+				m.operator("aten::addmm", work{name: "ampere_sgemm_128x64_tn", length: 20_000, stream: 7, after: held, args: fullGrid})
+			}
+			m.now += 300_000
+		}
+	})
+}
+
 // faults are what jobs suffer from beside that.
 func faults() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
@@ -120,6 +133,28 @@ func faults() map[string]program {
 				})
 			},
 		},
+		"launches that Windows hands over in batches": {
+			kind: verdict.KindDependency, says: "WDDM", run: func(m *machine, _ bool) {
+				m.head = `"traceName":"C:\\runs\\trace.json",`
+				heldBack(m)
+			},
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+		},
+		"launches that wait together on another system": {
+			kind: verdict.KindDependency, says: "something that the file does not show", run: func(m *machine, _ bool) { heldBack(m) },
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+		},
+		"a loader on Windows": {kind: verdict.KindLoader, says: "dataloader.py(631): __next__", run: func(m *machine, sick bool) {
+			m.steps(12, func(int) {
+				m.layers(60, 200*us)
+				m.wait("aten::item")
+				if sick {
+					m.within("python_function", `torch\utils\data\dataloader.py(631): __next__`, func() {
+						m.within("python_function", `torch\utils\data\dataloader.py(1329): _next_data`, func() { m.now += 3 * ms })
+					})
+				}
+			})
+		}},
 		"memory near its limit": {kind: verdict.KindAllocation, says: "at the limit of the device's memory", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				for range 3 {

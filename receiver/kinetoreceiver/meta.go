@@ -50,6 +50,8 @@ func (m *metaReader) field(key string, v []byte) {
 		m.devices(v)
 	case "distributedInfo":
 		m.distributed(v)
+	case "traceName": // the path under which PyTorch wrote the file
+		m.meta.Windows = strings.Contains(text(v), `\`)
 	case "host_name", "hostname":
 		m.meta.Host = text(v)
 	case "gpu.job.id":

@@ -28,6 +28,8 @@ func (c *collect) environment(ctx context.Context) error {
 		switch name, value := word(r[0]), word(r[2]); {
 		case name == "Hostname":
 			c.p.Meta.Host = value
+		case name == "OsDescription":
+			c.p.Meta.Windows = strings.Contains(value, "Windows")
 		case name == "DeviceEnvironment", word(r[1]) == "DeviceEnvironment": // of the profiler: A=1;B=2
 			for v := range strings.SplitSeq(value, ";") {
 				if k, v, ok := strings.Cut(v, "="); ok {

@@ -4,12 +4,15 @@
 package nsysreceiver
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 const (
@@ -135,4 +138,28 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 	s, err := x.text(4711)
 	require.NoError(t, err)
 	assert.Empty(t, s)
+}
+
+// Launches that wait together are Windows' doing where the export says that the host runs Windows.
+func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
+	for system, says := range map[string]string{
+		"Windows 11 Pro": "WDDM", "Ubuntu 22.04.5 LTS": "something that the file does not show",
+	} {
+		rows := []string{
+			strings0, strings1, kernel0, runtime0, session0, session1, system0,
+			"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'Local (CLI)', 'OsDescription', 605, '" + system + "')",
+		}
+		for i := range 40 { // 4 launches within 40 µs, which begin 1 ms later one after the other
+			launched, begins := 2_000_000*(i/4)+10_000*(i%4), 2_000_000*(i/4)+1_000_000+20_000*(i%4)
+			rows = append(rows,
+				fmt.Sprintf("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, 67108865, %d, 1)", launched, launched+5000, i+1),
+				fmt.Sprintf("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, "+
+					"demangledName) VALUES (%d, %d, 0, 7, %d, 67108864, 1)", begins, begins+20_000, i+1))
+		}
+		_, _, st := convert(t, export(t, rows...), Options{Detail: DetailSteps})
+		require.Len(t, st.Devices, 1)
+		v := st.Devices[0].Verdicts[0]
+		assert.Equal(t, verdict.KindDependency, v.Kind)
+		assert.Contains(t, v.Chain[0], says)
+	}
 }

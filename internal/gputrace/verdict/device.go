@@ -101,6 +101,7 @@ type Device struct {
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
+	held                held  // launches that began together after a gap
 	ofGraphs            int64 // idle time before kernels of graphs, while the host dispatched or was through
 	warm                warmUp
 	migrates            bool // there were migrations towards the device
@@ -170,9 +171,11 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 			}
 			d.trials.idle(a, s)
 			d.took(s)
+			d.held.idle(a, s)
 		}
 		d.cursor = a.Start
 	}
+	d.held.launched(l)
 	if anew && a.Class != Copying && d.warm.launched(a.Graph) {
 		d.warm.account, d.account = d.account, account{}
 	}

@@ -224,3 +224,26 @@ var causeOf = [rangeCount]Cause{
 	RangeLoader: CauseLoader, RangePeer: CausePeer, CallWait: CauseSynchronization, CallAllocate: CauseAllocation,
 	CallOther: CauseCall, RangeProfiler: CauseProfiler, RangeOutside: CauseNoLoad, RangeCapture: CauseCapture,
 }
+
+// held counts launches that a device took up together: after a gap in which they had been waiting.
+type held struct {
+	gaps, launches int64
+	until          int64 // end of the last such gap
+}
+
+// leastBatch is how many launches such a gap holds back in the mean where they come in batches.
+const leastBatch = 2
+
+// idle takes idle time that the activity ended.
+func (h *held) idle(a *Activity, s share) {
+	if s.cause == CauseDependency {
+		h.gaps, h.until = h.gaps+1, a.Start
+	}
+}
+
+// launched takes the launch of an activity.
+func (h *held) launched(l *Launch) {
+	if h.until != 0 && l.Known && l.End <= h.until {
+		h.launches++
+	}
+}

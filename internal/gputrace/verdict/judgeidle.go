@@ -36,7 +36,7 @@ func (j *judge) idle(d *Device) {
 	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
 		"warm up before what is measured, load modules eagerly, keep handles and streams")
 	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
-		"a caching allocator, buffers that are kept, expandable segments")
+		"a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments")
 	if a.idles[CauseSynchronization] > 0 {
 		v := j.idled(CauseSynchronization, KindSynchronization, High, "the host waited for the device",
 			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
@@ -49,7 +49,7 @@ func (j *judge) idle(d *Device) {
 		"capture once, before what is measured; pad inputs to the sizes that were captured")
 	j.held(CausePeer, KindPeer, Medium, "the host waited for another rank",
 		"profile the other ranks: the late one is the cause")
-	j.dependency()
+	j.dependency(d)
 	j.held(CauseProfiler, KindProfiler, High, "the profiler itself held the host up",
 		"not the program's own time: leave the first steps out (schedule with wait and warmup), record less")
 	if n := a.idles[CauseUnknown]; n > 0 {
@@ -79,7 +79,7 @@ func (j *judge) held(c Cause, kind string, sure Certainty, what, remedy string) 
 }
 
 // dependency judges launched work that did not begin: it waited for another device where that worked meanwhile.
-func (j *judge) dependency() {
+func (j *judge) dependency(d *Device) {
 	n := j.account.idles[CauseDependency]
 	if n == 0 {
 		return
@@ -90,6 +90,14 @@ func (j *judge) dependency() {
 			"launched work waited for something that the file does not show (an event, a callback, another device)", idle,
 		},
 		Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
+	}
+	if j.f.Windows && d != nil && d.held.launches >= leastBatch*d.held.gaps {
+		v.Certainty = Medium
+		v.Chain[0] = "the driver held launches back (Windows' WDDM hands them to the device in batches)"
+		v.Evidence += fmt.Sprintf("; then %.3g launches that had waited began one after the other, in the mean of %d times",
+			float64(d.held.launches)/float64(d.held.gaps), d.held.gaps)
+		v.Remedy = "ask for the stream's state after launching (cudaStreamQuery hands a batch over), CUDA graphs, hardware-" +
+			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
 	}
 	p := j.account.places(j.f, topPlaces, CauseDependency)
 	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == noRange })

@@ -168,6 +168,7 @@ type Facts struct {
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
 	Clocks  []Sample // of the device, as far as the file has them
+	Windows bool     // the host runs Windows
 }
 
 // Memory is how the framework's allocated memory went.
