@@ -156,6 +156,30 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 	assert.EqualValues(t, 1, b.stats.closed[evicted])
 }
 
+// What a request waits for is counted from when its own span came, however long ago its work did.
+func TestAnAccountSettlesAfterItsRequestCame(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.Idle = time.Hour })
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
+	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, end: 3, kind: server}), after(time.Minute))
+	assert.Empty(t, b.due(after(time.Minute+14*time.Second), false))
+	assert.Len(t, b.due(after(time.Minute+15*time.Second), false), 1)
+}
+
+// A batch that does not link to all its requests says how many it has; work of two devices is on none.
+func TestABatchSaysItsSizeAndItsDevice(t *testing.T) {
+	b := newTest(t, nil)
+	first, second := decode(1, 1, 8, linked{1, 1, nil, 0}), decode(2, 2, 8, linked{1, 1, nil, 0}, linked{2, 1, nil, 0})
+	first.a["gpu.batch.size"], second.a["gpu.batch.size"] = 8, 4
+	second.a["hw.id"] = "GPU-b"
+	b.take(payload(t, service, first, second), clock)
+	got := written(t, b.due(clock, true))
+	one, two := got["decode 1"].Attributes().AsRaw(), got["decode 2"].Attributes().AsRaw()
+	assert.Equal(t, 6.0, one["gpu.request.batch.size"], "the mean of 8 and 4")
+	assert.Equal(t, 3.0, one["gpu.energy"], "an eighth and a fourth of 8 J")
+	assert.NotContains(t, one, "hw.id")
+	assert.Equal(t, "GPU-b", two["hw.id"])
+}
+
 // The request's span may come before its batches (they wait in gpu_join) or after them.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	request := payload(t, service, in{

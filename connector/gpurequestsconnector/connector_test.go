@@ -424,6 +424,19 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	assert.InDelta(t, 80, sum, 1e-9)
 }
 
+// The way from a number into a trace ends where there is none.
+func TestAnUnsampledRequestIsNoExemplar(t *testing.T) {
+	metrics := new(consumertest.MetricsSink)
+	x := start(t, nil, metrics, nil)
+	x.take(t, payload(t, service,
+		decode(1, 1, 1, linked{1, 1, nil, knownParent}), in{name: "GET", trace: 1, id: 1, end: 9, kind: server}))
+	x.stop(t)
+	all := metrics.AllMetrics()
+	points, exemplars := values(t, all[len(all)-1])
+	assert.NotEmpty(t, points)
+	assert.Empty(t, exemplars)
+}
+
 // Prometheus makes labels of service.name and service.instance.id alone.
 func TestTwoResourcesAreNotOneSeries(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)

@@ -6,6 +6,7 @@ package gpusamplesexporter
 import (
 	"bufio"
 	"context"
+	"errors"
 	"math"
 	"os"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -214,6 +216,7 @@ func TestInstancesOfDCGMExporterHangBelowTheirBoard(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, "GPU-1", d.Device().Parent)
 	assert.Equal(t, "1g.10gb", d.Device().MIG.Profile)
+	assert.Equal(t, "gpu0:7", d.Device().Name)
 	sm, ok := d.Value(gpusamplesextension.SMUtilization, at.UnixNano())
 	require.True(t, ok)
 	assert.Equal(t, 0.5, sm)
@@ -418,6 +421,84 @@ func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 	defer v.Release()
 	d, _ := v.Lookup("GPU-4")
 	assert.False(t, d.Has(gpusamplesextension.Power))
+}
+
+// refusing is an extension that refuses every device.
+type refusing struct{ asked int }
+
+func (r *refusing) Register(component.ID, gpusamplesextension.Device) (gpusamplesextension.DeviceWriter, error) {
+	r.asked++
+	return nil, errors.New("no")
+}
+
+func TestADeviceThatIsRefusedIsAskedForEachMinute(t *testing.T) {
+	var r refusing
+	x := &writer{logger: zap.NewNop(), out: &r, devices: map[string]*device{}}
+	now := time.Now()
+	for i := range 100 {
+		x.device(gpusamplesextension.Device{ID: "GPU-4"}, now.Add(time.Duration(i)*time.Second))
+	}
+	assert.Equal(t, 2, r.asked)
+}
+
+func TestADeviceWithoutPointsIsGivenUp(t *testing.T) {
+	tel := exportertest.NewNopSettings(metadata.Type)
+	x, err := newWriter(createDefaultConfig().(*Config), tel)
+	require.NoError(t, err)
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	require.NoError(t, x.start(t.Context(), host{componenttest.NewNopHost(), store}))
+	x.device(gpusamplesextension.Device{ID: "GPU-4"}, time.Now().Add(-time.Hour))
+	require.NoError(t, x.consume(t.Context(), pmetric.NewMetrics()))
+	_, err = store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-4"})
+	assert.NoError(t, err, "another may write it")
+	require.NoError(t, x.shutdown(t.Context()))
+}
+
+func TestADeviceHasItsNewestDescription(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	for i, name := range []string{"gpu0", "gpu3"} { // numbered anew
+		require.NoError(t, x.ConsumeMetrics(t.Context(), batch(t, point{
+			name: "hw.power", at: time.Now().Add(time.Duration(i-2) * time.Second), value: 1,
+			attrs: map[string]any{"hw.id": "GPU-4", "hw.name": name},
+		})))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-4")
+	require.True(t, ok)
+	assert.Equal(t, "gpu3", d.Device().Name)
+	assert.Len(t, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil), 2)
+}
+
+// Bit 0 is an idle device's, and others are of drivers to come.
+func TestOnlyKnownReasonsThrottle(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	for i := range 2 {
+		require.NoError(t, x.ConsumeMetrics(t.Context(), batch(t, point{
+			name: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", at: at.Add(time.Duration(i) * time.Second), value: 1<<40 | 0x20 | 1,
+			attrs: map[string]any{"UUID": "GPU-3"},
+		})))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, _ := v.Lookup("GPU-3")
+	assert.EqualValues(t, gpusamplesextension.ThrottleSWThermal, d.Mask(gpusamplesextension.Throttle, 0, math.MaxInt64))
+}
+
+// Prometheus marks what a target does not say any more by points without a value, which have a number all the same.
+func TestAPointWithoutAValueIsNoSample(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	md := batch(t, point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"hw.id": "GPU-4"}},
+		point{name: "hw.power", at: at.Add(time.Second), attrs: map[string]any{"hw.id": "GPU-4"}})
+	stale := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(1).Gauge().DataPoints().At(0)
+	stale.SetFlags(stale.Flags().WithNoRecordedValue(true))
+	require.NoError(t, x.ConsumeMetrics(t.Context(), md))
+	v := store.Acquire()
+	defer v.Release()
+	d, _ := v.Lookup("GPU-4")
+	assert.Equal(t, []int64{at.UnixNano()}, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil))
 }
 
 func TestStartFailsWithoutTheExtension(t *testing.T) {

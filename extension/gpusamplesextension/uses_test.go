@@ -99,6 +99,8 @@ func TestTheOnlyDeviceOfTheHostIsTheLastResort(t *testing.T) {
 	r.device("GPU-9", "", "b")
 	assert.Equal(t, "none: []", r.now(Workload{}), "of which host?")
 	assert.Equal(t, "host: [GPU-9]", r.now(Workload{HostName: "b"}))
+	r.device("MIG-7", "GPU-8", "b")
+	assert.Equal(t, "none: []", r.now(Workload{HostName: "b"}), "an instance of another board")
 }
 
 func TestAUseHoldsForItsTime(t *testing.T) {

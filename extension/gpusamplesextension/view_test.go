@@ -137,6 +137,11 @@ func TestTheIntervalIsMeasuredWhereItIsLongerThanAsked(t *testing.T) {
 		coverage, _ := d.Coverage(t0+10*second, t0+19*second)
 		assert.Equal(t, 1.0, coverage)
 	})
+	// Of every three samples one comes early: the interval is that of most.
+	for i := range 60 {
+		r.put(Power, 20*time.Second+time.Duration(i)*time.Second-time.Duration(i%3/2)*900*time.Millisecond, 100)
+	}
+	r.view(func(d DeviceView) { assert.Equal(t, time.Second, d.Interval()) })
 }
 
 func TestThrottleMask(t *testing.T) {
@@ -262,7 +267,7 @@ func TestWatermarkIsTheOldestLiveField(t *testing.T) {
 
 func TestUpdatePeriodOfAStair(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: 10 * time.Millisecond})
-	for i := range 1000 {
+	for i := range 10_000 { // so long that the oldest changes are forgotten
 		at := time.Duration(i) * 10 * time.Millisecond
 		r.put(Energy, at, math.Floor(at.Seconds()/0.05)*20) // refreshed every 50 ms
 	}

@@ -29,6 +29,7 @@ func TestTheLastToArriveIsSaid(t *testing.T) {
 		run(0, 1, 50, 61), run(1, 1, 51, 61), run(2, 1, 58, 61), // rank 2 last, 7 ms after rank 1
 		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: no collective of both
 		run(0, 3, 70, 71), // alone
+		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives of one number
 	})
 	for i, want := range []Arrival{
 		{Rank: 0, Collectives: 2, Waited: 0.026},
@@ -149,5 +150,7 @@ func TestWhoHadToWaitItselfIsNotToBlame(t *testing.T) {
 	assert.InDelta(t, 5*(10+10+10)*1e-6, got[0].Caused, exact, "what it did itself after the pair had met")
 	assert.InDelta(t, 5*(900+900+900)*1e-6, got[1].Caused, exact)
 	assert.Zero(t, got[2].Caused)
+	assert.Empty(t, got[0].LastAt, "where it was last it had been held up")
+	assert.Len(t, got[1].LastAt, 5)
 	assert.InDelta(t, 3600, got[1].Clock-got[0].Clock, exact)
 }

@@ -28,6 +28,7 @@ type fakeSource struct {
 	openErr error
 	readErr error
 	hang    chan struct{} // calls wait until it is closed
+	hangs   string        // only these do; empty: all
 	open    bool
 	calls   []string
 	inCall  bool
@@ -42,6 +43,9 @@ func (f *fakeSource) call(op string) (*fakeSource, error) {
 	}
 	f.inCall = true
 	hang := f.hang
+	if f.hangs != "" && f.hangs != op {
+		hang = nil
+	}
 	f.mu.Unlock()
 	if hang != nil {
 		<-hang
@@ -206,26 +210,38 @@ func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForTheCallTimeout(t *testing.T) {
-	hang := make(chan struct{})
-	a, l := &fakeSource{name: "a"}, &logHandler{}
-	e := &engine{
-		callTimeout: time.Hour, retryMin: time.Millisecond, retryMax: time.Second, handler: l,
-		candidates: []*candidate{{src: a}},
+	for _, op := range []string{"read", "close"} {
+		t.Run("of "+op, func(t *testing.T) {
+			t.Parallel()
+			hang := make(chan struct{})
+			a, l := &fakeSource{name: "a"}, &logHandler{}
+			e := &engine{
+				callTimeout: time.Hour, retryMin: time.Millisecond, retryMax: time.Second, handler: l,
+				candidates: []*candidate{{src: a}},
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- e.run(ctx) }()
+			eventually(t, func() bool { return l.has("read a") })
+			a.set(func() { a.hang, a.hangs = hang, op })
+			if op == "read" {
+				eventually(t, func() bool {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					return a.inCall
+				})
+			}
+			cancel()
+			select {
+			case err := <-done:
+				require.NoError(t, err)
+			case <-time.After(time.Minute):
+				t.Error("it waits for the call")
+			}
+			close(hang)
+			eventually(t, func() bool { return !a.isOpen() })
+		})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.run(ctx) }()
-	eventually(t, func() bool { return l.has("read a") })
-	a.set(func() { a.hang = hang })
-	eventually(t, func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.inCall
-	})
-	cancel()
-	require.NoError(t, <-done, "this would hang for an hour")
-	close(hang)
-	eventually(t, func() bool { return !a.isOpen() })
 }
 
 func TestALostSourceIsClosedAndOpenedAgain(t *testing.T) {

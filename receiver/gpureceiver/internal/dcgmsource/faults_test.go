@@ -106,8 +106,10 @@ func TestAHungHostEngineEndsInATimeout(t *testing.T) {
 	read(t, s)
 	m.set(t, "hang", 1)
 	require.ErrorContains(t, s.Read(&gpudata.Batch{}), "Timeout")
-	m.set(t, "hang", 0)
+	before := trips(t)
 	require.NoError(t, s.Close())
+	assert.Equal(t, before, trips(t), "it is left alone: each further call would take as long")
+	m.set(t, "hang", 0)
 	require.NoError(t, s.Open())
 }
 

@@ -1,0 +1,72 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// named are the attributes of a series.
+func named(name string) pcommon.Map {
+	m := pcommon.NewMap()
+	m.PutStr(string(semconv.GPUOperationNameKey), name)
+	return m
+}
+
+// write writes a family and returns its metric.
+func write(t *testing.T, st *Settings, f *Family, at uint64) pmetric.Metric {
+	t.Helper()
+	out := pmetric.NewMetricSlice()
+	f.Write(st, out, Time{At: at})
+	require.Equal(t, 1, out.Len())
+	return out.At(0)
+}
+
+const second = uint64(1e9)
+
+func TestWhatIsNotWrittenYetIsNotGivenUp(t *testing.T) {
+	st := &Settings{CardinalityLimit: 10}
+	f := Family{Name: semconv.GPUOperationCountName, Form: Count}
+	f.Get(st, named("a"), second).Add(1, 1)
+	assert.Zero(t, f.Expire(st, 2))
+	write(t, st, &f, 2*second)
+	assert.Equal(t, 1, f.Expire(st, 2))
+	assert.Zero(t, st.Kept)
+}
+
+func TestTheSeriesOfWhatIsTooMuchIsGivenUpAndMadeAgain(t *testing.T) {
+	st := &Settings{CardinalityLimit: 2, Delta: true}
+	f := Family{Name: semconv.GPUOperationCountName, Form: Count}
+	for round := range int64(3) {
+		for _, name := range []string{"a", "b", "c"} {
+			s := f.Get(st, named(name), second)
+			s.Add(1, round)
+			assert.Equal(t, name != "a", f.Overflowed(s))
+		}
+		points := write(t, st, &f, uint64(round+2)*second).Sum().DataPoints()
+		require.Equal(t, 2, points.Len())
+		assert.EqualValues(t, 2, points.At(1).IntValue(), "of b and c")
+		assert.Equal(t, 2, f.Expire(st, round+1))
+	}
+}
+
+func TestADeltaHasTheExemplarsOfItsInterval(t *testing.T) {
+	st := &Settings{CardinalityLimit: 10, Delta: true}
+	f := Family{Name: semconv.GPUOperationDurationName, Form: Histogram, Bounds: []float64{1}, Exemplars: 8}
+	for i, v := range []float64{1, 1000} {
+		span := spanfacts.Key{Trace: pcommon.TraceID{1}, Span: pcommon.SpanID{byte(i + 1)}}
+		f.Get(st, named("a"), second).Record(v, 1, span, second, 1)
+		p := write(t, st, &f, uint64(i+2)*second).Histogram().DataPoints().At(0)
+		require.Equal(t, 1, p.Exemplars().Len())
+		assert.Equal(t, v, p.Exemplars().At(0).DoubleValue())
+	}
+}
