@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 func processorTime(b *testing.B) time.Duration {
@@ -60,6 +61,8 @@ type sums struct {
 		IdleLaunch                                           int64            `json:"idle_launch"`
 		IdleUnknown                                          int64            `json:"idle_unknown"`
 		Queue                                                int64            `json:"queue"`
+		// of launches that came late: what the launching thread did, and what was launched and had not begun
+		Idle struct{ Host, Launched int64 } `json:"idle"`
 		Names                                                map[string]int64 // kernel time
 		Pageable                                             [3]int64         // copies, bytes, time
 		Short, Narrow                                        [2]int64         // kernels, time
@@ -129,6 +132,15 @@ func (s *sums) check(b *testing.B, path string) {
 				}
 			}
 			assert.Equal(b, d.Pageable, pageable)
+			var idle, launched int64
+			for _, c := range r.Idle {
+				switch idle += int64(c.Time); c.Cause {
+				case verdict.CauseLatency, verdict.CauseDependency:
+					launched += int64(c.Time)
+				}
+			}
+			assert.InDelta(b, d.Idle.Launched, launched, 1e9*slack, "launched and not begun")
+			assert.InDelta(b, d.Idle.Host+d.IdleUnknown, idle-launched, 1e9*slack, "what the host did")
 		}
 	}
 	for _, w := range s.Steps {

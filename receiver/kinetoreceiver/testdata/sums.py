@@ -5,7 +5,8 @@
 Usage: sums.py FILE.json [steps|auto|kernels]
 
 steps    the sums on spans of devices and steps; device time by the innermost operator around the launch; FLOPs of
-         matrix products
+         matrix products; idle time of devices by what the host did: the launching thread's innermost range (frames of
+         Python and calls included) up to the end of the launch that came late, and launched work that did not begin
 auto     and when annotations and modules (where there are none: operators of depth 0 and 1) were on the device: the
          first start, the last end and the busy time of what was launched within; single kernels of 100 us and 0.5 % of
          their step, collectives and copies of 1 MB; of the rest the number and time below the range around the launch
@@ -16,7 +17,8 @@ Prints one JSON object: the sums, in whole nanoseconds, and under "seconds" the 
 without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and what
 comes after it is vectorised over events, but for the nesting of host ranges, which needs a stack: a frame of everything
 (pandas.DataFrame(events)) takes longer. The tables of auto and kernels stay in memory, where Read makes spans of them.
-Read alone says why a device was idle and what operators moved and computed that are no matrix products.
+Read alone asks further threads, sorts what the host did into causes and these into verdicts, and says what operators
+moved and computed that are no matrix products.
 """
 import collections
 import itertools
@@ -32,6 +34,7 @@ KIND = {
     "kernel": "kernel", "Kernel": "kernel", "gpu_memcpy": "copy", "Memcpy": "copy", "gpu_memset": "memset", "Memset": "memset",
     "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call",
     "user_annotation": "annotation", "Operator": "operator", "cpu_op": "operator",
+    "python_function": "frame",
 }
 STEP = "ProfilerStep#"
 DEVICE = ["kernel", "copy", "memset"]
@@ -70,16 +73,17 @@ def frame(path, detail):
     for e in doc["traceEvents"] if isinstance(doc, dict) else doc:
         if e.get("ph") == "X":
             kind = KIND.get(e.get("cat"))
-            if kind is not None:
+            if kind == "frame":
+                kind = "module" if e["name"].startswith("nn.Module: ") else kind
+                row = (kind, e["name"], e["ts"], e["dur"], e["pid"], e["tid"], 0, 0, np.nan, np.nan)
+                rows.append(row + (None,) * len(ARGUMENTS) if all_arguments else row)
+            elif kind is not None:
                 args = e.get("args", NO_ARGS)
                 count = PRODUCTS.get(e["name"])
                 dims = args.get("Input Dims", args.get("Input dims")) if count else None
                 row = (kind, e["name"], e["ts"], e["dur"], args.get("device", e["pid"]), args.get("stream", e["tid"]), args.get("correlation", 0),
                        args.get("bytes", 0), args.get("blocks per SM", np.nan), count(dims) if dims else np.nan)
                 rows.append(row + tuple(args.get(a) for a in ARGUMENTS) if all_arguments else row)
-            elif detail != "steps" and e.get("cat") == "python_function" and e["name"].startswith("nn.Module: "):
-                row = ("module", e["name"], e["ts"], e["dur"], e["pid"], e["tid"], 0, 0, np.nan, np.nan)
-                rows.append(row + (None,) * len(ARGUMENTS) if all_arguments else row)
         elif e.get("name") == "[memory]" and e["args"].get("Device Id", -1) >= 0:
             memory.append((e["ts"], e["args"]["Bytes"], e["args"].get("Total Allocated", np.nan)))
     df = pd.DataFrame.from_records(rows, columns=COLUMNS + (ARGUMENTS if all_arguments else []))
@@ -172,27 +176,62 @@ def step(s, work, kernels, phase, memory):
 
 
 def nested(df):
-    """The host's ranges with the number of the range around each, of the innermost operator and of the outermost matrix
-    product, and how many operators are around it; -1: none. Rows sorted by start, the longer first."""
+    """The host's ranges with the number of the range around each (inner: a frame of Python, too), of the innermost operator
+    and of the outermost matrix product, and how many operators are around it; -1: none. Rows sorted by start, the longer
+    first."""
     host = df[~df.kind.isin(DEVICE)].reset_index(drop=True)
     host.loc[host.kind.isin(RANGES) & host.name.str.startswith(STEP), "kind"] = "step"
-    up, operator, work, depth = [], [], [], []
+    up, inner, operator, work, depth = [], [], [], [], []
     stacks = collections.defaultdict(list)
-    columns = host.device, host.stream, host.start, host.end, host.kind == "operator", host.flops.notna()
-    for i, (process, thread, start, end, is_operator, known) in enumerate(zip(*(c.tolist() for c in columns))):
+    columns = host.device, host.stream, host.start, host.end, host.kind == "operator", host.flops.notna(), host.kind == "frame"
+    for i, (process, thread, start, end, is_operator, known, is_frame) in enumerate(zip(*(c.tolist() for c in columns))):
         stack = stacks[process, thread]
         while stack and stack[-1][0] <= start:
             stack.pop()
-        _, above, op, known_op, around = stack[-1] if stack else (0, -1, -1, -1, 0)
+        _, within, above, op, known_op, around = stack[-1] if stack else (0, -1, -1, -1, -1, 0)
         op = i if is_operator else op
         known_op = i if known and known_op < 0 else known_op
         up.append(above)
+        inner.append(within)
         operator.append(op)
         work.append(known_op)
         depth.append(around)
         if end > start:
-            stack.append((end, i, op, known_op, around + is_operator))
-    return host.assign(up=adopted(host, np.array(up)), operator=operator, work=work, depth=depth)
+            stack.append((end, i, above if is_frame else i, op, known_op, around + is_operator))
+    return host.assign(up=adopted(host, np.array(up)), inner=inner, operator=operator, work=work, depth=depth)
+
+
+def idle(host, df):
+    """Of a device, with rows sorted by start: gaps of which the launch came late, by the innermost range of the launching
+    thread, and the time for which the others' work was launched and did not begin."""
+    before = df.end.cummax().shift()
+    gaps = df[(df.start > before) & (df.call >= 0)]
+    call, since, until = gaps.call.to_numpy(), before[gaps.index].to_numpy().astype("int64"), gaps.start.to_numpy()
+    late = host.end.to_numpy()[call].clip(since, until)
+    out = {"launched": int((until - late).sum()), "host": int((late - since).sum())}
+    threads = host.groupby(["device", "stream"], sort=False).ngroup().to_numpy()
+    start, end, within = host.start.to_numpy(), host.end.to_numpy(), host.inner.to_numpy()
+    of, time = [], []
+    for thread in np.unique(threads[call]):
+        ranges = np.flatnonzero((threads == thread) & (end > start))
+        n = len(ranges)
+        at, now, begins = np.r_[start[ranges], end[ranges]], np.r_[ranges, within[ranges]], np.r_[np.ones(n, bool), np.zeros(n, bool)]
+        order = np.lexsort((np.r_[ranges, -ranges], begins, at))  # of those that end together, the inner one first
+        at, now = np.r_[at[order], np.iinfo("int64").max], now[order]
+        mine = (threads[call] == thread) & (late > since)
+        first = np.searchsorted(at, since[mine], side="right") - 1
+        count = np.searchsorted(at, late[mine], side="left") - first
+        piece = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
+        inside = piece >= 0
+        a, b = np.repeat(since[mine], count)[inside], np.repeat(late[mine], count)[inside]
+        piece = piece[inside]
+        of.append(now[piece])
+        time.append(np.minimum(at[piece + 1], b) - np.maximum(at[piece], a))
+    if of:
+        of, time = np.concatenate(of), pd.Series(np.concatenate(time))
+        g = time[of >= 0].groupby(host.name.to_numpy()[of[of >= 0]], sort=False)
+        out["doing"] = {n: int(t) for n, t in g.sum().sort_values(ascending=False).items()}
+    return out
 
 
 def adopted(host, up):
@@ -302,8 +341,8 @@ def everything(work, host, steps):
         table["step"] = np.where((at >= 0) & (table.launch.to_numpy() < steps.end.to_numpy()[at]), steps.name.to_numpy()[at], None)
     waits = host.name.str.contains("Synchronize|urQueueFinish|urEventWait") & ~host.name.str.contains("Attribute", regex=False)
     launches = host.name.str.contains("Launch|Memcpy|Memset|memcpy|memset|urEnqueue")
-    ranges = host[(host.kind != "call") | waits | launches]
-    totals = below(host, work, host.kind != "call")
+    ranges = host[~host.kind.isin(["call", "frame"]) | waits | launches]
+    totals = below(host, work, ~host.kind.isin(["call", "frame"]))
     inclusive = {}
     if totals is not None:
         ranges = ranges.join(totals.groupby("range")[["count", "ns", "busy"]].sum().add_suffix("_device"))
@@ -321,7 +360,7 @@ def sums(path, detail):
     work = df[df.kind.isin(DEVICE)]
     call = work.correlation.map(pd.Series(calls.index, index=calls.correlation))
     work = work.assign(launch=work.correlation.map(calls.set_index("correlation").start), call=call.fillna(-1).astype("int64"))
-    out = {"resolution": resolution, "operators": by_operator(host, work), "flops": computed(host, work), "devices": {str(int(d)): window(g) for d, g in work.groupby("device")}}
+    out = {"resolution": resolution, "operators": by_operator(host, work), "flops": computed(host, work), "devices": {str(int(d)): window(g) | {"idle": idle(host, g)} for d, g in work.groupby("device")}}
     waits = df[(df.kind == "call") & df.name.str.contains("Synchronize", regex=False) & ~df.name.str.contains("Attribute", regex=False)]
     out["waits"] = [len(waits), int(waits.ns.sum())]
     copies = work[work.kind == "copy"]
