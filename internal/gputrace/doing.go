@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -179,7 +180,7 @@ func loader(name string) bool {
 	}
 	const data, get, other = 1, 2, 4
 	var seen int
-	for _, w := range words(name) {
+	for w := range words(name) {
 		seen |= loaderWords[w]
 	}
 	return seen == data|get
@@ -212,7 +213,7 @@ var (
 func awaits(name string) bool {
 	const work, wait = 1, 2
 	var seen int
-	for _, w := range words(name) {
+	for w := range words(name) {
 		switch w {
 		case "requests", "queries", "clients", "connections", "traffic":
 			seen |= work
@@ -224,23 +225,25 @@ func awaits(name string) bool {
 }
 
 // words are the words of a name in lower case: parted by what is no letter, and where small letters turn to capitals.
-func words(name string) []string {
-	var list []string
-	start := -1
-	for i, c := range name {
-		letter := unicode.IsLetter(c)
-		if start >= 0 && (!letter || unicode.IsUpper(c) && !unicode.IsUpper(rune(name[i-1]))) {
-			list = append(list, strings.ToLower(name[start:i]))
-			start = -1
+func words(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start := -1
+		for i, c := range name {
+			letter := unicode.IsLetter(c)
+			if start >= 0 && (!letter || unicode.IsUpper(c) && !unicode.IsUpper(rune(name[i-1]))) {
+				if !yield(strings.ToLower(name[start:i])) {
+					return
+				}
+				start = -1
+			}
+			if letter && start < 0 {
+				start = i
+			}
 		}
-		if letter && start < 0 {
-			start = i
+		if start >= 0 {
+			yield(strings.ToLower(name[start:]))
 		}
 	}
-	if start >= 0 {
-		list = append(list, strings.ToLower(name[start:]))
-	}
-	return list
 }
 
 // peer reports whether a range stands for waiting for other ranks on the host.

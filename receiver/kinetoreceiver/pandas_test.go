@@ -56,16 +56,16 @@ func pandas(b *testing.B) string {
 type sums struct {
 	Devices map[string]struct {
 		Window, Busy, Kernel, Compute, Comm, Overlap, Memory int64
-		KernelCount                                          int64            `json:"kernel_count"`
-		IdleHost                                             int64            `json:"idle_host"`
-		IdleLaunch                                           int64            `json:"idle_launch"`
-		IdleUnknown                                          int64            `json:"idle_unknown"`
-		Queue                                                int64            `json:"queue"`
+		KernelCount                                          int64 `json:"kernel_count"`
+		IdleHost                                             int64 `json:"idle_host"`
+		IdleLaunch                                           int64 `json:"idle_launch"`
+		IdleUnknown                                          int64 `json:"idle_unknown"`
+		Queue                                                int64 `json:"queue"`
 		// of launches that came late: what the launching thread did, and what was launched and had not begun
-		Idle struct{ Host, Launched int64 } `json:"idle"`
-		Names                                                map[string]int64 // kernel time
-		Pageable                                             [3]int64         // copies, bytes, time
-		Short, Narrow                                        [2]int64         // kernels, time
+		Idle          struct{ Host, Launched int64 } `json:"idle"`
+		Names         map[string]int64               // kernel time
+		Pageable      [3]int64                       // copies, bytes, time
+		Short, Narrow [2]int64                       // kernels, time
 	}
 	Steps []struct {
 		Name                             string

@@ -9,10 +9,10 @@ import "slices"
 type account struct {
 	parts  [classCount]int64
 	idles  [causeCount]int64
-	where  map[uint64]int // into spent, by placeKey.packed
 	spent  []spent
-	waited int64   // of CauseAfterWait: what would have run beside the device without the waits
-	other  amounts // what other threads did while the host did its own work
+	index  []uint32 // of spent by place, and 1 more; a table of a power of two, at most three quarters full
+	waited int64    // of CauseAfterWait: what would have run beside the device without the waits
+	other  amounts  // what other threads did while the host did its own work
 }
 
 // Account is an account that a step keeps. The zero value is empty.
@@ -25,15 +25,6 @@ type Account struct {
 type placeKey struct {
 	cause    Cause
 	name, in uint32
-}
-
-// causeBits of a packed place are above those of two names, of which there are far fewer than 2^28: see
-// gputrace.Names.
-const causeBits = 56
-
-// packed is the place as a number, which maps find faster.
-func (k placeKey) packed() uint64 {
-	return uint64(k.cause)<<causeBits | uint64(k.in)<<28 | uint64(k.name)
 }
 
 // spent is how often and how long time went somewhere.
@@ -72,23 +63,41 @@ func (a *account) put(s spent) {
 
 // place is what was spent at a place.
 func (a *account) place(k placeKey) *spent {
-	i, ok := a.where[k.packed()]
-	if !ok && len(a.spent) >= maxPlaces {
-		k.name, k.in = 0, 0
-		i, ok = a.where[k.packed()]
+	if 4*len(a.spent) >= 3*len(a.index) {
+		a.grow()
 	}
-	if !ok {
-		if a.where == nil {
-			a.where = map[uint64]int{}
-		}
-		i = len(a.spent)
-		a.where[k.packed()] = i
-		if len(a.spent) == cap(a.spent) { // append alone would allocate five times what is needed
-			a.spent = slices.Grow(a.spent, max(len(a.spent), 8))
+	for {
+		at := a.slot(k)
+		switch i := a.index[at]; {
+		case i > 0:
+			return &a.spent[i-1]
+		case len(a.spent) >= maxPlaces && k.name|k.in != 0:
+			k.name, k.in = 0, 0
+			continue
 		}
 		a.spent = append(a.spent, spent{at: k})
+		a.index[at] = uint32(len(a.spent))
+		return &a.spent[len(a.spent)-1]
 	}
-	return &a.spent[i]
+}
+
+// slot is where the index has the place, or would have it.
+func (a *account) slot(k placeKey) uint64 {
+	mask := uint64(len(a.index) - 1)
+	at := (uint64(k.cause)<<56 ^ uint64(k.in)<<28 ^ uint64(k.name)) * 0x9e3779b97f4a7c15 >> 32
+	for at &= mask; a.index[at] != 0 && a.spent[a.index[at]-1].at != k; at = (at + 1) & mask {
+	}
+	return at
+}
+
+// grow makes room for four times as many places.
+func (a *account) grow() {
+	n := max(16, 4*len(a.index))
+	a.index = make([]uint32, n)
+	a.spent = slices.Grow(a.spent, 3*n/4+1-len(a.spent))
+	for i := range a.spent {
+		a.index[a.slot(a.spent[i].at)] = uint32(i + 1)
+	}
 }
 
 // Take adds the part of a claim that lies in [from, to).

@@ -370,7 +370,7 @@ func (j *judge) outside(a *Account, effect string) {
 	a.idles[CauseCall] += a.idles[CauseAllocation]
 	a.idles[CauseAllocation] = 0
 	spent := a.spent
-	a.spent, a.where = nil, nil
+	a.spent, a.index = nil, nil
 	for _, s := range spent {
 		if s.at.cause == CauseAllocation {
 			s.at.cause = CauseCall

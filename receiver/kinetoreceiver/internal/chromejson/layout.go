@@ -29,7 +29,7 @@ type stride struct {
 type field struct{ id, from, to uint8 }
 
 // Of objects with longer texts or more kinds of them, what is beyond is read as if it were new.
-const layoutText, layoutChoice, layoutStrides = 200, 8, 512
+const layoutText, layoutChoice, layoutStrides = 200, 16, 512
 
 // Numbers of keys that stand for something else.
 const (

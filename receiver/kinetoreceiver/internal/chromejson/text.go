@@ -3,11 +3,18 @@
 
 package chromejson
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
 
 // Text is a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned as it
 // is.
 func Text(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return raw
+	}
 	quoted := make([]byte, 0, len(raw)+2)
 	quoted = append(append(append(quoted, '"'), raw...), '"')
 	var s string
