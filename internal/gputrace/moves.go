@@ -81,7 +81,7 @@ func moveOf(kernel string) verdict.Move {
 		}
 	}
 	move := verdict.MovesNothing
-	list := words(shortNameOf(kernel))
+	list := slices.Collect(words(shortNameOf(kernel)))
 	for i, w := range list {
 		m, known := moveWords[w]
 		if !known {
