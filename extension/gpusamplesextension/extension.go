@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
 // samples is the extension: a Store whose counters are observed.
@@ -64,51 +64,42 @@ func (x *samples) Shutdown(context.Context) error {
 // observe binds the store's counters to the extension's own metrics, so that the write path only adds.
 func (x *samples) observe() error {
 	st, tel := &x.stats, x.telemetry
-	counts := func(o metric.Int64Observer, of map[string]*atomic.Int64) {
-		for reason, n := range of {
-			o.Observe(n.Load(), metric.WithAttributes(attribute.String("reason", reason)))
+	counts := func(of map[string]*atomic.Int64) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			for reason, n := range of {
+				o.Observe(n.Load(), shared.Label("reason", reason))
+			}
+			return nil
 		}
 	}
-	locked := func(o metric.Int64Observer, value func() int64) {
-		x.mu.RLock()
-		defer x.mu.RUnlock()
-		o.Observe(value())
-	}
-	var errs []error
-	for _, m := range []struct {
-		register func(metric.Int64Callback) error
-		observe  func(metric.Int64Observer)
-	}{
-		{tel.RegisterExtensionGpuSamplesWrittenCallback, func(o metric.Int64Observer) { o.Observe(st.written.Load()) }},
-		{tel.RegisterExtensionGpuSamplesDroppedCallback, func(o metric.Int64Observer) {
-			counts(o, map[string]*atomic.Int64{
-				"duplicate": &st.duplicate, "out_of_order": &st.outOfOrder, "future": &st.future, "not_registered": &st.closed,
-			})
-		}},
-		{tel.RegisterExtensionGpuSamplesEvictedCallback, func(o metric.Int64Observer) {
-			counts(o, map[string]*atomic.Int64{"age": &st.evictedAge, "bytes": &st.evictedBytes})
-		}},
-		{tel.RegisterExtensionGpuSamplesMissesCallback, func(o metric.Int64Observer) {
-			counts(o, map[string]*atomic.Int64{
-				"unknown_device": &st.missUnknown, "too_old": &st.missOld, "too_new": &st.missNew,
-			})
-		}},
-		{tel.RegisterExtensionGpuSamplesUsesDroppedCallback, func(o metric.Int64Observer) {
-			o.Observe(x.uses.dropped.Load())
-		}},
-		{tel.RegisterExtensionGpuSamplesMemoryCallback, func(o metric.Int64Observer) {
-			locked(o, func() int64 { return x.bytes })
-		}},
-		{tel.RegisterExtensionGpuSamplesDevicesCallback, func(o metric.Int64Observer) {
-			locked(o, func() int64 { return int64(len(x.devices)) })
-		}},
-	} {
-		errs = append(errs, m.register(func(_ context.Context, o metric.Int64Observer) error {
-			m.observe(o)
+	value := func(of func() int64) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(of())
 			return nil
-		}))
+		}
 	}
-	return errors.Join(errs...)
+	locked := func(of func() int64) metric.Int64Callback {
+		return value(func() int64 {
+			x.mu.RLock()
+			defer x.mu.RUnlock()
+			return of()
+		})
+	}
+	return errors.Join(
+		tel.RegisterExtensionGpuSamplesWrittenCallback(value(st.written.Load)),
+		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]*atomic.Int64{
+			"duplicate": &st.duplicate, "out_of_order": &st.outOfOrder, "future": &st.future, "not_registered": &st.closed,
+		})),
+		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]*atomic.Int64{
+			"age": &st.evictedAge, "bytes": &st.evictedBytes,
+		})),
+		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]*atomic.Int64{
+			"unknown_device": &st.missUnknown, "too_old": &st.missOld, "too_new": &st.missNew,
+		})),
+		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(x.uses.dropped.Load)),
+		tel.RegisterExtensionGpuSamplesMemoryCallback(locked(func() int64 { return x.bytes })),
+		tel.RegisterExtensionGpuSamplesDevicesCallback(locked(func() int64 { return int64(len(x.devices)) })),
+	)
 }
 
 // Writer is the face of the extension for components that have samples.

@@ -61,34 +61,29 @@ func appendValue(b []byte, v Value) []byte {
 		return append(base64.StdEncoding.AppendEncode(append(b, '"'), []byte(v.str)), '"')
 	case kindBool:
 		return strconv.AppendBool(b, v.num == 1)
-	case kindList:
-		return appendList(b, &v, appendValue)
-	case kindMap:
-		return appendMap(b, &v, appendValue)
+	case kindList, kindMap:
+		return appendElements(b, &v, appendValue)
 	}
 	return append(b, "null"...)
 }
 
-func appendList(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
-	b = append(b, '[')
+// appendElements appends a list or a map.
+func appendElements(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
+	brackets := "[]"
+	if v.kind == kindMap {
+		brackets = "{}"
+	}
+	b = append(b, brackets[0])
 	for i, e := range v.list {
 		if i > 0 {
 			b = append(b, ',')
+		}
+		if v.kind == kindMap {
+			b = append(appendString(b, v.keys[i]), ':')
 		}
 		b = element(b, e)
 	}
-	return append(b, ']')
-}
-
-func appendMap(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
-	b = append(b, '{')
-	for i, e := range v.list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = element(append(appendString(b, v.keys[i]), ':'), e)
-	}
-	return append(b, '}')
+	return append(b, brackets[1])
 }
 
 func appendFloat(b []byte, f float64) []byte {

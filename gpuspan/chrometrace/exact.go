@@ -176,9 +176,9 @@ func appendExact(b []byte, v Value) []byte {
 	case kindBytes:
 		return append(appendValue(append(b, `{"bytes":`...), v), '}')
 	case kindList:
-		return appendList(b, &v, appendExact)
+		return appendElements(b, &v, appendExact)
 	case kindMap:
-		return append(appendMap(append(b, `{"map":`...), &v, appendExact), '}')
+		return append(appendElements(append(b, `{"map":`...), &v, appendExact), '}')
 	}
 	return appendValue(b, v)
 }

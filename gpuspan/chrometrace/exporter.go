@@ -156,7 +156,13 @@ func (e *Exporter) step(s *Event) error {
 	key := loopKey{s.Process, s.Track}
 	if last, known := e.last[key]; e.out != nil && known && n != last+1 {
 		// What belongs to no step goes with the window in which it began.
-		until, later := e.until, e.below(e.steps())
+		until, later := e.until, map[spanKey]bool{}
+		for i := range e.held {
+			if _, ok := e.held[i].step(); ok {
+				later[e.held[i].key()] = true
+			}
+		}
+		e.below(later)
 		i := partition(e.held, func(ev *Event) bool {
 			return ev.Start < until && !later[ev.key()] && (ev.Track.Kind != Stream || ev.Parent == [8]byte{})
 		})
@@ -169,17 +175,6 @@ func (e *Exporter) step(s *Event) error {
 }
 
 func (e *Event) key() spanKey { return spanKey{e.Trace, e.Span} }
-
-// steps are the held steps.
-func (e *Exporter) steps() map[spanKey]bool {
-	s := map[spanKey]bool{}
-	for i := range e.held {
-		if _, ok := e.held[i].step(); ok {
-			s[e.held[i].key()] = true
-		}
-	}
-	return s
-}
 
 // below adds to a set of spans all held spans of which one is an ancestor.
 func (e *Exporter) below(in map[spanKey]bool) map[spanKey]bool {

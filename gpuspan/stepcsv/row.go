@@ -77,10 +77,14 @@ func newColumns(further []string) (columns, error) {
 // head is the first line.
 func (c columns) head() []byte {
 	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write(c.header) // into memory
-	w.Flush()
+	write(&b, c.header)
 	return b.Bytes()
+}
+
+func write(b *bytes.Buffer, record []string) {
+	w := csv.NewWriter(b)
+	_ = w.Write(record) // into memory
+	w.Flush()
 }
 
 // further are the phases of a header, and false when it is none of this package.
@@ -129,9 +133,7 @@ func (c columns) line(b *bytes.Buffer, r Row) (undeclared time.Duration) {
 	if s := r.Duration.Seconds(); r.Items > 0 && s > 0 {
 		record[after+3] = strconv.FormatFloat(float64(r.Items)/s, 'f', 3, 64)
 	}
-	w := csv.NewWriter(b)
-	_ = w.Write(record) // into memory
-	w.Flush()
+	write(b, record)
 	return undeclared
 }
 

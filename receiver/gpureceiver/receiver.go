@@ -286,10 +286,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 		if d.present {
 			continue
 		}
-		if d.writer != nil {
-			d.writer.Close()
-			d.writer = nil
-		}
+		d.giveUp()
 		if d.desc.Parent != "" {
 			delete(r.devices, id)
 			continue
@@ -327,9 +324,6 @@ func (r *gpuReceiver) giveUpDevices() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.devices {
-		if d.writer != nil {
-			d.writer.Close()
-			d.writer = nil
-		}
+		d.giveUp()
 	}
 }

@@ -54,18 +54,18 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 }
 
 func (r *gpuReceiver) late(source, op string) {
-	r.failure(source, "timeout")
+	r.failures(1, source, "timeout")
 	r.warn(fmt.Errorf("%s: %s has not returned within `call_timeout` (%s)", source, op, r.cfg.CallTimeout))
 }
 
 func (r *gpuReceiver) lost(source string, err error) {
-	r.failure(source, "read")
+	r.failures(1, source, "read")
 	r.warn(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
 }
 
 func (r *gpuReceiver) unavailable(err error, d time.Duration) {
 	for _, s := range r.sources {
-		r.failure(s.Name(), "open")
+		r.failures(1, s.Name(), "open")
 	}
 	r.warn(fmt.Errorf("no GPU data: %w (see the receiver's README for what each source needs)", err),
 		zap.Duration("next_try", d))
@@ -114,8 +114,7 @@ func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 // notice says what is missing for longer than one read, once and again when the reason changes, and when it is back.
 func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 	if b.Refused > 0 {
-		r.telemetry.ReceiverGpuFailures.Add(context.Background(), b.Refused, metric.WithAttributes(
-			attribute.String("source", source), attribute.String("reason", string(gpudata.NoticeProfiling))))
+		r.failures(b.Refused, source, string(gpudata.NoticeProfiling))
 	}
 	now := map[string]string{}
 	for _, n := range b.Notices {
@@ -125,7 +124,7 @@ func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 			continue
 		}
 		if n.Kind != gpudata.NoticeProfiling {
-			r.failure(source, string(n.Kind))
+			r.failures(1, source, string(n.Kind))
 		}
 		log := r.set.Logger.Warn
 		if n.Normal {
@@ -148,7 +147,7 @@ var noticeTexts = map[gpudata.NoticeKind]string{
 	gpudata.NoticeIdentity:  "All data of devices that the source cannot identify",
 }
 
-func (r *gpuReceiver) failure(source, reason string) {
-	r.telemetry.ReceiverGpuFailures.Add(context.Background(), 1,
+func (r *gpuReceiver) failures(n int64, source, reason string) {
+	r.telemetry.ReceiverGpuFailures.Add(context.Background(), n,
 		metric.WithAttributes(attribute.String("source", source), attribute.String("reason", reason)))
 }

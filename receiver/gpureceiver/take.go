@@ -274,6 +274,14 @@ type throttleState struct {
 	seconds [64]float64                        // by bit
 }
 
+// giveUp writes no more samples.
+func (d *deviceState) giveUp() {
+	if d.writer != nil {
+		d.writer.Close()
+		d.writer = nil
+	}
+}
+
 // describe takes a new description.
 func (d *deviceState) describe(desc gpusamplesextension.Device) {
 	if d.desc.Model != desc.Model || d.desc.MIG != desc.MIG || !d.hasPeaks {

@@ -199,7 +199,7 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts, boards ma
 			// Drivers before 470 have no UUID of their own for instances; this is their notation.
 			id = fmt.Sprintf("MIG-%s/%d/%d", parent, gi.gpuInstance, x.compute)
 		}
-		b := s.deviceOf(gi.parent)
+		b := &s.devices[s.byPart[gi.parent][0]]
 		memory := int64(f.number[fieldFBTotal]) * mebi
 		s.add(gpusamplesextension.Device{
 			ID: id, Parent: parent, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
@@ -224,8 +224,6 @@ func profile(gpuSlices, computeSlices uint, memory int64) string {
 	return name
 }
 
-func (s *session) deviceOf(e entity) *gpusamplesextension.Device { return &s.devices[s.byPart[e][0]] }
-
 func (s *session) boards() (list []entity) {
 	for i := range s.devices {
 		if s.devices[i].Parent == "" && !s.left[s.parts[i].gpu] {
@@ -235,12 +233,12 @@ func (s *session) boards() (list []entity) {
 	return list
 }
 
-// instanceEntities are the GPU instances.
+// instanceEntities are the GPU instances, each once: a group refuses what occurs twice.
 func (s *session) instanceEntities() (list []entity) {
 	for i := range s.devices {
-		if s.devices[i].Parent != "" && !s.left[s.parts[i].gpu] {
-			list = append(list, s.parts[i].entities[0])
+		if e := s.parts[i].entities[0]; s.devices[i].Parent != "" && !s.left[s.parts[i].gpu] && !slices.Contains(list, e) {
+			list = append(list, e)
 		}
 	}
-	return unite(list)
+	return list
 }

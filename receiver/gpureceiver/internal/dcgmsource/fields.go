@@ -194,17 +194,6 @@ func without(fields []uint16, drop func(uint16) bool) []uint16 {
 	return slices.DeleteFunc(slices.Clone(fields), drop)
 }
 
-// unite removes entities that occur twice: a group refuses them.
-func unite(entities []entity) []entity {
-	var out []entity
-	for _, e := range entities {
-		if !slices.Contains(out, e) {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
 // atLevel keeps the profiling fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a compute
 // instance no memory interface of its own either.
 func atLevel(kind entityKind, fields []uint16) []uint16 {
