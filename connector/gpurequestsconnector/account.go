@@ -3,7 +3,10 @@
 
 package gpurequestsconnector
 
-import "container/list"
+import (
+	"cmp"
+	"container/list"
+)
 
 // operation is what a part of an account is of; one for each source and name, so that a pointer is its identity.
 type operation struct{ name, category, itemType, model string }
@@ -63,9 +66,7 @@ func (r *request) begin(s *seenSpan, now int64) {
 	}
 	r.begun, r.own, r.start = true, now, s.start
 	r.queue, r.firstItem = s.queue, s.firstItem
-	if s.model != "" {
-		r.model = s.model
-	}
+	r.model = cmp.Or(s.model, r.model)
 }
 
 // Flags of links (opentelemetry/proto/trace/v1, SpanFlags; W3C trace flags in the low byte).

@@ -71,9 +71,7 @@ func WithCompression(c Compression) ExporterOption {
 // WithWorker sets what file names begin with; default <host name>_<process id>.
 func WithWorker(name string) ExporterOption {
 	return exporterOption(func(e *Exporter) {
-		if name != "" {
-			e.worker = name
-		}
+		e.worker = cmp.Or(name, e.worker)
 	})
 }
 

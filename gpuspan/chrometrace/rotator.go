@@ -71,9 +71,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Existing == "" {
-		cfg.Existing = Number
-	}
+	cfg.Existing = cmp.Or(cfg.Existing, Number)
 	if cfg.MaxOpen <= 0 {
 		cfg.MaxOpen = 64
 	}
@@ -93,8 +91,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	}
 	probe.discard()
 	if cfg.MaxAge > 0 || cfg.PerTrace > 0 {
-		r.wait.Add(1)
-		go r.watch()
+		r.wait.Go(r.watch)
 	}
 	return r, nil
 }
@@ -317,7 +314,6 @@ func (r *Rotator) Close() error {
 
 // watch completes files that are due while no span arrives.
 func (r *Rotator) watch() {
-	defer r.wait.Done()
 	every := min(cmp.Or(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
 	t := time.NewTicker(max(every, 10*time.Millisecond))
 	defer t.Stop()

@@ -46,14 +46,7 @@ func whole(v float64) int64 {
 }
 
 // invalid reports whether any dimension is negative.
-func invalid(dims ...int) bool {
-	for _, d := range dims {
-		if d < 0 {
-			return true
-		}
-	}
-	return false
-}
+func invalid(dims ...int) bool { return slices.ContainsFunc(dims, func(d int) bool { return d < 0 }) }
 
 func empty(dims ...int) bool { return slices.Contains(dims, 0) }
 

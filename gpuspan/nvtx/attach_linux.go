@@ -6,6 +6,7 @@
 package nvtx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -81,9 +82,7 @@ var (
 
 // attach loads a tool and lets it fill in a client's tables. nil without error: no tool is named.
 func attach(path string) (*client, error) {
-	if path == "" {
-		path = os.Getenv(envLibrary)
-	}
+	path = cmp.Or(path, os.Getenv(envLibrary))
 	if path == "" {
 		return nil, nil
 	}

@@ -99,9 +99,7 @@ func (c *config) complete() error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if c.client == nil {
-		c.client = &http.Client{Timeout: 10 * time.Second}
-	}
+	c.client = cmp.Or(c.client, &http.Client{Timeout: 10 * time.Second})
 	c.sender = &httpSender{url: target, headers: c.headers, client: c.client}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@
 package sampler
 
 import (
+	"cmp"
 	"slices"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -24,9 +25,7 @@ type linksBased struct{ other sdktrace.Sampler }
 // A link to a span of which it is not known whether it is sampled counts as not sampled. Links are seen only when they
 // are given at the span's start, as gpuspan does.
 func LinksBased(other sdktrace.Sampler) sdktrace.Sampler {
-	if other == nil {
-		other = sdktrace.ParentBased(sdktrace.AlwaysSample())
-	}
+	other = cmp.Or(other, sdktrace.ParentBased(sdktrace.AlwaysSample()))
 	return linksBased{other}
 }
 

@@ -19,6 +19,7 @@
 package simgpu
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -87,9 +88,7 @@ func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.ji
 
 // New makes a GPU on the given clock; nil means the host's real clock.
 func New(clock Clock, opts ...Option) *GPU {
-	if clock == nil {
-		clock = realClock{base: time.Now()}
-	}
+	clock = cmp.Or[Clock](clock, realClock{base: time.Now()})
 	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
 	for _, o := range opts {
 		o.apply(&cfg)

@@ -95,12 +95,7 @@ func phaseOf(f *spanfacts.Facts) int {
 	if name == "" && f.Kind == spanfacts.Collective {
 		name = semconv.GPUStepPhaseNameComm
 	}
-	for i, p := range phaseNames {
-		if p == name {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(phaseNames[:], name)
 }
 
 // partial is the sum of what was seen below one span.

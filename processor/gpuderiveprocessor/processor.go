@@ -4,6 +4,7 @@
 package gpuderiveprocessor
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -109,9 +110,7 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 		if !f.Kind.Work() {
 			continue
 		}
-		if f.Precision == "" {
-			f.Precision = d.cfg.Precision
-		}
+		f.Precision = cmp.Or(f.Precision, d.cfg.Precision)
 		r := d.roof(b, &f)
 		o := out.derive(&f, r, d.floor)
 		b.counts[o]++

@@ -4,6 +4,7 @@
 package gpuderiveprocessor
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -80,17 +81,8 @@ func (r *resolver) remember(d device, now int64) *roof {
 // the device itself reports; the configuration wins over all.
 func (r *resolver) make(d device) *roof {
 	sampled := r.sampled(d.id)
-	model := d.model
-	if model == "" {
-		model = sampled.Model
-	}
-	if model == "" {
-		model = r.cfg.Model
-	}
-	base, profile := peaks.SplitMIG(model)
-	if profile == "" {
-		profile = sampled.MIG.Profile
-	}
+	base, profile := peaks.SplitMIG(cmp.Or(d.model, sampled.Model, r.cfg.Model))
+	profile = cmp.Or(profile, sampled.MIG.Profile)
 	row, _ := peaks.Lookup(base)
 	made := &roof{domain: row.Domain, flops: make(map[string]peak)}
 	made.memory.set(row.MemoryBandwidth, peakTable)

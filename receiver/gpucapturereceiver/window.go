@@ -66,9 +66,7 @@ func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Resu
 	w.parents, w.pushed = map[uint32]uint64{}, map[uint64]*pushed{}
 	state, err := w.read(ctx)
 	after, countErr := w.ring.Counts()
-	if err == nil {
-		err = countErr
-	}
+	err = cmp.Or(err, countErr)
 	res.Outcome = "recorded"
 	switch {
 	case ctx.Err() != nil:

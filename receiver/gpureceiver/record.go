@@ -4,6 +4,7 @@
 package gpureceiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -38,9 +39,7 @@ func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary
 	if err := set.Config.Validate(); err != nil {
 		return RecordSummary{}, err
 	}
-	if set.Logger == nil {
-		set.Logger = zap.NewNop()
-	}
+	set.Logger = cmp.Or(set.Logger, zap.NewNop())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &recorder{out: w, logger: set.Logger, interval: set.Config.SamplingInterval, stop: cancel}

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"time"
@@ -42,13 +43,7 @@ func (c *Config) fill() {
 	if c.OnError == nil {
 		c.OnError = otel.Handle
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Tracers == nil {
-		c.Tracers = otel.GetTracerProvider()
-	}
-	if c.Meters == nil {
-		c.Meters = otel.GetMeterProvider()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
+	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
 }

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -49,9 +50,7 @@ type LoopConfig struct {
 
 // Loop is train.NewLoop.
 func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop {
-	if name == "" {
-		name = "step"
-	}
+	name = cmp.Or(name, "step")
 	c := LoopConfig{First: 1}
 	if p != nil {
 		c.Schedule = p.cfg.Schedule

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,9 +120,7 @@ type kit struct {
 }
 
 func (k *kit) check(err error) {
-	if k.failed == nil {
-		k.failed = err
-	}
+	k.failed = cmp.Or(k.failed, err)
 }
 
 // observables makes instruments of a kind. What metric.WithUnit returns is an option of each.

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,7 @@ var streamIDs atomic.Int64
 
 func (p *Profiler) newStream(name string, h backend.StreamHandle, c StreamConfig) *Stream {
 	id, asked := int(streamIDs.Add(1)), name
-	if name == "" {
-		name = fmt.Sprintf("stream%d", id)
-	}
+	name = cmp.Or(name, fmt.Sprintf("stream%d", id))
 	s := &Stream{p: p, id: id, name: name, asked: asked, handle: h, backend: p.backend, sync: c.Sync}
 	s.capture = p.cfg.CaptureCheck && !c.NoCapture
 	s.foreign = c.Foreign

@@ -6,6 +6,7 @@
 package property
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -29,9 +30,7 @@ type T struct {
 func Check(t *testing.T, property func(*T)) {
 	t.Helper()
 	from := *seed
-	if from == 0 {
-		from = uint64(time.Now().UnixNano())
-	}
+	from = cmp.Or(from, uint64(time.Now().UnixNano()))
 	for i := range *checks {
 		c := &T{TB: t, Rand: rand.New(rand.NewPCG(from, uint64(i)))}
 		func() {

@@ -124,12 +124,7 @@ func inWorkspace(dir string) bool {
 	if json.Unmarshal(out, &work) != nil {
 		return false
 	}
-	for _, u := range work.Use {
-		if filepath.Clean(u.DiskPath) == dir {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(work.Use, func(u struct{ DiskPath string }) bool { return filepath.Clean(u.DiskPath) == dir })
 }
 
 func test(dir string, args []string) result {

@@ -7,6 +7,7 @@ package ring
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -197,10 +198,7 @@ func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint3
 		r.word32(offKinds).Store(kinds)
 		r.word64(offWindow).Store(uint64(max(length, 0)))
 		r.word64(offBudget).Store(budget)
-		number = r.word32(offRequest).Load() + 1
-		if number == 0 {
-			number = 1 // 0 stands for none
-		}
+		number = cmp.Or(r.word32(offRequest).Load()+1, 1) // 0 stands for none
 		r.word32(offRequest).Store(number)
 	})
 	if err == nil {

@@ -4,6 +4,7 @@
 package dcgmsource
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,9 +38,7 @@ const (
 // begin is the beginning of a session.
 func (s *seenXIDs) begin(now int64) {
 	s.session++
-	if s.since == 0 {
-		s.since = now
-	}
+	s.since = cmp.Or(s.since, now)
 }
 
 // add says whether an event is new. One with exactly the time of another is the same; one of a time near to that of an

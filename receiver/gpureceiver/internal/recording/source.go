@@ -4,6 +4,7 @@
 package recording
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -148,9 +149,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 
 // played maps recorded time to the present.
 func (s *source) played(t int64) int64 {
-	if s.origin == 0 {
-		s.origin = t
-	}
+	s.origin = cmp.Or(s.origin, t)
 	return s.started + int64(float64(t-s.origin)/s.speed)
 }
 

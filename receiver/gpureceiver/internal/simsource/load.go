@@ -4,6 +4,7 @@
 package simsource
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -103,9 +104,7 @@ func (l *load) Read() simgpu.Telemetry {
 			r.ThrottlePower += s
 		}
 	}
-	if present == nil {
-		present = &cycle[len(cycle)-1]
-	}
+	present = cmp.Or(present, &cycle[len(cycle)-1])
 	r.Temperature = idleCelsius + celsiusPerW*(present.watts-cycle[0].watts)
 	r.ClockSM = fullClock
 	if present.throttled {
