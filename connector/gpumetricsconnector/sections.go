@@ -47,13 +47,6 @@ func (s *treeSpan) parent() spanfacts.Key { return spanfacts.Key{Trace: s.Trace,
 // hostSpan is a span that is not of the GPU.
 type hostSpan struct{ key, parent spanfacts.Key }
 
-func newSectionTree() *sectionTree {
-	t := &sectionTree{index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
-	t.sums.Max = maxSums
-	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
-	return t
-}
-
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{

@@ -43,8 +43,11 @@ type rankStep struct {
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
+	t := &sectionTree{index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
+	t.sums.Max = maxSums
+	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
 	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}
-	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree()}
+	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: t}
 }
 
 // section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for

@@ -147,9 +147,6 @@ func (d *device) setDescription(desc Device) {
 	}
 }
 
-// idleFor says how long the device has had no new sample.
-func (d *device) idleFor(now time.Time) time.Duration { return now.Sub(time.Unix(0, d.newest)) }
-
 // Field is a quantity that is sampled from a device. The unit is always the base unit given here, whatever the source
 // reports (DCGM's mJ, MiB, MHz and percents are converted by the writer).
 type Field uint8

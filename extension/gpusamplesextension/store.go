@@ -129,7 +129,7 @@ func (st *Store) unindex(d *device) {
 func (st *Store) sweep(now time.Time) {
 	st.swept = now
 	for key, d := range st.devices {
-		if !d.open && int64(d.idleFor(now)) > st.maxAge {
+		if !d.open && now.UnixNano()-d.newest > st.maxAge {
 			st.unindex(d)
 			for _, s := range d.series {
 				if s != nil {

@@ -68,7 +68,7 @@ func (e *Event) onSteps(s *stated) {
 		e.DeviceStart = e.Start + nanoseconds(s.delay)
 		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
 		if s.hostStep > 0 {
-			e.shorten(e.Start + nanoseconds(s.hostStep))
+			e.ended, e.end, e.End = true, e.End, e.Start+nanoseconds(s.hostStep)
 		}
 	}
 	if n := "ProfilerStep#" + strconv.FormatInt(s.index, 10); s.hasIndex && e.Name != n {
@@ -89,8 +89,8 @@ func (e *Event) onStream(s *stated) {
 			e.messageElements()
 		}
 		if s.kernel != "" && !mangled(s.kernel) {
-			e.call(s.kernel)
-			e.drop(string(semconv.GPUKernelNameKey))
+			e.renamed, e.name, e.Name = true, e.Name, s.kernel
+			e.rename(string(semconv.GPUKernelNameKey), "")
 		}
 	case semconv.GPUOperationTypeCopy:
 		e.Category = catCopy
@@ -141,8 +141,6 @@ func (e *Event) rename(from, to string) {
 		}
 	}
 }
-
-func (e *Event) drop(key string) { e.rename(key, "") }
 
 // ProcessOf reads a process from the attributes of a resource.
 func ProcessOf(attributes []Arg) Process {

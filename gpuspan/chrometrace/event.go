@@ -70,8 +70,8 @@ type Event struct {
 	Origin *Origin // resource and scope; nil: what Process says
 
 	// What Classify leaves out of the event's fields and args; see exact.go.
-	name           string // of the span when renamed
-	end            int64  // of the span when ended
+	name           string // of the span when renamed: Name is another
+	end            int64  // of the span when ended: End is that of its slice
 	renamed, ended bool
 	absent         bool // Track.Device is made up
 	kept           []Arg

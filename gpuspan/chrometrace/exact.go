@@ -99,22 +99,6 @@ func (e *Event) blank(i int, field bool) {
 	}
 }
 
-// spanEnd is the end of the span, where End is that of its slice.
-func (e *Event) spanEnd() int64 {
-	if e.ended {
-		return e.end
-	}
-	return e.End
-}
-
-// shorten changes the end of the slice.
-func (e *Event) shorten(end int64) {
-	if !e.ended {
-		e.ended, e.end = true, e.End
-	}
-	e.End = end
-}
-
 // maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
 const maxLinks = 64
 
@@ -124,9 +108,6 @@ func (e *Event) Link(trace [16]byte, span [8]byte) {
 		e.Links = append(e.Links, String(hex.EncodeToString(trace[:])+":"+hex.EncodeToString(span[:])))
 	}
 }
-
-// call gives the event another name than the span.
-func (e *Event) call(name string) { e.renamed, e.name, e.Name = true, e.Name, name }
 
 // exact writes the argument "otel" where there is something for it to say.
 func (w *Writer) exact(e *Event, origin int, start, end int64) {
@@ -139,7 +120,11 @@ func (w *Writer) exact(e *Event, origin int, start, end int64) {
 	if e.Start != start {
 		b = strconv.AppendInt(appendKey(b, "start"), e.Start, 10)
 	}
-	if at := e.spanEnd(); at != end {
+	at := e.End
+	if e.ended {
+		at = e.end
+	}
+	if at != end {
 		b = strconv.AppendInt(appendKey(b, "end"), at, 10)
 	}
 	if e.absent {

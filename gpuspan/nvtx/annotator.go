@@ -82,7 +82,7 @@ func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64
 	case known.text == 0:
 		e.ascii(append(e.start(), known.name...))
 	default:
-		e.registered(known.text)
+		e.messageType, e.message = messageRegistered, known.text
 	}
 	if a.ids == IDsInPayload && sc.HasSpanID() {
 		e.number(sc.SpanID())

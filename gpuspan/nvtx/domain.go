@@ -138,8 +138,6 @@ func (e *event) number(id [8]byte) {
 	e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
 }
 
-func (e *event) registered(s uintptr) { e.messageType, e.message = messageRegistered, s }
-
 // start begins a text; more appends to it.
 func (e *event) start() []byte { return e.text[:0] }
 

@@ -170,7 +170,7 @@ func (r *Report) metric(m pmetric.Metric) {
 			complain(fmt.Sprintf("unit %q, want %q", m.Unit(), want.Unit), "")
 		}
 		if got := instrument(m); got != want.Instrument {
-			complain(fmt.Sprintf("%s, want %s", shape(m), want.Instrument), "")
+			complain(fmt.Sprintf("%s, want %s", cmp.Or(string(got), m.Type().String()), want.Instrument), "")
 		}
 	}
 	points(m, func(p point) {
@@ -229,9 +229,6 @@ func instrument(m pmetric.Metric) semconv.Instrument {
 	}
 	return ""
 }
-
-// shape says what the metric is on the wire, for messages.
-func shape(m pmetric.Metric) string { return cmp.Or(string(instrument(m)), m.Type().String()) }
 
 type point struct {
 	attributes  pcommon.Map

@@ -24,9 +24,6 @@ type realMachine struct {
 	staging int64 // bytes of the largest copy
 }
 
-// usualSizes has vectors of 128 MiB, more than any cache.
-func usualSizes() realMachine { return realMachine{vector: 1 << 25, matrix: 1024, staging: 32 << 20} }
-
 // openCUDA finds the first CUDA device.
 func openCUDA() (machine, string, error) {
 	b, err := cuda.Open()
@@ -40,7 +37,8 @@ func openCUDA() (machine, string, error) {
 	if len(devices) == 0 {
 		return nil, "", errors.New("the driver sees no device")
 	}
-	return usualSizes(), devices[0].Model, nil
+	// Vectors of 128 MiB, more than any cache.
+	return realMachine{vector: 1 << 25, matrix: 1024, staging: 32 << 20}, devices[0].Model, nil
 }
 
 func (m realMachine) devices() int                 { return 1 }

@@ -55,10 +55,6 @@ func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, at
 	}, nil
 }
 
-func (t telemetry) profiler(q queue) (*gpuspan.Profiler, error) {
-	return gpuspan.New(q.backend(), gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
-}
-
 func (t telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
 }
@@ -88,7 +84,7 @@ func runWorkload(ctx context.Context, m machine, socket string, duration time.Du
 	run(func() error { return inference(ctx, m, conn, duration) })
 	var ranks *meeting
 	if n := m.devices(); n > 1 {
-		ranks = newMeeting(n)
+		ranks = &meeting{size: n, all: make(chan struct{})}
 	}
 	for rank := range m.devices() {
 		run(func() error { return training(ctx, m, conn, rank, ranks) })
@@ -147,7 +143,7 @@ func (t telemetry) with(ctx context.Context, m machine, device int,
 	if err != nil {
 		return errors.Join(err, t.shutdown(ctx))
 	}
-	p, err := t.profiler(q)
+	p, err := gpuspan.New(q.backend(), gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
 	if err == nil {
 		err = f(p, q)
 	}

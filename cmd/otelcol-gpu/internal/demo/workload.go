@@ -326,8 +326,6 @@ type meeting struct {
 	all  chan struct{} // closed when all of a round are here
 }
 
-func newMeeting(size int) *meeting { return &meeting{size: size, all: make(chan struct{})} }
-
 // arrive returns when all ranks have arrived; false where the context ended before.
 func (m *meeting) arrive(ctx context.Context) bool {
 	m.mu.Lock()

@@ -66,8 +66,6 @@ type kept struct {
 // maxKept bounds the devices that are remembered when they are gone.
 const maxKept = 256
 
-func newKept() *kept { return &kept{devices: map[string]*deviceState{}} }
-
 // deviceState is what is remembered of one device.
 type deviceState struct {
 	best          [gpudata.NumQuantities]uint8             // lowest rank seen, plus 1; 0 when none

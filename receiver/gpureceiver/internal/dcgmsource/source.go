@@ -41,7 +41,7 @@ const (
 )
 
 func newSource(set Settings, conn *connection) *source {
-	return &source{set: set, conn: conn, kept: newKept(), now: time.Now}
+	return &source{set: set, conn: conn, kept: &kept{devices: map[string]*deviceState{}}, now: time.Now}
 }
 
 func (*source) Name() string { return "dcgm" }
