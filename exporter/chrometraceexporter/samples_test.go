@@ -5,6 +5,7 @@ package chrometraceexporter
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"testing"
@@ -17,10 +18,12 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
 type hostOf map[component.ID]component.Component
@@ -104,4 +107,35 @@ func TestSamplesThatAreNotThereRefuseTheStart(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, tr.Start(t.Context(), componenttest.NewNopHost()), `cannot find extension "gpu_samples"`)
 	require.NoError(t, tr.Shutdown(t.Context()))
+}
+
+// A sum that only rises would be a line that says nothing; one that rises and falls is a picture.
+func TestSumsThatOnlyRiseAreNotDrawn(t *testing.T) {
+	md := pmetric.NewMetrics()
+	list := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
+	for name, rises := range map[string]bool{"hw.energy": true, "hw.gpu.memory.usage": false} {
+		m := list.AppendEmpty()
+		m.SetName(name)
+		m.SetEmptySum().SetIsMonotonic(rises)
+		p := m.Sum().DataPoints().AppendEmpty()
+		p.SetIntValue(7)
+		p.Attributes().PutStr("hw.id", "GPU-1")
+	}
+	var b builder
+	b.metrics(md, map[string]bool{"hw.energy": true, "hw.gpu.memory.usage": true})
+	require.Len(t, b.counters, 1)
+	assert.Equal(t, "hw.gpu.memory.usage", b.counters[0].Name)
+}
+
+func TestDevicesWhoseSamplesAreDrawnAreBounded(t *testing.T) {
+	r := rings{
+		samples: gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil), latest: map[string]int64{},
+		drawn: map[ring]int64{},
+	}
+	events := make([]chrometrace.Event, 3*maxDevices)
+	for i := range events {
+		events[i] = chrometrace.Event{Device: fmt.Sprint("GPU-", i), Start: 1, End: 2}
+	}
+	assert.Empty(t, r.spans(events, nil))
+	assert.Len(t, r.latest, maxDevices)
 }

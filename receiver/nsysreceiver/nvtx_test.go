@@ -4,6 +4,7 @@
 package nsysreceiver
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,4 +44,16 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 	assert.Equal(t, "00000000000000b1", step.ParentSpanID().String())
 	assert.NotContains(t, spans["elsewhere"].Attributes().AsRaw(), "gpu.summary.kernel.count")
 	assert.Equal(t, "00000000000000c1", spans["b"].ParentSpanID().String(), "ids in the text")
+}
+
+// A long recording of a live program has a mark for each range; what there is no room for is counted.
+func TestMarksAreBounded(t *testing.T) {
+	c := collect{skipped: map[string]int64{}}
+	n := nvtx{marks: map[spanKey]markedSpan{}}
+	for i := range uint64(maxMarks + 3) {
+		span := fmt.Sprintf("%016x", i+1)
+		c.mark(&n, 1, []string{"", "0102030405060708090a0b0c0d0e0f10", span, ""})
+	}
+	assert.Len(t, n.marks, maxMarks)
+	assert.Equal(t, map[string]int64{"trace of a range, beyond the number that is remembered": 3}, c.skipped)
 }

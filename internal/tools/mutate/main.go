@@ -46,7 +46,7 @@ func (m *mutation) find() (path, changed string, err error) {
 		return "", "", errors.New("changes nothing")
 	}
 	pattern := m.In
-	if filepath.Ext(m.In) != ".go" {
+	if !strings.HasSuffix(m.In, ".yaml") {
 		pattern = filepath.Join(m.In, "*.go")
 	}
 	files, err := filepath.Glob(pattern)
