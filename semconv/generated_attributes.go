@@ -1240,6 +1240,7 @@ const (
 	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
 	GPUVerdictKindThrottle             = "throttle"              // the device became slower
 	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
+	GPUVerdictKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
 	GPUVerdictKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
 	GPUVerdictKindWarmUp               = "warm_up"               // the program had not begun to replay graphs yet
 )

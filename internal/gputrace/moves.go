@@ -34,11 +34,17 @@ var movers = map[string]verdict.Move{
 // kernelOf is a kernel below an operator, by names.
 type kernelOf struct{ kernel, operator, mover uint32 }
 
-// moves says what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for that,
-// else by its own name.
-func (s *sweep) moves(a *activity) verdict.Move {
+// meaning is what a kernel is for.
+type meaning struct {
+	move verdict.Move
+	role verdict.Role
+}
+
+// means says what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for that,
+// else by its own name; and what it may be in attention, by its operator or its own name.
+func (s *sweep) means(a *activity) (verdict.Move, verdict.Role) {
 	k := kernelOf{a.name, a.launch.op, a.launch.mover}
-	m, ok := s.moving[k]
+	m, ok := s.meanings[k]
 	if !ok {
 		name := func(id uint32) string {
 			if id == 0 {
@@ -46,15 +52,28 @@ func (s *sweep) moves(a *activity) verdict.Move {
 			}
 			return s.p.Names.Name(id)
 		}
-		if m = movers[name(k.operator)]; m == verdict.MovesNothing {
-			m = moveOf(name(k.kernel))
+		if m.move = movers[name(k.operator)]; m.move == verdict.MovesNothing {
+			m.move = moveOf(name(k.kernel))
 		}
-		if outer := movers[name(k.mover)]; m != verdict.MovesNothing && outer != verdict.MovesNothing {
-			m = outer
+		if outer := movers[name(k.mover)]; m.move != verdict.MovesNothing && outer != verdict.MovesNothing {
+			m.move = outer
 		}
-		s.moving[k] = m
+		m.role = roleOf(name(k.operator), name(k.kernel))
+		s.meanings[k] = m
 	}
-	return m
+	return m.move, m.role
+}
+
+// roleOf is what a kernel may be in attention that is computed in parts. Operators for plain products are none: between
+// those of a router there is a softmax, too.
+func roleOf(operator, kernel string) verdict.Role {
+	switch {
+	case operator == "aten::bmm" || operator == "aten::baddbmm":
+		return verdict.RoleProduct
+	case strings.Contains(operator, "softmax"), operator == "" && containsFold(kernel, "softmax"):
+		return verdict.RoleSoftmax
+	}
+	return verdict.RoleOther
 }
 
 // functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of tensors by which

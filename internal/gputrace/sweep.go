@@ -52,9 +52,9 @@ type sweep struct {
 	main      *process
 	launches  *launchTable
 	steps     int64
-	lastStep  int64                     // highest number of a step of the main process
-	mapping   map[uint32]bool           // by name, see maps
-	moving    map[kernelOf]verdict.Move // see moves
+	lastStep  int64                // highest number of a step of the main process
+	mapping   map[uint32]bool      // by name, see maps
+	meanings  map[kernelOf]meaning // see means
 	act       activity
 	slot      func() *activity // where the next one goes; nil: to act
 	devices   map[int64]*deviceWindow
@@ -109,7 +109,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 	}
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		mapping: map[uint32]bool{}, moving: map[kernelOf]verdict.Move{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
+		mapping: map[uint32]bool{}, meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 		playing:  map[int64]*playing{}, hosts: hostOnly{},

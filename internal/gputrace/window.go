@@ -81,7 +81,8 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))
 	default:
-		v.Class, v.Maps, v.Moves = verdict.Computing, s.maps(a.name), s.moves(a)
+		v.Class, v.Maps = verdict.Computing, s.maps(a.name)
+		v.Moves, v.Role = s.means(a)
 		if v.Caller = a.launch.caller; v.Moves != verdict.MovesNothing {
 			if v.Mover = a.launch.mover; v.Mover == 0 && movers[s.p.Names.Name(a.launch.op)] != verdict.MovesNothing {
 				v.Mover = a.launch.op

@@ -232,6 +232,65 @@ func faults() map[string]program {
 				}
 			})
 		}},
+		"attention in parts": {kind: verdict.KindAttention, says: "48 times; most in aten::bmm", run: func(m *machine, sick bool) {
+			m.style.model = "NVIDIA A100-SXM4-80GB"
+			const half, query, scores = `"c10::BFloat16","c10::BFloat16"`, `[128,2048,64]`, `[128,2048,2048]`
+			part := func(name, inputs string, length int64, kernel string) {
+				m.shaped(name, inputs, half, work{name: kernel, length: length, stream: 7, args: fullGrid})
+			}
+			m.steps(4, func(int) {
+				for range 12 {
+					m.layers(4, 170*us)
+					if sick {
+						part("aten::bmm", query+`,[128,64,2048]`, 900*us, "ampere_bf16_s16816gemm_bf16_128x64")
+						part("aten::mul", scores+`,[]`, 620*us, "void at::native::vectorized_elementwise_kernel<4, at::native::Mul>")
+						part("aten::_softmax", scores+`,[]`, 650*us, "softmax_warp_forward")
+						part("aten::bmm", scores+`,[128,2048,64]`, 800*us, "ampere_bf16_s16816gemm_bf16_64x64")
+					} else { // 2 · 2 · 128 · 2048² · 64 FLOP at 70 % of 312 TFLOP/s
+						part("aten::_scaled_dot_product_flash_attention", "", 629*us, "flash_fwd_kernel")
+					}
+				}
+			})
+		}},
+		"products of a router beside its softmax": {run: func(m *machine, _ bool) { // no scores
+			m.steps(6, func(int) {
+				for range 20 {
+					m.layers(1, 200*us)
+					m.operator("aten::_softmax", work{name: "softmax_warp_forward", length: m.about(150 * us), stream: 7, args: fullGrid})
+					m.layers(1, 200*us)
+				}
+			})
+		}},
+		"products in single precision, by their names": {
+			kind: verdict.KindPrecision, says: "ampere_sgemm_128x64_tn", run: func(m *machine, _ bool) {
+				m.style.model = "NVIDIA A100-SXM4-80GB"
+				m.steps(4, func(int) {
+					for range 20 {
+						m.operator("aten::mm", work{name: "ampere_sgemm_128x64_tn", length: m.about(500 * us), stream: 7, args: fullGrid})
+						m.layers(1, 100*us)
+					}
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { // 19.5 TFLOP/s, and 70 % of 156
+				for _, k := range s.ByKernel {
+					if k.Name == "ampere_sgemm_128x64_tn" {
+						return time.Duration(float64(k.Alone) * (1 - 19.5/(0.7*156)))
+					}
+				}
+				return 0
+			},
+		},
+		"a kernel for each of many parameters": {run: func(m *machine, _ bool) { // in a row, and none reads what another wrote
+			m.steps(4, func(int) {
+				m.layers(20, 150*us)
+				for range 60 {
+					m.operator("aten::add_", work{
+						name: "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", length: 60 * us, stream: 7,
+						args: fullGrid,
+					})
+				}
+			})
+		}},
 		"decoding that moves the weights": {run: func(m *machine, _ bool) {
 			m.style.model = "NVIDIA A100-SXM4-80GB"
 			for range 40 {

@@ -49,7 +49,9 @@ func variants() map[string]func(m *machine) {
 					continue
 				}
 				name := e[at[2]:at[3]]
-				if strings.Contains(name, "nccl") || strings.Contains(name, "elementwise_kernel") {
+				if slices.ContainsFunc([]string{"nccl", "elementwise_kernel", "sgemm", "Nhwc", "Nchw"}, func(part string) bool {
+					return strings.Contains(name, part)
+				}) {
 					continue // what these do is in the name only
 				}
 				if names[name] == "" {
@@ -79,7 +81,7 @@ func variants() map[string]func(m *machine) {
 // everything is all made-up jobs.
 func everything() map[string]program {
 	all := programs()
-	for _, more := range []map[string]program{shapes(), faults(), services(), troubles()} {
+	for _, more := range []map[string]program{shapes(), faults(), services(), troubles(), moving()} {
 		maps.Copy(all, more)
 	}
 	return all

@@ -42,6 +42,7 @@ type Activity struct {
 	Moves      Move   // a kernel that moves bytes and computes nothing
 	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself says so
 	Caller     uint32 // range that wants them moved; 0: none
+	Role       Role   // in attention that is computed in parts
 	Launched   uint64 // launch configuration of a kernel, in any form; 0: not known
 	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
 	Direction  string // of a copy
@@ -98,7 +99,9 @@ type Device struct {
 	trials              trials
 	chains              map[int64]link // by stream: the elementwise kernel that ended last
 	moved               map[moveKey]*moved
+	scores              map[int64]scores // by stream: of attention in parts
 	kernels, kernelTime int64
+	attentions          int64
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
 	held                held  // launches that began together after a gap
@@ -134,7 +137,7 @@ func NewDevice(s *Splitter) *Device {
 	return &Device{
 		split: s,
 		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
-		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{}, moved: map[moveKey]*moved{},
+		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{}, moved: map[moveKey]*moved{}, scores: map[int64]scores{},
 	}
 }
 
@@ -256,6 +259,7 @@ func (d *Device) begin(a *Activity) {
 				kind: a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16,
 			})
 			d.chain(a, t.op)
+			d.attends(a, t.op)
 			d.trials.launched(a)
 		} else {
 			t.coll = d.collectiveOf(a)

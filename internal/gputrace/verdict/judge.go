@@ -113,7 +113,7 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.collectives(r)
 	needed := max(0, 1-tried-stalled-j.slow(d))
 	rest := *r
-	rest.Operators = j.moves(d, r, needed)
+	rest.Operators = j.attention(d, j.moves(d, r, needed), needed)
 	claimed := j.efficiency(&rest, needed)
 	j.fusion(&rest, claimed, needed)
 	j.precision(&rest, claimed, needed)

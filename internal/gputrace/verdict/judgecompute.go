@@ -132,6 +132,11 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		gain += needed * float64(o.Alone) * (1 - least/time)
 		where = append(where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
+	if name == "tf32" {
+		gained := 1 - peaks.Of("fp32")/(reachable*fast)
+		named, places := j.namedSingle(r, claimed, needed*gained)
+		gain, alone, where = gain+named, alone+named/gained, append(where, places...)
+	}
 	if gain == 0 {
 		return
 	}
@@ -147,6 +152,28 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 			clip(where[0].Name)),
 		Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 	})
+}
+
+// namedSingle is what would be gained by kernels whose operators' work is not known and whose names say that they are
+// products in single precision (sgemm, of cuBLAS, CUTLASS and others), if each does as well at the faster peak: part of
+// their time.
+func (j *judge) namedSingle(r *Report, claimed map[string]bool, part float64) (gain float64, where []Place) {
+	if part <= 0 || slices.ContainsFunc(r.Operators, func(o Operator) bool { return o.FLOPs > 0 }) {
+		return 0, nil
+	}
+	for _, k := range r.ByKernel {
+		if strings.Contains(k.Name, "sgemm") && precisionOf("fp32", k.Name) == "fp32" {
+			gain += part * float64(k.Alone)
+			where = append(where, Place{Name: k.Name, Time: k.Alone, Count: k.Count})
+		}
+	}
+	if gain < thresholdGain*float64(j.length) {
+		return 0, nil
+	}
+	for _, o := range r.Operators {
+		claimed[o.Name] = true
+	}
+	return gain, where
 }
 
 // product reports whether an operator multiplies matrices, which is what those engines do.

@@ -102,6 +102,7 @@ type Operator struct {
 	Rate
 	moved         int64
 	movedTime     int64
+	attention     int64
 	narrow        int64
 	empty         float64
 	handed, links int64

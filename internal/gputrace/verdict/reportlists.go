@@ -25,7 +25,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 		op := Operator{
 			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
 			Kernel: f.Kernel(keyed.Largest(o.names)), narrow: o.narrow, empty: o.empty, handed: o.handed,
-			links: o.links, moved: o.moved, movedTime: o.movedTime,
+			links: o.links, moved: o.moved, movedTime: o.movedTime, attention: o.attention,
 		}
 		if k.name != 0 {
 			op.Name = f.Name(k.name)

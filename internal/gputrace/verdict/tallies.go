@@ -15,6 +15,7 @@ type operator struct {
 	alone          int64   // of that, what no other kernel claims
 	moved          int64   // of that, by kernels that move bytes and compute nothing
 	movedTime      int64   // of time, by those
+	attention      int64   // of time, by parts of attention; see scores
 	narrow         int64   // of alone
 	empty          float64 // of narrow, the part of the device that no block fills
 	work           Work    // of all calls that counted

@@ -155,10 +155,15 @@ func (j *judge) trials(d *Device) (claimed float64) {
 // link is an elementwise kernel that another one may follow.
 type link struct {
 	op       *operator
+	name     uint32 // of the kernel
+	run      int    // how many of that kernel of that operator came right before
 	launched uint64
 	shape    uint32
 	duration int64
 }
+
+// longestChain is how often one kernel of one operator follows itself over the same elements: x times a times b.
+const longestChain = 1
 
 // chain takes note of two elementwise kernels in a row over as many elements: the first writes what the second reads.
 func (d *Device) chain(a *Activity, op *operator) {
@@ -169,8 +174,12 @@ func (d *Device) chain(a *Activity, op *operator) {
 		}
 		return
 	}
-	now := link{op, a.Launched, a.Shape, a.End - a.Start}
-	if before.op != nil && (now.launched != 0 && now.launched == before.launched ||
+	now := link{op, a.Name, 0, a.Launched, a.Shape, a.End - a.Start}
+	if before.op == op && before.name == a.Name {
+		now.run = before.run + 1
+	}
+	// Many of one kernel in a row go over as many tensors, as of an optimizer, and none reads what the one before wrote.
+	if before.op != nil && now.run <= longestChain && (now.launched != 0 && now.launched == before.launched ||
 		now.shape != 0 && now.shape == before.shape) {
 		before.op.handed += before.duration
 		op.handed += now.duration

@@ -31,6 +31,7 @@ const (
 	KindThrottle        = "throttle"              // the same kernels took longer in a part of the window
 	KindProfiler        = "profiler_overhead"     // the profiler itself holds the host up
 	KindMoves           = "data_movement"         // kernels that move bytes on the device and compute nothing
+	KindAttention       = "unfused_attention"     // attention in parts, which writes and reads its scores
 	KindFusion          = "fusion"                // elementwise kernels that write what the next one reads
 	KindTrials          = "autotuning"            // the first step tries out kernels
 	KindNoLoad          = "no_load"               // the program waits for work from outside
