@@ -259,6 +259,9 @@ type Job struct {
 	Late []LateRank `json:"late,omitempty"`
 	// of the communication of the ranks but the worst, what is waiting for a late one, 0 to 1
 	WaitingShare float64 `json:"waiting_share,omitzero"`
+	// of the time, what stages of a pipeline that compute equally long do not compute in the mean, 0 to 1; no rank is
+	// late then
+	Bubbles float64 `json:"bubbles,omitzero"`
 }
 
 // JobMethod is how a job's late ranks were found.

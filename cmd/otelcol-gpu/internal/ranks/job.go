@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
@@ -75,6 +76,9 @@ func (a *analysis) run() page.Job {
 			out.Method = page.ByArrival
 		}
 		a.byCollectives(arrivals, least)
+		if a.stages(all) {
+			out.Late, out.WaitingShare, out.Bubbles = nil, 0, a.bubbles()
+		}
 	case len(all) > 0:
 		out.Method = page.ByCommunication
 		a.byCommunication(least)
@@ -86,6 +90,42 @@ func (a *analysis) run() page.Job {
 		out.Says += inStep
 	}
 	return *out
+}
+
+// even is by how much longer than another one a stage of a pipeline in balance may compute.
+const even = 1.1
+
+// stages reports whether the ranks are stages of a pipeline in balance: each sends to and receives from others in pairs
+// only, and computes about as long as they do. Then they wait in turn, whoever comes last.
+func (a *analysis) stages(all []straggler.Collective) bool {
+	groups := map[string]map[int64]bool{}
+	for i := range all {
+		c := &all[i]
+		if name := strings.ToLower(c.Name); !strings.Contains(name, "send") && !strings.Contains(name, "recv") {
+			return false
+		}
+		if groups[c.Group] == nil {
+			groups[c.Group] = map[int64]bool{}
+		}
+		groups[c.Group][c.Rank] = true
+	}
+	for _, ranks := range groups {
+		if len(ranks) > 2 {
+			return false
+		}
+	}
+	computing := func(x, y page.Rank) int { return cmp.Compare(x.Computing, y.Computing) }
+	least, most := slices.MinFunc(a.out.Ranks, computing), slices.MaxFunc(a.out.Ranks, computing)
+	return len(a.job) > 2 && float64(most.Computing) <= even*float64(least.Computing)
+}
+
+// bubbles is the share of the job's time in which its ranks do not compute, in their mean.
+func (a *analysis) bubbles() float64 {
+	var sum float64
+	for _, r := range a.out.Ranks {
+		sum += float64(r.Computing)
+	}
+	return max(0, 1-sum/float64(len(a.out.Ranks))/float64(max(1, a.out.End-a.out.Start)))
 }
 
 // arrivals are by aligned clocks where most collectives end together then, else by how long runs last: as if all of one
@@ -136,7 +176,9 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 	if a.out.Method == page.ByLength {
 		a.leastWaited(others)
 	}
-	late := slices.DeleteFunc(slices.Clone(a.out.Ranks), func(r page.Rank) bool { return r.Caused/others < max(1, least) })
+	late := slices.DeleteFunc(slices.Clone(a.out.Ranks), func(r page.Rank) bool {
+		return r.Last == 0 || r.Caused/others < max(1, least)
+	})
 	slices.SortStableFunc(late, func(x, y page.Rank) int { return cmp.Compare(y.Caused, x.Caused) })
 	for _, r := range late[:min(maxLate, len(late))] {
 		l := page.LateRank{Rank: r.Rank, Each: r.Caused / others}

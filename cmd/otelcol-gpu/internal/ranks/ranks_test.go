@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -207,6 +208,52 @@ func TestEvenRanksHaveNoCulprit(t *testing.T) {
 }
 
 // Where the ends of collectives lie apart on any clock, who runs them shortest is who came last.
+// Stages of a pipeline hand their results on in pairs and wait in turn, whoever comes last; a stage that computes for
+// longer than the others is late all the same.
+func TestStagesOfAPipelineThatAreInBalanceHaveNoCulprit(t *testing.T) {
+	const stages, batches, steps, length = 4, 6, 5, 2_000_000
+	for slow := range stages + 1 { // the last time: none
+		w := newWorld(uint64(90+slow), stages, 0).run()
+		now := make([]int64, stages)
+		for i := range now {
+			now[i] = w.start
+		}
+		compute := func(stage int) {
+			n := int64(length)
+			if stage == slow {
+				n *= 2
+			}
+			w.kernel(stage, &now[stage], n)
+		}
+		for range steps {
+			for range batches {
+				for stage := range stages {
+					if stage > 0 {
+						w.meet(now, []int{stage - 1, stage}, fmt.Sprint("pp", stage), "ncclDevKernel_SendRecv", 50_000)
+					}
+					compute(stage)
+				}
+			}
+			last := slices.Max(now)
+			for i := range now {
+				now[i] = last
+			}
+		}
+		jobs := jobsOf(w)
+		require.Len(t, jobs, 1)
+		if slow < stages {
+			require.NotEmpty(t, jobs[0].Late, jobs[0].Says)
+			assert.Equal(t, int64(slow), jobs[0].Late[0].Rank, jobs[0].Says)
+			assert.Zero(t, jobs[0].Bubbles)
+			continue
+		}
+		assert.Empty(t, jobs[0].Late)
+		// What no stage computes of a step of s stages and b batches is (s-1)/(b+s-1) of it, and a little for the bytes.
+		assert.InDelta(t, float64(stages-1)/float64(batches+stages-1), jobs[0].Bubbles, 0.05)
+		assert.Contains(t, jobs[0].Says, "they are stages of a pipeline that compute equally long")
+	}
+}
+
 func TestClocksThatCannotBeAligned(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(seed, 8, 12)
