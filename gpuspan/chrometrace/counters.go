@@ -3,7 +3,15 @@
 
 package chrometrace
 
-import "math"
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // Bounds of what is remembered; further devices and counters are drawn from the time of their points on.
 const (
@@ -77,4 +85,137 @@ func (w *Writer) point(d *device, category, name, unit string, at int64, value f
 	w.micros("ts", at-w.base)
 	w.buf = append(appendString(append(w.buf, `,"args":{`...), unit), ':')
 	w.buf = append(appendFloat(w.buf, value), "}}"...)
+}
+
+// What the spans of a device's work say together is drawn as counters, too: how fast copies move bytes, by direction,
+// and how much was launched and has not begun. They are written with the end of the file, for spans come in any order.
+
+// load is one such counter of a device: the sum of changes.
+type load struct {
+	key     loadKey
+	label   string // of the device
+	unit    string
+	changes []change
+	slot    int64 // ns: changes that lie in one slot are one; 0: only those of one moment are
+	full    int   // length of changes at which they are joined
+}
+
+type loadKey struct{ device, name string }
+
+// change is what happens from one moment to another: by how much the sum changes, and how high it is meanwhile at most.
+type change struct {
+	at, last  int64
+	net, peak int64
+}
+
+// catLoad marks counters that say nothing that spans do not.
+const catLoad = "load"
+
+// Bounds. A counter has at most mostChanges changes, so that up to then it is exact; one of a file beyond mostLoads is
+// not drawn.
+const (
+	mostChanges = 1 << 13
+	mostLoads   = 64
+)
+
+// loads takes spans that are in the file.
+func (w *Writer) loads(events []Event) {
+	for i := range events {
+		e := &events[i]
+		if e.Track.Kind != Stream || e.Start < w.base || e.Category == catGPUAnnotation {
+			continue
+		}
+		if e.Launched > w.base && e.Launched < e.Start {
+			if l := w.load(e, "queue", "operations"); l != nil {
+				l.add(e.Launched, e.Start, 1)
+			}
+		}
+		if e.Category == catCopy && e.End > e.Start {
+			bytes, direction := e.copied()
+			rate := math.Round(float64(bytes) / float64(e.End-e.Start) * 1e9)
+			if l := w.load(e, "copies"+direction, "By/s"); l != nil && rate > 0 && rate < 1<<53 {
+				l.add(e.Start, e.End, int64(rate))
+			}
+		}
+	}
+}
+
+func (e *Event) copied() (bytes int64, direction string) {
+	for i := range e.Args {
+		switch a := &e.Args[i]; a.Key {
+		case "bytes":
+			bytes, _ = a.Value.AsInt()
+		case string(semconv.GPUCopyDirectionKey):
+			if d, _ := a.Value.AsString(); d != "" {
+				direction = " " + d
+			}
+		}
+	}
+	return bytes, direction
+}
+
+func (w *Writer) load(e *Event, name, unit string) *load {
+	k := loadKey{e.Device, name}
+	label := "GPU " + strconv.FormatInt(e.Track.Device, 10)
+	if k.device == "" { // devices without an identity are those of the process
+		label = w.process(e.Process).label + " " + label
+		k.device = label
+	}
+	l := w.loaded[k]
+	if l == nil && len(w.loaded) < mostLoads {
+		l = &load{key: k, label: label, unit: unit, full: mostChanges}
+		w.loaded[k] = l
+	}
+	return l
+}
+
+// add raises the sum from one moment to another.
+func (l *load) add(from, to, by int64) {
+	l.changes = append(l.changes, change{from, from, by, by}, change{to, to, -by, 0})
+	if len(l.changes) >= l.full {
+		l.join()
+		for len(l.changes) > mostChanges/2 {
+			l.slot = max(2*l.slot, (l.changes[len(l.changes)-1].at-l.changes[0].at)/mostChanges, 1)
+			l.join()
+		}
+	}
+}
+
+// join makes changes of one slot one, in the order of time. At one moment what falls comes before what rises.
+func (l *load) join() {
+	slices.SortFunc(l.changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.net, b.net)) })
+	joined := l.changes[:0]
+	for _, c := range l.changes {
+		if n := len(joined); n > 0 && (joined[n-1].at == c.at || l.slot > 0 && joined[n-1].at/l.slot == c.at/l.slot) {
+			j := &joined[n-1]
+			j.peak = max(j.peak, j.net+c.peak)
+			j.net += c.net
+			j.last = max(j.last, c.last)
+			continue
+		}
+		joined = append(joined, c)
+	}
+	l.changes = joined
+}
+
+// writeLoads draws the counters.
+func (w *Writer) writeLoads() {
+	for _, k := range slices.SortedFunc(maps.Keys(w.loaded), func(a, b loadKey) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.name, b.name))
+	}) {
+		l := w.loaded[k]
+		l.join()
+		d := w.device(&Counter{Device: k.device, Label: l.label, Time: 1})
+		if d == nil {
+			continue
+		}
+		sum := int64(0)
+		for _, c := range l.changes {
+			if c.last > c.at { // several moments: the highest that it was
+				w.point(d, catLoad, k.name, l.unit, c.at, float64(sum+c.peak))
+			}
+			sum += c.net
+			w.point(d, catLoad, k.name, l.unit, c.last, float64(sum))
+		}
+	}
 }

@@ -3,6 +3,14 @@
 
 package chrometrace
 
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
 // Process is what a pid stands for. Equal values are one process.
 type Process struct {
 	Service  string // service.name
@@ -93,4 +101,191 @@ type Counter struct {
 	Start  int64   // of the interval that the value is of, unix nanoseconds; 0: since the point before
 	Time   int64   // its end, unix nanoseconds
 	Value  float64 // in Unit
+}
+
+// Categories (cat) as PyTorch's profiler writes them, so that its readers know what they see.
+const (
+	catKernel         = "kernel"
+	catCopy           = "gpu_memcpy"
+	catMemset         = "gpu_memset"
+	catGPUAnnotation  = "gpu_user_annotation"
+	catHostAnnotation = "user_annotation"
+	catRuntime        = "cuda_runtime"
+	catOperator       = "cpu_op"
+	catModule         = "python_function"
+	catProfile        = "Trace" // the profiler's own record of its window, which readers pass over
+)
+
+// Classify decides track, category, name, correlation, launch and device of a span from its attributes in Args, where
+// it sets Track.ID to −1 for what has no stream or thread. Attributes that become fields of the event or have another
+// name in PyTorch's files are taken out of Args or renamed; Args is changed in place.
+func (e *Event) Classify() {
+	at := taken{-1, -1, -1}
+	switch s := e.read(&at); s.kind {
+	case "":
+		e.onHost(&s, at.device)
+	case semconv.GPUOperationTypeStep:
+		e.onSteps(&s)
+	default:
+		e.onStream(&s)
+	}
+	e.settle(at)
+}
+
+// onHost places a span that is no GPU span. device is the index of the argument of that name; −1: there is none.
+func (e *Event) onHost(s *stated, device int) {
+	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
+	e.Category = hostCategory(e.Name, s.category, e.Correlation)
+	if e.Category == catOperator {
+		e.rename(string(semconv.GPUFLOPCountKey), "flops")
+	}
+	if e.Process.Profile && s.thread < 0 && e.Correlation == 0 {
+		// Every host range of a file has a thread; what has none is made by who read the file.
+		e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
+		if device >= 0 && e.Args[device].Value.kind == kindInt { // the window of a device
+			e.Args[device].Key = "device"
+		}
+	}
+}
+
+func (e *Event) onSteps(s *stated) {
+	e.Category = catHostAnnotation
+	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
+	if s.thread < 0 {
+		e.Track = Track{Kind: Steps, Device: s.device, ID: -1}
+	}
+	if s.thread < 0 && s.hasDelay && s.step > 0 && max(math.Abs(s.delay), s.step, s.hostStep) < maxSeconds {
+		// The span reaches from the host's start to the device's end, and where the host runs ahead such spans
+		// overlap. What tiles is the host's part and the device's part.
+		e.DeviceStart = e.Start + nanoseconds(s.delay)
+		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
+		if s.hostStep > 0 {
+			e.ended, e.end, e.End = true, e.End, e.Start+nanoseconds(s.hostStep)
+		}
+	}
+	if n := "ProfilerStep#" + strconv.FormatInt(s.index, 10); s.hasIndex && e.Name != n {
+		if s.thread < 0 {
+			e.Track.Name = e.Name
+		}
+		e.Args = append(e.Args, Arg{"loop", String(e.Name)})
+		e.Name = n
+	}
+}
+
+// onStream places what ran on a device.
+func (e *Event) onStream(s *stated) {
+	switch s.kind {
+	case semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCollective:
+		e.Category = catKernel
+		if s.kind == semconv.GPUOperationTypeCollective {
+			e.messageElements()
+		}
+		if s.kernel != "" && !mangled(s.kernel) {
+			e.renamed, e.name, e.Name = true, e.Name, s.kernel
+			e.rename(string(semconv.GPUKernelNameKey), "")
+		}
+	case semconv.GPUOperationTypeCopy:
+		e.Category = catCopy
+		e.rename(string(semconv.GPUIOSizeKey), "bytes")
+	case semconv.GPUOperationTypeMemset:
+		e.Category = catMemset
+		e.rename(string(semconv.GPUIOSizeKey), "bytes")
+	default:
+		e.Category = catGPUAnnotation
+	}
+	e.Track = Track{Kind: Stream, Device: s.device, ID: s.stream}
+	if s.hasDelay && math.Abs(s.delay) < maxSeconds {
+		e.Launched = e.Start - nanoseconds(s.delay)
+	}
+}
+
+// mangled names stay in the arguments, below the short name of the span: no viewer shows them as one reads them, and
+// the demangler of speedscope 1.25 runs out of memory after about a thousand.
+func mangled(name string) bool {
+	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "_R")
+}
+
+// maxSeconds bounds durations that are believed.
+const maxSeconds = 1e6
+
+func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
+
+// hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it:
+// operators are namespace::operator, frames of modules begin with nn.Module.
+func hostCategory(name, category string, correlation int64) string {
+	switch {
+	case correlation != 0 || category == semconv.GPUOperationCategoryRuntime:
+		return catRuntime
+	case strings.HasPrefix(name, "nn.Module: "):
+		return catModule
+	}
+	if namespace, _, ok := strings.Cut(name, "::"); ok && namespace != "" &&
+		strings.Trim(namespace, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" {
+		return catOperator
+	}
+	return catHostAnnotation
+}
+
+func (e *Event) rename(from, to string) {
+	for i := range e.Args {
+		if e.Args[i].Key == from {
+			e.Args[i].Key = to
+		}
+	}
+}
+
+// ProcessOf reads a process from the attributes of a resource.
+func ProcessOf(attributes []Arg) Process {
+	var p Process
+	for _, a := range attributes {
+		switch a.Key {
+		case string(semconv.ServiceNameKey):
+			p.Service, _ = a.Value.AsString()
+		case string(semconv.ServiceInstanceIDKey):
+			p.Instance, _ = a.Value.AsString()
+		case string(semconv.HostNameKey):
+			p.Host, _ = a.Value.AsString()
+		case string(semconv.GPUJobRankKey):
+			p.Rank, p.HasRank = a.Value.AsInt()
+		case string(semconv.ProcessPidKey):
+			p.PID, _ = a.Value.AsInt()
+		case string(semconv.GPUJobLocalRankKey):
+			p.LocalRank, p.HasLocalRank = a.Value.AsInt()
+		case string(semconv.GPUJobWorldSizeKey):
+			p.WorldSize, _ = a.Value.AsInt()
+		case string(semconv.GPUJobIDKey):
+			p.Job, _ = a.Value.AsString()
+		case string(semconv.GPUTraceDetailKey):
+			p.Profile = true
+		}
+	}
+	return p
+}
+
+// elementSizes are sizes in bytes of element types as PyTorch names them in its collectives.
+var elementSizes = map[string]int64{
+	"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
+	"Float8_e4m3fn": 1, "Float8_e5m2": 1,
+}
+
+// messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered whole where
+// gpu.io.size is that, of the send buffer otherwise.
+func (e *Event) messageElements() {
+	var size, element int64
+	key := "In msg nelems"
+	for i := range e.Args {
+		switch a := &e.Args[i]; a.Key {
+		case string(semconv.GPUIOSizeKey):
+			size, _ = a.Value.AsInt()
+		case "dtype":
+			element = elementSizes[a.Value.str]
+		case "Collective name":
+			if n, _ := a.Value.AsString(); n == "all_gather" || n == "gather" {
+				key = "Out msg nelems"
+			}
+		}
+	}
+	if element > 0 && size > 0 && size%element == 0 {
+		e.Args = append(e.Args, Arg{key, Int(size / element)})
+	}
 }

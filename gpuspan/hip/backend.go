@@ -6,7 +6,9 @@ package hip
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -149,3 +151,183 @@ func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Stat
 
 // Close has nothing to give back: events and streams are freed by who made them.
 func (b *Backend) Close() error { return nil }
+
+// statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
+const statusCaptureUnsupported = 900
+
+// NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A
+// device has one.
+func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
+	if s, st = b.NewStream(c); st != backend.StatusOK {
+		return 0, st
+	}
+	st = b.In(c, func() backend.Status {
+		f := dl.NewFrame()
+		defer f.Free()
+		f.Args[0], f.Args[1] = f.Addr(0), 4
+		st := backend.Status(f.Call(b.fn.Of["hipMalloc"], 2))
+		if st == backend.StatusOK {
+			if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
+				b.fn.Of["hipFree"].Call(old)
+			}
+			b.devices[c].anchor.Store(uintptr(s))
+		}
+		return st
+	})
+	if st != backend.StatusOK {
+		b.API.FreeStream(c, s)
+		return 0, st
+	}
+	return s, st
+}
+
+// FreeStream destroys a stream of NewStream or NewAnchorStream.
+func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
+	b.API.FreeStream(c, s)
+	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(uintptr(s), 0) {
+		b.fn.Of["hipFree"].Call(b.devices[c].scratch.Swap(0))
+	}
+}
+
+// Record enqueues an event; on an anchor stream behind a write, so that it has a marker of its own.
+func (b *Backend) Record(c *backend.Call) backend.Status {
+	for i := range b.devices {
+		d := &b.devices[i]
+		if d.anchor.Load() != c.Args[1] || c.Args[1] == 0 {
+			continue
+		}
+		f := dl.NewFrame()
+		f.Args[0], f.Args[1], f.Args[2], f.Args[3] = d.scratch.Load(), 0, 4, c.Args[1]
+		st := backend.Status(f.Call(b.fn.Of["hipMemsetAsync"], 4))
+		f.Free()
+		if st != backend.StatusOK {
+			return st
+		}
+	}
+	return b.API.Record(c)
+}
+
+// Query asks whether an event has happened. A refusal because of a capture elsewhere means that it is not known yet.
+func (b *Backend) Query(e backend.Event) backend.Status {
+	st := b.API.Query(e)
+	if st == statusCaptureUnsupported {
+		return backend.StatusNotReady
+	}
+	return st
+}
+
+// moduleVersion is where AMD's out-of-tree kernel module states its version; the in-tree one has none.
+const moduleVersion = "/sys/module/amdgpu/version"
+
+// Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
+// error.
+func (b *Backend) Devices() ([]backend.Device, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	version, _ := os.ReadFile(moduleVersion)
+	out := make([]backend.Device, len(b.devices))
+	for i := range b.devices {
+		name, err := b.fn.String("hipDeviceGetName", int32(i))
+		if err != nil {
+			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
+		}
+		pci, _ := b.fn.String("hipDeviceGetPCIBusId", int32(i))
+		memory, _ := b.fn.Value("hipDeviceTotalMem", uintptr(i))
+		out[i] = backend.Device{
+			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
+			PCIBDF: strings.ToLower(pci), MemoryTotal: int64(memory),
+		}
+	}
+	return out, nil
+}
+
+// uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
+func (b *Backend) uuid(device int) string {
+	if b.fn.Of["hipDeviceGetUuid"] == 0 {
+		return ""
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
+	f.Out[1] = 0
+	if f.Call(b.fn.Of["hipDeviceGetUuid"], 2) != 0 {
+		return ""
+	}
+	u := f.Bytes16(0)
+	text, rest, _ := strings.Cut(string(u[:]), "\x00")
+	switch {
+	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":
+		return "" // ROCm's way to say that the device has none
+	case len(text) == len(u) && strings.Trim(text, "0123456789abcdefABCDEF") == "":
+		return "GPU-" + text
+	}
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+var names = eventapi.Names{
+	EventCreate:               []string{"hipEventCreateWithFlags"},
+	EventDestroy:              []string{"hipEventDestroy"},
+	EventRecord:               []string{"hipEventRecord"},
+	EventQuery:                []string{"hipEventQuery"},
+	EventSynchronize:          []string{"hipEventSynchronize"},
+	EventElapsed:              []string{"hipEventElapsedTime"},
+	StreamIsCapturing:         []string{"hipStreamIsCapturing"},
+	ThreadExchangeCaptureMode: []string{"hipThreadExchangeStreamCaptureMode"},
+	StreamCreateWithPriority:  []string{"hipStreamCreateWithPriority"},
+	StreamDestroy:             []string{"hipStreamDestroy"},
+	StreamPriorityRange:       []string{"hipDeviceGetStreamPriorityRange"},
+	MemGetInfo:                []string{"hipMemGetInfo"},
+}
+
+// functions are what HIP has of its own.
+var functions = []string{
+	"hipInit", "hipGetDeviceCount", "hipDeviceGetName", "hipDeviceGetPCIBusId", "hipDeviceTotalMem", "hipGetDevice",
+	"hipSetDevice", "hipStreamGetDevice", "hipMalloc", "hipFree", "hipMemsetAsync",
+}
+
+// optional are those that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
+var optional = []string{"hipDeviceGetUuid", "hipGetErrorName", "hipGetErrorString"}
+
+func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {
+	fn := eventapi.Functions{
+		API: "HIP", Of: map[string]dl.Func{}, Name: "hipGetErrorName", Text: "hipGetErrorString",
+		Says: func(describe dl.Func, code int32) string { return dl.String(describe.Pointer(uintptr(code))) },
+	}
+	for _, name := range functions {
+		fn.Of[name] = s.Need(name)
+	}
+	for _, name := range optional {
+		fn.Of[name] = l.Lookup(name)
+	}
+	return fn
+}
+
+// EnvLibrary names the environment variable with the path of libamdhip64.
+const EnvLibrary = "GPUSPAN_HIP_LIBRARY"
+
+// places are where libamdhip64 is; the version in the name is ROCm's major version.
+var places = []string{
+	"libamdhip64.so",
+	"libamdhip64.so.7",
+	"libamdhip64.so.6",
+	"libamdhip64.so.5",
+	"/opt/rocm/lib/libamdhip64.so",
+}
+
+// Option configures [Open].
+type Option interface{ apply(*config) }
+
+type config struct{ library string }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithLibrary names the file of libamdhip64. It goes before the environment variable GPUSPAN_HIP_LIBRARY and the usual
+// places; the empty string means those.
+func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
+
+// Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library
+// says of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+type Error = eventapi.Error

@@ -13,6 +13,92 @@ import (
 	"sync"
 )
 
+// Device is one row of the table. Zero fields are unknown.
+type Device struct {
+	// Name is the table's own name of the model, for people: "H100 SXM5 80GB".
+	Name string
+	// Vendor is "NVIDIA" or "AMD".
+	Vendor string
+	// MemoryBandwidth is the peak of device memory in bytes per second, reads and writes together.
+	MemoryBandwidth float64
+	// MemorySize is the nominal size of device memory in bytes (GB of the data sheet × 1e9), used to recognise
+	// memory slices; the driver reports a little more or less.
+	MemorySize float64
+	// FLOPs are the dense peaks in FLOP per second (operations per second for int8).
+	FLOPs FLOPRates
+	// Host is the link to the host.
+	Host HostLink
+	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per second in one
+	// direction, all links together. Zero also for models that have none.
+	Interconnect float64
+	// Domain is how many devices reach each other at Interconnect: those of one board, of one rack, or two that a
+	// bridge joins. A collective over more than these uses another path too.
+	Domain int
+	// Power is the board's power limit as shipped (TDP, TBP), in watts.
+	Power float64
+	// SMs is the number of streaming multiprocessors (NVIDIA) or compute units (AMD).
+	SMs int
+	// Source is the vendor's public document that the row was taken from.
+	Source string
+
+	names []string       // as drivers say, see normalise
+	mig   map[string]int // MIG profile to SMs, as `nvidia-smi mig -lgip` lists them
+}
+
+// FLOPRates are dense peaks by precision in FLOP per second; zero is unknown or unsupported.
+type FLOPRates struct {
+	FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 float64
+}
+
+// Precisions are the values of gpu.flop.precision, in the order of FLOPRates.
+func Precisions() []string {
+	return []string{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
+}
+
+// Of returns the peak of a precision by its value of gpu.flop.precision, zero where that is unknown.
+func (r *FLOPRates) Of(precision string) float64 {
+	if p := r.field(precision); p != nil {
+		return *p
+	}
+	return 0
+}
+
+// Set changes the peak of a precision; it reports false for a name that is none of Precisions.
+func (r *FLOPRates) Set(precision string, rate float64) bool {
+	p := r.field(precision)
+	if p != nil {
+		*p = rate
+	}
+	return p != nil
+}
+
+func (r *FLOPRates) field(precision string) *float64 {
+	switch precision {
+	case "fp64":
+		return &r.FP64
+	case "fp32":
+		return &r.FP32
+	case "tf32":
+		return &r.TF32
+	case "fp16":
+		return &r.FP16
+	case "bf16":
+		return &r.BF16
+	case "fp8":
+		return &r.FP8
+	case "fp4":
+		return &r.FP4
+	case "int8":
+		return &r.INT8
+	}
+	return nil
+}
+
+// Scale multiplies every known rate.
+func (r FLOPRates) Scale(by float64) FLOPRates {
+	return FLOPRates{r.FP64 * by, r.FP32 * by, r.TF32 * by, r.FP16 * by, r.BF16 * by, r.FP8 * by, r.FP4 * by, r.INT8 * by}
+}
+
 // table is in the module, not beside it: nobody has to ship it, and a test reads all of it.
 //
 //go:embed table.csv

@@ -4,8 +4,11 @@
 package stepcsv
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -13,6 +16,72 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/semconv"
 )
+
+// Builder makes a Row of a span's attributes, whatever API they come from. The zero Builder is ready.
+type Builder struct {
+	row     Row
+	step    bool
+	length  bool
+	overlap bool
+	other   bool
+}
+
+// String takes an attribute that is a string.
+func (b *Builder) String(key, value string) {
+	if key == string(semconv.GPUOperationTypeKey) {
+		b.step = value == semconv.GPUOperationTypeStep
+	}
+}
+
+// Int takes an attribute that is a whole number.
+func (b *Builder) Int(key string, value int64) {
+	switch key {
+	case string(semconv.GPUStepIndexKey):
+		b.row.Step = value
+	case string(semconv.GPUStepEpochKey):
+		b.row.Epoch, b.row.HasEpoch = value, true
+	case string(semconv.GPUStepItemsKey):
+		b.row.Items = value
+	default:
+		b.Float(key, float64(value)) // a duration without fraction
+	}
+}
+
+// Float takes an attribute that is a number. Durations that cannot be (negative, no number) are as if they were absent.
+func (b *Builder) Float(key string, value float64) {
+	d, ok := duration(value)
+	if !ok {
+		return
+	}
+	switch key {
+	case string(semconv.GPUStepDurationKey):
+		b.row.Duration, b.length = d, true
+	case string(semconv.GPUStepOverlapDurationKey):
+		b.row.Overlap, b.overlap = d, true
+	case string(semconv.GPUStepOtherDurationKey):
+		b.row.Other, b.other = d, true
+	default:
+		if name, ok := semconv.GPUStepPhaseDurationOf(key); ok {
+			b.row.Phases = append(b.row.Phases, Phase{name, d})
+		}
+	}
+}
+
+// Row is the row, and false when the span is no step or its duration is not known.
+func (b *Builder) Row() (Row, bool) {
+	b.row.HasSplit = b.overlap && b.other
+	slices.SortStableFunc(b.row.Phases, func(x, y Phase) int { return cmp.Compare(x.Name, y.Name) })
+	return b.row, b.step && b.length
+}
+
+// duration reads seconds. A double holds nanoseconds exactly up to 104 days.
+func duration(seconds float64) (time.Duration, bool) {
+	ns := math.Round(seconds * 1e9)
+	if !(ns >= 0 && ns < math.MaxInt64/2) { // not for NaN either
+		return 0, false
+	}
+	return time.Duration(ns), true
+}
 
 // Exporter is a SpanExporter for programs that have no Collector: it writes a row for each step span. Register it
 // with a batching span processor.

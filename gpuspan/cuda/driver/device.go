@@ -5,6 +5,7 @@ package driver
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
@@ -86,4 +87,166 @@ func (d *Driver) Memory(dev Device) (int64, error) {
 func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
 	v, err := d.fn.Value("cuDeviceGetAttribute", uintptr(attribute), uintptr(dev))
 	return int(int32(v)), err
+}
+
+// Context is a CUcontext.
+type Context uintptr
+
+// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if
+// it does not exist. Release it with ReleasePrimary.
+func (d *Driver) RetainPrimary(dev Device) (Context, error) {
+	ctx, err := d.fn.Value("cuDevicePrimaryCtxRetain", uintptr(dev))
+	return Context(ctx), err
+}
+
+const primaryRelease = "cuDevicePrimaryCtxRelease_v2"
+
+// ReleasePrimary gives a reference back.
+func (d *Driver) ReleasePrimary(dev Device) error { return d.fn.Call(primaryRelease, uintptr(dev)) }
+
+// PrimaryActive reports whether the device's primary context exists.
+func (d *Driver) PrimaryActive(dev Device) (bool, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1], f.Args[2] = uintptr(dev), f.Addr(0), f.Addr(1)
+	if err := d.fn.Frame("cuDevicePrimaryCtxGetState", f, 3); err != nil {
+		return false, err
+	}
+	return f.Int32(1) != 0, nil
+}
+
+// Current is the calling OS thread's current context, 0 when it has none.
+func (d *Driver) Current() (Context, error) {
+	ctx, err := d.fn.Value("cuCtxGetCurrent")
+	return Context(ctx), err
+}
+
+// Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
+// restores what was current before, as setting the context would not. It does not allocate.
+func (d *Driver) Push(ctx Context) (pop func(), code int32) {
+	if code = d.push.Call(uintptr(ctx)); code != 0 {
+		return func() {}, code
+	}
+	return d.pop, 0
+}
+
+// Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the
+// same.
+func (d *Driver) Pop() {
+	f := dl.NewFrame()
+	f.Args[0] = f.Addr(0)
+	f.Call(d.fn.Of["cuCtxPopCurrent_v2"], 1)
+	f.Free()
+}
+
+// Do runs f on a locked OS thread with ctx current.
+func (d *Driver) Do(ctx Context, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pop, code := d.Push(ctx)
+	if err := d.fn.Check("cuCtxPushCurrent_v2", code); err != nil {
+		return err
+	}
+	defer pop()
+	return f()
+}
+
+// ContextDevice is the device of a context.
+func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
+	err = d.Do(ctx, func() error {
+		v, err := d.fn.Value("cuCtxGetDevice")
+		dev = Device(v)
+		return err
+	})
+	return dev, err
+}
+
+// Synchronize waits for all work of the current context.
+func (d *Driver) Synchronize() error { return d.fn.Call("cuCtxSynchronize") }
+
+// Stream is a CUstream (the runtime's cudaStream_t is the same).
+type Stream uintptr
+
+// NewStream makes a non-blocking stream in the current context.
+func (d *Driver) NewStream() (Stream, error) {
+	s, err := d.fn.Value("cuStreamCreate", 1)
+	return Stream(s), err
+}
+
+// FreeStream destroys a stream once its work is done.
+func (d *Driver) FreeStream(s Stream) error { return d.fn.Call("cuStreamDestroy_v2", uintptr(s)) }
+
+// SynchronizeStream waits for the work of a stream.
+func (d *Driver) SynchronizeStream(s Stream) error {
+	return d.fn.Call("cuStreamSynchronize", uintptr(s))
+}
+
+// StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.
+func (d *Driver) StreamContext(s Stream) (Context, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	if err := d.fn.Frame("cuStreamGetCtx", f, 2); err != nil {
+		return 0, err
+	}
+	return Context(f.Out[0]), nil
+}
+
+// Ptr is an address in device memory (CUdeviceptr).
+type Ptr uint64
+
+// Alloc allocates n bytes of device memory in the current context.
+func (d *Driver) Alloc(n int64) (Ptr, error) {
+	p, err := d.fn.Value("cuMemAlloc_v2", uintptr(n))
+	return Ptr(p), err
+}
+
+// Free frees device memory.
+func (d *Driver) Free(p Ptr) error { return d.fn.Call("cuMemFree_v2", uintptr(p)) }
+
+// AllocHost allocates n bytes of pinned host memory; free it with FreeHost.
+func (d *Driver) AllocHost(n int64) ([]byte, error) {
+	p, err := d.fn.Value("cuMemHostAlloc", uintptr(n), 0)
+	if err != nil {
+		return nil, err
+	}
+	return dl.Foreign(uintptr(p), int(n)), nil
+}
+
+// FreeHost frees what AllocHost returned.
+func (d *Driver) FreeHost(b []byte) error {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Bytes(0, b)
+	return d.fn.Frame("cuMemFreeHost", f, 1)
+}
+
+// Upload copies b to the device, ordered on s. From pageable memory the call returns after b was read; pinned memory
+// (AllocHost) must stay as it is until the stream has done the copy.
+func (d *Driver) Upload(dst Ptr, b []byte, s Stream) error {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[2], f.Args[3] = uintptr(dst), uintptr(len(b)), uintptr(s)
+	f.Bytes(1, b)
+	return d.fn.Frame("cuMemcpyHtoDAsync_v2", f, 4)
+}
+
+// Download copies device memory to b, ordered on s. Into pageable memory the call returns after the copy; pinned memory
+// is complete when the stream is.
+func (d *Driver) Download(b []byte, src Ptr, s Stream) error {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[1], f.Args[2], f.Args[3] = uintptr(src), uintptr(len(b)), uintptr(s)
+	f.Bytes(0, b)
+	return d.fn.Frame("cuMemcpyDtoHAsync_v2", f, 4)
+}
+
+// Copy copies n bytes within the device, ordered on s.
+func (d *Driver) Copy(dst, src Ptr, n int64, s Stream) error {
+	return d.fn.Call("cuMemcpyDtoDAsync_v2", uintptr(dst), uintptr(src), uintptr(n), uintptr(s))
+}
+
+// Set sets n bytes of device memory to v, ordered on s.
+func (d *Driver) Set(p Ptr, v byte, n int64, s Stream) error {
+	return d.fn.Call("cuMemsetD8Async", uintptr(p), uintptr(v), uintptr(n), uintptr(s))
 }

@@ -4,8 +4,11 @@
 package report
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -148,4 +151,137 @@ func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 		}
 	}
 	return out
+}
+
+// WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds, sizes bytes, rates
+// per second, shares 0 to 1; what is not known is absent.
+func (s Summary) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(s)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	type plain Summary
+	s.Operations = append([]Operation{}, s.Operations...) // not null
+	var coverage *float64
+	if c, ok := s.WallCoverage(); ok {
+		coverage = &c
+	}
+	return json.Marshal(struct {
+		plain
+		Wall         float64     `json:"wall_seconds"`
+		Covered      float64     `json:"covered_seconds"`
+		WallCoverage *float64    `json:"wall_coverage,omitempty"`
+		Findings     []Finding   `json:"findings,omitempty"`
+		Items        []ItemTotal `json:"items,omitempty"`
+	}{plain(s), s.Wall().Seconds(), s.Covered.Seconds(), coverage, s.Findings(Thresholds{}), s.Items()})
+}
+
+// MarshalJSON implements json.Marshaler: the fields of Device with the floor in seconds.
+func (d Device) MarshalJSON() ([]byte, error) {
+	type plain Device
+	return json.Marshal(struct {
+		plain
+		Floor float64 `json:"floor_seconds,omitempty"`
+	}{plain(d), d.Floor.Seconds()})
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d Durations) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Count  int64   `json:"count"`
+		Total  float64 `json:"total_seconds"`
+		Min    float64 `json:"min_seconds"`
+		Max    float64 `json:"max_seconds"`
+		Mean   float64 `json:"mean_seconds"`
+		StdDev float64 `json:"stddev_seconds"`
+		P50    float64 `json:"p50_seconds,omitempty"`
+		P99    float64 `json:"p99_seconds,omitempty"`
+	}{
+		d.Count, d.Total.Seconds(), d.Min.Seconds(), d.Max.Seconds(), d.Mean.Seconds(), d.StdDev.Seconds(),
+		d.P50.Seconds(), d.P99.Seconds(),
+	})
+}
+
+// MarshalJSON implements json.Marshaler: the figures and the rates that follow from them.
+func (f Figures) MarshalJSON() ([]byte, error) {
+	type plain Figures
+	return json.Marshal(struct {
+		plain
+		Rates Rates `json:"rates,omitzero"`
+	}{plain(f), f.Rates()})
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o Operation) MarshalJSON() ([]byte, error) {
+	type plain Operation
+	var l2 *float64
+	if o.HasL2HitRatio {
+		l2 = &o.L2HitRatio
+	}
+	return json.Marshal(struct {
+		plain
+		L2HitRatio *float64 `json:"l2_hit_ratio,omitempty"`
+	}{plain(o), l2})
+}
+
+// MarshalJSON implements json.Marshaler.
+func (l Loop) MarshalJSON() ([]byte, error) {
+	type plain Loop
+	l.Phases = append([]Phase{}, l.Phases...) // not null
+	return json.Marshal(struct {
+		plain
+		Overlap float64 `json:"overlap_seconds"`
+		Other   float64 `json:"other_seconds"`
+		Covered float64 `json:"covered_seconds,omitempty"`
+		Exposed float64 `json:"exposed_communication_seconds,omitempty"`
+		Waiting float64 `json:"waiting_for_data_seconds,omitempty"`
+	}{
+		plain(l), l.Overlap.Seconds(), l.Other.Seconds(), l.Covered.Seconds(), l.Exposed.Seconds(), l.Waiting.Seconds(),
+	})
+}
+
+// WriteDOT writes the execution graph for Graphviz: sections (boxes) by nesting, the kernels that they launched
+// (ellipses) and the modules that hold the kernels (folders). Edges carry counts. "dot -Tsvg" draws it.
+func (s Summary) WriteDOT(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintln(b, "digraph gpu {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];")
+	kernels, modules := map[Kernel]int{}, map[string]int{}
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		label := fmt.Sprintf("%s\n%d × %s", o.Name, o.All.Count, shown(o.All.Duration.Mean, duration))
+		fmt.Fprintf(b, "\ts%d [shape=box, label=%s];\n", i, dotQuote(label))
+		if o.Parent >= 0 {
+			fmt.Fprintf(b, "\ts%d -> s%d [label=\"%d\"];\n", o.Parent, i, o.All.Count)
+		}
+		for _, k := range o.Kernels {
+			key := Kernel{Name: k.Name, Module: k.Module}
+			id, ok := kernels[key]
+			if !ok {
+				id = len(kernels)
+				kernels[key] = id
+				fmt.Fprintf(b, "\tk%d [shape=ellipse, label=%s];\n", id, dotQuote(k.Name))
+				if k.Module != "" {
+					m, ok := modules[k.Module]
+					if !ok {
+						m = len(modules)
+						modules[k.Module] = m
+						fmt.Fprintf(b, "\tm%d [shape=folder, label=%s];\n", m, dotQuote(k.Module))
+					}
+					fmt.Fprintf(b, "\tk%d -> m%d [style=dashed];\n", id, m)
+				}
+			}
+			fmt.Fprintf(b, "\ts%d -> k%d [label=\"%d\"];\n", i, id, k.Count)
+		}
+	}
+	fmt.Fprintln(b, "}")
+	return b.Flush()
+}
+
+// dotQuote writes a quoted identifier of the DOT language, in which only the quote and the backslash are special.
+func dotQuote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", "").Replace(s) + `"`
 }
