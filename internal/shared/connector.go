@@ -26,7 +26,8 @@ type Connector struct {
 	forget         func()
 }
 
-func (c *Connector) base() *Connector { return c }
+// Embedded is the connector itself, of what embeds it.
+func (c *Connector) Embedded() *Connector { return c }
 
 // Capabilities implements consumer.Traces.
 func (*Connector) Capabilities() consumer.Capabilities {
@@ -66,7 +67,7 @@ type TwoOutputs interface {
 	connector.Traces
 	// GiveTraces sets where spans go; false where that is set.
 	GiveTraces(consumer.Traces) bool
-	base() *Connector
+	Embedded() *Connector
 }
 
 // ConnectorFactory makes a factory whose connectors of one configuration, a pointer, are one instance as long as the
@@ -80,7 +81,7 @@ func ConnectorFactory[C comparable, I TwoOutputs](
 		return all.Get(cfg.(C), give, func(forget func()) (I, error) {
 			c, err := create(cfg.(C), set)
 			if err == nil {
-				c.base().forget = forget
+				c.Embedded().forget = forget
 				give(c)
 			}
 			return c, err
@@ -91,9 +92,9 @@ func ConnectorFactory[C comparable, I TwoOutputs](
 			_ context.Context, set connector.Settings, cfg component.Config, next consumer.Metrics,
 		) (connector.Traces, error) {
 			return get(set, cfg, func(c I) bool {
-				free := c.base().Metrics.Next == nil
+				free := c.Embedded().Metrics.Next == nil
 				if free {
-					c.base().Metrics.Next = next
+					c.Embedded().Metrics.Next = next
 				}
 				return free
 			})
@@ -105,7 +106,7 @@ func ConnectorFactory[C comparable, I TwoOutputs](
 			if err != nil {
 				return nil, err
 			}
-			return TracesOutput{c, c.base()}, nil
+			return TracesOutput{c, c.Embedded()}, nil
 		}, traces))
 }
 

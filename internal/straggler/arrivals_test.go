@@ -28,7 +28,7 @@ func TestTheLastToArriveIsSaid(t *testing.T) {
 		run(0, 0, 10, 31), run(1, 0, 28, 31), run(2, 0, 20, 31), // rank 1 last, 8 ms after rank 2
 		run(0, 1, 50, 61), run(1, 1, 51, 61), run(2, 1, 58, 61), // rank 2 last, 7 ms after rank 1
 		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: no collective of both
-		run(0, 3, 70, 71), // alone
+		run(0, 3, 70, 71),                                       // alone
 		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives of one number
 	})
 	for i, want := range []Arrival{
