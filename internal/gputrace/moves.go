@@ -34,6 +34,9 @@ var movers = map[string]verdict.Move{
 // kernelOf is a kernel below an operator, by names.
 type kernelOf struct{ kernel, operator, mover uint32 }
 
+// maxMeanings bounds those that are remembered; beyond it each is found anew.
+const maxMeanings = 1 << 16
+
 // meaning is what a kernel is for.
 type meaning struct {
 	move verdict.Move
@@ -59,7 +62,9 @@ func (s *sweep) means(a *activity) (verdict.Move, verdict.Role) {
 			m.move = outer
 		}
 		m.role = roleOf(name(k.operator), name(k.kernel))
-		s.meanings[k] = m
+		if len(s.meanings) < maxMeanings {
+			s.meanings[k] = m
+		}
 	}
 	return m.move, m.role
 }
