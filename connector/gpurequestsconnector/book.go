@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/series"
@@ -48,7 +47,7 @@ type book struct {
 	owed     spanfacts.Waiting[[]owed]
 
 	operations map[operation]*operation
-	sources    map[attribute.Distinct]*source
+	sources    map[string]*source
 	targets    series.Targets
 
 	done   []*request       // closed, not yet handed on
@@ -68,7 +67,7 @@ func newBook(cfg *Config) *book {
 		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests),
 		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation),
-		sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
+		sources: make(map[string]*source), index: make(map[key]int),
 	}
 }
 
@@ -312,36 +311,27 @@ func (b *book) end(now int64) {
 	clear(b.ending)
 }
 
-// source is the resource of spans; equal ones have equal ids.
+// source is the resource of spans.
 type source struct {
-	id       attribute.Distinct
+	id       string // the same for equal attributes
 	attrs    pcommon.Map
 	target   string // of metrics
 	instance string // of metrics, where the attributes name none
 }
 
 func (b *book) source(attrs pcommon.Map) *source {
-	id := identity(attrs)
-	if s := b.sources[id]; s != nil {
+	id := b.targets.Whole(attrs)
+	if s := b.sources[string(id)]; s != nil {
 		return s
 	}
 	if len(b.sources) >= b.cfg.MaxResources {
 		clear(b.sources)
 	}
-	s := &source{id: id, target: string(b.targets.Key(attrs))}
+	s := &source{id: string(id)}
+	s.target = string(b.targets.Key(attrs)) // id is gone now
 	s.attrs, s.instance = b.targets.Attributes(attrs)
-	b.sources[id] = s
+	b.sources[s.id] = s
 	return s
-}
-
-// identity is the same for equal attributes, in whatever order.
-func identity(attrs pcommon.Map) attribute.Distinct {
-	kv := make([]attribute.KeyValue, 0, attrs.Len())
-	for k, v := range attrs.All() {
-		kv = append(kv, attribute.String(k, v.AsString()))
-	}
-	set := attribute.NewSet(kv...)
-	return set.Equivalent()
 }
 
 func (o operation) clone() *operation {

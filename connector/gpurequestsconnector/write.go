@@ -22,7 +22,7 @@ const queueName = "queue"
 // sampled, for its trace does not exist, and none for work that its trace shows itself.
 func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
-	of := make(map[attribute.Distinct]ptrace.SpanSlice)
+	of := make(map[string]ptrace.SpanSlice)
 	to := func(s *source) ptrace.Span {
 		list, ok := of[s.id]
 		if !ok {

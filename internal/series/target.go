@@ -40,6 +40,20 @@ func (t *Targets) Key(attrs pcommon.Map) []byte {
 	if t.instance(attrs) {
 		t.names = slices.DeleteFunc(t.names, func(k string) bool { return !slices.Contains(instanceNames[:], k) })
 	}
+	return t.text(attrs)
+}
+
+// Whole is the same for resources of the same attributes. It is valid until the next call.
+func (t *Targets) Whole(attrs pcommon.Map) []byte {
+	t.names = t.names[:0]
+	for k := range attrs.All() {
+		t.names = append(t.names, k)
+	}
+	return t.text(attrs)
+}
+
+// text is of the attributes that have names, in whatever order they are.
+func (t *Targets) text(attrs pcommon.Map) []byte {
 	slices.Sort(t.names)
 	t.key = t.key[:0]
 	for _, k := range t.names {
