@@ -186,7 +186,9 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 					Consumers int `yaml:"num_consumers"`
 				} `yaml:"sending_queue"`
 			}
-			Service struct{ Pipelines map[string]struct{ Exporters []string } }
+			Service struct {
+				Pipelines map[string]struct{ Exporters []string }
+			}
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
 		for signal, p := range c.Service.Pipelines {
