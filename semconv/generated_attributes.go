@@ -1235,7 +1235,7 @@ const (
 	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUVerdictKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
-	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single precision without tensor cores
+	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
 	GPUVerdictKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
 	GPUVerdictKindThrottle             = "throttle"              // the device became slower

@@ -280,6 +280,31 @@ func faults() map[string]program {
 				return 0
 			},
 		},
+		"products in double precision": {
+			kind: verdict.KindPrecision, says: "products are in double precision", run: func(m *machine, _ bool) {
+				m.style.model = "NVIDIA A100-SXM4-80GB"
+				m.steps(4, func(int) {
+					for range 10 { // 4096³ twice is 137 GFLOP: 9 ms are 15.3 of 19.5 TFLOP/s
+						m.shaped("aten::mm", "[4096,4096],[4096,4096]", `"double","double"`,
+							work{name: "sm80_xmma_gemm_f64f64_f64f64_f64", length: 9000 * us, stream: 7, args: fullGrid})
+					}
+				})
+			},
+			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (9000 - 1259) / 9000 },
+		},
+		"a reduction for each parameter": {kind: verdict.KindComm, says: "fewer and larger messages", run: func(m *machine, sick bool) {
+			m.steps(6, func(int) {
+				m.layers(40, 150*us)
+				if sick {
+					for range 120 {
+						m.free[[2]int64{0, 7}] = m.reduce("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+							"allreduce", 4096, 30*us)
+					}
+				}
+				m.wait("")
+			})
+		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
 		"a kernel for each of many parameters": {run: func(m *machine, _ bool) { // in a row, and none reads what another wrote
 			m.steps(4, func(int) {
 				m.layers(20, 150*us)

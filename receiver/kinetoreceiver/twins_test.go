@@ -219,7 +219,9 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"late rank/plain":                      {verdict.KindComm, "or wait for a late rank"},    // nor has it steps
 	"sparse requests of a server/frames":   {verdict.KindHost, "poll"},                       // ranges are no frames of Python
 	"products without tensor cores":        {verdict.KindPrecision, "longest: ampere_sgemm"}, // by its name
-	"attention in parts":                   {verdict.KindAttention, "do in 81.6ms"},          // all but the products
+	"products in double precision":         {verdict.KindHealthy, "no operator's work is known"},
+	"a reduction for each parameter":       {verdict.KindComm, "or wait for a late rank"},
+	"attention in parts":                   {verdict.KindAttention, "do in 81.6ms"}, // all but the products
 	"thousands of tiny graphs":             {verdict.KindLaunchBound, "launches graphs slower"},
 	"graphs with a tail of small kernels":  {verdict.KindLaunchBound, "sample_tokens"},
 	"graphs of kernels that are too short": {verdict.KindHealthy, "no operator's work is known"}, // nor the gaps in graphs

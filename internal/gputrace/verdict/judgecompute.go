@@ -105,8 +105,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	return claimed
 }
 
-// precision judges operators that no other verdict claims and that compute in single precision without the engines for
-// products that the device has for TF32 or half precision.
+// precision judges operators that no other verdict claims and that compute in single or double precision without the
+// engines for products that the device has for TF32 or half precision.
 func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	peaks := j.f.Peak.FLOPs
 	name, fast := "tf32", peaks.Of("tf32")
@@ -116,10 +116,10 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	if fast < 2*peaks.Of("fp32") {
 		return
 	}
-	var gain, alone float64
+	var gain, alone, double float64
 	var where []Place
 	for _, o := range r.Operators {
-		if claimed[o.Name] || o.Precision != "fp32" || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
+		if claimed[o.Name] || o.Precision != "fp32" && o.Precision != "fp64" || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
 			continue
 		}
 		time := float64(o.Time)
@@ -130,6 +130,9 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		claimed[o.Name] = true
 		alone += needed * float64(o.Alone)
 		gain += needed * float64(o.Alone) * (1 - least/time)
+		if o.Precision == "fp64" {
+			double += needed * float64(o.Alone)
+		}
 		where = append(where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	if name == "tf32" {
@@ -141,7 +144,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		return
 	}
 	sortPlaces(where)
-	j.add(Verdict{
+	v := Verdict{
 		Kind: KindPrecision, Gain: time.Duration(gain), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
 		Chain: []string{
 			"products in single precision leave the tensor cores idle",
@@ -151,7 +154,13 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
 			clip(where[0].Name)),
 		Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
-	})
+	}
+	if 2*double > alone {
+		v.Certainty, v.Chain[0] = Low, "products are in double precision, for which the device has fewer engines"
+		v.Evidence = "longest: " + clip(where[0].Name)
+		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, and " + v.Remedy
+	}
+	j.add(v)
 }
 
 // namedSingle is what would be gained by kernels whose operators' work is not known and whose names say that they are

@@ -119,11 +119,12 @@ const compareRanks = "compare the ranks (their profiles, converted together, say
 const (
 	largeMessage = 1 << 20
 	slowLink     = 0.1
+	smallMessage = 1 << 18 // below which latency is most of what a collective takes
 )
 
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
-	var waiting, moving, slow time.Duration
+	var waiting, moving, slow, small time.Duration
 	var waits, moves []Place
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
@@ -134,6 +135,8 @@ func (j *judge) collectives(r *Report) {
 			moved += fmt.Sprintf(" at %.3g GB/s at best", c.best/1e9)
 			if c.bytes >= largeMessage && c.best < slowLink*j.f.Peak.Host.Rate() {
 				slow += c.Moving
+			} else if c.bytes < smallMessage {
+				small += c.Moving
 			}
 		}
 		moves = append(moves, Place{Name: moved, Time: c.Moving, Count: c.Count})
@@ -147,6 +150,10 @@ func (j *judge) collectives(r *Report) {
 			compareRanks+", which tells waiting; "+remedy
 		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
 			"sizes are not recorded"
+	}
+	if 2*small > moving {
+		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, of which "+
+			"latency is most", Size(smallMessage))
 	}
 	if 2*slow > moving {
 		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus (NCCL_DEBUG=INFO says "+
