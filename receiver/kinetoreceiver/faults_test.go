@@ -305,6 +305,32 @@ func faults() map[string]program {
 				m.wait("")
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
+		"tensors that are copied to the device one by one": {
+			kind: verdict.KindSynchronization, says: "the host waited for each of its copies to the device",
+			run: func(m *machine, sick bool) {
+				m.steps(6, func(int) {
+					if sick {
+						for range 200 {
+							m.within(m.style.operator, "aten::copy_", func() {
+								m.copies("HtoD (Pageable -> Device)", 4096, 2*us, 7)
+								m.wait("")
+								m.now += 10 * us
+							})
+						}
+					}
+					m.layers(60, 150*us)
+					m.wait("aten::item")
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { // all that is idle but what launches take to begin
+				for _, c := range s.Idle {
+					if c.Cause == verdict.CauseSynchronization {
+						return c.Time
+					}
+				}
+				return 0
+			},
+		},
 		"a kernel for each of many parameters": {run: func(m *machine, _ bool) { // in a row, and none reads what another wrote
 			m.steps(4, func(int) {
 				m.layers(20, 150*us)

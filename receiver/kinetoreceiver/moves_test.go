@@ -4,6 +4,7 @@
 package kinetoreceiver
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,8 +44,8 @@ func moving() map[string]program {
 	}
 	nested := func(m *machine, operators []string, w work) {
 		f := func() { m.launch(w) }
-		for i := len(operators) - 1; i >= 0; i-- {
-			name, inner := operators[i], f
+		for _, name := range slices.Backward(operators) {
+			inner := f
 			f = func() { m.within(m.style.operator, name, inner) }
 		}
 		f()

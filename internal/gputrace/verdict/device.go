@@ -4,6 +4,7 @@
 package verdict
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
@@ -107,7 +108,9 @@ type Device struct {
 	held                held  // launches that began together after a gap
 	ofGraphs            int64 // idle time before kernels of graphs, while the host dispatched or was through
 	warm                warmUp
-	migrates            bool // there were migrations towards the device
+	fed                 bool  // what ended last was a copy from the host
+	fedWaits            int64 // idle time after waits for such copies
+	migrates            bool  // there were migrations towards the device
 }
 
 // active is an activity that has not ended.
@@ -175,6 +178,9 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 			d.trials.idle(a, s)
 			d.took(s)
 			d.held.idle(a, s)
+			if d.fed && s.cause == CauseSynchronization {
+				d.fedWaits += s.to - s.from
+			}
 		}
 		d.cursor = a.Start
 	}
@@ -240,6 +246,9 @@ func (d *Device) begin(a *Activity) {
 		t.filled = min(1, a.Filled)
 	}
 	d.busy[a.Class].Add(a.Start, a.End)
+	if a.End >= d.end {
+		d.fed = a.Class == Copying && a.Direction == hostToDevice
+	}
 	switch a.Class {
 	case Computing, Communicating:
 		d.kernels++
@@ -396,6 +405,20 @@ func (d *Device) finish() {
 	}
 	d.active = nil
 	d.warm.end(d)
+}
+
+// hostToDevice is the direction of copies from the host.
+const hostToDevice = "host_to_device"
+
+// fedBy says of how many copies from the host of which size in the mean.
+func (d *Device) fedBy() string {
+	var count, bytes int64
+	for k, c := range d.copy {
+		if k.direction == hostToDevice {
+			count, bytes = count+c.count, bytes+c.bytes
+		}
+	}
+	return fmt.Sprintf("%s of %s in the mean", Count(count, "copy", "copies"), Size(bytes/max(1, count)))
 }
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.

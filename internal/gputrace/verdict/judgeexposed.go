@@ -94,7 +94,7 @@ func (j *judge) copyText(c Copy) string {
 	s += fmt.Sprintf(" of %s at %.3g GB/s", Size(c.Bytes), rate/1e9)
 	var link float64
 	switch c.Direction {
-	case "host_to_device", "device_to_host":
+	case hostToDevice, "device_to_host":
 		link = j.f.Peak.Host.Rate()
 	case "peer_to_peer":
 		link = j.f.Peak.Interconnect

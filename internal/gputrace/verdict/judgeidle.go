@@ -43,6 +43,11 @@ func (j *judge) idle(d *Device) {
 				"force a wait)")
 		v.Chain[1] = "its queue was empty when the wait ended"
 		v.Chain[2] += " from the end of waits to the next work"
+		if d != nil && 2*d.fedWaits > a.idles[CauseSynchronization] {
+			v.Chain[0] = "the host waited for each of its copies to the device"
+			v.Evidence += "; " + d.fedBy()
+			v.Remedy = "gather small tensors into one copy, from pinned memory with non_blocking=True"
+		}
 		j.add(v)
 	}
 	j.held(CauseCapture, KindCapture, High, "the host captured graphs",
