@@ -90,7 +90,9 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.host(from, l)
 	s.rest(from, late, CauseHost)
 	for i := range s.shares {
-		if x := &s.shares[i]; l.Others != nil && (x.cause == CauseHost || x.cause == CauseAfterWait) && 2*(x.to-x.from) > pauseLimit {
+		x := &s.shares[i]
+		own := x.cause == CauseHost || x.cause == CauseAfterWait
+		if l.Others != nil && own && 2*(x.to-x.from) > pauseLimit {
 			x.others = l.Others(x.from, x.to)
 		}
 	}
