@@ -5,6 +5,7 @@ package gpupageexporter
 
 import (
 	"context"
+	"net"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/exporter"
@@ -17,10 +18,17 @@ import (
 // Option of NewFactory.
 type Option func(*options)
 
-type options struct{ model *page.Model }
+type options struct {
+	model    *page.Model
+	listener net.Listener
+}
 
 // WithModel makes all exporters of the factory fill this model, for a program that wants to read it, too.
 func WithModel(m *page.Model) Option { return func(o *options) { o.model = m } }
+
+// WithListener makes the exporter of the factory serve there instead of at its `endpoint`, for a program that must not
+// lose the address it has chosen to another before the Collector has started.
+func WithListener(l net.Listener) Option { return func(o *options) { o.listener = l } }
 
 // NewFactory makes the factory of type gpu_page.
 func NewFactory(opts ...Option) exporter.Factory {
@@ -32,7 +40,7 @@ func NewFactory(opts ...Option) exporter.Factory {
 	of := func(set exporter.Settings, cfg component.Config) (*server, error) {
 		c := cfg.(*Config)
 		return pages.Get(c, func(*server) bool { return true }, func(forget func()) (*server, error) {
-			return newServer(c, set, o.model, forget), nil
+			return newServer(c, set, o, forget), nil
 		})
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,

@@ -25,9 +25,9 @@ import (
 // server is the page of one configuration, which both signals feed: it starts with the first and ends with the last of
 // them.
 type server struct {
-	cfg    *Config
-	set    exporter.Settings
-	model  *page.Model
+	cfg *Config
+	set exporter.Settings
+	options
 	forget func()
 
 	mu      sync.Mutex
@@ -37,11 +37,11 @@ type server struct {
 	served  chan struct{}
 }
 
-func newServer(cfg *Config, set exporter.Settings, model *page.Model, forget func()) *server {
-	if model == nil {
-		model = page.New()
+func newServer(cfg *Config, set exporter.Settings, o options, forget func()) *server {
+	if o.model == nil {
+		o.model = page.New()
 	}
-	return &server{cfg: cfg, set: set, model: model, forget: forget}
+	return &server{cfg: cfg, set: set, options: o, forget: forget}
 }
 
 // Start listens.
@@ -52,7 +52,10 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	if s.started > 1 {
 		return nil
 	}
-	listener, err := s.cfg.ToListener(ctx)
+	listener, err := s.listener, error(nil)
+	if listener == nil {
+		listener, err = s.cfg.ToListener(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint,
 			err)

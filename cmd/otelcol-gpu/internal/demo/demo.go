@@ -86,9 +86,12 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := f.send(o.Send); err != nil {
 		return err
 	}
-	if f.Page, err = pageAddress(); err != nil {
+	live, err := listenForPage()
+	if err != nil {
 		return err
 	}
+	defer live.Close() // where the pipeline has not
+	f.Page = live.Addr().String()
 	m, what, simulated := choose(o.Simulated)
 	defer m.close()
 	f.Source = "auto"
@@ -101,7 +104,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 
 	table, seen := optable.New(), page.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen), yaml...)
+	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen, live), yaml...)
 	if err != nil {
 		return err
 	}
@@ -193,7 +196,7 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the
 // workload runs on behind the gpu receiver.
 func (o Options) factories(
-	gpu *simgpu.GPU, table *optable.Table, seen *page.Model,
+	gpu *simgpu.GPU, table *optable.Table, seen *page.Model, listener net.Listener,
 ) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
@@ -205,7 +208,7 @@ func (o Options) factories(
 			f.Receivers[simulated.Type()] = simulated
 		}
 		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
-		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen))
+		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen), gpupageexporter.WithListener(listener))
 		f.Exporters[live.Type()] = live
 		return f, nil
 	}
@@ -225,14 +228,15 @@ func configuration(f files) ([]string, error) {
 	return []string{base, text}, err
 }
 
-// pageAddress is the page's usual address, or a free port where something else (a Collector, another demo) has that.
-func pageAddress() (string, error) {
+// listenForPage listens at the page's usual address, or at a free port where something else (a Collector, another demo)
+// has that. The address is kept until the pipeline serves there: another demo may start meanwhile.
+func listenForPage() (net.Listener, error) {
 	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {
 		if l, err := net.Listen("tcp", address); err == nil {
-			return l.Addr().String(), l.Close()
+			return l, nil
 		}
 	}
-	return "", errors.New("no port of the loopback interface is free for the page")
+	return nil, errors.New("no port of the loopback interface is free for the page")
 }
 
 // writeFindings says what stands out, in lines of a width; 0 is any.

@@ -104,11 +104,8 @@ func (s *service) arrive(ctx context.Context, long time.Duration) {
 				ctx: rctx, prompt: prompt, tokens: tokens, cache: cacheBytes * (prompt + int64(tokens)),
 				done: make(chan struct{}),
 			}
-			select {
-			case s.queue <- r:
-				<-r.done
-			case <-ctx.Done():
-			}
+			s.queue <- r // also when the time is over: work takes what has come
+			<-r.done
 		})
 	}
 }

@@ -1,0 +1,46 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+func TestDemosThatStartAtOnceHaveAPageEach(t *testing.T) {
+	addresses := map[string]bool{}
+	for range 3 {
+		l, err := listenForPage()
+		require.NoError(t, err)
+		defer l.Close()
+		addresses[l.Addr().String()] = true
+	}
+	require.Len(t, addresses, 3)
+}
+
+// A request has its span when it arrives, so what arrives before the time is over is served after it.
+func TestRequestsThatArrivedAreServedWhenTheTimeIsOver(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("demo")
+	s := &service{tracer: tracer, queue: make(chan *request)}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		s.arrive(ctx, time.Hour)
+		close(s.queue)
+	}()
+	require.Eventually(t, func() bool { return len(spans.Started()) > 2 }, time.Minute, time.Millisecond)
+	cancel()
+	require.Never(t, func() bool { return len(spans.Ended()) > 0 }, 50*time.Millisecond, time.Millisecond)
+	served := 0
+	for r := range s.queue {
+		served++
+		close(r.done)
+	}
+	require.Len(t, spans.Ended(), served)
+}
