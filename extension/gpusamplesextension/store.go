@@ -150,7 +150,8 @@ func (st *Store) Lease(owner component.ID) (func(), error) {
 	if st.leased {
 		return nil,
 			fmt.Errorf(
-				"device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the second join a gpu_samples extension of its own)", st.lease, owner)
+				"device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the "+
+					"second join a gpu_samples extension of its own)", st.lease, owner)
 	}
 	st.lease, st.leased = owner, true
 	var once sync.Once

@@ -109,8 +109,8 @@ func (p *Profile) newSweep(v visitor) *sweep {
 	}
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		mapping: map[uint32]bool{}, meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
-		memories: map[int64]*allocated{},
+		mapping: map[uint32]bool{}, meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{},
+		flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 		playing:  map[int64]*playing{}, hosts: hostOnly{},
 	}

@@ -213,7 +213,8 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 	}
 	if kind == backend.StreamLegacy && !c.Legacy && !c.Foreign {
 		return errors.New(
-			"the legacy default stream waits for all blocking streams, so its times include theirs (create a stream, or pass AllowLegacy)")
+			"the legacy default stream waits for all blocking streams, so its times include theirs (create a stream, or " +
+				"pass AllowLegacy)")
 	}
 	if err != nil {
 		return fmt.Errorf("cannot resolve the device of handle %#x: %w", uintptr(h), err)

@@ -35,15 +35,15 @@ const (
 )
 
 var causes = [causeCount]string{
-	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "after_wait", "peer", "latency", "dependency",
-	"profiler", "no_load", "capture", "warm_up",
+	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "after_wait", "peer", "latency",
+	"dependency", "profiler", "no_load", "capture", "warm_up",
 }
 
 // causesForPeople are the ones that are called otherwise there.
 var causesForPeople = map[Cause]string{
 	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
-	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank", CauseLatency: "launch latency", CauseNoLoad: "no load",
-	CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
+	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank",
+	CauseLatency: "launch latency", CauseNoLoad: "no load", CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
 }
 
 func (c Cause) forPeople() string { return cmp.Or(causesForPeople[c], c.String()) }

@@ -140,7 +140,8 @@ func NewDevice(s *Splitter) *Device {
 	return &Device{
 		split: s,
 		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
-		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{}, moved: map[moveKey]*moved{}, scores: map[int64]scores{},
+		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{}, moved: map[moveKey]*moved{},
+		scores: map[int64]scores{},
 	}
 }
 

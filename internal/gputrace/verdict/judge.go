@@ -144,9 +144,9 @@ func (j *judge) noLoad() []Verdict {
 	}
 	p := j.account.places(j.f, topPlaces, CauseNoLoad)
 	return []Verdict{{
-		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Weight: time.Duration(n), Share: float64(n) / float64(whole),
-		Threshold: thresholdNoLoad,
-		Chain:     j.idleChain("the program waited for work from outside, as a server for requests", n),
+		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Weight: time.Duration(n),
+		Share: float64(n) / float64(whole), Threshold: thresholdNoLoad,
+		Chain: j.idleChain("the program waited for work from outside, as a server for requests", n),
 		Evidence: fmt.Sprintf("%.3g %% of the window, in %s; further shares are of the rest, %s",
 			100*float64(n)/float64(whole), Names(p), Span(j.length)),
 		Remedy: "more load on this device, or fewer devices",

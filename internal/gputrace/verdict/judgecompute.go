@@ -119,7 +119,8 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	var gain, alone, double float64
 	var where []Place
 	for _, o := range r.Operators {
-		if claimed[o.Name] || o.Precision != "fp32" && o.Precision != "fp64" || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
+		single := o.Precision == "fp32" || o.Precision == "fp64"
+		if claimed[o.Name] || !single || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
 			continue
 		}
 		time := float64(o.Time)
@@ -158,7 +159,8 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	if 2*double > alone {
 		v.Certainty, v.Chain[0] = Low, "products are in double precision, for which the device has fewer engines"
 		v.Evidence = "longest: " + clip(where[0].Name)
-		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, and " + v.Remedy
+		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, and " +
+			v.Remedy
 	}
 	j.add(v)
 }

@@ -152,12 +152,12 @@ func (j *judge) collectives(r *Report) {
 			"sizes are not recorded"
 	}
 	if 2*small > moving {
-		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, of which "+
-			"latency is most", Size(smallMessage))
+		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, of "+
+			"which latency is most", Size(smallMessage))
 	}
 	if 2*slow > moving {
-		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus (NCCL_DEBUG=INFO says "+
-			"which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
+		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus (NCCL_DEBUG=INFO "+
+			"says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
 	}
 	if waiting > 0 {
 		j.add(Verdict{

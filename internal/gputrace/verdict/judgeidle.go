@@ -131,8 +131,8 @@ func (j *judge) afterWaits() {
 	v.Chain[0] = "the host waited for the device in " + clip(v.Where[0].Name) + ", then did something in no named range"
 	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", Names(v.Where), Span(pauseLimit))
 	if w > 0 {
-		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have run beside "+
-			"the device", Span(w))
+		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have run "+
+			"beside the device", Span(w))
 	}
 	j.add(v)
 }
