@@ -167,6 +167,7 @@ func (s *spans) windows(sw *sweep) error {
 			PutVerdict(sp, sp.EndTimestamp(), *s.noGPU)
 		}
 	}
+	s.p.Meta.Windows = s.p.Meta.Windows || s.p.Names.anyIs(windowsFrame)
 	for _, o := range slices.Sorted(maps.Keys(sw.devices)) {
 		s.deviceWindow(sw.devices[o], sw)
 	}
@@ -231,7 +232,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Peak, f.Steps = d.ordinal, s.modelOf(d.ordinal), s.peakOf(d.ordinal), sw.steps
-	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows || s.p.Names.anyIs(windowsFrame)
+	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)
 	}

@@ -114,9 +114,14 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 // less is the operator without a part of all that it did.
 func (o Operator) less(part float64) Operator {
 	left := 1 - part
-	scale := func(n int64) int64 { return int64(left * float64(n)) }
-	o.Time, o.Alone = time.Duration(scale(int64(o.Time))), time.Duration(scale(int64(o.Alone)))
+	scale := func(t time.Duration) time.Duration { return time.Duration(left * float64(t)) }
 	o.FLOPs, o.Bytes = left*o.FLOPs, left*o.Bytes
-	o.narrow, o.empty, o.handed = scale(o.narrow), left*o.empty, scale(o.handed)
+	return o.within(scale(o.Time), scale(o.Alone), left)
+}
+
+// within is the operator with the rest of its times, and as much of what else is counted by time.
+func (o Operator) within(of, alone time.Duration, left float64) Operator {
+	o.Time, o.Alone = of, alone
+	o.narrow, o.empty, o.handed = int64(left*float64(o.narrow)), left*o.empty, int64(left*float64(o.handed))
 	return o
 }

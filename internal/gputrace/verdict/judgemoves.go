@@ -139,22 +139,19 @@ func (j *judge) without(list []Operator) (rest []Operator, rate string) {
 	var bytes float64
 	var moving time.Duration
 	for _, o := range list {
-		if o.movedTime >= int64(o.Time) {
-			if o.movedTime > 0 && o.Bytes > 0 {
+		if o.movedTime > 0 && o.movedTime >= int64(o.Time) {
+			if o.Bytes > 0 {
 				bytes, moving = bytes+o.Bytes, moving+o.Time
 			}
-			if o.movedTime > 0 {
-				continue
-			}
+			continue
 		}
-		if left := float64(int64(o.Alone)-o.moved) / float64(max(1, o.Alone)); o.moved > 0 {
-			if time := int64(o.Time) - o.movedTime; o.PeakShare > 0 {
-				factor := float64(o.Time) / float64(time)
+		if o.moved > 0 { // the work stays, for the others did it
+			of, alone := o.Time-time.Duration(o.movedTime), o.Alone-time.Duration(o.moved)
+			if o.PeakShare > 0 {
+				factor := float64(o.Time) / float64(of)
 				o.PeakShare, o.FLOPRate, o.ByteRate = o.PeakShare*factor, o.FLOPRate*factor, o.ByteRate*factor
 			}
-			o.Time -= time.Duration(o.movedTime)
-			o.Alone -= time.Duration(o.moved)
-			o.narrow, o.empty, o.handed = int64(left*float64(o.narrow)), left*o.empty, int64(left*float64(o.handed))
+			o = o.within(of, alone, float64(alone)/float64(max(1, o.Alone)))
 		}
 		rest = append(rest, o)
 	}
