@@ -6,6 +6,7 @@ package gpumetricsconnector
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	pathpkg "path"
 	"slices"
@@ -327,6 +328,78 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 	a.take(batch(t, rankOf(0, 4), chain...), clock)
 	require.Equal(t, 1, a.jobs.tree.sums.Len())
 	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}})))
+}
+
+// Parents that form a circle, with other spans below it, in any order: all of it is one sum, in which each span is once,
+// below the span of the circle that the walk came to first.
+func TestParentsThatFormACircleAreOneSum(t *testing.T) {
+	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
+	r := rand.New(rand.NewPCG(3, 11))
+	for range 200 {
+		n := 2 + r.IntN(8)
+		circle := 1 + r.IntN(n)
+		spans, once := make([]span, n), map[string]int{}
+		for i := range spans {
+			parent := (i + 1) % circle // the next one of the circle
+			if i >= circle {
+				parent = r.IntN(i) // below it
+			}
+			spans[i] = span{fmt.Sprint("op", i), 0, 10, op, byte(1 + i), byte(1 + parent), ""}
+			once[spans[i].name] = 1
+		}
+		r.Shuffle(n, func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+		first := spans[0]
+		for int(first.id) > circle {
+			first = spans[slices.IndexFunc(spans, func(s span) bool { return s.id == first.parent })]
+		}
+		a := newTest(t, nil)
+		a.take(batch(t, rankOf(0, 4), spans...), clock)
+		require.Equal(t, 1, a.jobs.tree.sums.Len(), "%v", spans)
+		require.Equal(t, n, a.jobs.tree.count)
+		sum := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{first.id}})
+		require.NotNil(t, sum, "%v", spans)
+		runs := map[string]int{}
+		countRuns(sum, runs)
+		require.Equal(t, once, runs, "%v", spans)
+	}
+}
+
+// countRuns counts the runs of each section, of 1 ms each.
+func countRuns(p *straggler.Sections, runs map[string]int) {
+	for _, x := range p.All() {
+		runs[x.Name] += int(math.Round(x.Duration * 1000))
+		countRuns(x.Below, runs)
+	}
+}
+
+// Steps that never come leave full sums behind. Where all of them have too many parts, the oldest give way, whole.
+func TestPartsOfSumsThatWaitAreBounded(t *testing.T) {
+	const names = 64
+	a := newTest(t, nil)
+	tree := a.jobs.tree
+	step := func(i int) spanfacts.Key {
+		return spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1, byte(i), byte(i >> 8), byte(i >> 16)}}
+	}
+	most := maxParts / names
+	for i := range most + 10 {
+		for name := range names {
+			up := step(i)
+			tree.span(&treeSpan{
+				NestSpan: spanfacts.NestSpan{Trace: up.Trace, Parent: up.Span}, name: fmt.Sprint("op", name), time: 1,
+			})
+			require.LessOrEqual(t, tree.count, maxParts)
+		}
+	}
+	assert.Equal(t, maxParts, tree.count)
+	assert.Equal(t, most, tree.sums.Len())
+	for i := range most + 10 {
+		sum := tree.sums.Get(step(i))
+		if i < 10 {
+			require.Nil(t, sum, "%d", i)
+			continue
+		}
+		require.Equal(t, names, sum.Size(), "%d", i)
+	}
 }
 
 // levels is how deep sections are.
