@@ -169,24 +169,18 @@ func (p *Profiler) describeCode(kv []attribute.KeyValue, r *record) []attribute.
 	frames := runtime.CallersFrames(r.extra.stack)
 	var stack strings.Builder
 	depth := 0
-	for {
-		f, more := frames.Next()
-		if f.PC == 0 {
-			break
+	for f, _ := frames.Next(); f.PC != 0; f, _ = frames.Next() {
+		if own(f) {
+			continue
 		}
-		if !own(f) {
-			if depth == 0 {
-				kv = append(kv, semconv.CodeFunctionNameKey.String(f.Function),
-					semconv.CodeFilePathKey.String(f.File), semconv.CodeLineNumberKey.Int(f.Line))
-			}
-			if depth < p.cfg.StackDepth {
-				fmt.Fprintf(&stack, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
-			}
-			depth++
+		if depth == 0 {
+			kv = append(kv, semconv.CodeFunctionNameKey.String(f.Function),
+				semconv.CodeFilePathKey.String(f.File), semconv.CodeLineNumberKey.Int(f.Line))
 		}
-		if !more {
-			break
+		if depth < p.cfg.StackDepth {
+			fmt.Fprintf(&stack, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
 		}
+		depth++
 	}
 	if stack.Len() > 0 {
 		kv = append(kv, semconv.CodeStacktraceKey.String(stack.String()))

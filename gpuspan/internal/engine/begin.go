@@ -126,11 +126,14 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, b
 	return y, true
 }
 
-// take takes a free slot for a section of an operation; nil: there is none. The stream's mutex must be held.
-func (s *Stream) take(st *opState) *slot {
+// take takes a free slot for a section of an operation, or says why there is none. The stream's mutex must be held.
+func (s *Stream) take(st *opState) (*slot, dropReason) {
 	last := len(s.free) - 1
-	if last < 0 || s.closed {
-		return nil
+	switch {
+	case s.closed:
+		return nil, dropShutdown
+	case last < 0:
+		return nil, dropPoolFull
 	}
 	sl := &s.slots[s.free[last]]
 	s.free = s.free[:last]
@@ -138,15 +141,7 @@ func (s *Stream) take(st *opState) *slot {
 	r := &sl.rec
 	r.id, r.op, sl.state = uint64(s.id)<<40|s.nextID, st, slotOpen
 	r.hostEnd, r.annotation, r.work = 0, 0, Work{} // of a plain section before
-	return sl
-}
-
-// noSlot is why there is none. The stream's mutex must be held.
-func (s *Stream) noSlot() dropReason {
-	if s.closed {
-		return dropShutdown
-	}
-	return dropPoolFull
+	return sl, 0
 }
 
 // takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
@@ -196,9 +191,8 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	}
 	now := p.clock.now()
 	s.mu.Lock()
-	sl := s.take(st)
+	sl, reason := s.take(st)
 	if sl == nil {
-		reason := s.noSlot()
 		wake := s.takeBack(n, now) || s.pending.size > 0 && s.crowded(now)
 		s.mu.Unlock()
 		p.drop(reason)

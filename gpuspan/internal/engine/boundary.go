@@ -19,17 +19,12 @@ import (
 
 // openStep takes a slot for a step and records its start, unless the step before ends there. nil: no slot is free.
 func (s *Stream) openStep(l *Loop, st *Step) *slot {
-	p := s.p
-	l.mu.Lock()
-	prev := l.prev
-	l.prev = link{}
-	l.mu.Unlock()
+	p, prev := s.p, l.takePrev()
 	state := p.state(l.op)
 	annotation := p.rangeStart(l.op, spanOf(st.ctx).SpanContext(), st.index)
 	s.mu.Lock()
-	sl := s.take(state)
+	sl, reason := s.take(state)
 	if sl == nil {
-		reason := s.noSlot()
 		s.mu.Unlock()
 		prev.release()
 		p.rangeEnd(annotation)
@@ -52,7 +47,7 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	}
 	r.annotation = annotation
 	if r.flags&flagHost == 0 {
-		st.startEvent, st.device = r.startEvent, s.device
+		st.device = s.device
 	}
 	s.mu.Unlock()
 	prev.release()
@@ -90,7 +85,6 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 		s.mu.Unlock() // given up: the stream was closed, or the step took too long
 		return
 	}
-	st.hostEnd = now
 	r.hostEnd = now
 	if r.flags&flagHost == 0 {
 		s.recordEnd(sl)

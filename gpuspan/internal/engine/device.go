@@ -132,17 +132,12 @@ func (s *Stream) describe() {
 // identity makes the attributes that say who a device is.
 func identity(d backend.Device) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 9)
-	add := func(k attribute.Key, v string) {
-		if v != "" {
-			kv = append(kv, k.String(v))
-		}
-	}
-	add(semconv.HWIDKey, d.UUID)
-	add(semconv.HWParentKey, d.Parent)
-	add(semconv.HWModelKey, d.Model)
-	add(semconv.HWVendorKey, d.Vendor)
-	add(semconv.HWDriverVersionKey, d.DriverVersion)
-	add(semconv.GPUPCIBDFKey, d.PCIBDF)
+	kv = appendStated(kv, semconv.HWIDKey, d.UUID)
+	kv = appendStated(kv, semconv.HWParentKey, d.Parent)
+	kv = appendStated(kv, semconv.HWModelKey, d.Model)
+	kv = appendStated(kv, semconv.HWVendorKey, d.Vendor)
+	kv = appendStated(kv, semconv.HWDriverVersionKey, d.DriverVersion)
+	kv = appendStated(kv, semconv.GPUPCIBDFKey, d.PCIBDF)
 	return append(kv,
 		semconv.HWTypeKey.String(semconv.HWTypeGPU),
 		semconv.HWNameKey.String(fmt.Sprintf("gpu%d", d.Ordinal)),

@@ -37,7 +37,8 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	s.back = nil
 	if n == 0 && s.closed && len(s.free) == len(s.slots) && s.syncing.Load() == 0 && s.inFlight.Load() == 0 {
 		s.mu.Unlock()
-		t.forget(s)
+		t.p.removeStream(s)
+		t.freeEvents(s)
 		return false, false
 	}
 	s.mu.Unlock()
@@ -220,23 +221,19 @@ func (t *poller) hostTimes(r *record) {
 // settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
 func (t *poller) settle(sl *slot) {
 	r := &sl.rec
-	if sl.expired && r.flags&flagStep == 0 { // its span exists
-		sl.expired = false
-		if r.root == sl && sl.refs.Load() > 1 { // sections in it still hang below it
-			t.hold(sl)
-			return
-		}
-		sl.nest = nil
-		t.free(sl)
-		return
-	}
+	step := r.flags&flagStep != 0
+	spanned := sl.expired && !step // its span exists
 	sl.expired = false
-	t.count(sl, r)
+	if !spanned {
+		t.count(sl, r)
+	}
 	switch {
-	case r.flags&flagStep != 0:
+	case step:
 		t.settleBoundary(sl)
 	case r.root == sl:
 		t.settleRoot(sl)
+	case spanned:
+		t.free(sl)
 	default:
 		root := r.root
 		inner := t.takeOut(sl)

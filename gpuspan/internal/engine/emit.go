@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 	"unicode/utf8"
@@ -38,42 +39,27 @@ func (t *emitter) emit(r *record, s *Stream, parent trace.SpanContext, parentNod
 	if e := r.extra; e != nil {
 		e.elapsed.set(time.Duration(r.gpu), r.timed || r.flags&flagGiven != 0)
 	}
+	r.span = parent // unless it gets one of its own
 	if r.quiet() {
-		r.span = parent
 		t.count(context.Background(), r, s, parentNode)
 		return
 	}
 	if r.step != nil && r.parent == 0 {
 		r.step.addFLOPs(r)
 	}
-	ctx := r.ctxOr()
-	if r.op.op.cfg.NoSpan {
-		if parent.IsValid() {
-			ctx = trace.ContextWithSpanContext(ctx, parent)
-		}
-		r.span = parent
-		t.count(ctx, r, s, parentNode)
-		return
-	}
-	if t.p.cfg.Sink != nil {
-		r.span = parent
+	ctx := cmp.Or(r.ctx, context.Background())
+	if t.p.cfg.Sink != nil && !r.op.op.cfg.NoSpan {
 		t.sinkSpan(r, s, parent)
-		t.count(r.ctxOr(), r, s, parentNode)
+		t.count(ctx, r, s, parentNode)
 		return
 	}
 	if parent.IsValid() {
 		ctx = trace.ContextWithSpanContext(ctx, parent)
 	}
-	r.span = parent // should the tracer panic
-	t.count(t.makeSpan(ctx, r, s), r, s, parentNode)
-}
-
-// ctxOr is the section's context, which may be nil.
-func (r *record) ctxOr() context.Context {
-	if r.ctx == nil {
-		return context.Background()
+	if !r.op.op.cfg.NoSpan {
+		ctx = t.makeSpan(ctx, r, s)
 	}
-	return r.ctx
+	t.count(ctx, r, s, parentNode)
 }
 
 // makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the

@@ -58,8 +58,6 @@ func newEmitter(p *Profiler) *emitter {
 	}
 }
 
-func (t *emitter) run() { t.keep(t.loop) }
-
 func (t *emitter) wake() {
 	select {
 	case t.wakeups <- struct{}{}:
@@ -75,12 +73,8 @@ func (t *emitter) ask() {
 
 // loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
 func (t *emitter) loop() (quit bool) {
-	defer func() {
-		t.since.Store(0)
-		if r := recover(); r != nil {
-			t.p.errors.report("panic", fmt.Errorf("recovered while spans were made: %v", r))
-		}
-	}()
+	defer t.p.guard("spans were made")
+	defer t.since.Store(0)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -323,20 +317,17 @@ func (w *worker) call(ctx context.Context, f func()) error {
 		f()
 		err = nil
 	}
-	select {
-	case w.calls <- g:
-	case <-w.done:
-		return errStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case err := <-finished:
-		return err
-	case <-w.done:
-		return errStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for calls := w.calls; ; {
+		select {
+		case calls <- g:
+			calls = nil
+		case err := <-finished:
+			return err
+		case <-w.done:
+			return errStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

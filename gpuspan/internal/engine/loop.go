@@ -85,9 +85,7 @@ func (l *Loop) SetEpoch(epoch int64) {
 
 // Steps is train.Loop.Steps.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = cmp.Or(ctx, context.Background())
 	if l == nil {
 		l = &Loop{config: LoopConfig{First: 1}}
 	}
@@ -95,7 +93,7 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 		if l.p != nil {
 			l.p.loops.Add(1)
 			defer l.p.loops.Add(-1)
-			defer l.releasePrev()
+			defer func() { l.takePrev().release() }()
 		}
 		for n := int64(1); ctx.Err() == nil && (l.config.Steps <= 0 || n <= l.config.Steps); n++ {
 			if !l.run(ctx, yield) {
@@ -105,27 +103,22 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	}
 }
 
-// run runs one step. The step ends also when the body panics.
+// run runs one step. The step ends also when the body panics, which leaves the loop.
 func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
 	if l.p == nil {
-		st, left := l.next(), true
-		defer func() { st.close(left) }()
-		more = yield(ctx, st)
-		left = !more
-		return more
+		st := l.next()
+		defer func() { st.close(!more) }()
+		return yield(ctx, st)
 	}
 	if l.running.Add(1) > 1 {
 		l.p.misuse.concurrentSteps.Add(1)
 	}
-	st, stepCtx := l.begin(ctx)
-	left := true
+	st, ctx := l.begin(ctx)
 	defer func() {
-		st.seal(left)
+		st.seal(!more)
 		l.running.Add(-1)
 	}()
-	more = yield(stepCtx, st)
-	left = !more
-	return more
+	return yield(ctx, st)
 }
 
 // next counts a step.
@@ -161,7 +154,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 		st.slot = l.s.openStep(l, st)
 	}
 	if st.slot == nil {
-		l.releasePrev()
+		l.takePrev().release()
 	}
 	l.s.setStep(st)
 	return st, context.WithValue(st.ctx, stepKey{}, st)
@@ -180,12 +173,8 @@ func (l *Loop) hostStart() int64 {
 
 // startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
 func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
-	defer func() {
-		if r := recover(); r != nil {
-			l.p.errors.report("panic", fmt.Errorf("recovered while a step's span was started: %v", r))
-			out, span = ctx, spanOf(context.Background())
-		}
-	}()
+	out, span = ctx, spanOf(context.Background())
+	defer l.p.guard("a step's span was started")
 	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, l.p.clock.wall(st.hostStart)))}
 	if parent := spanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{
@@ -195,13 +184,13 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 	return l.s.tracerOf(!l.s.host).Start(ctx, l.op.cfg.Info.Name, opts...)
 }
 
-// releasePrev lets go of the last step's end event.
-func (l *Loop) releasePrev() {
+// takePrev takes the end of the last step, which is then the caller's to release.
+func (l *Loop) takePrev() link {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	prev := l.prev
 	l.prev = link{}
-	l.mu.Unlock()
-	prev.release()
+	return prev
 }
 
 type stepKey struct{}

@@ -58,14 +58,8 @@ type metrics struct {
 }
 
 // newMetrics makes the instruments. Errors go to the error handler: a profiler without metrics is still one.
-func newMetrics(p *Profiler) *metrics {
-	m := &metrics{p: p, callback: &farewell{}}
-	m.make()
-	return m
-}
-
-func (m *metrics) make() {
-	p := m.p
+func newMetrics(p *Profiler) (m *metrics) {
+	m = &metrics{p: p, callback: &farewell{}}
 	defer p.guard("instruments were made")
 	meter := p.cfg.Meters.Meter(scopeName, metric.WithInstrumentationVersion(Version),
 		metric.WithSchemaURL(semconv.SchemaURL))
@@ -111,6 +105,7 @@ func (m *metrics) make() {
 	if k.failed != nil {
 		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", k.failed))
 	}
+	return m
 }
 
 // kit are instruments that were made, and the first that could not be.
@@ -131,12 +126,6 @@ func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (
 		k.list = append(k.list, i)
 		return i
 	}
-}
-
-// freeze lets the MeterProvider go on with the last figures, without the profiler.
-func (m *metrics) freeze(ctx context.Context) {
-	defer m.p.guard("the last figures were taken")
-	m.callback.freeze(ctx)
 }
 
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.*
@@ -162,28 +151,17 @@ func (st *opState) attributesOf() *metricAttrs {
 	}
 	i := &st.op.cfg.Info
 	kv := []attribute.KeyValue{semconv.GPUOperationNameKey.String(i.Name), semconv.GPUOperationTypeKey.String(i.Type)}
-	if i.Category != "" {
-		kv = append(kv, semconv.GPUOperationCategoryKey.String(i.Category))
-	}
-	with := func(extra ...attribute.KeyValue) []metric.ObserveOption {
+	kv = appendStated(kv, semconv.GPUOperationCategoryKey, i.Category)
+	with := func(k attribute.Key, v string) []metric.ObserveOption {
 		return []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(
-			append(append([]attribute.KeyValue(nil), kv...), extra...)...))}
+			appendStated(slices.Clone(kv), k, v)...))}
 	}
-	a := &metricAttrs{base: kv, count: with(), items: with()}
-	if i.ItemType != "" {
-		a.items = with(semconv.GPUOperationItemTypeKey.String(i.ItemType))
-	}
+	a := &metricAttrs{base: kv, count: with("", ""), items: with(semconv.GPUOperationItemTypeKey, i.ItemType)}
 	for d := range a.io {
-		a.io[d] = with()
-		if s := Direction(d).String(); s != "" {
-			a.io[d] = with(semconv.GPUCopyDirectionKey.String(s))
-		}
+		a.io[d] = with(semconv.GPUCopyDirectionKey, Direction(d).String())
 	}
 	for f := range a.flops {
-		a.flops[f] = with()
-		if s := Precision(f).String(); s != "" {
-			a.flops[f] = with(semconv.GPUFLOPPrecisionKey.String(s))
-		}
+		a.flops[f] = with(semconv.GPUFLOPPrecisionKey, Precision(f).String())
 	}
 	st.metricAttrs.CompareAndSwap(nil, a)
 	return st.metricAttrs.Load()
@@ -250,6 +228,7 @@ func (f *farewell) freeze(ctx context.Context) {
 	if m == nil {
 		return
 	}
+	defer m.p.guard("the last figures were taken")
 	var n notes
 	_ = m.observe(ctx, &n)
 	f.last.Store(&n.list)

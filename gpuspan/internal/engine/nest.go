@@ -157,24 +157,23 @@ func (t *poller) newNestOf(s *Stream, root *record) *nest {
 	return n
 }
 
-// settleRoot handles a resolved outermost section.
+// settleRoot handles a resolved outermost section, whose slot is kept until the sections in it are resolved.
 func (t *poller) settleRoot(sl *slot) {
-	sl.rec.done = true
 	if sl.refs.Load() == 1 {
 		t.complete(sl)
 		return
 	}
 	sl.resolved = t.p.clock.now()
-	t.hold(sl)
+	sl.rec.done = true
+	sl.hold()
+	t.waiting = append(t.waiting, sl)
 }
 
-// hold keeps the slot of an outermost section until the sections in it are resolved.
-func (t *poller) hold(sl *slot) {
-	sl.rec.done = true
+// hold keeps a slot that is resolved.
+func (sl *slot) hold() {
 	sl.stream.mu.Lock()
 	sl.state = slotHeld
 	sl.stream.mu.Unlock()
-	t.waiting = append(t.waiting, sl)
 }
 
 // unref drops a reference to an outermost slot. The slot's own reference goes last, in complete.

@@ -98,16 +98,19 @@ func (o *Operation) Info() report.Info {
 // build makes the attributes that every span of the operation has. The name is the span's.
 func (o *Operation) build() []attribute.KeyValue {
 	kv := []attribute.KeyValue{semconv.GPUOperationTypeKey.String(o.cfg.Info.Type)}
-	add := func(k attribute.Key, v string) {
-		if v != "" {
-			kv = append(kv, k.String(v))
-		}
-	}
-	add(semconv.GPUOperationCategoryKey, o.cfg.Info.Category)
-	add(semconv.GPUOperationItemTypeKey, o.cfg.Info.ItemType)
-	add(semconv.GPUCopyDirectionKey, o.cfg.Info.Direction)
-	add(semconv.GPUCopyHostMemoryKey, o.cfg.Info.HostMemory)
+	kv = appendStated(kv, semconv.GPUOperationCategoryKey, o.cfg.Info.Category)
+	kv = appendStated(kv, semconv.GPUOperationItemTypeKey, o.cfg.Info.ItemType)
+	kv = appendStated(kv, semconv.GPUCopyDirectionKey, o.cfg.Info.Direction)
+	kv = appendStated(kv, semconv.GPUCopyHostMemoryKey, o.cfg.Info.HostMemory)
 	return appendValid(kv, o.cfg.Attributes)
+}
+
+// appendStated appends an attribute unless its value is empty.
+func appendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribute.KeyValue {
+	if v == "" {
+		return kv
+	}
+	return append(kv, k.String(v))
 }
 
 // Start is gpuspan.Operation.Start.

@@ -13,6 +13,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,11 +96,8 @@ func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
 
 // New is gpuspan.New.
 func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
-	var errs []error
 	set, err := settings.FromEnv()
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{err}
 	c := Config{Settings: set}
 	for _, o := range opts {
 		o(&c)
@@ -114,9 +112,7 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 	if a := c.Annotator; a != nil && !p.listens(a) {
 		p.cfg.Annotator = nil
 	}
-	if err := p.meet(b); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, p.meet(b))
 	p.ops.Store(&[]*opState{})
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
 	p.phases.init(maxPhases, newPhaseOperation)
@@ -135,14 +131,12 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 	p.sinkScope = sync.OnceValue(func() *SinkScope { return p.newSinkScope(nil) })
 	p.poller, p.emitter = newPoller(p, p.backend), newEmitter(p)
 	go p.poller.run()
-	go p.emitter.run()
+	go p.emitter.keep(p.emitter.loop)
 	p.watchdog = startWatchdog(p)
 	if b == nil {
 		p.log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
 	} else if p.backend != nil {
-		if err := p.openBackend(); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.openBackend())
 	}
 	return p, errors.Join(errs...)
 }
@@ -319,9 +313,7 @@ func (p *Profiler) Flush(ctx context.Context) error {
 }
 
 func (p *Profiler) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = cmp.Or(ctx, context.Background())
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
@@ -349,7 +341,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		defer cancel()
 		p.watchdog.stop()
 		p.shutdownErr = p.poller.stop(ctx)
-		p.metrics.freeze(ctx)
+		p.metrics.callback.freeze(ctx)
 		if p.cfg.PrintReport && p.recorder != nil {
 			if err := p.summary().WriteText(os.Stderr); err != nil {
 				p.shutdownErr = errors.Join(p.shutdownErr, err)

@@ -142,28 +142,22 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	}
 	s := p.newStream(name, h, c)
 	err := t.openStream(s, h, c, len(streams))
-	if err == nil && known != nil { // the handle was given anew, as after a device's reset
+	switch {
+	case err == nil && known != nil: // the handle was given anew, as after a device's reset
 		known.Close()
-	}
-	if err != nil && known != nil {
+	case err == nil:
+	case known != nil:
 		return known, nil
-	}
-	if err != nil {
-		if refused != nil { // once more, as where each request asks
-			return refused, err
-		}
+	case refused != nil: // once more, as where each request asks
+		return refused, err
+	default:
 		s.device = nil
 		s.prepare(nil)
 	}
-	if s.device == nil {
-		s.host = true
-	}
-	if !errors.Is(err, errTooManyStreams) {
+	s.host = s.host || s.device == nil
+	if s.closed = errors.Is(err, errTooManyStreams); !s.closed { // else nothing would read its slots back: it only counts
 		p.addStream(s)
-		return s, err
 	}
-	// Not in the list, so nothing would read its slots back: it only counts.
-	s.closed = true
 	return s, err
 }
 

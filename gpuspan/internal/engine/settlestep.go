@@ -72,9 +72,7 @@ func (st *Step) fromStart(r *record) {
 
 // settleBoundary passes on the resolved boundaries of a step.
 func (t *poller) settleBoundary(sl *slot) {
-	sl.stream.mu.Lock()
-	sl.state = slotHeld
-	sl.stream.mu.Unlock()
+	sl.hold()
 	n := t.newNest(sl.stream)
 	n.step = sl
 	t.queue(sl.stream, n)

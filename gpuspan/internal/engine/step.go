@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -32,11 +31,9 @@ type Step struct {
 	around *Step // that the loop's stream goes back to; under the stream's mutex
 	off    bool  // profiling was off when the step began
 
-	startEvent backend.Event // the first boundary, when device is not nil
-	device     *device       // that the boundaries are timed on
-
-	hostStart, hostEnd int64 // hostClock
-	open               atomic.Int32
+	device    *device // that the boundaries are timed on
+	hostStart int64   // hostClock
+	open      atomic.Int32
 
 	mu         sync.Mutex
 	sealed     bool

@@ -104,12 +104,6 @@ func (t *poller) giveUp(sl *slot, now int64) {
 	t.settle(sl)
 }
 
-// forget frees a closed stream.
-func (t *poller) forget(s *Stream) {
-	t.p.removeStream(s)
-	t.freeEvents(s)
-}
-
 func (t *poller) freeEvents(s *Stream) {
 	defer t.p.guard("events were freed")
 	s.mu.Lock()
