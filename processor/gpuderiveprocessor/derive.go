@@ -82,8 +82,9 @@ func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 	d.rateStatus = semconv.GPURateStatusOk
 	d.rates(f, t)
 	if r != nil {
-		d.utilization(f, r, t)
-		d.roofline(f, r, t)
+		flops := r.flops[f.Precision]
+		d.utilization(f, r, flops)
+		d.roofline(f, r, flops, t)
 	}
 	return outcomeDerived
 }
@@ -108,7 +109,7 @@ func rate(amount, t float64) float64 {
 }
 
 // utilization compares with the peak of the link that the bytes took and with the peak of the precision.
-func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
+func (d *derived) utilization(f *spanfacts.Facts, r *roof, flops peak) {
 	var used peak
 	var attained float64
 	switch {
@@ -134,7 +135,7 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	} else {
 		d.basis = ""
 	}
-	if flops := r.flops[f.Precision]; flops.rate > 0 && f.FLOPs > 0 {
+	if flops.rate > 0 && f.FLOPs > 0 {
 		d.flopUtil = d.flopRate / flops.rate
 		source = max(source, flops.source)
 	}
@@ -149,11 +150,10 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 
 // roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
 // arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
-func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
+func (d *derived) roofline(f *spanfacts.Facts, r *roof, flops peak, t float64) {
 	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
 	}
-	flops := r.flops[f.Precision]
 	dram := f.Size * (1 - f.L2Hit)
 	var attained float64
 	var bound string
