@@ -424,7 +424,10 @@ func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 }
 
 // refusing is an extension that refuses every device.
-type refusing struct{ asked int }
+type refusing struct {
+	gpusamplesextension.UseWriter
+	asked int
+}
 
 func (r *refusing) Register(component.ID, gpusamplesextension.Device) (gpusamplesextension.DeviceWriter, error) {
 	r.asked++

@@ -82,7 +82,6 @@ func NormalizePCI(bdf string) string {
 // device is the stored state of one GPU or MIG instance, guarded by the store's lock.
 type device struct {
 	desc    Device
-	key     string // NormalizeID(desc.ID)
 	owner   component.ID
 	open    bool // the owner has not given it up
 	gen     int  // counts registrations: only the newest one writes
@@ -118,23 +117,20 @@ func (d *device) refresh() {
 }
 
 // addEvent keeps the events in time order; one that was already there is ignored.
-func (d *device) addEvent(e Event) bool {
+func (d *device) addEvent(e Event) {
 	i := sort.Search(len(d.events), func(i int) bool { return d.events[i].Time > e.Time })
 	for j := i - 1; j >= 0 && d.events[j].Time == e.Time; j-- {
 		if d.events[j] == e {
-			return false
+			return
 		}
 	}
-	if len(d.events) == maxEvents {
-		if i == 0 {
-			return false
-		}
+	switch {
+	case len(d.events) < maxEvents:
+		d.events = slices.Insert(d.events, i, e)
+	case i > 0: // the oldest gives way
 		copy(d.events, d.events[1:i])
 		d.events[i-1] = e
-		return true
 	}
-	d.events = slices.Insert(d.events, i, e)
-	return true
 }
 
 func (d *device) setDescription(desc Device) {
@@ -257,14 +253,6 @@ func (s *Sample) Set(f Field, v float64) {
 	}
 	s.Values[f] = v
 	s.Known |= 1 << f
-}
-
-// Get is the value of a field, and whether it is known.
-func (s *Sample) Get(f Field) (float64, bool) {
-	if int(f) >= NumFields || s.Known&(1<<f) == 0 {
-		return 0, false
-	}
-	return s.Values[f], true
 }
 
 // EventKind says what happened.

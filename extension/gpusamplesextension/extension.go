@@ -27,7 +27,6 @@ type samples struct {
 var (
 	_ Writer    = (*samples)(nil)
 	_ Reader    = (*samples)(nil)
-	_ UseWriter = (*samples)(nil)
 	_ UseReader = (*samples)(nil)
 )
 
@@ -108,6 +107,7 @@ type Writer interface {
 	// that another owner writes is refused; the same owner gets the same series with the new description, and its
 	// earlier DeviceWriter ends. An empty ID and a device over `max_devices` are refused.
 	Register(owner component.ID, d Device) (DeviceWriter, error)
+	UseWriter
 }
 
 // DeviceWriter takes the samples of one device. Its methods can be called from several goroutines.

@@ -36,8 +36,8 @@ type Store struct {
 	stats stats
 	uses  useTable
 
-	hosted  atomic.Pointer[[]hosted]
-	written atomic.Bool // somebody has asked for the Writer
+	hosted  atomic.Pointer[[]Device] // for onlyDevice, whose callers may hold the rings' lock already
+	written atomic.Bool              // somebody has asked for the Writer
 }
 
 type hostPCI struct{ host, bdf string }
@@ -91,7 +91,7 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 		if len(st.devices) >= st.maxDevices {
 			return nil, fmt.Errorf("cannot register device %q: `max_devices` (%d) reached", desc.ID, st.maxDevices)
 		}
-		d = &device{key: key}
+		d = &device{}
 		st.devices[key] = d
 	case d.open && d.owner != owner:
 		return nil, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)", desc.ID,
@@ -190,19 +190,12 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// hosted is one device, for onlyDevice, whose callers may hold the rings' lock already. A device that was lost still
-// counts until its samples are too old: a span may have been on it.
-type hosted struct{ id, key, parentKey, hostID, hostName string }
-
-// publishHosted notes which devices there are; mu is held.
+// publishHosted notes which devices there are; mu is held. One that was lost still counts until its samples are too old:
+// a span may have been on it.
 func (st *Store) publishHosted() {
-	list := make([]hosted, 0, len(st.devices))
+	list := make([]Device, 0, len(st.devices))
 	for _, d := range st.devices {
-		x := hosted{id: d.desc.ID, key: d.key, hostID: d.desc.HostID, hostName: d.desc.HostName}
-		if d.desc.Parent != "" {
-			x.parentKey = NormalizeID(d.desc.Parent)
-		}
-		list = append(list, x)
+		list = append(list, d.desc)
 	}
 	st.hosted.Store(&list)
 }
@@ -214,14 +207,14 @@ func (st *Store) onlyDevice(w *Workload) string {
 	if list == nil {
 		return ""
 	}
-	var board, instance *hosted
+	var board, instance *Device
 	for i := range *list {
 		d := &(*list)[i]
-		if !onHost(w, d.hostID, d.hostName) {
+		if !onHost(w, d.HostID, d.HostName) {
 			continue
 		}
 		kind := &board
-		if d.parentKey != "" {
+		if d.Parent != "" {
 			kind = &instance
 		}
 		if *kind != nil {
@@ -233,9 +226,9 @@ func (st *Store) onlyDevice(w *Workload) string {
 	case instance == nil && board == nil:
 		return ""
 	case instance == nil:
-		return board.id
-	case board == nil || board.key == instance.parentKey:
-		return instance.id
+		return board.ID
+	case board == nil || NormalizeID(board.ID) == NormalizeID(instance.Parent):
+		return instance.ID
 	}
 	return ""
 }

@@ -102,11 +102,6 @@ func (f FoundBy) String() string {
 // MaxUses bounds the uses that are remembered, ended ones included.
 const MaxUses = 16384
 
-// FindUseWriter returns the extension id as a UseWriter.
-func FindUseWriter(host component.Host, id component.ID) (UseWriter, error) {
-	return find[UseWriter](host, id)
-}
-
 // useTable remembers who held which device when. Writers replace the whole index; readers take no lock.
 type useTable struct {
 	maxAge  int64

@@ -21,7 +21,7 @@ func BenchmarkTakeSecond(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
 	require.NoError(b, err)
-	r.writer = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	r.samples = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
 	var devices []gpusamplesextension.Device
 	for i := range 8 {
 		d := h100

@@ -172,9 +172,8 @@ func (c *Config) Validate() error {
 	bad.If(c.Simulated.Devices < 1 || c.Simulated.Devices > 64,
 		"`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
 	for _, name := range slices.Sorted(maps.Keys(c.Metrics)) {
-		if _, ok := metricByName[name]; !ok {
-			bad.Add("`metrics` has an unknown name %q (known: %s)", name, strings.Join(metricNames(), ", "))
-		}
+		bad.If(metricByName[name] == nil, "`metrics` has an unknown name %q (known: %s)", name,
+			strings.Join(slices.Sorted(maps.Keys(metricByName)), ", "))
 	}
 	return bad.Err()
 }

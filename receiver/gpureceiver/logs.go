@@ -25,11 +25,12 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 	if r.nextLogs == nil {
 		return
 	}
-	if r.logsN >= maxLogs {
+	n := r.logs.LogRecordCount()
+	if n >= maxLogs {
 		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1, shared.Label("reason", "queue_full"))
 		return
 	}
-	if r.logsN == 0 {
+	if n == 0 {
 		rl := r.logs.ResourceLogs().AppendEmpty()
 		r.host.fill(rl.Resource())
 		sl := rl.ScopeLogs().AppendEmpty()
@@ -37,7 +38,6 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 		sl.Scope().SetName(metadata.ScopeName)
 		sl.Scope().SetVersion(r.version)
 	}
-	r.logsN++
 	rec := r.logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()
 	identify(rec.Attributes(), &d.desc)
 	rec.SetTimestamp(pcommon.Timestamp(e.Time))
@@ -75,9 +75,10 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 
 func (r *gpuReceiver) emitLogs(ctx context.Context) {
 	r.mu.Lock()
-	logs, n := r.logs, r.logsN
+	logs := r.logs
+	n := logs.LogRecordCount()
 	if n > 0 {
-		r.logs, r.logsN = plog.NewLogs(), 0
+		r.logs = plog.NewLogs()
 	}
 	r.mu.Unlock()
 	if n == 0 || r.nextLogs == nil {

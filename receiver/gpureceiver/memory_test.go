@@ -25,7 +25,7 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 	}
 	r, err := newReceiver(createDefaultConfig().(*Config), receivertest.NewNopSettings(metadata.Type), nil)
 	require.NoError(t, err)
-	r.writer = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	r.samples = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
 	other := h100
 	other.ID = "GPU-2"
 	b := &gpudata.Batch{}

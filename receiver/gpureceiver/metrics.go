@@ -4,9 +4,7 @@
 package gpureceiver
 
 import (
-	"maps"
 	"math/bits"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -151,8 +149,6 @@ var metricByName = func() map[string]*metricDef {
 	return m
 }()
 
-func metricNames() []string { return slices.Sorted(maps.Keys(metricByName)) }
-
 // pointWriter adds data points to one metric.
 type pointWriter struct {
 	points   pmetric.NumberDataPointSlice
@@ -196,10 +192,10 @@ func emitThrottle(w *pointWriter, d *deviceState) {
 	if !s.fresh {
 		return
 	}
-	d.throttle.seen.Each(func(r gpusamplesextension.ThrottleReason) {
+	d.throttles.Each(func(r gpusamplesextension.ThrottleReason) {
 		p := w.point(s.time, string(semconv.GPUThrottleReasonKey), r.String())
-		p.SetStartTimestamp(pcommon.Timestamp(d.throttle.start))
-		p.SetDoubleValue(d.throttle.seconds[bits.TrailingZeros64(uint64(r))])
+		p.SetStartTimestamp(pcommon.Timestamp(s.start))
+		p.SetDoubleValue(d.throttled[bits.TrailingZeros64(uint64(r))])
 	})
 }
 

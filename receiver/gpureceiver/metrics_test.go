@@ -58,6 +58,13 @@ func val(device int, q gpudata.Quantity, ms int, v float64) gpudata.Value {
 	return gpudata.Value{Time: at(ms), V: v, Device: uint16(device), Quantity: q}
 }
 
+func points(m pmetric.Metric) pmetric.NumberDataPointSlice {
+	if m.Type() == pmetric.MetricTypeGauge {
+		return m.Gauge().DataPoints()
+	}
+	return m.Sum().DataPoints()
+}
+
 // text writes metrics as lines "name{what tells points apart} value @time [from start]", identity left out.
 func text(md pmetric.Metrics) string {
 	identity := map[string]bool{
@@ -390,7 +397,7 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
 		func() time.Time { return t0.Add(time.Hour) })
-	r.writer = store
+	r.samples = store
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 50 {

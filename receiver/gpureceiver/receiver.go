@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
@@ -52,16 +53,14 @@ type gpuReceiver struct {
 	cancel        context.CancelFunc
 	done          sync.WaitGroup
 	componentHost component.Host
-	writer        gpusamplesextension.Writer
-	useWriter     gpusamplesextension.UseWriter // nil without gpu_samples
-	processes     *processes.Host               // nil: not visible from here
+	samples       gpusamplesextension.Writer // nil: none
+	processes     *processes.Host            // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
 
 	mu      sync.Mutex
 	devices map[string]*deviceState // by hw.id
 	logs    plog.Logs
-	logsN   int
 
 	// Of the engine's goroutine only.
 	current   []*deviceState // by index of the batch
@@ -131,12 +130,8 @@ func (r *gpuReceiver) Start(_ context.Context, host component.Host) error {
 
 func (r *gpuReceiver) begin(host component.Host) error {
 	if r.cfg.Samples != nil {
-		w, err := gpusamplesextension.FindWriter(host, *r.cfg.Samples)
-		if err != nil {
-			return err
-		}
-		r.writer = w
-		if r.useWriter, err = gpusamplesextension.FindUseWriter(host, *r.cfg.Samples); err != nil {
+		var err error
+		if r.samples, err = gpusamplesextension.FindWriter(host, *r.cfg.Samples); err != nil {
 			return err
 		}
 		r.processes = processes.New("/proc")
@@ -151,7 +146,7 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		r.forgetUses()
 	})
 	r.done.Go(func() { r.emit(ctx) })
-	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.useWriter != nil) {
+	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
 		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
 	}
 	return nil
@@ -231,19 +226,25 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
 		devices = append(devices, r.devices[id])
 	}
+	identities := make([]pcommon.Map, len(devices))
+	for i, d := range devices {
+		identities[i] = pcommon.NewMap()
+		identify(identities[i], &d.desc)
+	}
 	writer := pointWriter{now: now}
 	pods := r.pods.Load()
-	identities := newIdentities(devices)
 	for _, def := range r.metrics {
-		m := sm.Metrics().AppendEmpty()
+		m := pmetric.NewMetric()
 		writer.points = def.prepare(m)
 		for i, d := range devices {
 			writer.identity = identities[i]
 			writer.pod, writer.hasPod = pods.Owner(&d.desc)
 			def.write(&writer, d)
 		}
+		if writer.points.Len() > 0 {
+			m.MoveTo(sm.Metrics().AppendEmpty())
+		}
 	}
-	sm.Metrics().RemoveIf(func(m pmetric.Metric) bool { return points(m).Len() == 0 })
 	for _, d := range devices {
 		for q := range d.series {
 			d.series[q].emitted()
@@ -310,10 +311,10 @@ func sameDevice(a, b gpusamplesextension.Device) bool {
 }
 
 func (r *gpuReceiver) register(d *deviceState) {
-	if r.writer == nil {
+	if r.samples == nil {
 		return
 	}
-	w, err := r.writer.Register(r.id, d.desc)
+	w, err := r.samples.Register(r.id, d.desc)
 	if err != nil {
 		r.set.Logger.Error("Device samples are not kept", zap.Error(err))
 	}

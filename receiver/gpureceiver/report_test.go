@@ -166,6 +166,7 @@ func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
 
 // useRecorder is a gpu_samples extension that notes who holds what.
 type useRecorder struct {
+	*gpusamplesextension.Store
 	uses map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse
 }
 
@@ -175,8 +176,11 @@ func (u *useRecorder) SetUses(o gpusamplesextension.UseOrigin, uses []gpusamples
 
 func TestWhoHoldsADeviceIsTold(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
-	rec := &useRecorder{map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{}}
-	r.useWriter = rec
+	rec := &useRecorder{
+		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),
+		map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{},
+	}
+	r.samples = rec
 	board := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
 	instance := gpusamplesextension.Device{ID: "MIG-3", Parent: "GPU-2", Name: "gpu1:7/0"}
 	devices := []gpusamplesextension.Device{h100, board, instance}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -29,7 +28,7 @@ func (r *gpuReceiver) take(b *gpudata.Batch) {
 	for i, d := range r.current {
 		r.takeDevice(b, uint16(i), d)
 	}
-	if r.logsN > 0 {
+	if r.logs.LogRecordCount() > 0 {
 		select {
 		case r.wakeLogs <- struct{}{}:
 		default:
@@ -59,7 +58,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		}
 		switch v.Quantity {
 		case gpudata.Throttle:
-			r.throttled(d, v, &before)
+			r.throttled(d, v, before)
 		case gpudata.ECCCorrected:
 			r.ecc(d, v.Time, gpusamplesextension.EventECCCorrected, growth)
 		case gpudata.ECCUncorrected:
@@ -82,7 +81,11 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	}
 	for _, p := range b.Processes {
 		if p.Device == index {
-			d.processes = replaceProcess(d.processes, p)
+			if i := slices.IndexFunc(d.processes, func(old gpudata.Process) bool { return old.PID == p.PID }); i >= 0 {
+				d.processes[i] = p
+			} else {
+				d.processes = append(d.processes, p)
+			}
 		}
 	}
 	if d.writer != nil {
@@ -94,14 +97,6 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 			d.writer.WriteEvents(r.events)
 		}
 	}
-}
-
-func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process {
-	if i := slices.IndexFunc(list, func(old gpudata.Process) bool { return old.PID == p.PID }); i >= 0 {
-		list[i] = p
-		return list
-	}
-	return append(list, p)
 }
 
 // sample is the sample of the present device at time t. Sources give all values of one moment together, or field by
@@ -125,22 +120,15 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 }
 
 // throttled integrates the mask and notes what began and what ended.
-func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last *seriesState) {
+func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesState) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
-	t := &d.throttle
-	if last.time == 0 {
-		t.start = v.Time
-	} else {
-		gap := v.Time - last.time
-		if gap <= gapFactor*max(int64(r.cfg.SamplingInterval), t.gap) {
-			mask.Each(func(reason gpusamplesextension.ThrottleReason) {
-				t.seconds[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
-			})
-		}
-		t.gap = gap
+	if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
+		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
+			d.throttled[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
+		})
 	}
-	t.seen |= mask
+	d.throttles |= mask
 	event := func(kind gpusamplesextension.EventKind) func(gpusamplesextension.ThrottleReason) {
 		return func(reason gpusamplesextension.ThrottleReason) {
 			r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: kind, Code: int64(reason), Count: 1})
@@ -161,16 +149,6 @@ func (r *gpuReceiver) event(d *deviceState, e gpusamplesextension.Event) {
 	r.log(d, e)
 }
 
-// newIdentities are the attributes of each device's points.
-func newIdentities(devices []*deviceState) []pcommon.Map {
-	maps := make([]pcommon.Map, len(devices))
-	for i, d := range devices {
-		maps[i] = pcommon.NewMap()
-		identify(maps[i], &d.desc)
-	}
-	return maps
-}
-
 // prepare gives m the definition's name and kind and returns its empty points.
 func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	m.SetName(def.Name)
@@ -185,13 +163,6 @@ func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return sum.DataPoints()
 }
 
-func points(m pmetric.Metric) pmetric.NumberDataPointSlice {
-	if m.Type() == pmetric.MetricTypeGauge {
-		return m.Gauge().DataPoints()
-	}
-	return m.Sum().DataPoints()
-}
-
 // deviceState is what the receiver keeps of one device between two emissions. It is kept by hw.id, so counters go on
 // when a source is opened anew.
 type deviceState struct {
@@ -202,7 +173,9 @@ type deviceState struct {
 	newest   int64 // time of the newest value
 	reported int64 // newest at the last emission
 	series   [gpudata.NumQuantities]seriesState
-	throttle throttleState
+	// throttles are the reasons for throttling that held at any time, throttled the seconds of each, by bit.
+	throttles gpusamplesextension.ThrottleReason
+	throttled [64]float64
 	// processes is the newest reading of the memory of each process.
 	processes []gpudata.Process
 	// peaks is the row of the device table, scaled for a MIG instance.
@@ -231,7 +204,6 @@ const gapFactor = 3
 
 // add takes a newer value and says by how much a counter grew and whether the value was taken.
 func (s *seriesState) add(v gpudata.Value, sampling time.Duration) (growth float64, ok bool) {
-	kind := v.Quantity.Kind()
 	if s.time == 0 {
 		*s = seriesState{time: v.Time, value: v.V, fresh: true, start: v.Time, first: v.V}
 		return 0, true
@@ -239,20 +211,28 @@ func (s *seriesState) add(v gpudata.Value, sampling time.Duration) (growth float
 	if v.Time <= s.time {
 		return 0, false
 	}
-	gap := v.Time - s.time
-	if near := gapFactor * max(int64(sampling), s.gap); gap <= near && kind == gpusamplesextension.KindInterval {
+	switch v.Quantity.Kind() {
+	case gpusamplesextension.KindInterval:
+		gap := s.covers(v.Time, sampling)
 		s.integral += v.V * float64(gap)
 		s.covered += gap
-	}
-	s.gap = gap
-	if kind == gpusamplesextension.KindCounter {
+	case gpusamplesextension.KindCounter:
 		if growth = v.V - s.value; growth < 0 {
 			growth = 0
 			s.start, s.first = v.Time, v.V
 		}
 	}
+	s.gap = v.Time - s.time
 	s.time, s.value, s.fresh = v.Time, v.V, true
 	return growth, true
+}
+
+// covers is the time since the value before one at t, or 0 where the two are too far apart to cover it.
+func (s *seriesState) covers(t int64, sampling time.Duration) int64 {
+	if gap := t - s.time; s.time > 0 && gap <= gapFactor*max(int64(sampling), s.gap) {
+		return gap
+	}
+	return 0
 }
 
 // mean is the time-weighted mean since the last emission, or the newest value when there was only one.
@@ -265,14 +245,6 @@ func (s *seriesState) mean() float64 {
 
 // emitted begins the next emission.
 func (s *seriesState) emitted() { s.fresh, s.integral, s.covered = false, 0, 0 }
-
-// throttleState integrates the mask of throttle reasons into seconds for each reason.
-type throttleState struct {
-	start   int64
-	gap     int64
-	seen    gpusamplesextension.ThrottleReason // reasons that held at any time
-	seconds [64]float64                        // by bit
-}
 
 // giveUp writes no more samples.
 func (d *deviceState) giveUp() {

@@ -54,7 +54,7 @@ func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextensi
 
 // usesOfPods tells gpu_samples which container holds which devices, and which hold none.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
-	if r.useWriter == nil {
+	if r.samples == nil {
 		return
 	}
 	r.mu.Lock()
@@ -78,13 +78,13 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 			uses = append(uses, gpusamplesextension.DeviceUse{Namespace: p.Namespace, Pod: p.Name, Container: p.Container})
 		}
 	}
-	r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
+	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
 }
 
 // usesOfProcesses tells gpu_samples which process is on which devices. A board that is cut into MIG instances lists the
 // processes of all of them, which say themselves where they are.
 func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *gpudata.Batch) {
-	if r.useWriter == nil || !b.Listed {
+	if r.samples == nil || !b.Listed {
 		return
 	}
 	cut := map[string]bool{}
@@ -102,13 +102,13 @@ func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *g
 			Parents: f.Parents,
 		})
 	}
-	r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
+	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
 }
 
 // forgetUses takes back what this receiver said.
 func (r *gpuReceiver) forgetUses() {
-	if r.useWriter != nil {
-		r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfPods), nil, 0)
-		r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), nil, 0)
+	if r.samples != nil {
+		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), nil, 0)
+		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), nil, 0)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
 // inventory is the list of what is there. key changes with it.
@@ -59,13 +60,13 @@ func (s *session) discover() error {
 		}
 		boards := map[uint]string{}
 		for _, gpu := range inv.gpus {
-			d, ok := board(gpu, known[entity{entityGPU, gpu}])
+			e := entity{entityGPU, gpu}
+			d, ok := board(gpu, known[e])
 			if !ok {
 				s.nameless = append(s.nameless, gpu) // not even a UUID: nothing can be said of it
 				continue
 			}
 			boards[gpu] = d.ID
-			e := entity{entityGPU, gpu}
 			_, utilization := known[e].number[203]
 			s.add(d, part{gpu: gpu, entities: []entity{e}, utilization: utilization})
 		}
@@ -204,24 +205,10 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts, boards ma
 		s.add(gpusamplesextension.Device{
 			ID: id, Parent: parent, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
 			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1,
-			MIG:    gpusamplesextension.MIG{Profile: profile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
+			MIG:    gpusamplesextension.MIG{Profile: gpudata.MIGProfile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
 			Limits: gpusamplesextension.Limits{Memory: memory},
 		}, part{gpu: gi.parent.id, entities: []entity{x.parent, x.entity}})
 	}
-}
-
-// profile is the name of a MIG profile from its slices and its memory, as the driver writes it ("1g.10gb",
-// "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
-func profile(gpuSlices, computeSlices uint, memory int64) string {
-	if gpuSlices == 0 || memory <= 0 {
-		return ""
-	}
-	const gib = 1 << 30
-	name := fmt.Sprintf("%dg.%dgb", gpuSlices, (memory+gib-1)/gib)
-	if computeSlices > 0 && computeSlices < gpuSlices {
-		name = fmt.Sprintf("%dc.%s", computeSlices, name)
-	}
-	return name
 }
 
 func (s *session) boards() (list []entity) {

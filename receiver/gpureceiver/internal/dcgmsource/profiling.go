@@ -173,7 +173,6 @@ func (s *session) unwatch(w *watch) {
 	s.watches = slices.DeleteFunc(s.watches, func(o *watch) bool { return o == w })
 	_ = s.api.unwatch(w.group, w.fields)
 	_ = s.api.destroyFieldGroup(w.fields)
-	s.fields = slices.DeleteFunc(s.fields, func(f uintptr) bool { return f == w.fields })
 }
 
 // unwatchLast takes the newest watch back.

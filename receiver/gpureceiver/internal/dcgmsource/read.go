@@ -6,6 +6,7 @@ package dcgmsource
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -120,8 +121,7 @@ func (s *session) failed(err error) error {
 
 // again calls fn until it does not time out: a host engine that was stopped answers the next call, and has kept the
 // samples.
-func again(fn func() error) error {
-	var err error
+func again(fn func() error) (err error) {
 	for range maxFails {
 		if err = fn(); !timedOut(err) {
 			return err
@@ -310,14 +310,7 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 	case formCounter:
 		x = st.sums[1][f.quantity].AddCounter(ts*1000, 0, x)
 	}
-	switch f.quantity {
-	case gpudata.RemapFailed:
-		st.remapFailed = x > 0
-	case gpudata.RetirePending:
-		st.retirePending = x > 0
-	case gpudata.RemapPending:
-		st.remapPending = x > 0
-	}
+	st.condition.Take(f.quantity, x)
 	n := len(b.Values)
 	if b.Add(i, f.quantity, ts*1000, x); len(b.Values) > n {
 		s.ranks = append(s.ranks, rank)
@@ -367,12 +360,7 @@ func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
 		return err
 	}
 	w.mark = next
-	kept := b.Processes[:first]
-	for _, p := range b.Processes[first:] {
-		if p.Time == newest[p.Device] {
-			kept = append(kept, p)
-		}
-	}
-	b.Processes, b.Listed = kept, true
+	kept := slices.DeleteFunc(b.Processes[first:], func(p gpudata.Process) bool { return p.Time != newest[p.Device] })
+	b.Processes, b.Listed = b.Processes[:first+len(kept)], true
 	return nil
 }

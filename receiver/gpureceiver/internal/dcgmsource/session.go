@@ -30,7 +30,6 @@ type session struct {
 	state     []*deviceState   // by device
 	watches   []*watch
 	groups    map[string]uintptr // by the entities
-	fields    []uintptr
 	classes   []*class
 	without   []uint16      // fast fields that are not watched, for every board gives the better rival
 	left      map[uint]bool // boards that are lost and not watched
@@ -68,13 +67,11 @@ const maxKept = 256
 
 // deviceState is what is remembered of one device.
 type deviceState struct {
-	best          [gpudata.NumQuantities]uint8             // lowest rank seen, plus 1; 0 when none
-	sums          [2][gpudata.NumQuantities]countersum.Sum // of rates and of counters
-	last          [2][maxFields]int64                      // time of the newest sample, by kind of part and field; µs
-	xids          float64
-	remapFailed   bool
-	remapPending  bool
-	retirePending bool
+	best      [gpudata.NumQuantities]uint8             // lowest rank seen, plus 1; 0 when none
+	sums      [2][gpudata.NumQuantities]countersum.Sum // of rates and of counters
+	last      [2][maxFields]int64                      // time of the newest sample, by kind of part and field; µs
+	xids      float64
+	condition gpudata.Condition
 
 	// Of the board's own fields: whether the present read brought values or blanks, and since when there are values or
 	// only blanks.
@@ -168,7 +165,6 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 	if err := s.api.watch(group, handle, every.Microseconds(), s.set.KeepAge.Seconds()); err != nil {
 		_ = s.api.unwatch(group, handle) // some entities may be half watched
 		_ = s.api.destroyFieldGroup(handle)
-		s.fields = slices.DeleteFunc(s.fields, func(f uintptr) bool { return f == handle })
 		return nil, fmt.Errorf("cannot watch fields: %w", err)
 	}
 	s.watches = append(s.watches, w)
@@ -237,7 +233,6 @@ func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot create field group %s: %w", kind, err)
 	}
-	s.fields = append(s.fields, handle)
 	return handle, nil
 }
 
@@ -274,14 +269,12 @@ func (s *session) close() {
 	s.remember()
 	for _, w := range s.watches {
 		_ = s.api.unwatch(w.group, w.fields)
+		_ = s.api.destroyFieldGroup(w.fields)
 	}
 	for _, g := range s.groups {
 		_ = s.api.destroyGroup(g)
 	}
-	for _, f := range s.fields {
-		_ = s.api.destroyFieldGroup(f)
-	}
-	s.watches, s.fields, s.classes, s.groups = nil, nil, nil, map[string]uintptr{}
+	s.watches, s.classes, s.groups = nil, nil, map[string]uintptr{}
 }
 
 // remember keeps the mark of the histories for the next session.
@@ -359,7 +352,7 @@ func (s *session) judge(b *gpudata.Batch) {
 			st.health = gpudata.HealthFailed
 		case st.measured:
 			st.answered = now
-			st.health = st.condition()
+			st.health = st.condition.Health()
 		case st.blank:
 			if status := s.api.status(gpu); status == statusLost || status == statusDetached {
 				st.health = gpudata.HealthFailed
@@ -394,14 +387,3 @@ func (s *session) judge(b *gpudata.Batch) {
 
 // patience is how long a board may be without a value.
 func (s *session) patience() time.Duration { return max(silence, 3*s.set.Sampling) }
-
-// condition is what a board that answers says of itself.
-func (st *deviceState) condition() gpudata.Health {
-	switch {
-	case st.remapFailed:
-		return gpudata.HealthDegraded
-	case st.retirePending || st.remapPending:
-		return gpudata.HealthPredictedFailure
-	}
-	return gpudata.HealthOK
-}

@@ -87,7 +87,7 @@ func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
 		if w.history.IsZero() {
 			from = 0 // few, and they must be known
 		}
-		if w.mark, err = s.xidsSince(b, w, from); err != nil {
+		if err := s.xidsSince(b, w, from); err != nil {
 			return err
 		}
 		w.newest, w.history = newest, s.now()
@@ -105,8 +105,9 @@ func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
 	return nil
 }
 
-func (s *session) xidsSince(b *gpudata.Batch, w *watch, mark int64) (next int64, err error) {
-	err = again(func() error {
+func (s *session) xidsSince(b *gpudata.Batch, w *watch, mark int64) error {
+	var next int64
+	err := again(func() (err error) {
 		next, err = s.api.valuesSince(w.group, w.fields, mark, func(v *rawValue) {
 			code, ok := v.number()
 			if v.field != fieldXID || v.status != statusOK || !ok || code <= 0 || v.ts <= 0 {
@@ -124,8 +125,8 @@ func (s *session) xidsSince(b *gpudata.Batch, w *watch, mark int64) (next int64,
 		})
 		return err
 	})
-	if err != nil {
-		return w.mark, err
+	if err == nil {
+		w.mark = next
 	}
-	return next, nil
+	return err
 }

@@ -90,6 +90,46 @@ const (
 	HealthSilent // it gives nothing but blanks, though it is said to be there
 )
 
+// Condition is what a board says of its memory.
+type Condition struct{ remapFailed, remapPending, retirePending bool }
+
+// Take notes a value, of whatever quantity.
+func (c *Condition) Take(q Quantity, v float64) {
+	switch q {
+	case RemapFailed:
+		c.remapFailed = v > 0
+	case RemapPending:
+		c.remapPending = v > 0
+	case RetirePending:
+		c.retirePending = v > 0
+	}
+}
+
+// Health is that of a board that answers.
+func (c *Condition) Health() Health {
+	switch {
+	case c.remapFailed:
+		return HealthDegraded
+	case c.remapPending || c.retirePending:
+		return HealthPredictedFailure
+	}
+	return HealthOK
+}
+
+// MIGProfile is the name of a MIG profile from its slices and its memory in bytes, as the driver writes it ("1g.10gb",
+// "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
+func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
+	if gpuSlices == 0 || memory <= 0 {
+		return ""
+	}
+	const gib = 1 << 30
+	name := fmt.Sprintf("%dg.%dgb", gpuSlices, (memory+gib-1)/gib)
+	if computeSlices > 0 && computeSlices < gpuSlices {
+		name = fmt.Sprintf("%dc.%s", computeSlices, name)
+	}
+	return name
+}
+
 // DropReason says why a raw value did not become a Value.
 type DropReason uint8
 

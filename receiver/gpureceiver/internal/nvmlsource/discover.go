@@ -25,10 +25,8 @@ type unit struct {
 	// What the device answered "not supported" to is not asked again.
 	unsupported map[gpudata.Quantity]bool
 	lost        bool
-	health      healthFacts
+	condition   gpudata.Condition
 }
-
-type healthFacts struct{ remapFailed, remapPending bool }
 
 func (u *unit) mig() bool { return u.instance >= 0 }
 
@@ -124,10 +122,7 @@ func (s *source) instances(board *unit) (found []*unit) {
 		if s.lib.Call("nvmlDeviceGetAttributes_v2", u.handle, &a) == nvml.Success {
 			d.SMs, d.Slices = int(a.MultiprocessorCount), int(a.GpuInstanceSliceCount)
 			d.Limits.Memory = int64(a.MemorySizeMB) * mebi
-			d.Profile = fmt.Sprintf("%dg.%dgb", a.GpuInstanceSliceCount, (a.MemorySizeMB+1023)/1024)
-			if a.ComputeInstanceSliceCount > 0 && a.ComputeInstanceSliceCount < a.GpuInstanceSliceCount {
-				d.Profile = fmt.Sprintf("%dc.%s", a.ComputeInstanceSliceCount, d.Profile)
-			}
+			d.Profile = gpudata.MIGProfile(uint(a.GpuInstanceSliceCount), uint(a.ComputeInstanceSliceCount), d.Limits.Memory)
 		}
 		found = append(found, u)
 	}

@@ -101,22 +101,14 @@ func (s *source) Read(b *gpudata.Batch) error {
 	b.Listed = round && s.set.Processes // unless a board does not say
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
-		b.Health = append(b.Health, u.state())
+		health := u.condition.Health()
+		if u.lost {
+			health = gpudata.HealthFailed
+		}
+		b.Health = append(b.Health, health)
 	}
 	s.readEvents(b)
 	return nil
-}
-
-func (u *unit) state() gpudata.Health {
-	switch {
-	case u.lost:
-		return gpudata.HealthFailed
-	case u.health.remapFailed:
-		return gpudata.HealthDegraded
-	case u.health.remapPending:
-		return gpudata.HealthPredictedFailure
-	}
-	return gpudata.HealthOK
 }
 
 func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
@@ -157,12 +149,7 @@ func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 		switch ret {
 		case nvml.Success:
 			b.Add(i, r.quantity, t, v)
-			switch r.quantity {
-			case gpudata.RemapFailed:
-				u.health.remapFailed = v > 0
-			case gpudata.RemapPending:
-				u.health.remapPending = v > 0
-			}
+			u.condition.Take(r.quantity, v)
 		case nvml.ErrorNotSupported, nvml.ErrorFunctionNotFound, nvml.ErrorInvalidArgument, nvml.ErrorNoPermission:
 			u.unsupported[r.quantity] = true
 			b.Dropped[gpudata.DropBlank]++

@@ -46,7 +46,7 @@ func (s *source) Open() error {
 		return err
 	}
 	s.started, s.origin, s.last = s.now().UnixNano(), 0, 0
-	for s.next == nil {
+	for {
 		rec, err := s.reader.Next()
 		if err != nil {
 			s.closeFile()
@@ -57,7 +57,6 @@ func (s *source) Open() error {
 			return nil
 		}
 	}
-	return nil
 }
 
 func (s *source) openFile() error {

@@ -91,7 +91,6 @@ type source struct {
 type state struct {
 	last   simgpu.Telemetry
 	energy float64 // as the counter shows
-	read   bool
 }
 
 // New returns a source of the devices; pace is the sampling interval. The noise is the same for the same seed.
@@ -139,8 +138,8 @@ func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	}
 	b.Add(i, gpudata.PCIeTransmit, t, math.Floor(r.PCIeSent))
 	b.Add(i, gpudata.PCIeReceive, t, math.Floor(r.PCIeReceived))
-	if !st.read {
-		*st = state{last: r, energy: quantise(r.Energy, energyStep), read: true}
+	if st.last.Time.IsZero() {
+		*st = state{last: r, energy: quantise(r.Energy, energyStep)}
 		b.Add(i, gpudata.Energy, t, st.energy)
 		return
 	}
