@@ -78,8 +78,9 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 
 // Register implements Writer.
 func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error) {
+	refused := &deviceWriter{st: st, d: &device{}} // of no device that is open
 	if desc.ID == "" {
-		return nil, errors.New("device without an ID (hw.id) cannot be registered")
+		return refused, errors.New("device without an ID (hw.id) cannot be registered")
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -89,13 +90,13 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	case d == nil:
 		st.sweep(st.now())
 		if len(st.devices) >= st.maxDevices {
-			return nil, fmt.Errorf("cannot register device %q: `max_devices` (%d) reached", desc.ID, st.maxDevices)
+			return refused, fmt.Errorf("cannot register device %q: `max_devices` (%d) reached", desc.ID, st.maxDevices)
 		}
 		d = &device{}
 		st.devices[key] = d
 	case d.open && d.owner != owner:
-		return nil, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)", desc.ID,
-			d.owner, owner)
+		return refused, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)",
+			desc.ID, d.owner, owner)
 	}
 	st.unindex(d)
 	d.owner, d.open = owner, true

@@ -195,6 +195,27 @@ func TestDevicesThatNobodyWritesAreForgotten(t *testing.T) {
 	assert.Zero(t, r.store.bytes)
 }
 
+func TestWhatIsWrittenOfARefusedDeviceIsCounted(t *testing.T) {
+	cfg := NewDefaultConfig()
+	cfg.MaxDevices = 1
+	r := newRig(t, cfg, Device{ID: "GPU-a"})
+	sample := Sample{Time: t0}
+	sample.Set(Power, 100)
+	sample.Set(Temperature, 50)
+	for i, refused := range []Device{{ID: "GPU-b"}, {ID: "GPU-a"}, {}} {
+		w, err := r.store.Register(component.MustNewIDWithName("gpu", "other"), refused)
+		require.Error(t, err)
+		require.NotNil(t, w)
+		w.Write([]Sample{sample})
+		w.WriteEvents([]Event{{Time: t0, Kind: EventXID, Count: 1}})
+		w.Close()
+		require.EqualValues(t, 2*(i+1), r.store.stats.closed.Load())
+	}
+	require.Zero(t, r.store.stats.written.Load())
+	r.put(Power, 0, 1)
+	require.EqualValues(t, 1, r.store.stats.written.Load(), "the device's own writer goes on")
+}
+
 func TestReadersAndWritersTogether(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	wake, cancel := st.Subscribe()
