@@ -203,6 +203,52 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 	require.GreaterOrEqual(t, pushed, 3)
 }
 
+// An OTLP receiver takes requests of 4 MiB by gRPC unless it is told otherwise, and refuses larger ones for good.
+// Batches are kept below that; gateways are told otherwise, for what agents send is as large as it came or larger.
+func TestRequestsByGRPCAreAsLargeAsTheirReceiverTakes(t *testing.T) {
+	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver takes by HTTP
+	batched, told := 0, 0
+	for _, name := range config.Names() {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var c struct {
+			Receivers map[string]struct {
+				Protocols struct {
+					GRPC struct {
+						Endpoint string
+						Max      int `yaml:"max_recv_msg_size_mib"`
+					}
+				}
+			}
+			Exporters map[string]struct {
+				SendingQueue struct {
+					Batch *struct {
+						Sizer   string
+						MaxSize int `yaml:"max_size"`
+					}
+				} `yaml:"sending_queue"`
+			}
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
+		for id, e := range c.Exporters {
+			if b := e.SendingQueue.Batch; b != nil && strings.HasPrefix(id, "otlp_grpc/") {
+				require.Equal(t, "bytes", b.Sizer, "%s: %s", name, id)
+				require.Positive(t, b.MaxSize, "%s: %s", name, id)
+				require.Less(t, b.MaxSize, taken, "%s: %s", name, id)
+				batched++
+			}
+		}
+		for id, r := range c.Receivers {
+			if name == "kubernetes/gateway" && r.Protocols.GRPC.Endpoint != "" {
+				require.Greater(t, r.Protocols.GRPC.Max, 2*byHTTP, "%s: %s", name, id)
+				told++
+			}
+		}
+	}
+	require.Equal(t, 4, batched)
+	require.Equal(t, 2, told)
+}
+
 func TestJaegersPageKnowsRegisteredNames(t *testing.T) {
 	var ui struct {
 		LinkPatterns   []struct{ Type, Key, URL, Text string }

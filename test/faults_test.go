@@ -164,16 +164,16 @@ func (s *store) energy() (joules float64) {
 
 // ports are a Collector's own, and the variables by which the ready pipelines take them.
 type ports struct {
-	otlp, metrics string
-	env           []string
+	otlp, http, metrics string
+	env                 []string
 }
 
 func newPorts(t *testing.T) ports {
 	_, telemetry, err := net.SplitHostPort(freeAddress(t))
 	require.NoError(t, err)
-	p := ports{otlp: freeAddress(t), metrics: freeAddress(t)}
+	p := ports{otlp: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t)}
 	p.env = []string{
-		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + p.metrics,
+		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + p.http, "OTELGPU_METRICS=" + p.metrics,
 		"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
 		"OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SOURCE=simulated",
 	}
@@ -598,28 +598,37 @@ exporters:
 service:
   extensions: [gpu_samples, health_check, file_storage]
 `, filepath.Join(dir, "storage"))
-	overlays := []string{
-		ready, device, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"),
-		storage,
+	length, full := outage(t)
+	overlays := []string{ready, device, storage}
+	if !full {
+		length = 3 * time.Second
+		overlays = append(overlays, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"),
+			fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"))
 	}
 	run := func() *program.Program {
 		return otelcol.Run(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)
 	}
 	collector := run()
 	w := newWorker(t, p.otlp)
-	w.work(3 * time.Second)
-	store.open(t)
-	for range 3 {
-		w.work(2 * time.Second)
+	alive := time.AfterFunc(length, func() { store.open(t) })
+	defer alive.Stop()
+	work := []time.Duration{length / 2, length / 2, 2 * time.Second, 2 * time.Second, 2 * time.Second}
+	for _, d := range work { // the first kill is in the midst of the outage
+		w.work(d)
 		require.NoError(t, collector.Kill())
 		collector = run()
 	}
 	w.work(2 * time.Second)
-	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, time.Minute, 100*time.Millisecond)
+	patience := time.Minute
+	if full {
+		patience = 5 * time.Minute
+	}
+	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, patience, 100*time.Millisecond)
 	require.NoError(t, collector.Stop(time.Minute))
 	spans, again := store.count()
 	require.Equal(t, w.accepted, spans)
 	require.Less(t, again, w.accepted/2)
+	t.Logf("%.1f J on the spans, %.1f J of the device", store.energy(), w.joules())
 	t.Logf("%d spans accepted, %d delivered, %d of them more than once", w.accepted, spans, again)
 }
 
