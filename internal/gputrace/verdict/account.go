@@ -37,17 +37,17 @@ type spent struct {
 const maxPlaces = 1 << 14
 
 func (a *account) idle(s share) {
-	n := s.to - s.from
-	a.idles[s.cause] += n
+	n := s.To - s.From
+	a.idles[s.Cause] += n
 	a.waited += s.waited
 	if s.others != 0 {
 		a.other.add(s.others, n)
 	}
-	switch s.cause {
+	switch s.Cause {
 	case CauseUnknown, CauseLatency:
 		return
 	}
-	p := a.place(placeKey{s.cause, s.name, s.in})
+	p := a.place(placeKey{s.Cause, s.Name, s.In})
 	p.count++
 	p.time += n
 	p.most = max(p.most, n)
@@ -102,20 +102,21 @@ func (a *account) grow() {
 
 // Take adds the part of a claim that lies in [from, to).
 func (a *Account) Take(c Claim, from, to int64) {
-	from, to = max(from, c.From), min(to, c.To)
-	if to <= from {
+	c.From, c.To = max(from, c.From), min(to, c.To)
+	n := c.To - c.From
+	if n <= 0 {
 		return
 	}
 	switch c.Class {
 	case Idle:
-		a.idle(share{from: from, to: to, cause: c.Cause, name: c.Name, in: c.In})
+		a.idle(share{Claim: c})
 		return
 	case Communicating:
-		a.comms.add(c.Name, to-from)
+		a.comms.add(c.Name, n)
 	case Copying:
-		a.copies.place(placeKey{name: c.Name, in: c.In}).time += to - from
+		a.copies.place(placeKey{name: c.Name, in: c.In}).time += n
 	}
-	a.parts[c.Class] += to - from
+	a.parts[c.Class] += n
 }
 
 // idleTime is all idle time that has a cause.

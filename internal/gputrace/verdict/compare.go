@@ -161,9 +161,9 @@ func (c Comparison) headline(unit string) string {
 	if delta < 0 {
 		word = "shorter"
 	}
-	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(int64(delta.Abs())),
+	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(delta.Abs()),
 		100*float64(delta.Abs())/float64(max(1, c.Before)), word,
-		Span(int64(c.Before)), Span(int64(c.After)))
+		Span(c.Before), Span(c.After))
 	var most []string
 	for _, p := range c.Parts[:min(namesInSentence, len(c.Parts))] {
 		most = append(most, fmt.Sprintf("%s %+.3g ms", p.Name, ms(p.Delta())))

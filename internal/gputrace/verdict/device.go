@@ -6,6 +6,7 @@ package verdict
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
 )
@@ -18,8 +19,8 @@ const (
 	Computing Class = iota
 	Communicating
 	Copying
-	classCount
-	idleClass = classCount
+	Idle       // of claims: the device did nothing
+	classCount = Idle
 )
 
 // Activity is one activity of a device.
@@ -54,6 +55,8 @@ type Activity struct {
 	Place      int64 // of a collective among those of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
+func (a *Activity) length() time.Duration { return time.Duration(a.End - a.Start) }
+
 // Work is what an operator computes and moves, after its recorded shapes.
 type Work struct {
 	FLOPs     float64 // 0: none, as of a copy
@@ -64,13 +67,10 @@ type Work struct {
 // Claim is a part of a device's time, as a step takes it.
 type Claim struct {
 	From, To int64
-	Class    Class // Idle for idle time
-	Cause    Cause
+	Class    Class
+	Cause    Cause // of idle time
 	Name, In uint32
 }
-
-// Idle is the class of claims in which the device did nothing.
-const Idle = idleClass
 
 // Device takes the activities of one device.
 type Device struct {
@@ -96,21 +96,23 @@ type Device struct {
 	// of both, what lies in the unit of the first or last launch, and what comes before it
 	edges, before [causeCount]int64
 
-	pace                pace
-	trials              trials
-	chains              map[int64]link // by stream: the elementwise kernel that ended last
-	moved               map[moveKey]*moved
-	scores              map[int64]scores // by stream: of attention in parts
-	kernels, kernelTime int64
-	attentions          int64
-	short, opaque       int64 // exclusive time but short: number
-	launched            int64 // start of the last launch
-	held                held  // launches that began together after a gap
-	ofGraphs            int64 // idle time before kernels of graphs, while the host dispatched or was through
-	warm                warmUp
-	fed                 bool  // what ended last was a copy from the host
-	fedWaits            int64 // idle time after waits for such copies
-	migrates            bool  // there were migrations towards the device
+	pace       pace
+	trials     trials
+	chains     map[int64]link // by stream: the elementwise kernel that ended last
+	moved      map[moveKey]*moved
+	scores     map[int64]scores // by stream: of attention in parts
+	kernels    int64
+	kernelTime time.Duration
+	attentions int64
+	short      int64
+	opaque     time.Duration // of Alone
+	launched   int64         // start of the last launch
+	held       held          // launches that began together after a gap
+	ofGraphs   int64         // idle time before kernels of graphs, while the host dispatched or was through
+	warm       warmUp
+	fed        bool  // what ended last was a copy from the host
+	fedWaits   int64 // idle time after waits for such copies
+	migrates   bool  // there were migrations towards the device
 }
 
 // active is an activity that has not ended.
@@ -125,8 +127,8 @@ type active struct {
 	in       uint32
 	around   uint32
 	name     uint32
-	exposed  int64
-	duration int64
+	exposed  time.Duration
+	duration time.Duration
 	opaque   bool
 	pages    bool    // a migration towards the device
 	filled   float64 // 1 where it is not known
@@ -159,7 +161,7 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 		d.any, d.first, d.end, d.cursor = true, a.Start, a.Start, a.Start
 		if begin < a.Start {
 			for _, s := range d.split.split(begin, a.Start, l) {
-				d.took(s)
+				d.took(s.Claim)
 				d.leads(s, &l.Unit)
 			}
 		}
@@ -173,14 +175,14 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 	if a.Start > d.cursor {
 		for _, s := range d.split.split(d.cursor, a.Start, l) {
 			d.account.idle(s)
-			if a.Graph && (s.cause == CauseDispatch || s.cause == CauseLatency) {
-				d.ofGraphs += s.to - s.from
+			if a.Graph && (s.Cause == CauseDispatch || s.Cause == CauseLatency) {
+				d.ofGraphs += s.To - s.From
 			}
 			d.trials.idle(a, s)
-			d.took(s)
+			d.took(s.Claim)
 			d.held.idle(a, s)
-			if d.fed && s.cause == CauseSynchronization {
-				d.fedWaits += s.to - s.from
+			if d.fed && s.Cause == CauseSynchronization {
+				d.fedWaits += s.To - s.From
 			}
 		}
 		d.cursor = a.Start
@@ -195,17 +197,15 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 
 // leads takes a share of the time before the first activity, which belongs to the unit.
 func (d *Device) leads(s share, u *Unit) {
-	starts := s.cause == CauseCall || s.cause == CauseAllocation || s.cause == CauseLoader // the process starts up
+	starts := s.Cause == CauseCall || s.Cause == CauseAllocation || s.Cause == CauseLoader // the process starts up
 	if starts {
-		d.head.idle(s)
+		d.head.idle(s.outside())
+		d.before[s.Cause] += max(0, min(s.To, u.Start)-s.From)
 	}
-	if n := min(s.to, u.Start) - s.from; starts && n > 0 {
-		d.before[s.cause] += n
-	}
-	if s.from = max(s.from, u.Start); s.from >= s.to {
+	if s.From = max(s.From, u.Start); s.From >= s.To {
 		return
 	}
-	d.edges[s.cause] += s.to - s.from
+	d.edges[s.Cause] += s.To - s.From
 	if !starts {
 		d.head.idle(s.inside(u))
 	}
@@ -217,31 +217,37 @@ func (d *Device) After(u Unit, threads []*Log) {
 		return
 	}
 	for _, s := range d.split.split(d.end, u.End, &Launch{Known: true, Start: u.End, End: u.End, Threads: threads}) {
-		d.edges[s.cause] += s.to - s.from
-		d.tail.idle(s.inside(&u))
+		d.edges[s.Cause] += s.To - s.From
+		d.tail.idle(s.outside().inside(&u))
 	}
 }
 
 // inside is the share with no name where that is the unit's, which says nothing more.
 func (s share) inside(u *Unit) share {
-	if s.name == u.Name {
-		s.name, s.in = 0, 0
+	if s.Name == u.Name {
+		s.Name, s.In = 0, 0
 	}
 	return s
 }
 
-func (s share) claim() Claim { return Claim{s.from, s.to, Idle, s.cause, s.name, s.in} }
+// outside is the share of what is no part of the window: an allocation there is one more slow call.
+func (s share) outside() share {
+	if s.Cause == CauseAllocation {
+		s.Cause = CauseCall
+	}
+	return s
+}
 
-func (d *Device) took(s share) {
+func (d *Device) took(c Claim) {
 	if d.Took != nil {
-		d.Took(s.claim())
+		d.Took(c)
 	}
 }
 
 func (d *Device) begin(a *Activity) {
 	t := active{
-		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque,
-		filled: 1,
+		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
+		duration: a.length(), filled: 1,
 	}
 	if a.Filled > 0 {
 		t.filled = min(1, a.Filled)
@@ -265,7 +271,7 @@ func (d *Device) begin(a *Activity) {
 				d.short++
 			}
 			d.pace.add(paced{
-				start: a.Start, length: t.duration, step: a.Step, shaped: a.Shape != 0,
+				start: a.Start, length: int64(t.duration), step: a.Step, shaped: a.Shape != 0,
 				kind: a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16,
 			})
 			d.chain(a, t.op)
@@ -323,15 +329,15 @@ func (d *Device) advance(t int64) {
 }
 
 func (d *Device) give(a *active, from, to int64) {
-	n := to - from
+	n := time.Duration(to - from)
 	if n <= 0 {
 		return
 	}
-	d.parts[a.class] += n
+	d.parts[a.class] += int64(n)
 	switch a.class {
 	case Computing:
-		a.op.alone += n
-		a.kernel.alone += n
+		a.op.Alone += n
+		a.kernel.Alone += n
 		if a.moved != nil {
 			a.moved.alone += n
 			a.op.moved += n
@@ -348,22 +354,20 @@ func (d *Device) give(a *active, from, to int64) {
 		return
 	case Communicating:
 		a.exposed += n
-		a.kernel.alone += n
+		a.kernel.Alone += n
 	case Copying:
-		a.copy.exposed += n
-		a.copy.in.place(placeKey{name: a.in, in: a.around}).time += n
+		a.copy.Exposed += n
+		a.copy.in.place(placeKey{name: a.in, in: a.around}).time += int64(n)
 	}
-	if d.Took != nil {
-		c := Claim{From: from, To: to, Class: a.class, Name: a.name}
-		if a.class == Copying {
-			c.Name, c.In = a.in, a.around
-		}
-		d.Took(c)
+	c := Claim{From: from, To: to, Class: a.class, Name: a.name}
+	if a.class == Copying {
+		c.Name, c.In = a.in, a.around
 	}
+	d.took(c)
 }
 
 // half takes time in which the kernels that run leave multiprocessors without a block.
-func (d *Device) half(a *active, n int64) {
+func (d *Device) half(a *active, n time.Duration) {
 	filled := 0.0
 	for i := range d.active {
 		if d.active[i].class == Computing {
@@ -377,7 +381,7 @@ func (d *Device) half(a *active, n int64) {
 }
 
 // stall takes time in which kernels run while pages that they touch move.
-func (d *Device) stall(n int64) {
+func (d *Device) stall(n time.Duration) {
 	if i := slices.IndexFunc(d.active, func(a active) bool { return a.pages }); i >= 0 {
 		d.active[i].copy.stalled += n
 	}
@@ -416,14 +420,14 @@ func (d *Device) fedBy() string {
 	var count, bytes int64
 	for k, c := range d.copy {
 		if k.direction == hostToDevice {
-			count, bytes = count+c.count, bytes+c.bytes
+			count, bytes = count+c.Count, bytes+c.Bytes
 		}
 	}
 	return fmt.Sprintf("%s of %s in the mean", Count(count, "copy", "copies"), Size(bytes/max(1, count)))
 }
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.
-const shortKernel = 10_000
+const shortKernel = 10 * time.Microsecond
 
 // Gap reports whether an activity that starts then ends a gap, so that its launch is asked for.
 func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

@@ -37,11 +37,9 @@ type Unit struct {
 
 // share is a part of a gap.
 type share struct {
-	from, to int64
-	cause    Cause
-	name, in uint32
-	others   uint32 // what another thread did meanwhile, of the host's own work only
-	waited   int64  // of CauseAfterWait: what would have run beside the device without the wait before
+	Claim
+	others uint32 // what another thread did meanwhile, of the host's own work only
+	waited int64  // of CauseAfterWait: what would have run beside the device without the wait before
 }
 
 // Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
@@ -54,12 +52,13 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 	if to <= from {
 		return
 	}
-	if n := len(s.shares); n > 0 && s.shares[n-1].to == from && s.shares[n-1].cause == c && s.shares[n-1].name == name &&
-		s.shares[n-1].in == in {
-		s.shares[n-1].to = to
-		return
+	if n := len(s.shares); n > 0 {
+		if x := &s.shares[n-1]; x.To == from && x.Cause == c && x.Name == name && x.In == in {
+			x.To = to
+			return
+		}
 	}
-	s.shares = append(s.shares, share{from: from, to: to, cause: c, name: name, in: in})
+	s.shares = append(s.shares, share{Claim: Claim{from, to, Idle, c, name, in}})
 }
 
 // split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
@@ -91,9 +90,9 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.rest(from, late, CauseHost)
 	for i := range s.shares {
 		x := &s.shares[i]
-		own := x.cause == CauseHost || x.cause == CauseAfterWait
-		if l.Others != nil && own && 2*(x.to-x.from) > pauseLimit {
-			x.others = l.Others(x.from, x.to)
+		own := x.Cause == CauseHost || x.Cause == CauseAfterWait
+		if l.Others != nil && own && 2*(x.To-x.From) > pauseLimit {
+			x.others = l.Others(x.From, x.To)
 		}
 	}
 	s.waited(late, to, l)
@@ -114,7 +113,7 @@ func (s *Splitter) waited(from, to int64, l *Launch) {
 // rest fills what no thread was asked for.
 func (s *Splitter) rest(from, to int64, c Cause) {
 	if n := len(s.shares); n > 0 {
-		from = s.shares[n-1].to
+		from = s.shares[n-1].To
 	}
 	s.put(from, to, c, 0, 0)
 }
@@ -238,7 +237,7 @@ const leastBatch = 2
 
 // idle takes idle time that the activity ended.
 func (h *held) idle(a *Activity, s share) {
-	if s.cause == CauseDependency {
+	if s.Cause == CauseDependency {
 		h.gaps, h.until = h.gaps+1, a.Start
 	}
 }

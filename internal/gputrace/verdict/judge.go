@@ -142,7 +142,7 @@ func (j *judge) noLoad() []Verdict {
 	if float64(n) < thresholdNoLoad*float64(whole) || n == 0 {
 		return nil
 	}
-	p := j.account.places(j.f, topPlaces, CauseNoLoad)
+	p := j.account.places(j.f, CauseNoLoad)
 	return []Verdict{{
 		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Weight: time.Duration(n),
 		Share: float64(n) / float64(whole), Threshold: thresholdNoLoad,
@@ -212,18 +212,17 @@ func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 	j.idle(nil)
 	exposed := func(kind, what string, sum int64, places []Place) {
 		j.add(Verdict{
-			Kind: kind, Gain: time.Duration(sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
+			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: Medium,
 			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", Span(sum))},
 			Evidence: "in " + Names(places),
 		})
 	}
-	exposed(KindCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, topPlaces, CauseUnknown))
+	exposed(KindCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, CauseUnknown))
 	var kernels []Place
 	for name, n := range a.comms {
 		kernels = append(kernels, Place{Name: f.Kernel(name), Time: time.Duration(n)})
 	}
-	sortPlaces(kernels)
-	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], kernels)
+	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], longest(kernels))
 	j.memory(&f.Memory)
 	return j.sorted()
 }

@@ -29,7 +29,7 @@ type scores struct {
 // scorePart is a kernel that makes, changes or uses scores.
 type scorePart struct {
 	op       *operator
-	duration int64
+	duration time.Duration
 	moves    bool
 }
 
@@ -39,7 +39,7 @@ const maxParts = 16
 // attends takes note of attention in parts. Kernels in it that only move bytes count as that.
 func (d *Device) attends(a *Activity, op *operator) {
 	s := d.scores[a.Stream]
-	part := scorePart{op, a.End - a.Start, a.Moves != MovesNothing}
+	part := scorePart{op, a.length(), a.Moves != MovesNothing}
 	switch {
 	case a.Role == RoleProduct && s.softmax:
 		d.attentions++
@@ -84,9 +84,7 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 			}
 			least += time
 		}
-		where = append(where, Place{
-			Name: strings.TrimSpace(o.Name + " " + o.Shapes), In: o.Kernel, Time: o.Alone, Count: o.Kernels,
-		})
+		where = append(where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Kernels})
 		if part < 1 {
 			rest = append(rest, o.less(part))
 		}
@@ -95,14 +93,14 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 	if gain < thresholdGain*float64(j.length) {
 		return list
 	}
-	sortPlaces(where)
+	where = longest(where)
 	j.add(Verdict{
-		Kind: KindAttention, Gain: time.Duration(gain), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Kind: KindAttention, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{
 			"attention is computed in parts (a product, a softmax, a product), which write all scores to memory and read them " +
 				"again",
 			fmt.Sprintf("%s computed for %s where a kernel that keeps the scores on the chip would do in %s", j.device0(),
-				Span(int64(needed*alone)), Span(int64(needed*least))),
+				Span(needed*alone), Span(needed*least)),
 		},
 		Evidence: fmt.Sprintf("%s; most in %s", Count(d.attentions, "time", "times"), Names(where)),
 		Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half precision, a " +
@@ -114,14 +112,15 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 // less is the operator without a part of all that it did.
 func (o Operator) less(part float64) Operator {
 	left := 1 - part
-	scale := func(t time.Duration) time.Duration { return time.Duration(left * float64(t)) }
 	o.FLOPs, o.Bytes = left*o.FLOPs, left*o.Bytes
-	return o.within(scale(o.Time), scale(o.Alone), left)
+	return o.within(scaled(o.Time, left), scaled(o.Alone, left), left)
 }
+
+func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by * float64(t)) }
 
 // within is the operator with the rest of its times, and as much of what else is counted by time.
 func (o Operator) within(of, alone time.Duration, left float64) Operator {
 	o.Time, o.Alone = of, alone
-	o.narrow, o.empty, o.handed = int64(left*float64(o.narrow)), left*o.empty, int64(left*float64(o.handed))
+	o.narrow, o.empty, o.handed = scaled(o.narrow, left), left*o.empty, scaled(o.handed, left)
 	return o
 }

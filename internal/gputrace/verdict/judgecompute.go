@@ -42,7 +42,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		g.narrow += needed * float64(o.narrow)
 		g.count += o.Kernels
 		g.bound[o.Bound] += float64(o.Time)
-		g.where = append(g.where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		g.where = append(g.where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	claimed := map[string]bool{}
 	list := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
@@ -51,13 +51,10 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	for _, name := range list[:min(maxEfficiency, len(list))] {
 		g := groups[name]
 		if g.gain < thresholdGain*float64(j.length) {
-			if int64(g.gain) > int64(j.largest.Gain) {
-				j.largest = Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Share: g.gain / float64(j.length)}
-			}
+			j.add(Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain)})
 			break
 		}
 		claimed[name] = true
-		sortPlaces(g.where)
 		bound, side := "memory", "bandwidth"
 		if g.bound["compute"] > g.bound["memory"] {
 			bound, side = "compute", "FLOP/s"
@@ -70,10 +67,9 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		}
 		few := tiles(g.best.Name, g.best.Shapes)
 		v := Verdict{
-			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))],
-			Certainty: Medium,
+			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: longest(g.where), Certainty: Medium,
 		}
-		mean := int64(g.time) / max(1, g.count)
+		mean := time.Duration(g.time) / time.Duration(max(1, g.count))
 		switch {
 		case few > 0 && few < int64(j.f.Peak.SMs):
 			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few,
@@ -84,8 +80,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 				clip(name))}
 			v.Remedy = "larger or batched problems, split-K, another tile size"
 		case mean < shortKernel:
-			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name),
-				Span(mean))}
+			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name), Span(mean))}
 			v.Remedy = "fuse it with its neighbours, larger batches"
 		case bound == "memory":
 			v.Chain = []string{fmt.Sprintf("%s moves bytes slowly (access pattern, layout, vector width)", clip(name))}
@@ -95,8 +90,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
 		}
 		v.Chain = append(v.Chain, share+" of "+r.Efficiency.Peak,
-			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)),
-				Span(int64(g.alone-g.gain)), 100*reachable))
+			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(g.alone),
+				Span(g.alone-g.gain), 100*reachable))
 		b := g.best
 		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)),
 			b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
@@ -134,7 +129,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		if o.Precision == "fp64" {
 			double += needed * float64(o.Alone)
 		}
-		where = append(where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		where = append(where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	if name == "tf32" {
 		gained := 1 - peaks.Of("fp32")/(reachable*fast)
@@ -144,12 +139,12 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	if gain == 0 {
 		return
 	}
-	sortPlaces(where)
+	where = longest(where)
 	v := Verdict{
-		Kind: KindPrecision, Gain: time.Duration(gain), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Kind: KindPrecision, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{
 			"products in single precision leave the tensor cores idle",
-			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), Span(int64(alone)), Span(int64(alone-gain)),
+			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), Span(alone), Span(alone-gain),
 				name),
 		},
 		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
@@ -243,21 +238,20 @@ func dimensions(shape string) (list []int64) {
 
 // parallelism judges narrow kernels that no verdict on efficiency claims.
 func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, needed float64) {
-	var narrow int64
+	var narrow time.Duration
 	var empty float64
 	var where []Place
 	for _, o := range r.Operators {
 		if !claimed[o.Name] && o.narrow > 0 {
 			narrow += o.narrow
 			empty += o.empty
-			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: time.Duration(o.narrow), Count: o.Kernels})
+			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: o.narrow, Count: o.Kernels})
 		}
 	}
-	sortPlaces(where)
+	where = longest(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(Verdict{
-			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where[:min(topPlaces, len(where))],
-			Certainty: Low,
+			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: Low,
 			Chain: []string{
 				"kernels have fewer blocks than the device has multiprocessors",
 				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),

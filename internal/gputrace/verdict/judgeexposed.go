@@ -14,28 +14,28 @@ import (
 // time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
 func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
-		var exposed, stalled int64
+		var exposed, stalled time.Duration
 		var text []string
 		var in account
 		for _, c := range r.Copies {
 			of := d.copy[copyKey{c.Direction, c.Memory}]
-			if copyKind(c) != kind || of.exposed+of.stalled == 0 {
+			if copyKind(c) != kind || of.Exposed+of.stalled == 0 {
 				continue
 			}
-			exposed += of.exposed
+			exposed += of.Exposed
 			stalled += of.stalled
 			text = append(text, j.copyText(c))
 			for _, s := range of.in.spent {
-				in.place(s.at).time += s.time
+				in.put(s)
 			}
 		}
 		gain := exposed + stalled
 		if gain == 0 {
 			continue
 		}
-		asked := in.places(j.f, topPlaces, CauseUnknown)
+		asked := in.places(j.f, CauseUnknown)
 		v := Verdict{
-			Kind: kind, Gain: time.Duration(gain), Where: asked, Certainty: High,
+			Kind: kind, Gain: gain, Where: asked, Certainty: High,
 			Evidence: strings.Join(text, ", "),
 		}
 		if len(asked) > 0 {
@@ -141,8 +141,7 @@ func (j *judge) collectives(r *Report) {
 		}
 		moves = append(moves, Place{Name: moved, Time: c.Moving, Count: c.Count})
 	}
-	sortPlaces(waits)
-	sortPlaces(moves)
+	waits, moves = longest(waits), longest(moves)
 	mixed, what, remedy := "", "move bytes",
 		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.mixed && c.Moving > 0 }) {
@@ -161,10 +160,10 @@ func (j *judge) collectives(r *Report) {
 	}
 	if waiting > 0 {
 		j.add(Verdict{
-			Kind: KindLateRank, Gain: waiting, Where: waits[:min(topPlaces, len(waits))], Certainty: Low,
+			Kind: KindLateRank, Gain: waiting, Where: waits, Certainty: Low,
 			Chain: []string{
 				"another rank came late to collectives", "this one waited in them with nothing to compute",
-				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(waiting)),
 			},
 			Evidence: "longer than the shortest of their kind: " + Names(waits),
 			Remedy:   compareRanks + ": the late rank is the cause",
@@ -172,10 +171,10 @@ func (j *judge) collectives(r *Report) {
 	}
 	if moving > 0 {
 		j.add(Verdict{
-			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
+			Kind: KindComm, Gain: moving, Where: moves, Certainty: Medium,
 			Chain: []string{
 				"collectives " + what + " while nothing computes",
-				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving))),
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(moving)),
 			},
 			Evidence: Names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
 				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + mixed,

@@ -69,7 +69,7 @@ func (j *judge) idle(d *Device) {
 
 // idled is a verdict on all idle time of a cause, with where most of it was.
 func (j *judge) idled(c Cause, kind string, sure Certainty, what, remedy string) Verdict {
-	n, p := j.account.idles[c], j.account.places(j.f, topPlaces, c)
+	n, p := j.account.idles[c], j.account.places(j.f, c)
 	return Verdict{
 		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: sure, Chain: j.idleChain(what, n),
 		Evidence: "in " + Names(p), Remedy: remedy,
@@ -104,7 +104,7 @@ func (j *judge) dependency(d *Device) {
 		v.Remedy = "ask for the stream's state after launching (cudaStreamQuery hands a batch over), CUDA graphs, hardware-" +
 			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
 	}
-	p := j.account.places(j.f, topPlaces, CauseDependency)
+	p := j.account.places(j.f, CauseDependency)
 	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == noRange })
 	if len(p) > 0 && 2*int64(p[0].Time) > n {
 		v.Certainty, v.Where, v.Remedy = Medium, p,
@@ -154,7 +154,7 @@ func (j *judge) launching(d *Device) {
 	if n == 0 {
 		return
 	}
-	p := a.places(j.f, topPlaces, CauseDispatch)
+	p := a.places(j.f, CauseDispatch)
 	v := Verdict{
 		Kind: KindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: High,
 		Chain: []string{
@@ -256,10 +256,9 @@ func (j *judge) hostRanges() {
 			continue
 		}
 		own++
-		around := in[p.Name]
-		sortPlaces(around)
+		around := longest(in[p.Name])
 		v := Verdict{
-			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around[:min(topPlaces, len(around))],
+			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around,
 			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
 			Evidence: "most in " + Names(around),
 			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
@@ -372,16 +371,6 @@ func (j *judge) outside(a *Account, effect string) {
 	if j.length <= 0 {
 		return
 	}
-	a.idles[CauseCall] += a.idles[CauseAllocation]
-	a.idles[CauseAllocation] = 0
-	spent := a.spent
-	a.spent, a.index = nil, nil
-	for _, s := range spent {
-		if s.at.cause == CauseAllocation {
-			s.at.cause = CauseCall
-		}
-		a.put(s)
-	}
 	sub := judge{subject: j.subject, f: j.f, length: j.length, account: &a.account}
 	for _, c := range [...]Cause{CauseLoader, CauseCall, CausePeer, CauseHost} {
 		sub.length += a.idles[c]
@@ -400,7 +389,7 @@ func (j *judge) outside(a *Account, effect string) {
 		default:
 			continue
 		}
-		text := fmt.Sprintf(effect, j.device0(), Span(int64(v.Gain)))
+		text := fmt.Sprintf(effect, j.device0(), Span(v.Gain))
 		same := func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }
 		if i := slices.IndexFunc(j.list, same); i >= 0 {
 			j.list[i].Evidence += "; besides, " + text

@@ -50,7 +50,10 @@ type moveKey struct {
 }
 
 // moved is what kernels that move bytes took.
-type moved struct{ count, alone int64 }
+type moved struct {
+	count int64
+	alone time.Duration
+}
 
 func (d *Device) moves(a *Activity) *moved {
 	k := moveKey{a.Moves, a.Mover, a.Caller, false}
@@ -65,15 +68,16 @@ func (d *Device) moves(a *Activity) *moved {
 // moves judges kernels that move bytes on the device and compute nothing. Where it claims their time, it returns the
 // operators without them, else as they are.
 func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
-	var alone, count int64
-	var by [moveCount]int64
+	var alone time.Duration
+	var count int64
+	var by [moveCount]time.Duration
 	var where []Place
-	callers := map[moveKey]int64{}
+	callers := map[moveKey]time.Duration{}
 	for k, m := range d.moved {
 		alone, count = alone+m.alone, count+m.count
 		by[k.move] += m.alone
 		callers[moveKey{move: k.move, caller: k.caller}] += m.alone
-		p := Place{Time: time.Duration(m.alone), Count: m.count}
+		p := Place{Time: m.alone, Count: m.count}
 		switch {
 		case k.kernel:
 			p.Name = j.f.Kernel(k.name)
@@ -95,7 +99,7 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 		}
 		return r.Operators
 	}
-	sortPlaces(where)
+	where = longest(where)
 	kinds := []Move{MovesLayout, MovesType, MovesJoin, MovesCopy, MovesFill}
 	slices.SortStableFunc(kinds, func(a, b Move) int { return cmp.Compare(by[b], by[a]) })
 	var causes []string
@@ -123,11 +127,11 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 	text += ", most in " + Names(where)
 	rest, rate := j.without(r.Operators)
 	j.add(Verdict{
-		Kind: KindMoves, Gain: gain, Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Kind: KindMoves, Gain: gain, Where: where, Certainty: Medium,
 		Chain: []string{
 			"tensors are " + strings.Join(causes, ", "),
 			fmt.Sprintf("kernels that move bytes on the device and compute nothing take %.3g %% of its computing", 100*share),
-			fmt.Sprintf("%s did nothing else for %s", j.device0(), Span(int64(gain))),
+			fmt.Sprintf("%s did nothing else for %s", j.device0(), Span(gain)),
 		},
 		Evidence: text + rate, Remedy: moveTexts[most].remedy,
 	})
@@ -139,14 +143,14 @@ func (j *judge) without(list []Operator) (rest []Operator, rate string) {
 	var bytes float64
 	var moving time.Duration
 	for _, o := range list {
-		if o.movedTime > 0 && o.movedTime >= int64(o.Time) {
+		if o.movedTime > 0 && o.movedTime >= o.Time {
 			if o.Bytes > 0 {
 				bytes, moving = bytes+o.Bytes, moving+o.Time
 			}
 			continue
 		}
 		if o.moved > 0 { // the work stays, for the others did it
-			of, alone := o.Time-time.Duration(o.movedTime), o.Alone-time.Duration(o.moved)
+			of, alone := o.Time-o.movedTime, o.Alone-o.moved
 			if o.PeakShare > 0 {
 				factor := float64(o.Time) / float64(of)
 				o.PeakShare, o.FLOPRate, o.ByteRate = o.PeakShare*factor, o.FLOPRate*factor, o.ByteRate*factor

@@ -47,11 +47,7 @@ func (p *pace) add(x paced) {
 	}
 	p.skipped = 0
 	if len(p.samples) == maxPaced {
-		half := p.samples[:0]
-		for i := 0; i < maxPaced; i += 2 {
-			half = append(half, p.samples[i])
-		}
-		p.samples, p.stride = half, 2*max(1, p.stride)
+		p.samples, p.stride = everySecond(p.samples), 2*max(1, p.stride)
 	}
 	p.samples = append(p.samples, x)
 }
@@ -260,7 +256,7 @@ func (j *judge) slow(d *Device) (claimed float64) {
 			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
 			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, Span(s.from-d.first),
 				Span(s.to-d.first)),
-			fmt.Sprintf("%s computed %s longer", j.device0(), Span(int64(gain))),
+			fmt.Sprintf("%s computed %s longer", j.device0(), Span(gain)),
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),
 		Remedy:   "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu receiver), lock clocks, mend cooling or power limit",
@@ -291,6 +287,11 @@ func LimitClocks(list []Sample) []Sample {
 		return list
 	}
 	slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
+	return everySecond(list)
+}
+
+// everySecond leaves the first, the third and so on of a list, in place.
+func everySecond[T any](list []T) []T {
 	half := list[:0]
 	for i := 0; i < len(list); i += 2 {
 		half = append(half, list[i])

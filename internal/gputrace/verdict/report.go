@@ -100,12 +100,13 @@ type Operator struct {
 	Alone   time.Duration `json:"alone_ns"` // of the window: of kernels that run together, the first has it
 	Kernel  string        `json:"kernel"`   // the longest
 	Rate
-	moved         int64
-	movedTime     int64
-	attention     int64
-	narrow        int64
-	empty         float64
-	handed, links int64
+	moved     time.Duration // of Alone, by kernels that move bytes and compute nothing
+	movedTime time.Duration // of Time, by those
+	attention time.Duration // of Time, by parts of attention; see scores
+	narrow    time.Duration // of Alone
+	empty     float64       // of narrow, the part of the device that no block fills
+	handed    time.Duration // of kernels beside another elementwise one, once for each side
+	links     int64         // pairs of those
 }
 
 // Kernel is all kernels of one name.
@@ -139,6 +140,8 @@ type Collective struct {
 	bytes   int64
 	best    float64 // bytes ÷ the shortest of the kind, per second; 0: not known
 }
+
+func (o Operator) withShapes() string { return strings.TrimSpace(o.Name + " " + o.Shapes) }
 
 // Peak is what a device can do at best.
 type Peak struct {
@@ -216,7 +219,7 @@ func (a *Account) Step(name string, start, length, computing int64) Step {
 func (a *account) idleBy(f *Facts) []CauseTime {
 	list := causeTimes(a.idles)
 	for i := range list {
-		list[i].Where = a.places(f, topPlaces, list[i].Cause)
+		list[i].Where = a.places(f, list[i].Cause)
 	}
 	return list
 }
@@ -238,7 +241,7 @@ func SortIdle(list []CauseTime) {
 }
 
 // places are where most of the idle time of a cause was spent.
-func (a *account) places(f *Facts, most int, c Cause) []Place {
+func (a *account) places(f *Facts, c Cause) []Place {
 	var top []spent // the longest so far, by time; names decide between equals only
 	less := func(x, y *spent) bool {
 		if x.time != y.time {
@@ -256,9 +259,9 @@ func (a *account) places(f *Facts, most int, c Cause) []Place {
 		for at > 0 && less(s, &top[at-1]) {
 			at--
 		}
-		if at < most {
+		if at < topPlaces {
 			top = slices.Insert(top, at, *s)
-			top = top[:min(most, len(top))]
+			top = top[:min(topPlaces, len(top))]
 		}
 	}
 	list := make([]Place, 0, len(top))
@@ -285,28 +288,34 @@ func sortPlaces(list []Place) {
 	})
 }
 
+// longest are as many places as a verdict names; the list is sorted.
+func longest(list []Place) []Place {
+	sortPlaces(list)
+	return list[:min(topPlaces, len(list))]
+}
+
 // String is one line for people: the parts of the window, of idle time the causes, and the rates.
 func (r Report) String() string {
 	part := func(t time.Duration) string {
-		return fmt.Sprintf("%s (%.3g %%)", Span(int64(t)), 100*float64(t)/float64(max(r.Window, 1)))
+		return fmt.Sprintf("%s (%.3g %%)", Span(t), 100*float64(t)/float64(max(r.Window, 1)))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU %d", r.Ordinal)
 	if r.Model != "" {
 		fmt.Fprintf(&b, " (%s)", r.Model)
 	}
-	fmt.Fprintf(&b, ": %s = computing %s", Span(int64(r.Window)), part(r.Parts.Computing))
+	fmt.Fprintf(&b, ": %s = computing %s", Span(r.Window), part(r.Parts.Computing))
 	if r.Parts.CommExposed+r.Parts.CommHidden > 0 {
-		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), Span(int64(r.Parts.CommHidden)))
+		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), Span(r.Parts.CommHidden))
 	}
 	if r.Parts.CopyExposed+r.Parts.CopyHidden > 0 {
-		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), Span(int64(r.Parts.CopyHidden)))
+		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), Span(r.Parts.CopyHidden))
 	}
 	fmt.Fprintf(&b, " + idle %s", part(r.Parts.Idle))
 	if len(r.Idle) > 0 {
 		var list []string
 		for _, c := range r.Idle {
-			list = append(list, fmt.Sprintf("%s %s", c.Cause, Span(int64(c.Time))))
+			list = append(list, fmt.Sprintf("%s %s", c.Cause, Span(c.Time)))
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(list, ", "))
 	}

@@ -22,40 +22,34 @@ func (d *Device) operators(r *Report, f *Facts) {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.shape, b.shape))
 	}) {
 		o := d.ops[k]
-		op := Operator{
-			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
-			Kernel: f.Kernel(keyed.Largest(o.names)), narrow: o.narrow, empty: o.empty, handed: o.handed,
-			links: o.links, moved: o.moved, movedTime: o.movedTime, attention: o.attention,
-		}
+		o.Kernel, o.Name = f.Kernel(keyed.Largest(o.names)), "(no operator)"
 		if k.name != 0 {
-			op.Name = f.Name(k.name)
-		} else {
-			op.Name = "(no operator)"
+			o.Name = f.Name(k.name)
 		}
 		if k.shape != 0 {
-			op.Shapes = f.Name(k.shape)
+			o.Shapes = f.Name(k.shape)
 		}
-		all += float64(o.time)
-		if o.known {
-			op.Rate = rate(o.work, o.time, f.Peak, op.Kernel)
-			e.FLOPs += o.work.FLOPs
-			e.Bytes += o.work.Bytes
-			e.Time += op.Time
-			atPeak += op.PeakShare * float64(o.time)
-			if p := f.Peak.FLOPs.Of(precisionOf(o.work.Precision, op.Kernel)); p > 0 {
-				atFLOPs += o.work.FLOPs / p * 1e9
-			}
+		all += float64(o.Time)
+		if o.Calls > 0 {
 			for name, t := range o.names {
-				if kn := d.kern[name]; kn != nil && o.time > 0 {
-					part := float64(t) / float64(o.time)
-					kn.work.FLOPs += o.work.FLOPs * part
-					kn.work.Bytes += o.work.Bytes * part
-					kn.work.Precision = o.work.Precision
+				if kn := d.kern[name]; kn != nil && t > 0 {
+					part := float64(t) / float64(o.Time)
+					kn.FLOPs += o.FLOPs * part
+					kn.Bytes += o.Bytes * part
+					kn.Precision = o.Precision
 					kn.worked += t
 				}
 			}
+			o.over(o.Time, f.Peak, o.Kernel)
+			e.FLOPs += o.FLOPs
+			e.Bytes += o.Bytes
+			e.Time += o.Time
+			atPeak += o.PeakShare * float64(o.Time)
+			if p := f.Peak.FLOPs.Of(o.Precision); p > 0 {
+				atFLOPs += o.FLOPs / p * 1e9
+			}
 		}
-		r.Operators = append(r.Operators, op)
+		r.Operators = append(r.Operators, o.Operator)
 	}
 	slices.SortFunc(r.Operators, func(a, b Operator) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Shapes, b.Shapes))
@@ -84,22 +78,23 @@ func precisionOf(precision, kernel string) string {
 	return precision
 }
 
-func rate(w Work, ns int64, p Peak, kernel string) Rate {
-	r := Rate{FLOPs: w.FLOPs, Bytes: w.Bytes, Precision: precisionOf(w.Precision, kernel)}
-	if ns <= 0 {
-		return r
+// over says how fast the work was that took so long, mostly in the kernel.
+func (r *Rate) over(t time.Duration, p Peak, kernel string) {
+	r.Precision = precisionOf(r.Precision, kernel)
+	if t <= 0 {
+		return
 	}
-	seconds := float64(ns) / 1e9
-	r.FLOPRate, r.ByteRate = w.FLOPs/seconds, w.Bytes/seconds
+	seconds := float64(t) / 1e9
+	r.FLOPRate, r.ByteRate = r.FLOPs/seconds, r.Bytes/seconds
 	if !p.Known {
-		return r
+		return
 	}
 	var compute, memory float64
 	if peak := p.FLOPs.Of(r.Precision); peak > 0 {
-		compute = w.FLOPs / peak
+		compute = r.FLOPs / peak
 	}
 	if p.MemoryBandwidth > 0 {
-		memory = w.Bytes / p.MemoryBandwidth
+		memory = r.Bytes / p.MemoryBandwidth
 	}
 	switch {
 	case compute == 0 && memory == 0:
@@ -108,42 +103,31 @@ func rate(w Work, ns int64, p Peak, kernel string) Rate {
 	default:
 		r.Bound, r.PeakShare = "memory", memory/seconds
 	}
-	return r
 }
 
 func (d *Device) byKernel(r *Report, f *Facts) {
 	for id, k := range d.kern {
-		e := Kernel{
-			Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone),
-			Comm: k.comm,
+		if k.Name = f.Kernel(id); k.worked > 0 {
+			k.over(k.worked, f.Peak, k.Name)
 		}
-		if k.worked > 0 {
-			e.Rate = rate(k.work, k.worked, f.Peak, e.Name)
-		}
-		r.ByKernel = append(r.ByKernel, e)
+		r.ByKernel = append(r.ByKernel, k.Kernel)
 	}
 	slices.SortFunc(r.ByKernel, func(a, b Kernel) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time),
-			cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 func (d *Device) otherLists(r *Report, f *Facts) {
 	for k, c := range d.copy {
-		r.Copies = append(r.Copies, Copy{
-			k.direction, k.memory, c.count, c.bytes, time.Duration(c.time),
-			time.Duration(c.exposed),
-		})
+		c.Direction, c.Memory = k.direction, k.memory
+		r.Copies = append(r.Copies, c.Copy)
 	}
 	slices.SortFunc(r.Copies, func(a, b Copy) int {
 		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction),
 			cmp.Compare(a.Memory, b.Memory))
 	})
 	for k, c := range d.coll {
-		name := k.collective
-		if name == "" {
-			name = f.Kernel(k.name)
-		}
+		name := cmp.Or(k.collective, f.Kernel(k.name))
 		if k.bytes > 0 {
 			name += " of " + Size(k.bytes)
 		}
@@ -152,16 +136,15 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 			name += fmt.Sprintf(" (%d in the step)", k.place)
 		}
 		e := Collective{
-			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w),
-			Moving: time.Duration(c.exposed - w), mixed: k.bytes == 0 || !c.comparable(k),
+			Name: name, Count: c.count, Time: c.time, Waiting: w, Moving: c.exposed - w,
+			mixed: k.bytes == 0 || !c.comparable(k),
 		}
 		if !e.mixed && c.least > 0 {
-			e.bytes, e.best = k.bytes, float64(k.bytes)/time.Duration(c.least).Seconds()
+			e.bytes, e.best = k.bytes, float64(k.bytes)/c.least.Seconds()
 		}
 		r.Collectives = append(r.Collectives, e)
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time),
-			cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
 	})
 }

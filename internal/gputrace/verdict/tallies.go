@@ -3,42 +3,34 @@
 
 package verdict
 
-import "github.com/otelgpu/otelgpu/internal/keyed"
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
+)
 
 // opKey is an operator with the shapes of its inputs.
 type opKey struct{ name, shape uint32 }
 
-// operator is what one operator did on the device, over all its calls with the same shapes.
+// operator is an operator while its calls with the same shapes are summed up.
 type operator struct {
-	calls, kernels int64
-	time           int64   // of its kernels
-	alone          int64   // of that, what no other kernel claims
-	moved          int64   // of that, by kernels that move bytes and compute nothing
-	movedTime      int64   // of time, by those
-	attention      int64   // of time, by parts of attention; see scores
-	narrow         int64   // of alone
-	empty          float64 // of narrow, the part of the device that no block fills
-	work           Work    // of all calls that counted
-	known          bool
-	handed, links  int64            // time of kernels beside another elementwise one, once for each side; pairs
-	names          map[uint32]int64 // time of its kernels by name
+	Operator
+	names map[uint32]time.Duration // time of its kernels by name
 }
 
 // KernelTimes are the times of all kernels by name.
 func (d *Device) KernelTimes() map[uint32]int64 {
 	m := make(map[uint32]int64, len(d.kern))
 	for name, k := range d.kern {
-		m[name] = k.time
+		m[name] = int64(k.Time)
 	}
 	return m
 }
 
-// kernel is what the kernels of one name did.
+// kernel is the kernels of one name while they are summed up.
 type kernel struct {
-	count, time, alone int64
-	comm               bool
-	work               Work
-	worked             int64 // time for which work was counted
+	Kernel
+	worked time.Duration // for which work was counted
 }
 
 // Bounds of what a device remembers. Beyond them shapes are not told apart, then names.
@@ -48,33 +40,32 @@ const (
 	maxClasses   = 1 << 12
 )
 
-func (d *Device) operatorOf(a *Activity, duration int64) *operator {
+func (d *Device) operatorOf(a *Activity, duration time.Duration) *operator {
 	rest := opKey{name: a.Operator}
 	if len(d.ops) >= 2*maxOperators {
 		rest.name = 0
 	}
 	o := keyed.Bounded(d.ops, opKey{a.Operator, a.Shape}, rest, maxOperators)
-	if o.kernels++; o.kernels == 1 {
-		o.names = map[uint32]int64{}
+	if o.Kernels++; o.Kernels == 1 {
+		o.names = map[uint32]time.Duration{}
 	}
 	o.names[a.Name] += duration
-	o.time += duration
+	o.Time += duration
 	if a.Work != nil {
-		o.calls++
-		o.known = true
-		o.work.FLOPs += a.Work.FLOPs
-		o.work.Bytes += a.Work.Bytes
-		o.work.Precision = a.Work.Precision
+		o.Calls++
+		o.FLOPs += a.Work.FLOPs
+		o.Bytes += a.Work.Bytes
+		o.Precision = a.Work.Precision
 	}
 	return o
 }
 
-func (d *Device) kernelOf(a *Activity, duration int64) *kernel {
+func (d *Device) kernelOf(a *Activity, duration time.Duration) *kernel {
 	k := keyed.Bounded(d.kern, a.Name, 0, maxKernels)
-	if k.count++; k.count == 1 {
-		k.comm = a.Class == Communicating
+	if k.Count++; k.Count == 1 {
+		k.Comm = a.Class == Communicating
 	}
-	k.time += duration
+	k.Time += duration
 	return k
 }
 
@@ -88,9 +79,11 @@ type collectiveKey struct {
 	place      int64  // among the collectives of a step, where bytes are not stated and steps are
 }
 
+// collective is the collectives of a kind while they are summed up.
 type collective struct {
-	count, time, exposed, least int64
-	shares                      float64 // sum of exposed ÷ length
+	count                int64
+	time, exposed, least time.Duration
+	shares               float64 // sum of exposed ÷ length
 }
 
 func (d *Device) collectiveOf(a *Activity) *collective {
@@ -103,11 +96,11 @@ func (d *Device) collectiveOf(a *Activity) *collective {
 
 // waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
 // shortest of its kind. Kinds are told apart by sizes, else by places in steps.
-func (c *collective) waiting(k collectiveKey) int64 {
+func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0
 	}
-	return max(0, min(c.exposed, c.exposed-int64(float64(c.least)*c.shares)))
+	return max(0, min(c.exposed, c.exposed-time.Duration(float64(c.least)*c.shares)))
 }
 
 // comparable reports whether there are enough of the kind, and a way to tell it from others.
@@ -122,17 +115,17 @@ type copyKey struct {
 	direction, memory string
 }
 
-// copies are the copies of one direction.
+// copies are the copies of one direction while they are summed up.
 type copies struct {
-	count, time, bytes, exposed int64
-	stalled                     int64   // beside kernels, of migrations towards the device: those wait for pages
-	in                          account // exposed time by the ranges that asked
+	Copy
+	stalled time.Duration // beside kernels, of migrations towards the device: those wait for pages
+	in      account       // exposed time by the ranges that asked
 }
 
-func (d *Device) copyOf(a *Activity, duration int64) *copies {
+func (d *Device) copyOf(a *Activity, duration time.Duration) *copies {
 	c := keyed.Bounded(d.copy, copyKey{a.Direction, a.Memory}, copyKey{}, maxClasses)
-	c.count++
-	c.time += duration
-	c.bytes += a.Bytes
+	c.Count++
+	c.Time += duration
+	c.Bytes += a.Bytes
 	return c
 }

@@ -4,7 +4,6 @@
 package verdict
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func (t *trial) end() {
 	if len(c.names) >= manyNames {
 		to = &t.many
 		for _, s := range c.idle {
-			if s.cause != CauseLoader && s.cause != CauseProfiler && s.cause != CausePeer {
+			if s.Cause != CauseLoader && s.Cause != CauseProfiler && s.Cause != CausePeer {
 				to.idle.idle(s)
 			}
 		}
@@ -138,9 +137,9 @@ func (j *judge) trials(d *Device) (claimed float64) {
 			j.account.idles[c] -= n
 		}
 	}
-	sortPlaces(where)
+	where = longest(where)
 	j.add(Verdict{
-		Kind: KindTrials, Gain: time.Duration(computing + idle), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Kind: KindTrials, Gain: time.Duration(computing + idle), Where: where, Certainty: Medium,
 		Chain: []string{
 			"kernels are tried out (autotuning, as of cudnn.benchmark)", text,
 			fmt.Sprintf("%s computed %s more in them and waited %s for calls and launches between", j.device0(),
@@ -159,7 +158,7 @@ type link struct {
 	run      int    // how many of that kernel of that operator came right before
 	launched uint64
 	shape    uint32
-	duration int64
+	duration time.Duration
 }
 
 // longestChain is how often one kernel of one operator follows itself over the same elements: x times a times b.
@@ -168,13 +167,13 @@ const longestChain = 1
 // chain takes note of two elementwise kernels in a row over as many elements: the first writes what the second reads.
 func (d *Device) chain(a *Activity, op *operator) {
 	before := d.chains[a.Stream]
-	if !a.Maps || a.End-a.Start < shortKernel {
+	if !a.Maps || a.length() < shortKernel {
 		if before.op != nil {
 			delete(d.chains, a.Stream)
 		}
 		return
 	}
-	now := link{op, a.Name, 0, a.Launched, a.Shape, a.End - a.Start}
+	now := link{op, a.Name, 0, a.Launched, a.Shape, a.length()}
 	if before.op == op && before.name == a.Name {
 		now.run = before.run + 1
 	}
@@ -210,19 +209,17 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 		part := min(1, float64(o.handed)/float64(tensors)/float64(o.Time)) * needed * float64(o.Alone)
 		gain += part
 		links += o.links
-		where = append(where, Place{
-			Name: strings.TrimSpace(o.Name + " " + o.Shapes), Time: time.Duration(part), Count: o.Kernels,
-		})
+		where = append(where, Place{Name: o.withShapes(), Time: time.Duration(part), Count: o.Kernels})
 	}
 	if gain < thresholdGain*float64(j.length) {
 		return
 	}
-	slices.SortStableFunc(where, func(a, b Place) int { return cmp.Compare(b.Time, a.Time) })
+	where = longest(where)
 	v := Verdict{
-		Kind: KindFusion, Gain: time.Duration(gain), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Kind: KindFusion, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{
 			"elementwise kernels in a row write and read again what one kernel would keep in registers",
-			fmt.Sprintf("%s moved bytes for %s that a fused kernel would not", j.device0(), Span(int64(gain))),
+			fmt.Sprintf("%s moved bytes for %s that a fused kernel would not", j.device0(), Span(gain)),
 		},
 		Evidence: fmt.Sprintf("%s to the next elementwise kernel over as many elements; most in %s",
 			Count(links, "result goes", "results go"), Names(where)),

@@ -86,7 +86,7 @@ func (p Place) String() string {
 	if p.In != "" {
 		s += " in " + p.In
 	}
-	return s + " (" + Span(int64(p.Time)) + ")"
+	return s + " (" + Span(p.Time) + ")"
 }
 
 // String is one line: the chain, what would be gained, evidence, threshold and certainty.
@@ -94,7 +94,7 @@ func (v Verdict) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s: %s", v.Kind, v.Subject, strings.Join(v.Chain, " -> "))
 	if v.Gain > 0 {
-		fmt.Fprintf(&b, "; up to %s (%.3g %%) to gain", Span(int64(v.Gain)), 100*v.Share)
+		fmt.Fprintf(&b, "; up to %s (%.3g %%) to gain", Span(v.Gain), 100*v.Share)
 	}
 	if v.Evidence != "" {
 		fmt.Fprintf(&b, "; %s", v.Evidence)
@@ -109,7 +109,7 @@ func (v Verdict) String() string {
 }
 
 // Span is a time in ns for people.
-func Span(ns int64) string {
+func Span[N ~int64 | ~float64](ns N) string {
 	d := time.Duration(ns)
 	switch {
 	case d >= time.Second:

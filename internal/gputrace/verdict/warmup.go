@@ -81,7 +81,7 @@ func (j *judge) warmUp(d *Device, r *Report) {
 	if n == 0 {
 		return
 	}
-	p := j.account.places(j.f, topPlaces, CauseWarmUp)
+	p := j.account.places(j.f, CauseWarmUp)
 	v := Verdict{
 		Kind: KindWarmUp, Where: p, Certainty: High,
 		Chain: []string{
