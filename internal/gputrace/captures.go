@@ -223,12 +223,7 @@ func (g *graphs) node(c *captured, r *record, f *frame, name string) {
 	if d.decode(r.detail); n.kind != KindKernel || d.Launches != 0 {
 		n.key = nodeKey(n.kind, g.p.Names.Name(d.Launches))
 	}
-	if f.op != 0 {
-		n.op = g.p.Names.Name(f.op)
-	}
-	if f.around != 0 {
-		n.in = g.p.Names.Name(f.around)
-	}
+	n.op, n.in = g.p.Names.text(f.op), g.p.Names.text(f.around)
 	if w := f.work; w != nil {
 		i := slices.IndexFunc(c.works[max(0, len(c.works)-8):], func(o capturedWork) bool { return o.from == w })
 		if i >= 0 {
@@ -236,21 +231,13 @@ func (g *graphs) node(c *captured, r *record, f *frame, name string) {
 		} else {
 			i = len(c.works)
 			c.works = append(c.works, capturedWork{
-				Work: w.Work, elements: w.elements, op: g.p.Names.Name(w.op), shape: g.p.shape(w.shape), from: w,
+				Work: w.Work, elements: w.elements, op: g.p.Names.Name(w.op), shape: g.p.Names.text(w.shape), from: w,
 			})
 		}
 		n.work = i + 1
 	}
 	g.calls[r.correlation] = capturedCall{c, len(c.nodes)}
 	c.nodes = append(c.nodes, n)
-}
-
-// shape is the name of a signature; empty where there is none.
-func (p *Profile) shape(id uint32) string {
-	if id == 0 {
-		return ""
-	}
-	return p.Names.Name(id)
 }
 
 // finish takes out what was launched meanwhile and is no part of the graph.

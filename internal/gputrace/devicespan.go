@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -95,12 +96,8 @@ func (s *spans) device(a *activity, above *node, p *process) {
 
 // replayed says what put a graph's node there when the graph was captured.
 func (s *spans) replayed(m pcommon.Map, a *activity) {
-	if a.launch.op != 0 {
-		putText(m, semconv.GPUGraphNodeOperatorKey, s.p.Names.Name(a.launch.op))
-	}
-	if a.within != 0 {
-		putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.Name(a.within))
-	}
+	putText(m, semconv.GPUGraphNodeOperatorKey, s.p.Names.text(a.launch.op))
+	putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.text(a.within))
 }
 
 // putName puts down a kernel's whole name, which is clipped.
@@ -168,10 +165,7 @@ func kernel(m pcommon.Map, d *Detail) {
 }
 
 func (s *spans) collective(m pcommon.Map, d *Detail, kernel string) {
-	name := d.Collective
-	if name == "" {
-		name = CollectiveName(kernel)
-	}
+	name := cmp.Or(d.Collective, CollectiveName(kernel))
 	putText(m, semconv.GPUCollectiveNameKey, name)
 	algorithm, protocol := collectiveAlgorithm(kernel)
 	putText(m, semconv.GPUCollectiveAlgorithmKey, algorithm)

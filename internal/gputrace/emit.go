@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -83,11 +84,10 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	}
 	var root place
 	if p.Meta.TraceParent != "" {
-		c, err := parseTraceParent(p.Meta.TraceParent)
-		if err != nil {
+		var err error
+		if root, err = parseTraceParent(p.Meta.TraceParent); err != nil {
 			return st, err
 		}
-		root = c
 	}
 	replays, graphs, err := p.replaysOf(ctx)
 	if err != nil {
@@ -126,12 +126,7 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	return st, err
 }
 
-func (p *Profile) job() string {
-	if p.Meta.JobID != "" {
-		return p.Meta.JobID
-	}
-	return p.opts.JobID
-}
+func (p *Profile) job() string { return cmp.Or(p.Meta.JobID, p.opts.JobID) }
 
 func (p *Profile) newProcess(pid int64, known bool) *process {
 	proc := &process{pid: pid, known: known, ids: p.ids()}

@@ -6,7 +6,6 @@ package gputrace
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
@@ -50,10 +49,7 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 	var loader time.Duration
 	var beside verdict.Place
 	for k, p := range s.hosts {
-		p.Name = "no named range"
-		if k.name != 0 {
-			p.Name = s.p.Names.Name(k.name)
-		}
+		p.Name = cmp.Or(s.p.Names.text(k.name), verdict.NoRange)
 		switch {
 		case k.track != main:
 			if p.Time > beside.Time && k.name != 0 && !containsAny(p.Name, waitingFrames) {
@@ -67,18 +63,15 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 		}
 		v.Where = append(v.Where, *p)
 	}
-	slices.SortFunc(v.Where, func(a, b verdict.Place) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
-	})
-	const named, enough = 5, 0.05
-	v.Where = v.Where[:min(named, len(v.Where))]
+	const enough = 0.05
+	v.Where = verdict.Longest(v.Where)
 	if float64(loader) >= enough*float64(all) {
-		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", verdict.Span(int64(loader)),
-			verdict.Span(int64(all)), 100*float64(loader)/float64(all)))
+		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", verdict.Span(loader),
+			verdict.Span(all), 100*float64(loader)/float64(all)))
 	}
 	top := v.Where[0]
 	v.Chain = append(v.Chain, fmt.Sprintf("its busiest thread was in ranges for %s, for longest in %s",
-		verdict.Span(int64(all)), top))
+		verdict.Span(all), top))
 	v.Evidence = "by the innermost range: " + verdict.Names(v.Where)
 	if float64(beside.Time) >= enough*float64(all) {
 		v.Evidence += "; on another thread " + verdict.Names([]verdict.Place{beside})

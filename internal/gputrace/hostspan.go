@@ -240,16 +240,14 @@ func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 }
 
 func (s *spans) naming() *verdict.Facts {
-	return &verdict.Facts{Name: s.p.Names.Name, Kernel: s.shortName}
+	return &verdict.Facts{Name: s.p.Names.text, Kernel: s.shortName}
 }
 
 func (s *spans) memory(m *allocated) verdict.Memory {
 	if !m.hasUsage {
 		return verdict.Memory{}
 	}
-	out := verdict.Memory{First: m.first, Highest: m.highest, Levels: m.levels.From(s.p.Meta.Base)}
-	if m.at != 0 {
-		out.At = s.p.Names.Name(m.at)
+	return verdict.Memory{
+		First: m.first, Highest: m.highest, At: s.p.Names.text(m.at), Levels: m.levels.From(s.p.Meta.Base),
 	}
-	return out
 }

@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -236,7 +237,7 @@ var (
 func FindTraceParent(name string) (rest, parent string) {
 	if at := bothIDs.FindStringSubmatchIndex(name); at != nil {
 		parent = "00-" + name[at[2]:at[3]] + "-" + name[at[4]:at[5]] + "-01"
-		return orAnnotation(strings.TrimSpace(name[:at[0]] + name[at[1]:])), parent
+		return cmp.Or(strings.TrimSpace(name[:at[0]]+name[at[1]:]), "annotation"), parent
 	}
 	at := traceParent.FindStringIndex(name)
 	if at == nil {
@@ -246,14 +247,7 @@ func FindTraceParent(name string) (rest, parent string) {
 	rest = strings.TrimRight(name[:at[0]], " =:#[(")
 	rest = strings.TrimSpace(strings.TrimSuffix(rest, "traceparent"))
 	rest = strings.TrimSpace(strings.TrimRight(rest, " =:#[(,;|") + " " + strings.TrimLeft(name[at[1]:], " ])"))
-	return orAnnotation(rest), parent
-}
-
-func orAnnotation(name string) string {
-	if name == "" {
-		return "annotation"
-	}
-	return name
+	return cmp.Or(rest, "annotation"), parent
 }
 
 // instanceOf takes the number off the name of a module, by which PyTorch counts instances of a class: "nn.Module:

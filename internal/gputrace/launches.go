@@ -7,23 +7,28 @@ import "github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 
 // launch is a host call that may have put work on a device.
 type launch struct {
+	surroundings
 	start, end int64
-	node       *node
 	process    *process
-	step       *step
-	work       *work        // of the outermost operator around it whose work is known
-	opaque     bool         // within a compiled region
-	graph      bool         // it launches a graph
-	mover      uint32       // outermost operator around it in which bytes are moved only, within caller; 0: none
-	opStart    int64        // begin of the innermost operator around it
-	op         uint32       // innermost operator around it, by name
-	caller     uint32       // innermost range around it that is no call and no mover: who wants bytes moved
-	around     uint32       // innermost annotation or module around it
-	in         uint32       // innermost range around it that has a name of its own, no call
-	thread     uint32       // its track
-	phase      uint32       // outermost annotation around it that is no step and has no number; 0: none
-	previous   int64        // end of the launch before, of the same thread or of the main one
-	unit       verdict.Unit // that it is of
+	graph      bool   // it launches a graph
+	thread     uint32 // its track
+	previous   int64  // end of the launch before, of the same thread or of the main one
+}
+
+// surroundings are the ranges around a moment of a thread of the host; names are 0 where there is none.
+type surroundings struct {
+	node   *node        // nearest with a span
+	step   *step        // nil: none
+	work   *work        // of the outermost operator whose work is known
+	unit   verdict.Unit // that what is launched is of
+	opaque bool         // within a compiled region
+	mover  uint32       // outermost operator in which bytes are moved only, within caller
+	caller uint32       // innermost that is no call and no mover: who wants bytes moved
+	op     uint32       // innermost operator
+	opAt   int64        // its begin
+	named  uint32       // innermost that has a name of its own, no call
+	around uint32       // innermost annotation or module
+	phase  uint32       // outermost annotation that is no step and has no number
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets

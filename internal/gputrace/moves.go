@@ -49,12 +49,7 @@ func (s *sweep) means(a *activity) (verdict.Move, verdict.Role) {
 	k := kernelOf{a.name, a.launch.op, a.launch.mover}
 	m, ok := s.meanings[k]
 	if !ok {
-		name := func(id uint32) string {
-			if id == 0 {
-				return ""
-			}
-			return s.p.Names.Name(id)
-		}
+		name := s.p.Names.text
 		if m.move = movers[name(k.operator)]; m.move == verdict.MovesNothing {
 			m.move = moveOf(name(k.kernel))
 		}

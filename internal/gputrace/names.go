@@ -52,6 +52,14 @@ func (n *Names) Bytes(name []byte) uint32 {
 // Name is the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
 
+// text is the name with a number, empty for 0, which mostly stands for none.
+func (n *Names) text(id uint32) string {
+	if id == 0 {
+		return ""
+	}
+	return n.list[id]
+}
+
 // Len is above every number that ID returned.
 func (n *Names) Len() int { return len(n.list) }
 

@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -20,12 +21,7 @@ var shortTypes = map[string]string{
 
 // AppendShape appends one tensor in that form: its type and, in JSON, its dimensions as the file says them.
 func AppendShape(b []byte, kind string, dims []byte) []byte {
-	if short := shortTypes[kind]; short != "" {
-		kind = short
-	}
-	if b = append(b, kind...); kind == "" {
-		b = append(b, '?')
-	}
+	b = append(b, cmp.Or(shortTypes[kind], kind, "?")...)
 	for _, c := range dims {
 		if c > ' ' {
 			b = append(b, c)
@@ -54,9 +50,7 @@ func Shapes(types, dims string) []string {
 		}
 		name := "?"
 		if i < len(t) {
-			if name = shortTypes[t[i]]; name == "" {
-				name = t[i]
-			}
+			name = cmp.Or(shortTypes[t[i]], t[i])
 		}
 		out = append(out, name+strings.ReplaceAll(fmt.Sprint(shape), " ", ","))
 	}

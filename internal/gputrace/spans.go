@@ -38,7 +38,7 @@ type spans struct {
 	steps   map[int64][]verdict.Step // by device
 	devices map[int64]Device
 	peaks   map[string]verdict.Peak // by model
-	only    *Device                 // the device that all rows stand for, where the file's numbers do not match
+	only    Device                  // what all rows stand for where the file's numbers do not match: of its only model
 }
 
 // scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
@@ -60,16 +60,13 @@ func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) 
 		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), devices: map[int64]Device{},
 		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{},
 	}
-	same := true
 	for i, d := range p.Meta.Devices {
 		s.devices[d.Ordinal] = d
-		same = same && d.Model == p.Meta.Devices[0].Model
 		if i == 0 {
-			s.only = &Device{Model: d.Model}
+			s.only.Model = d.Model
+		} else if d.Model != p.Meta.Devices[0].Model {
+			s.only.Model = ""
 		}
-	}
-	if !same {
-		s.only = nil
 	}
 	s.reset()
 	return s
@@ -97,21 +94,13 @@ func (s *spans) deviceOf(ordinal int64) Device {
 	if d, ok := s.devices[ordinal]; ok {
 		return d
 	}
-	if s.only != nil {
-		return *s.only
-	}
-	return Device{}
+	return s.only
 }
 
 // modelOf is the model that the file states, else the one that the options name.
 func (s *spans) modelOf(ordinal int64) string { return s.p.modelOf(s.deviceOf(ordinal).Model) }
 
-func (p *Profile) modelOf(model string) string {
-	if model == "" {
-		return p.opts.Device
-	}
-	return model
-}
+func (p *Profile) modelOf(model string) string { return cmp.Or(model, p.opts.Device) }
 
 // multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
@@ -255,11 +244,7 @@ func (s *spans) topNames(times map[uint32]int64, n int) []string {
 
 func (s *spans) resource(m pcommon.Map, p *process) {
 	meta, o := &s.p.Meta, &s.p.opts
-	service := o.ServiceName
-	if meta.Service != "" {
-		service = meta.Service
-	}
-	putText(m, semconv.ServiceNameKey, service)
+	putText(m, semconv.ServiceNameKey, cmp.Or(meta.Service, o.ServiceName))
 	if p.known {
 		m.PutInt(string(semconv.ProcessPidKey), p.pid)
 	}

@@ -83,21 +83,10 @@ type thread struct {
 
 // frame is an open host range.
 type frame struct {
-	end    int64
-	node   *node // nearest range with a span, this one included
-	step   *step
-	work   *work        // of the outermost operator with known work, this one included
-	depth  int          // operators around it
-	opaque bool         // within a compiled region
-	mover  uint32       // see launch
-	unit   verdict.Unit // see launch
-	op     uint32
-	caller uint32 // see launch
-	opAt   int64  // its begin
-	self   uint32 // what its own time counts for, in a file without activities of a device
-	named  uint32
-	around uint32 // innermost annotation or module
-	phase  uint32 // outermost annotation without a number
+	surroundings // of what lies in it
+	end          int64
+	depth        int    // operators around it
+	self         uint32 // what its own time counts for, in a file without activities of a device
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
@@ -169,14 +158,15 @@ func (s *sweep) host(r *record) {
 	for len(st) > 0 && st[len(st)-1].end <= start {
 		st = st[:len(st)-1]
 	}
-	f := frame{end: end, node: th.process.window, unit: verdict.Unit{Start: start, End: end, Name: r.name}}
-	if len(st) > 0 {
-		top := &st[len(st)-1]
-		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
-		f.op, f.opAt, f.named, f.around, f.phase, f.unit = top.op, top.opAt, top.named, top.around, top.phase, top.unit
-		f.mover, f.caller = top.mover, top.caller
-	}
+	f := frame{end: end}
 	alone := len(st) == 0
+	if alone {
+		f.node, f.unit = th.process.window, verdict.Unit{Start: start, End: end, Name: r.name}
+	} else {
+		top := &st[len(st)-1]
+		f.surroundings, f.depth = top.surroundings, top.depth
+		f.node = top.node.live()
+	}
 	if s.analyses && s.ordinals == 0 {
 		f.self = s.hostOnly(r, st)
 	}
@@ -226,9 +216,8 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work,
-			opaque: f.opaque, graph: fl.opaque, op: f.op, opStart: f.opAt, in: f.named, around: f.around, phase: f.phase,
-			thread: r.track, previous: th.previous(s), unit: f.unit, mover: f.mover, caller: f.caller,
+			surroundings: f.surroundings, start: start, end: end, process: th.process, graph: fl.opaque, thread: r.track,
+			previous: th.previous(s),
 		}
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end

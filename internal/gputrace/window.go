@@ -65,9 +65,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	d.taking = proc
 	v := &s.one
 	*v = verdict.Activity{
-		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
+		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.named,
 		Around: a.launch.around, Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
-		Graph: a.launch.graph || a.detail.WholeGraph, InnerStart: a.launch.opStart, Phase: a.launch.phase,
+		Graph: a.launch.graph || a.detail.WholeGraph, InnerStart: a.launch.opAt, Phase: a.launch.phase,
 	}
 	switch {
 	case a.kind != KindKernel:

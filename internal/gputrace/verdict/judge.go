@@ -29,8 +29,8 @@ const (
 	mostNameInSentce = 80
 )
 
-// noRange is the place of what no range of the host covers.
-const noRange = "no named range"
+// NoRange is the name of the place of what no range of the host covers.
+const NoRange = "no named range"
 
 // judge makes verdicts of one subject.
 type judge struct {
@@ -222,7 +222,7 @@ func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 	for name, n := range a.comms {
 		kernels = append(kernels, Place{Name: f.Kernel(name), Time: time.Duration(n)})
 	}
-	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], longest(kernels))
+	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], Longest(kernels))
 	j.memory(&f.Memory)
 	return j.sorted()
 }

@@ -93,7 +93,7 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 	if gain < thresholdGain*float64(j.length) {
 		return list
 	}
-	where = longest(where)
+	where = Longest(where)
 	j.add(Verdict{
 		Kind: KindAttention, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{

@@ -67,7 +67,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		}
 		few := tiles(g.best.Name, g.best.Shapes)
 		v := Verdict{
-			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: longest(g.where), Certainty: Medium,
+			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: Longest(g.where), Certainty: Medium,
 		}
 		mean := time.Duration(g.time) / time.Duration(max(1, g.count))
 		switch {
@@ -139,7 +139,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	if gain == 0 {
 		return
 	}
-	where = longest(where)
+	where = Longest(where)
 	v := Verdict{
 		Kind: KindPrecision, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{
@@ -248,7 +248,7 @@ func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, neede
 			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: o.narrow, Count: o.Kernels})
 		}
 	}
-	where = longest(where)
+	where = Longest(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(Verdict{
 			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: Low,

@@ -141,7 +141,7 @@ func (j *judge) collectives(r *Report) {
 		}
 		moves = append(moves, Place{Name: moved, Time: c.Moving, Count: c.Count})
 	}
-	waits, moves = longest(waits), longest(moves)
+	waits, moves = Longest(waits), Longest(moves)
 	mixed, what, remedy := "", "move bytes",
 		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.mixed && c.Moving > 0 }) {

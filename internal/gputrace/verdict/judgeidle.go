@@ -105,7 +105,7 @@ func (j *judge) dependency(d *Device) {
 			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
 	}
 	p := j.account.places(j.f, CauseDependency)
-	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == noRange })
+	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == NoRange })
 	if len(p) > 0 && 2*int64(p[0].Time) > n {
 		v.Certainty, v.Where, v.Remedy = Medium, p,
 			"split batches so that devices work at the same time (a pipeline), or split layers among them"
@@ -200,11 +200,8 @@ func (j *judge) hostRanges() {
 		if k.cause != CauseHost {
 			continue
 		}
-		name, around := "", ""
-		if k.name != 0 {
-			name = j.f.Name(k.name)
-		}
-		if k.in != 0 && k.in != k.name {
+		name, around := j.f.Name(k.name), ""
+		if k.in != k.name {
 			around = j.f.Name(k.in &^ innerName)
 		}
 		p := keyed.Of(by, name)
@@ -251,12 +248,12 @@ func (j *judge) hostRanges() {
 	for _, p := range outer {
 		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
 			rest += p.Time
-			p.Name = cmp.Or(p.Name, noRange)
+			p.Name = cmp.Or(p.Name, NoRange)
 			restOf = append(restOf, p)
 			continue
 		}
 		own++
-		around := longest(in[p.Name])
+		around := Longest(in[p.Name])
 		v := Verdict{
 			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around,
 			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
@@ -274,7 +271,7 @@ func (j *judge) hostRanges() {
 			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
 			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + Names(restOf),
 		}
-		if restOf[0].Name == noRange {
+		if restOf[0].Name == NoRange {
 			v.Certainty, v.Remedy = Low,
 				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did; "+
 					"where it waits for requests, nothing is lost"

@@ -77,19 +77,11 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 		alone, count = alone+m.alone, count+m.count
 		by[k.move] += m.alone
 		callers[moveKey{move: k.move, caller: k.caller}] += m.alone
-		p := Place{Time: m.alone, Count: m.count}
-		switch {
-		case k.kernel:
-			p.Name = j.f.Kernel(k.name)
-		case k.name != 0:
-			p.Name = j.f.Name(k.name)
-		default:
-			p.Name = "others"
+		name := cmp.Or(j.f.Name(k.name), "others")
+		if k.kernel {
+			name = j.f.Kernel(k.name)
 		}
-		if k.caller != 0 {
-			p.In = j.f.Name(k.caller)
-		}
-		where = append(where, p)
+		where = append(where, Place{Name: name, In: j.f.Name(k.caller), Time: m.alone, Count: m.count})
 	}
 	gain := time.Duration(needed * float64(alone))
 	share := float64(alone) / float64(max(1, d.parts[Computing]))
@@ -99,7 +91,7 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 		}
 		return r.Operators
 	}
-	where = longest(where)
+	where = Longest(where)
 	kinds := []Move{MovesLayout, MovesType, MovesJoin, MovesCopy, MovesFill}
 	slices.SortStableFunc(kinds, func(a, b Move) int { return cmp.Compare(by[b], by[a]) })
 	var causes []string

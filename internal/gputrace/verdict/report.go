@@ -168,7 +168,7 @@ type Facts struct {
 	Model   string
 	Peak    Peak
 	Steps   int64
-	Name    func(uint32) string // of ranges, calls and operators
+	Name    func(uint32) string // of ranges, calls and operators; empty for 0
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
 	Clocks  []Sample // of the device, as far as the file has them
@@ -270,11 +270,8 @@ func (a *account) places(f *Facts, c Cause) []Place {
 		if in&innerName != 0 || c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
 			name, in = in&^innerName, name
 		}
-		p := Place{Name: noRange, Time: time.Duration(e.time), Count: e.count}
-		if name != 0 {
-			p.Name = f.Name(name)
-		}
-		if in != 0 && in != name {
+		p := Place{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.time), Count: e.count}
+		if in != name {
 			p.In = f.Name(in)
 		}
 		list = append(list, p)
@@ -288,8 +285,8 @@ func sortPlaces(list []Place) {
 	})
 }
 
-// longest are as many places as a verdict names; the list is sorted.
-func longest(list []Place) []Place {
+// Longest are as many places as a verdict names; the list is sorted.
+func Longest(list []Place) []Place {
 	sortPlaces(list)
 	return list[:min(topPlaces, len(list))]
 }

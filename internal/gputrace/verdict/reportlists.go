@@ -22,13 +22,8 @@ func (d *Device) operators(r *Report, f *Facts) {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.shape, b.shape))
 	}) {
 		o := d.ops[k]
-		o.Kernel, o.Name = f.Kernel(keyed.Largest(o.names)), "(no operator)"
-		if k.name != 0 {
-			o.Name = f.Name(k.name)
-		}
-		if k.shape != 0 {
-			o.Shapes = f.Name(k.shape)
-		}
+		o.Name, o.Shapes = cmp.Or(f.Name(k.name), "(no operator)"), f.Name(k.shape)
+		o.Kernel = f.Kernel(keyed.Largest(o.names))
 		all += float64(o.Time)
 		if o.Calls > 0 {
 			for name, t := range o.names {

@@ -137,7 +137,7 @@ func (j *judge) trials(d *Device) (claimed float64) {
 			j.account.idles[c] -= n
 		}
 	}
-	where = longest(where)
+	where = Longest(where)
 	j.add(Verdict{
 		Kind: KindTrials, Gain: time.Duration(computing + idle), Where: where, Certainty: Medium,
 		Chain: []string{
@@ -214,7 +214,7 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 	if gain < thresholdGain*float64(j.length) {
 		return
 	}
-	where = longest(where)
+	where = Longest(where)
 	v := Verdict{
 		Kind: KindFusion, Gain: time.Duration(gain), Where: where, Certainty: Medium,
 		Chain: []string{
