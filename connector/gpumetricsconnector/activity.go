@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -134,9 +135,7 @@ func (a *aggregator) settleTimeline(r *resource, key deviceKey, t *timeline, to 
 
 func (r *resource) activitySeries(st *settings, key deviceKey, state int, start uint64) *series.Series {
 	attrs := pcommon.NewMap()
-	if key.id != "" {
-		attrs.PutStr(string(semconv.HWIDKey), key.id)
-	}
+	shared.PutText(attrs, semconv.HWIDKey, key.id)
 	if key.ordinal >= 0 {
 		attrs.PutInt(string(semconv.GPUDeviceOrdinalKey), key.ordinal)
 	}

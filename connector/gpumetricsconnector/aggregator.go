@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -116,7 +117,7 @@ type counts struct {
 func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{
 		settings: settings{cfg: cfg, Settings: series.Settings{
-			Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
+			Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
 			CardinalityLimit: cfg.CardinalityLimit, MaxSeries: cfg.MaxSeries,
 		}},
 		resources: make(map[string]*resource),
@@ -270,7 +271,7 @@ func (a *aggregator) findings() []*finding {
 }
 
 // output makes the points of all resources. final: nothing will come any more.
-func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64, final bool) pmetric.Metrics {
+func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	a.now = now
 	out := pmetric.NewMetrics()
 	for _, r := range a.resources {
@@ -281,7 +282,7 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	}
 	a.Output()
 	for _, r := range a.resources {
-		r.write(&a.settings, scope, out, now+a.ahead)
+		r.write(&a.settings, out, now+a.ahead)
 	}
 	return out
 }

@@ -71,7 +71,7 @@ func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
 				clock)
 		}
 		groups := map[string]bool{}
-		for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
+		for _, rm := range a.output(clock, true).ResourceMetrics().All() {
 			for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
 				for p := range off {
 					groups[p] = groups[p] || strings.HasPrefix(m.Name(), p)

@@ -32,7 +32,7 @@ func BenchmarkOutput(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		a.output(noScope, clock, false)
+		a.output(clock, false)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(a.Kept), "ns/series")
 }

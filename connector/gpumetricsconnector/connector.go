@@ -142,7 +142,7 @@ func (c *gpuMetrics) now() int64 {
 
 func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
-	out := c.aggregator.output(nameScope, c.now(), final)
+	out := c.aggregator.output(c.now(), final)
 	found := c.aggregator.findings()
 	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()
@@ -170,13 +170,9 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 
 // scope is that of spans.
 func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
-	nameScope(s)
+	s.SetName(metadata.ScopeName)
 	s.SetVersion(c.version)
 }
-
-// nameScope is the scope of metrics: without a version, and without the schema, which stands on the resource: both are
-// labels of each series in Prometheus, so that a release would rename all.
-func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func dropped(reason string) metric.AddOption { return shared.Label("reason", reason) }
 

@@ -5,7 +5,6 @@ package gpumetricsconnector
 
 import (
 	"context"
-	"hash/fnv"
 	"math"
 	"sync"
 
@@ -13,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -63,7 +63,7 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 // is no work of the device and must not be counted as such.
 func (f *finding) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
-	s.SetSpanID(f.spanID())
+	s.SetSpanID(shared.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
 	s.SetParentSpanID(f.step.Span)
 	s.TraceState().FromRaw(f.step.state)
 	s.SetFlags(f.step.flags & traceFlags)
@@ -87,39 +87,20 @@ func (f *finding) write(s ptrace.Span) {
 			a.PutDouble(string(key), v)
 		}
 	}
-	text := func(key attribute.Key, v string) {
-		if v != "" {
-			a.PutStr(string(key), v)
-		}
-	}
 	number(semconv.GPUStragglerScoreKey, f.Score)
 	number(semconv.GPUStragglerDelayKey, f.Delay)
 	number(semconv.GPUStragglerMedianKey, f.Median)
 	a.PutInt(string(semconv.GPUStragglerRankCountKey), int64(f.ranks))
-	text(semconv.GPUStragglerSectionKey, f.Section)
-	text(semconv.GPUStragglerPhaseKey, f.Phase)
+	shared.PutText(a, semconv.GPUStragglerSectionKey, f.Section)
+	shared.PutText(a, semconv.GPUStragglerPhaseKey, f.Phase)
 	a.PutInt(string(semconv.GPUStepIndexKey), f.index)
-	text(semconv.GPUOperationNameKey, f.loop)
+	shared.PutText(a, semconv.GPUOperationNameKey, f.loop)
 	if !f.typicalStep.Trace.IsEmpty() && !f.typicalStep.Span.IsEmpty() {
 		l := s.Links().AppendEmpty()
 		l.SetTraceID(f.typicalStep.Trace)
 		l.SetSpanID(f.typicalStep.Span)
 		l.Attributes().PutInt(string(semconv.GPUJobRankKey), f.typicalRank)
 	}
-}
-
-// spanID is made of the step's ids (FNV-1a, 64 bits), so that the same step found again, here or in another
-// Collector, gives the same span.
-func (f *finding) spanID() (id pcommon.SpanID) {
-	h := fnv.New64a()
-	_, _ = h.Write(f.step.Trace[:])
-	_, _ = h.Write(f.step.Span[:])
-	_, _ = h.Write([]byte(findingName))
-	h.Sum(id[:0])
-	if id.IsEmpty() {
-		id[len(id)-1] = 1
-	}
-	return id
 }
 
 // maxFindings bounds those that wait for the next component, maxBatch the spans of one request: about half a

@@ -28,7 +28,7 @@ func newFinder(t testing.TB, edit func(*Config)) *aggregator {
 // said are the spans of what an aggregator found by now, which follow the registry and are no GPU spans.
 func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	t.Helper()
-	a.output(noScope, now, false)
+	a.output(now, false)
 	td := findingSpans(a.findings(), func(s pcommon.InstrumentationScope) { s.SetName("scope") })
 	require.NoError(t, conformance.Traces(td))
 	for _, rs := range td.ResourceSpans().All() {

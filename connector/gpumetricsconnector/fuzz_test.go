@@ -75,10 +75,10 @@ func FuzzTake(f *testing.F) {
 		a.jobs.spans = true
 		for range 2 {
 			a.take(td, clock)
-			check(t, a.output(noScope, clock, false))
+			check(t, a.output(clock, false))
 			checkFindings(t, a)
 		}
-		check(t, a.output(noScope, clock, true))
+		check(t, a.output(clock, true))
 		checkFindings(t, a)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -69,7 +70,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 		if *s == nil {
 			*s = r.operationSeries(&a.settings, id, f, &d)
 		}
-		over = over || r.overflowed(id, *s)
+		over = over || r.families[id].Overflowed(*s)
 		return *s
 	}
 	if !energyOnly {
@@ -122,33 +123,28 @@ const extraSeparator = "\x00"
 // operationSeries makes or finds the series of a metric for a span's dimensions.
 func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series.Series {
 	attrs := pcommon.NewMap()
-	put := func(key, value string) {
-		if value != "" {
-			attrs.PutStr(key, value)
-		}
-	}
-	put(string(semconv.GPUOperationNameKey), d.name)
-	put(string(semconv.GPUOperationTypeKey), d.kind)
-	put(string(semconv.GPUOperationCategoryKey), d.category)
+	shared.PutText(attrs, semconv.GPUOperationNameKey, d.name)
+	shared.PutText(attrs, semconv.GPUOperationTypeKey, d.kind)
+	shared.PutText(attrs, semconv.GPUOperationCategoryKey, d.category)
 	if d.extra != "" {
 		for i, v := range strings.Split(d.extra, extraSeparator) {
-			put(st.cfg.Dimensions[i], v)
+			shared.PutText(attrs, st.cfg.Dimensions[i], v)
 		}
 	}
 	switch id {
 	case metricCount:
-		put(string(semconv.GPUTimingStatusKey), d.status)
+		shared.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
 	case metricDuration:
-		put(string(semconv.GPUTimingStatusKey), d.status)
-		put(string(semconv.HWIDKey), d.id)
+		shared.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
+		shared.PutText(attrs, semconv.HWIDKey, d.id)
 	case metricEnergy:
-		put(string(semconv.HWIDKey), d.id)
+		shared.PutText(attrs, semconv.HWIDKey, d.id)
 	case metricIO:
-		put(string(semconv.GPUCopyDirectionKey), d.direction)
+		shared.PutText(attrs, semconv.GPUCopyDirectionKey, d.direction)
 	case metricFLOPs:
-		put(string(semconv.GPUFLOPPrecisionKey), d.precision)
+		shared.PutText(attrs, semconv.GPUFLOPPrecisionKey, d.precision)
 	case metricItems, metricItemEnergy:
-		put(string(semconv.GPUOperationItemTypeKey), d.itemType)
+		shared.PutText(attrs, semconv.GPUOperationItemTypeKey, d.itemType)
 	}
 	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

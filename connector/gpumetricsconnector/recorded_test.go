@@ -57,7 +57,7 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 		t.Skip(err) // refused files are the receiver's tests' matter
 	}
 	got = map[string]map[string]int64{}
-	for _, rm := range a.output(noScope, now, true).ResourceMetrics().All() {
+	for _, rm := range a.output(now, true).ResourceMetrics().All() {
 		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
 			if m.Name() != "gpu.activity.time" {
 				continue
@@ -188,7 +188,7 @@ func TestTheRanksThatARealJobWaitsForHaveTheHighestScores(t *testing.T) {
 		require.NoError(t, err)
 	}
 	got := map[int64]float64{}
-	for _, rm := range a.output(noScope, now, true).ResourceMetrics().All() {
+	for _, rm := range a.output(now, true).ResourceMetrics().All() {
 		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
 			if m.Name() == "gpu.straggler.score" {
 				for _, p := range m.Gauge().DataPoints().All() {

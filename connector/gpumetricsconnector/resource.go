@@ -117,11 +117,6 @@ func (r *resource) notBefore(st *settings, start uint64) uint64 {
 	return max(start, r.written)
 }
 
-// overflowed reports whether the series is the one of its family that takes what is too much.
-func (r *resource) overflowed(id metricID, s *series.Series) bool {
-	return r.families[id].Overflowed(s)
-}
-
 // expire gives up what was last seen before a time; it returns the number of series, and whether nothing is left.
 func (r *resource) expire(st *settings, before int64) (expired int, empty bool) {
 	left := 0
@@ -145,38 +140,13 @@ func (r *resource) expire(st *settings, before int64) (expired int, empty bool) 
 // maxLag is how far behind the clock the spans of a running service come; older ones are from files.
 const maxLag = 5 * time.Minute
 
-// pointTime is the time of the next points: that of the output, as those of gpu_requests are, for Prometheus takes
-// target_info only in order, which both have of one service. For spans from files it is the end of the newest one.
-func (r *resource) pointTime(st *settings, now int64) series.Time {
-	t := r.newest
-	if t == 0 || r.lag <= int64(maxLag) {
-		t = uint64(now)
+// write adds the resource's points, if it has any. now is that of the host's clock, unix ns. Their time is that of the
+// output, as of those of gpu_requests, for Prometheus takes target_info only in order, which both have of one service.
+// For spans from files it is the end of the newest one.
+func (r *resource) write(st *settings, out pmetric.Metrics, now int64) {
+	at := r.newest
+	if at == 0 || r.lag <= int64(maxLag) {
+		at = uint64(now)
 	}
-	if r.written > 0 {
-		for i := range r.families {
-			t = max(t, r.families[i].Earliest(&st.Settings, r.written))
-		}
-	}
-	return series.Time{At: t, Before: r.written}
-}
-
-// write adds the resource's points, if it has any. now is that of the host's clock, unix ns.
-func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
-	ts := r.pointTime(st, now)
-	r.written = ts.At
-	rm := pmetric.NewResourceMetrics()
-	sm := rm.ScopeMetrics().AppendEmpty()
-	for i := range r.families {
-		r.families[i].Write(&st.Settings, sm.Metrics(), ts)
-	}
-	if sm.Metrics().Len() == 0 {
-		return
-	}
-	scope(sm.Scope())
-	rm.SetSchemaUrl(semconv.SchemaURL)
-	r.attrs.CopyTo(rm.Resource().Attributes())
-	if r.instance != "" {
-		rm.Resource().Attributes().PutStr(string(semconv.ServiceInstanceIDKey), r.instance)
-	}
-	rm.MoveTo(out.ResourceMetrics().AppendEmpty())
+	r.written, _ = st.Write(out, r.attrs, r.instance, r.families[:], at, r.written)
 }

@@ -86,7 +86,7 @@ func noScope(pcommon.InstrumentationScope) {}
 
 func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 	t.Helper()
-	md := a.output(noScope, now, false)
+	md := a.output(now, false)
 	require.NoError(t, conformance.Metrics(md))
 	return md
 }

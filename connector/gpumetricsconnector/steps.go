@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -35,47 +36,30 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 		}
 	}
 	over := false
-	need := func(s *series.Series, id metricID, put func(pcommon.Map)) *series.Series {
-		if s == nil {
-			s = r.stepSeries(&a.settings, id, f, put)
+	need := func(s **series.Series, id metricID, phase string) *series.Series {
+		if *s == nil {
+			*s = r.stepSeries(&a.settings, id, f, phase)
 		}
-		over = over || r.overflowed(id, s)
-		return s
-	}
-	itemType := func(m pcommon.Map) {
-		if f.StepItemType != "" {
-			m.PutStr(string(semconv.GPUStepItemTypeKey), f.StepItemType)
-		}
+		over = over || r.families[id].Overflowed(*s)
+		return *s
 	}
 	if f.StepTime() > 0 {
-		l.duration = need(l.duration, metricStepDuration, nil)
-		l.duration.Record(f.StepTime(), weight, f.Key, f.End, now)
+		need(&l.duration, metricStepDuration, "").Record(f.StepTime(), weight, f.Key, f.End, now)
 	}
 	for _, p := range f.Phases() {
-		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) {
-			m.PutStr(string(semconv.GPUStepPhaseNameKey),
-				p.Name)
-		})
-		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
+		s, known := l.phases[p.Name]
+		need(&s, metricPhaseDuration, p.Name).Record(p.Duration, weight, f.Key, f.End, now)
+		if !known && len(l.phases) < a.cfg.CardinalityLimit {
 			l.phases[strings.Clone(p.Name)] = s
 		}
-		s.Record(p.Duration, weight, f.Key, f.End, now)
 	}
 	if f.StepItems > 0 {
-		l.items = need(l.items, metricStepItems, itemType)
-		l.items.Add(f.StepItems*weight, now)
+		need(&l.items, metricStepItems, "").Add(f.StepItems*weight, now)
 		if f.StepTime() > 0 {
-			l.itemRate = need(l.itemRate, metricStepItemRate, itemType)
-			l.itemRate.Ratio(f.StepItems*weight, f.StepTime()*weight, now)
+			need(&l.itemRate, metricStepItemRate, "").Ratio(f.StepItems*weight, f.StepTime()*weight, now)
 		}
 		if f.Energy > 0 {
-			l.itemEnergy = need(l.itemEnergy, metricItemEnergy, func(m pcommon.Map) {
-				m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
-				if f.StepItemType != "" {
-					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.StepItemType)
-				}
-			})
-			l.itemEnergy.Ratio(f.Energy, f.StepItems*weight, now)
+			need(&l.itemEnergy, metricItemEnergy, "").Ratio(f.Energy, f.StepItems*weight, now)
 		}
 	}
 	if over {
@@ -83,14 +67,20 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 }
 
-func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcommon.Map)) *series.Series {
+func (r *resource) stepSeries(st *settings, id metricID, f *facts, phase string) *series.Series {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.GPUOperationNameKey), f.Name)
 	if r.rank >= 0 {
 		attrs.PutInt(string(semconv.GPUJobRankKey), r.rank)
 	}
-	if put != nil {
-		put(attrs)
+	switch id {
+	case metricPhaseDuration:
+		attrs.PutStr(string(semconv.GPUStepPhaseNameKey), phase)
+	case metricStepItems, metricStepItemRate:
+		shared.PutText(attrs, semconv.GPUStepItemTypeKey, f.StepItemType)
+	case metricItemEnergy:
+		attrs.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
+		shared.PutText(attrs, semconv.GPUOperationItemTypeKey, f.StepItemType)
 	}
 	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

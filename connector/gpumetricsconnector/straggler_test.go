@@ -201,7 +201,7 @@ func TestStepsThatWaitAreBounded(t *testing.T) {
 	}
 	assert.Equal(t, 50, a.jobs.jobs.Waiting())
 	assert.EqualValues(t, 30*8-50, a.stats.stepLimit)
-	a.output(noScope, clock, true)
+	a.output(clock, true)
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
 

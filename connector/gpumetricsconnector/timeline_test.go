@@ -159,7 +159,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
 	}
 	assert.Equal(t, 2, a.activities, "the last, and the section, wait for what may come before them")
-	a.output(noScope, clock+int64(time.Minute), false)
+	a.output(clock+int64(time.Minute), false)
 	assert.Zero(t, a.activities)
 }
 
@@ -170,7 +170,7 @@ func TestActivitiesThatWaitAreBounded(t *testing.T) {
 		a.take(batch(t, attrs{"n": i % 3}, span{"k", 10 * i, 10*i + 5, kernel, 1, 0, ""}), clock)
 		require.Less(t, a.activities, 100)
 	}
-	md := a.output(noScope, clock, true)
+	md := a.output(clock, true)
 	var sum float64
 	for k, v := range values(t, onlyActivity(md)) {
 		if k != "" {
@@ -209,7 +209,7 @@ func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
 	assert.EqualValues(t, 3, a.stats.activityTime)
 	a.take(batch(t, nil, span{"later", 200, 300, kernel, 6, 0, ""}), clock)
 	assert.Zero(t, a.stats.activityLate, "the future has settled nothing")
-	got := values(t, a.output(noScope, clock, true))
+	got := values(t, a.output(clock, true))
 	assert.InEpsilon(t, 200e-6, got["gpu.activity.time[gpu.activity.state:compute]"], 1e-9)
 	for k, v := range got {
 		if strings.HasPrefix(k, "gpu.operation.duration[gpu.operation.name:unset") {
@@ -224,7 +224,7 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 		"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
 		"gpu.device.ordinal": "3",
 	}, 1, 0, ""}), clock)
-	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]",
+	assert.Contains(t, values(t, a.output(clock, true)), "gpu.activity.time[gpu.activity.state:compute]",
 		"not device 0")
 }
 
@@ -248,7 +248,7 @@ func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 		span{"much later", 5_000_000, 5_010_000, section(1, nil), 6, 0, ""}, // nothing was asked of the device
 		span{"host", 40_000, 60_000, section(1, attrs{"gpu.timing.source": "host"}), 7, 0, ""},
 		span{"sampled", 40_000, 60_000, section(1, nil), 8, 0, "ot=th:8"}), clock+int64(6*time.Second))
-	md := a.output(noScope, clock+int64(6*time.Second), true)
+	md := a.output(clock+int64(6*time.Second), true)
 	got := values(t, md)
 	assert.InDelta(t, 0.040+0.040+0.010+0.010, got["gpu.section.time[gpu.section.state:covered hw.id:GPU-a]"], 1e-9)
 	assert.InDelta(t, 0.020, got["gpu.section.time[gpu.section.state:starved hw.id:GPU-a]"], 1e-9)

@@ -144,10 +144,9 @@ func (b *book) known(k key) bool {
 // here.
 func (b *book) remember(s *span, now int64) {
 	if old := b.recent.Find(s.key); old == nil {
-		b.recent.Put(s.key, seenSpan{
-			key: s.key, parent: s.parent, start: s.start, model: b.text(s.model), kind: s.kind,
-			entry: s.entry, batch: s.batch, queue: s.queue, firstItem: s.firstItem, device: b.text(s.device),
-		})
+		seen := s.seenSpan
+		seen.model, seen.device = b.text(seen.model), b.text(seen.device)
+		b.recent.Put(s.key, seen)
 	}
 	if r := b.requests[s.key]; r != nil {
 		r.begin(b.recent.Find(s.key), now)

@@ -186,7 +186,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	if c.Metrics.Next == nil {
 		return
 	}
-	out := c.meters.output(nameScope)
+	out := c.meters.output()
 	c.drop(ctx, "metrics", c.meters.lost)
 	c.meters.lost = 0
 	if n := out.DataPointCount(); n > 0 {
@@ -203,13 +203,9 @@ func (c *gpuRequests) flush(ctx context.Context) {
 
 // scope is that of spans.
 func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
-	nameScope(s)
+	s.SetName(metadata.ScopeName)
 	s.SetVersion(c.version)
 }
-
-// nameScope is the scope of metrics: without a version, and without the schema, which stands on the resource: both are
-// labels of each series in Prometheus, so that a release would rename all.
-func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
 	if n > 0 {

@@ -481,7 +481,7 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	assert.Len(t, m.of, 4)
 	assert.LessOrEqual(t, len(b.sources), 2)
 	assert.Equal(t, 2, m.lost, "time and energy of the first")
-	md := m.output(func(pcommon.InstrumentationScope) {})
+	md := m.output()
 	assert.Len(t, m.of, 2)
 	assert.Equal(t, 2*2, m.Kept, "time and energy of each")
 	var names []any

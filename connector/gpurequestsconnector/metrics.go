@@ -11,7 +11,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -27,6 +29,7 @@ type meters struct {
 // meter is the metrics of one resource.
 type meter struct {
 	attrs    pcommon.Map
+	instance string // service.instance.id, where attrs have none
 	families [metrics]series.Family
 	seen     int64
 	written  uint64 // time of the last points, unix ns
@@ -76,8 +79,8 @@ const maxExemplars = 20
 
 func newMeters(cfg *Config, instance string) *meters {
 	m := &meters{cfg: cfg, of: make(map[string]*meter), Settings: series.Settings{
-		Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
-		CardinalityLimit: cfg.CardinalityLimit,
+		Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval,
+		Delta: cfg.Temporality == TemporalityDelta, CardinalityLimit: cfg.CardinalityLimit,
 	}}
 	if e := cfg.Exponential.Get(); e != nil {
 		m.Exponential = e.MaxSize
@@ -94,12 +97,7 @@ func (m *meters) get(s *source, now int64) *meter {
 	if len(m.of) >= 2*m.cfg.MaxResources {
 		m.lost += m.giveWay()
 	}
-	x := &meter{attrs: s.attrs, seen: now}
-	if s.instance != "" {
-		x.attrs = pcommon.NewMap()
-		s.attrs.CopyTo(x.attrs)
-		x.attrs.PutStr(string(semconv.ServiceInstanceIDKey), s.instance)
-	}
+	x := &meter{attrs: s.attrs, instance: s.instance, seen: now}
 	for i, d := range definitions {
 		x.families[i] = series.Family{Name: d.name, Form: series.Histogram, Bounds: d.bounds, Exemplars: maxExemplars}
 	}
@@ -165,37 +163,24 @@ func attributes(op *operation, model string) pcommon.Map {
 	m := pcommon.NewMap()
 	m.EnsureCapacity(5)
 	if op != nil {
-		text(m, semconv.GPUOperationNameKey, op.name)
-		text(m, semconv.GPUOperationCategoryKey, op.category)
-		text(m, semconv.GPUOperationItemTypeKey, op.itemType)
+		shared.PutText(m, semconv.GPUOperationNameKey, op.name)
+		shared.PutText(m, semconv.GPUOperationCategoryKey, op.category)
+		shared.PutText(m, semconv.GPUOperationItemTypeKey, op.itemType)
 	}
-	text(m, semconv.GenAIRequestModelKey, model)
+	shared.PutText(m, semconv.GenAIRequestModelKey, model)
 	return m
 }
 
 // output makes the points of all resources. Those beyond the bound give way when they are written: before that there is
 // room for as many again.
-func (m *meters) output(scope func(pcommon.InstrumentationScope)) pmetric.Metrics {
+func (m *meters) output() pmetric.Metrics {
 	m.Output()
 	out := pmetric.NewMetrics()
 	for _, x := range m.of {
-		at := series.Time{At: max(uint64(time.Now().UnixNano()), series.Next(x.written)), Before: x.written}
-		rm := pmetric.NewResourceMetrics()
-		sm := rm.ScopeMetrics().AppendEmpty()
-		for i := range x.families {
-			at.At = max(at.At, x.families[i].Earliest(&m.Settings, x.written))
+		at := max(uint64(time.Now().UnixNano()), series.Next(x.written))
+		if at, wrote := m.Write(out, x.attrs, x.instance, x.families[:], at, x.written); wrote {
+			x.written = at
 		}
-		for i := range x.families {
-			x.families[i].Write(&m.Settings, sm.Metrics(), at)
-		}
-		if sm.Metrics().Len() == 0 {
-			continue
-		}
-		x.written = at.At
-		x.attrs.CopyTo(rm.Resource().Attributes())
-		scope(sm.Scope())
-		rm.SetSchemaUrl(semconv.SchemaURL)
-		rm.MoveTo(out.ResourceMetrics().AppendEmpty())
 	}
 	for len(m.of) > m.cfg.MaxResources {
 		m.giveWay()

@@ -6,8 +6,6 @@ package gpurequestsconnector
 import (
 	"iter"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -79,41 +77,30 @@ func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
 			return -1, false
 		}
 		i, here := b.index[k]
-		if here = here && !b.spans[i].done; !here {
-			i = -1
-		}
-		known := b.recent.Find(k)
-		var above pcommon.SpanID
-		var of kind
-		var device string
-		batch, counted := false, false
-		switch {
-		case here:
-			x := &b.spans[i]
-			above, of, device, batch = x.parent, x.kind, x.device, x.batch
-		case known != nil:
-			above, of, device, batch, counted = known.parent, known.kind, known.device, known.batch, known.counted
-		default:
+		var s *seenSpan
+		if here = here && !b.spans[i].done; here {
+			s = &b.spans[i].seenSpan
+		} else if s, i = b.recent.Find(k), -1; s == nil {
 			b.owe(k, o, now)
 			return -1, false
 		}
 		switch {
-		case of == hostSpan:
-			k.Span = above
+		case s.kind == hostSpan:
+			k.Span = s.parent
 			continue
-		case of == requestSpan || !contains(of, device, o.device):
+		case s.kind == requestSpan || !contains(s.kind, s.device, o.device):
 			return -1, false
-		case !here && (batch || counted):
+		case !here && (s.batch || s.counted):
 			return -1, true
 		case here:
 			b.spans[i].take(o)
 		case b.waiting[k] != nil:
 			b.waiting[k].take(o)
 		}
-		if batch || !contains(gpuWork, device, o.device) {
+		if s.batch || !contains(gpuWork, s.device, o.device) {
 			return i, false
 		}
-		k.Span = above
+		k.Span = s.parent
 	}
 	return -1, false
 }

@@ -34,14 +34,10 @@ func less(a, b key) bool {
 
 // span is what this connector needs of a span. Numbers that are not stated are 0.
 type span struct {
-	key
-	parent     pcommon.SpanID
-	kind       kind
-	entry      bool // of kind server or consumer
-	start, end uint64
+	seenSpan
+	end uint64
 
 	operation
-	device string // hw.id
 
 	time      float64 // on the device, s
 	energy    float64 // J, with its descendants on its device; of a requestSpan without
@@ -49,8 +45,6 @@ type span struct {
 	coverage  float64 // part of the time to which the energy belongs
 	items     float64
 	batchSize float64
-	queue     float64 // as the engine states it, s
-	firstItem float64 // likewise
 
 	// Set by nest: what batches within it have already.
 	innerTime, innerEnergy float64
@@ -60,17 +54,18 @@ type span struct {
 
 	source *source     // whose span it is
 	links  ptrace.Span // it itself, of a batch
-	batch  bool
 }
 
 // load fills s from what f says of x.
 func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	*s = span{
-		key: f.Key, parent: f.Parent, start: f.Start, end: f.End,
-		entry:     x.Kind() == ptrace.SpanKindServer || x.Kind() == ptrace.SpanKindConsumer,
-		operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel}, device: f.Device.ID,
-		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize,
-		queue: f.Queue, firstItem: f.TimeToFirstItem, outer: -1,
+		seenSpan: seenSpan{
+			key: f.Key, parent: f.Parent, start: f.Start, model: f.RequestModel, device: f.Device.ID,
+			entry: x.Kind() == ptrace.SpanKindServer || x.Kind() == ptrace.SpanKindConsumer,
+			queue: f.Queue, firstItem: f.TimeToFirstItem,
+		},
+		end: f.End, operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel},
+		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize, outer: -1,
 	}
 	if f.HasSelfEnergy {
 		s.self = f.SelfEnergy
@@ -114,9 +109,9 @@ type seenSpan struct {
 	parent  pcommon.SpanID
 	start   uint64 // unix ns
 	model   string
-	device  string
+	device  string // hw.id
 	kind    kind
-	entry   bool
+	entry   bool // of kind server or consumer
 	batch   bool
 	counted bool // GPU work without links that a request, or nobody, has by now
 

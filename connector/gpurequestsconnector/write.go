@@ -4,7 +4,6 @@
 package gpurequestsconnector
 
 import (
-	"hash/fnv"
 	"math"
 	"slices"
 
@@ -12,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -82,11 +82,11 @@ func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	if item.of == a {
 		number(at, semconv.GPURequestTimeToFirstItemKey, item.after)
 	}
-	text(at, semconv.GPUOperationNameKey, a.op.name)
-	text(at, semconv.GPUOperationCategoryKey, a.op.category)
-	text(at, semconv.GPUOperationItemTypeKey, a.op.itemType)
-	text(at, semconv.GenAIRequestModelKey, r.modelOf(a))
-	text(at, semconv.HWIDKey, a.device)
+	shared.PutText(at, semconv.GPUOperationNameKey, a.op.name)
+	shared.PutText(at, semconv.GPUOperationCategoryKey, a.op.category)
+	shared.PutText(at, semconv.GPUOperationItemTypeKey, a.op.itemType)
+	shared.PutText(at, semconv.GenAIRequestModelKey, r.modelOf(a))
+	shared.PutText(at, semconv.HWIDKey, a.device)
 	if c := a.covered / a.time; a.measured && c < goodCoverage {
 		at.PutDouble(string(semconv.GPUJoinCoverageKey), c)
 	}
@@ -182,32 +182,16 @@ func (r *request) modelOf(a *account) string {
 	return r.model
 }
 
-// id is made of what the account is of and of its first batch (FNV-1a, 64 bits). So the same account, made again here
-// or by another Collector after a repetition, is the same span; and what comes after an account was closed is another
-// one.
+// id is made of what the account is of and of its first batch: what comes after an account was closed is another span.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }
 
-func (r *request) spanID(name string, first key) (id pcommon.SpanID) {
-	h := fnv.New64a()
-	for _, b := range [][]byte{r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:]} {
-		_, _ = h.Write(b)
-	}
-	h.Sum(id[:0])
-	if id.IsEmpty() {
-		id[len(id)-1] = 1
-	}
-	return id
+func (r *request) spanID(name string, first key) pcommon.SpanID {
+	return shared.SpanID(r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:])
 }
 
 func number(at pcommon.Map, k attribute.Key, v float64) {
 	if v > 0 && v <= math.MaxFloat64 {
 		at.PutDouble(string(k), v)
-	}
-}
-
-func text(at pcommon.Map, k attribute.Key, v string) {
-	if v != "" {
-		at.PutStr(string(k), v)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/zerofirst"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -23,6 +24,7 @@ const OverflowKey = "otel.metric.overflow"
 
 // Settings are shared by all series of a connector.
 type Settings struct {
+	Scope            string        // its name
 	Instance         string        // collector.instance.id of every point
 	Interval         time.Duration // between two outputs
 	Delta            bool          // else cumulative
@@ -151,9 +153,9 @@ func (f *Family) Expire(st *Settings, before int64) int {
 	return n - len(f.list)
 }
 
-// Earliest is the least time of the next points, after points of a time: what has changed is never at the time of the
+// earliest is the least time of the next points, after points of a time: what has changed is never at the time of the
 // points before, and before what begins there is room for a point of 0.
-func (f *Family) Earliest(st *Settings, written uint64) uint64 {
+func (f *Family) earliest(st *Settings, written uint64) uint64 {
 	t := written
 	for _, s := range f.list {
 		if st.begins(s, f.Form) {
@@ -169,14 +171,43 @@ func (f *Family) Earliest(st *Settings, written uint64) uint64 {
 // begins says whether the next point of a series is of 0.
 func (st *Settings) begins(s *Series, f Form) bool { return !s.begun && f != Gauge && !st.Delta }
 
-// Time is when the points of a resource are, unix ns.
-type Time struct {
-	At     uint64
-	Before uint64 // of the points before; 0: none
+// pointTime is when the points of a resource are, unix ns.
+type pointTime struct {
+	at     uint64
+	before uint64 // of the points before; 0: none
 }
 
-// Write adds the metric, if it has points.
-func (f *Family) Write(st *Settings, out pmetric.MetricSlice, ts Time) {
+// Write adds the points of a resource's families, if there are any, and says whether there were. They are at the first
+// time from at on that may follow written, the time of the points before (0: none), and that time is returned. instance
+// is the service.instance.id that attrs lack; empty: none.
+func (st *Settings) Write(
+	out pmetric.Metrics, attrs pcommon.Map, instance string, families []Family, at, written uint64,
+) (time uint64, wrote bool) {
+	if written > 0 {
+		for i := range families {
+			at = max(at, families[i].earliest(st, written))
+		}
+	}
+	rm := pmetric.NewResourceMetrics()
+	sm := rm.ScopeMetrics().AppendEmpty()
+	for i := range families {
+		families[i].write(st, sm.Metrics(), pointTime{at, written})
+	}
+	if sm.Metrics().Len() == 0 {
+		return at, false
+	}
+	// The scope has no version, and the schema stands on the resource: both are labels of each series in Prometheus, so
+	// that a release would rename all.
+	sm.Scope().SetName(st.Scope)
+	rm.SetSchemaUrl(semconv.SchemaURL)
+	attrs.CopyTo(rm.Resource().Attributes())
+	shared.PutText(rm.Resource().Attributes(), semconv.ServiceInstanceIDKey, instance)
+	rm.MoveTo(out.ResourceMetrics().AppendEmpty())
+	return at, true
+}
+
+// write adds the metric, if it has points.
+func (f *Family) write(st *Settings, out pmetric.MetricSlice, ts pointTime) {
 	if len(f.list) == 0 {
 		return
 	}
@@ -305,7 +336,7 @@ func magnitude(v float64) int {
 
 // write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins
 // with a point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
-func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts Time) bool {
+func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime) bool {
 	delta, f := st.Delta, of.Form
 	if !s.changed && (delta || f == Gauge) {
 		return false
@@ -322,22 +353,22 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts Time) bool
 		if wrote = v >= 0 && v <= math.MaxFloat64; wrote { // false for NaN
 			p := m.Gauge().DataPoints().AppendEmpty()
 			p.SetDoubleValue(v)
-			s.dress(p, 0, ts.At)
+			s.dress(p, 0, ts.at)
 			s.writeExemplars(p.Exemplars())
 		}
 	case Histogram:
 		p := s.distribution.write(m)
-		s.dress(p, s.start, ts.At)
+		s.dress(p, s.start, ts.at)
 		s.writeExemplars(p.Exemplars())
 		if delta {
 			s.distribution.reset()
 		}
 	default:
-		s.writeSum(m.Sum().DataPoints().AppendEmpty(), f, delta, ts.At)
+		s.writeSum(m.Sum().DataPoints().AppendEmpty(), f, delta, ts.at)
 	}
 	s.changed = false
 	if delta {
-		s.start = ts.At
+		s.start = ts.at
 	}
 	if delta || f == Gauge {
 		clear(s.exemplars)
@@ -347,29 +378,24 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts Time) bool
 }
 
 // writeZero adds a point of 0 where the series begins, but at most zerofirst.Before its first point.
-func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts Time) {
-	at := max(s.start, ts.At-min(ts.At, uint64(zerofirst.Before(st.Interval))))
-	if at/millisecond <= ts.Before/millisecond {
-		at = Next(ts.Before)
+func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointTime) {
+	at := max(s.start, ts.at-min(ts.at, uint64(zerofirst.Before(st.Interval))))
+	if at/millisecond <= ts.before/millisecond {
+		at = Next(ts.before)
 	}
-	if s.start == 0 || at/millisecond >= ts.At/millisecond {
-		at = ts.At - min(ts.At, millisecond)
+	if s.start == 0 || at/millisecond >= ts.at/millisecond {
+		at = ts.at - min(ts.at, millisecond)
 	}
-	if at == 0 || at/millisecond <= ts.Before/millisecond {
+	if at == 0 || at/millisecond <= ts.before/millisecond {
 		return
 	}
 	switch of.Form {
 	case Histogram:
 		empty := newDistribution(st.newHistogram(of.Bounds))
-		s.dress(empty.write(m), min(s.start, at), at)
-	case Count:
-		p := m.Sum().DataPoints().AppendEmpty()
-		p.SetIntValue(0)
-		s.dress(p, min(s.start, at), at)
+		s.dress(empty.write(m), s.start, at)
 	default:
-		p := m.Sum().DataPoints().AppendEmpty()
-		p.SetDoubleValue(0)
-		s.dress(p, min(s.start, at), at)
+		empty := Series{attrs: s.attrs, start: s.start}
+		empty.writeSum(m.Sum().DataPoints().AppendEmpty(), of.Form, false, at)
 	}
 }
 

@@ -26,7 +26,7 @@ func named(name string) pcommon.Map {
 func write(t *testing.T, st *Settings, f *Family, at uint64) pmetric.Metric {
 	t.Helper()
 	out := pmetric.NewMetricSlice()
-	f.Write(st, out, Time{At: at})
+	f.write(st, out, pointTime{at: at})
 	require.Equal(t, 1, out.Len())
 	return out.At(0)
 }

@@ -6,10 +6,12 @@
 package shared
 
 import (
+	"hash/fnv"
 	"os"
 	"sync"
 
 	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -52,6 +54,27 @@ func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func(
 // Label is the one attribute of a count.
 func Label(key, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
+}
+
+// PutText puts an attribute where its value is known.
+func PutText[K ~string](m pcommon.Map, key K, value string) {
+	if value != "" {
+		m.PutStr(string(key), value)
+	}
+}
+
+// SpanID is made of what a span is of (FNV-1a, 64 bits), so that the same one, made again here or by another Collector,
+// has the same.
+func SpanID(of ...[]byte) (id pcommon.SpanID) {
+	h := fnv.New64a()
+	for _, b := range of {
+		_, _ = h.Write(b)
+	}
+	h.Sum(id[:0])
+	if id.IsEmpty() {
+		id[len(id)-1] = 1
+	}
+	return id
 }
 
 // InstanceID is collector.instance.id of a connector's points, which tells its series from those of another: as
