@@ -7,7 +7,8 @@ package semconv
 
 // Written as functions, not as variables, so that nobody can change them.
 
-func attributes() []Attribute {
+// Attributes returns all attributes, sorted by name. The slice is the caller's.
+func Attributes() []Attribute {
 	return []Attribute{
 		{Name: "code.file.path", Type: "string", Group: "operation", Brief: "Source file that launched the work, where the producer knows it. Not the file of the kernel's code.", On: []string{"span"}, Writers: []string{"gpuspan", "kineto"}, Origin: "otel"},
 		{Name: "code.function.name", Type: "string", Group: "operation", Brief: "Function that launched the work, where the producer knows it. Not the kernel; that is gpu.kernel.name.", On: []string{"span"}, Writers: []string{"gpuspan", "kineto"}, Origin: "otel"},
@@ -238,7 +239,8 @@ func attributes() []Attribute {
 	}
 }
 
-func metrics() []Metric {
+// Metrics returns all metrics, sorted by name. The slice is the caller's.
+func Metrics() []Metric {
 	return []Metric{
 		{Name: "gpu.activity.time", Instrument: "counter", Unit: "s", Group: "spanmetrics", Brief: "Time that a device spent in each state, from sources that see every kernel. The states exclude each other, so they sum to the time observed; exposed communication is the state communication, the overlap of communication and compute is compute_communication.", Attributes: []string{"gpu.device.ordinal", "hw.id", "gpu.activity.state", "collector.instance.id"}, Writers: []string{"gpu_metrics"}, Required: []string{"gpu.activity.state"}},
 		{Name: "gpu.clock.frequency", Instrument: "gauge", Unit: "Hz", Group: "device", Brief: "Frequency of a clock at the sample. It says nothing about use.", Attributes: []string{"gpu.device.ordinal", "gpu.pci.bdf", "hw.driver_version", "hw.id", "hw.model", "hw.name", "hw.parent", "hw.type", "hw.vendor", "gpu.measurement.source", "k8s.container.name", "k8s.namespace.name", "k8s.pod.name", "gpu.clock.type"}, Writers: []string{"gpu"}, Required: []string{"hw.id", "gpu.clock.type"}},
@@ -297,7 +299,8 @@ func metrics() []Metric {
 	}
 }
 
-func events() []Event {
+// Events returns all events, sorted by name. The slice is the caller's.
+func Events() []Event {
 	return []Event{
 		{Name: "gpu.ecc", Group: "device", Brief: "A memory error counter went up.", Attributes: []string{"gpu.device.ordinal", "gpu.pci.bdf", "hw.driver_version", "hw.id", "hw.model", "hw.name", "hw.parent", "hw.type", "hw.vendor", "gpu.measurement.source", "error.type"}, Required: []string{"hw.id", "error.type"}, Writers: []string{"gpu"}},
 		{Name: "gpu.throttle", Group: "device", Brief: "A reason for holding back the clocks began or ended.", Attributes: []string{"gpu.device.ordinal", "gpu.pci.bdf", "hw.driver_version", "hw.id", "hw.model", "hw.name", "hw.parent", "hw.type", "hw.vendor", "gpu.measurement.source", "gpu.throttle.reason"}, Required: []string{"hw.id", "gpu.throttle.reason"}, Writers: []string{"gpu"}},
@@ -305,7 +308,8 @@ func events() []Event {
 	}
 }
 
-func spans() []Span {
+// Spans returns what GPU spans say by their type, sorted by ID. The slice is the caller's.
+func Spans() []Span {
 	return []Span{
 		{ID: "span.otelgpu.activity", Brief: "One kernel, copy or memset, as a profiler or an exact timing records it.", Types: []string{"kernel", "copy", "memset"}, Attributes: []string{"gpu.operation.type", "hw.id", "gpu.pci.bdf", "gpu.device.ordinal", "gpu.duration", "gpu.timing.source", "gpu.timing.status", "gpu.operation.name", "gpu.operation.category", "gpu.stream.id", "gpu.io.size", "gpu.flop.count", "gpu.flop.precision", "gpu.operation.items", "gpu.operation.item.type"}, Required: []string{"gpu.operation.type"}},
 		{ID: "span.otelgpu.collective", Brief: "One collective between devices.", Types: []string{"collective"}, Attributes: []string{"gpu.operation.type", "hw.id", "gpu.collective.name", "gpu.collective.group.size", "gpu.io.size"}, Required: []string{"gpu.operation.type"}},

@@ -99,32 +99,20 @@ type index struct {
 // lookup is built at the first use, so that programs that only need the constants pay nothing.
 var lookup = sync.OnceValue(func() index {
 	x := index{attributes: map[string]Attribute{}, metrics: map[string]Metric{}, events: map[string]Event{}}
-	for _, a := range attributes() {
+	for _, a := range Attributes() {
 		x.attributes[a.Name] = a
 		if strings.Contains(a.Name, "<") {
 			x.templates = append(x.templates, a)
 		}
 	}
-	for _, m := range metrics() {
+	for _, m := range Metrics() {
 		x.metrics[m.Name] = m
 	}
-	for _, e := range events() {
+	for _, e := range Events() {
 		x.events[e.Name] = e
 	}
 	return x
 })
-
-// Attributes returns all attributes, sorted by name. The slice is the caller's.
-func Attributes() []Attribute { return attributes() }
-
-// Metrics returns all metrics, sorted by name. The slice is the caller's.
-func Metrics() []Metric { return metrics() }
-
-// Events returns all events, sorted by name. The slice is the caller's.
-func Events() []Event { return events() }
-
-// Spans returns what GPU spans say by their type, sorted by ID. The slice is the caller's.
-func Spans() []Span { return spans() }
 
 // LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.duration.forward,
 // gives the template's entry.
@@ -165,17 +153,6 @@ func (a Attribute) clone() Attribute {
 func matches(template, name string) bool {
 	prefix, _, _ := strings.Cut(template, "<")
 	word, ok := strings.CutPrefix(name, prefix)
-	return ok && isSegment(word)
-}
-
-func isSegment(s string) bool {
-	for i, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z':
-		case i > 0 && (r == '_' || r >= '0' && r <= '9'):
-		default:
-			return false
-		}
-	}
-	return s != ""
+	const lower = "abcdefghijklmnopqrstuvwxyz"
+	return ok && word != "" && strings.Contains(lower, word[:1]) && strings.Trim(word, lower+"_0123456789") == ""
 }

@@ -162,8 +162,7 @@ func (g *gpu) close() error {
 		return nil
 	}
 	g.retained = false
-	var errs []error
-	errs = append(errs, g.do(func() error {
+	return errors.Join(g.do(func() error {
 		var errs []error
 		if g.kernels != nil {
 			errs = append(errs, g.kernels.Close())
@@ -172,8 +171,7 @@ func (g *gpu) close() error {
 			errs = append(errs, g.driver.FreeStream(g.handle))
 		}
 		return errors.Join(errs...)
-	}))
-	return errors.Join(append(errs, g.driver.ReleasePrimary(g.device))...)
+	}), g.driver.ReleasePrimary(g.device))
 }
 
 // memory is the memory of v.

@@ -52,7 +52,7 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 		rec.SetSeverityNumber(severity)
 		rec.SetSeverityText(severity.String())
 		rec.Body().SetStr(cmp.Or(d.desc.Name, d.desc.ID) + ": " + body)
-		putKnown(rec.Attributes(), string(key), value)
+		shared.PutText(rec.Attributes(), key, value)
 	}
 	switch e.Kind {
 	case gpusamplesextension.EventXID:
@@ -102,8 +102,8 @@ func thisHost() host {
 }
 
 func (h host) fill(res pcommon.Resource) {
-	putKnown(res.Attributes(), string(semconv.HostNameKey), h.name)
-	putKnown(res.Attributes(), string(semconv.HostIDKey), h.id)
+	shared.PutText(res.Attributes(), semconv.HostNameKey, h.name)
+	shared.PutText(res.Attributes(), semconv.HostIDKey, h.id)
 }
 
 // identify writes the identity that every data point and log record of a device carries.
@@ -111,20 +111,14 @@ func identify(m pcommon.Map, d *gpusamplesextension.Device) {
 	m.EnsureCapacity(12)
 	m.PutStr(string(semconv.HWIDKey), d.ID)
 	m.PutStr(string(semconv.HWTypeKey), semconv.HWTypeGPU)
-	putKnown(m, string(semconv.HWModelKey), d.Model)
-	putKnown(m, string(semconv.HWNameKey), d.Name)
-	putKnown(m, string(semconv.HWVendorKey), d.Vendor)
-	putKnown(m, string(semconv.HWDriverVersionKey), d.DriverVersion)
-	putKnown(m, string(semconv.HWParentKey), d.Parent)
-	putKnown(m, string(semconv.GPUPCIBDFKey), gpusamplesextension.NormalizePCI(d.PCIBDF))
+	shared.PutText(m, semconv.HWModelKey, d.Model)
+	shared.PutText(m, semconv.HWNameKey, d.Name)
+	shared.PutText(m, semconv.HWVendorKey, d.Vendor)
+	shared.PutText(m, semconv.HWDriverVersionKey, d.DriverVersion)
+	shared.PutText(m, semconv.HWParentKey, d.Parent)
+	shared.PutText(m, semconv.GPUPCIBDFKey, gpusamplesextension.NormalizePCI(d.PCIBDF))
 	if d.Ordinal >= 0 {
 		m.PutInt(string(semconv.GPUDeviceOrdinalKey), int64(d.Ordinal))
 	}
-	putKnown(m, string(semconv.GPUMeasurementSourceKey), d.Source)
-}
-
-func putKnown(m pcommon.Map, key, value string) {
-	if value != "" {
-		m.PutStr(key, value)
-	}
+	shared.PutText(m, semconv.GPUMeasurementSourceKey, d.Source)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -161,9 +162,7 @@ type pointWriter struct {
 func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.points.AppendEmpty()
 	w.identity.CopyTo(p.Attributes())
-	if value != "" {
-		p.Attributes().PutStr(key, value)
-	}
+	shared.PutText(p.Attributes(), key, value)
 	p.SetTimestamp(pcommon.Timestamp(t))
 	return p
 }

@@ -125,46 +125,31 @@ func (j *Jaeger) Page(ctx context.Context) (string, error) {
 
 // Trace reads one trace by its identity (32 hex digits), or returns ErrNotFound.
 func (j *Jaeger) Trace(ctx context.Context, id string) (ptrace.Traces, error) {
-	b, err := j.get(ctx, "/api/v3/traces/"+id, nil)
-	if err != nil {
-		return ptrace.Traces{}, err
-	}
-	return traces(b)
+	return j.traces(ctx, "/api/v3/traces/"+id, nil)
 }
 
 // Find reads up to n traces of a service that began within a time.
 func (j *Jaeger) Find(ctx context.Context, service string, from, to time.Time, n int) (ptrace.Traces, error) {
-	b, err := j.get(ctx, "/api/v3/traces", url.Values{
+	return j.traces(ctx, "/api/v3/traces", url.Values{
 		"query.service_name":   {service},
 		"query.start_time_min": {from.UTC().Format(time.RFC3339Nano)},
 		"query.start_time_max": {to.UTC().Format(time.RFC3339Nano)},
 		"query.num_traces":     {fmt.Sprint(n)}, // without it the answer is an error
 	})
-	if err != nil {
-		return ptrace.Traces{}, err
-	}
-	return traces(b)
 }
 
 // Services lists the services that Jaeger knows.
 func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
-	b, err := j.get(ctx, "/api/v3/services", nil)
-	if err != nil {
-		return nil, err
-	}
 	var answer struct {
 		Services []string `json:"services"`
 	}
-	return answer.Services, json.Unmarshal(b, &answer)
+	err := j.read(ctx, "/api/v3/services", nil, &answer)
+	return answer.Services, err
 }
 
 // Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its spans, such as those of
 // the clock-skew adjustment.
 func (j *Jaeger) Warnings(ctx context.Context, id string) ([]string, error) {
-	b, err := j.get(ctx, "/api/traces/"+id, nil)
-	if err != nil {
-		return nil, err
-	}
 	var answer struct {
 		Data []struct {
 			Spans []struct {
@@ -172,7 +157,7 @@ func (j *Jaeger) Warnings(ctx context.Context, id string) ([]string, error) {
 			} `json:"spans"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(b, &answer); err != nil {
+	if err := j.read(ctx, "/api/traces/"+id, nil, &answer); err != nil {
 		return nil, err
 	}
 	var out []string
@@ -208,12 +193,21 @@ func (j *Jaeger) get(ctx context.Context, path string, query url.Values) ([]byte
 	return b, nil
 }
 
+// read reads an answer in JSON.
+func (j *Jaeger) read(ctx context.Context, path string, query url.Values, into any) error {
+	b, err := j.get(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, into)
+}
+
 // traces reads an answer of the v3 API, OTLP JSON below "result".
-func traces(b []byte) (ptrace.Traces, error) {
+func (j *Jaeger) traces(ctx context.Context, path string, query url.Values) (ptrace.Traces, error) {
 	var answer struct {
 		Result json.RawMessage `json:"result"`
 	}
-	if err := json.Unmarshal(b, &answer); err != nil {
+	if err := j.read(ctx, path, query, &answer); err != nil {
 		return ptrace.Traces{}, err
 	}
 	if len(answer.Result) == 0 {

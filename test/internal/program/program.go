@@ -7,6 +7,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,19 +56,12 @@ func (p *Program) WaitFor(text string, limit time.Duration) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended (%w) before it said %q:\n%s", p.name, errOrExit(p.err), text, p.Output())
+			return fmt.Errorf("%s ended (%w) before it said %q:\n%s", p.name, cmp.Or(p.err, errors.New("exit status 0")), text, p.Output())
 		case <-deadline:
 			return fmt.Errorf("%s did not say %q within %s:\n%s", p.name, text, limit, p.Output())
 		case <-tick.C:
 		}
 	}
-}
-
-func errOrExit(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
 }
 
 // Wait returns when the program has ended; an exit status that is not 0 is an error, and so is running longer than the

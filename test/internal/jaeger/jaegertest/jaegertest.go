@@ -24,8 +24,7 @@ func Start(t *testing.T) *jaeger.Jaeger {
 		t.Skip("Jaeger is not built and started with -short")
 	}
 	path, err := jaeger.Build(t.Context())
-	var unavailable *jaeger.ErrUnavailable
-	if errors.As(err, &unavailable) && os.Getenv("CI") == "" {
+	if _, away := errors.AsType[*jaeger.ErrUnavailable](err); away && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
