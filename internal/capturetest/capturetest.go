@@ -10,6 +10,7 @@ package capturetest
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -57,18 +58,11 @@ var build = sync.OnceValues(func() (Programs, error) {
 	} {
 		out, err := exec.Command("gcc", append(append(common, args...), "-lpthread", "-ldl")...).CombinedOutput()
 		if err != nil {
-			return Programs{}, &buildError{string(out), err}
+			return Programs{}, fmt.Errorf("%w\n%s", err, out)
 		}
 	}
 	return p, nil
 })
-
-type buildError struct {
-	out string
-	err error
-}
-
-func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
 
 // Build makes the programs, once for each test binary. Without gcc the test is skipped.
 func Build(t testing.TB) Programs {

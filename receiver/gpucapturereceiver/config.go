@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
 
 // Config of the receiver.
@@ -75,11 +76,8 @@ func (c *Config) Validate() error {
 // kindNames are the kinds of record, in the order of their bits in a request.
 func kindNames() []string { return []string{"kernel", "copy", "memset", "graph"} }
 
-// kindContext is the bit of the records that say who launched; they are always asked for.
-const kindContext = 1 << 4
-
 func (c *Config) kinds() uint32 {
-	out := uint32(kindContext)
+	out := ring.KindContext // which say who launched: always asked for
 	for _, k := range c.Kinds {
 		out |= 1 << slices.Index(kindNames(), k)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,11 +22,10 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -130,15 +130,11 @@ func (r *captureReceiver) scan(ctx context.Context) {
 			}
 			continue
 		}
-		if c := r.session(ctx, path); c {
+		if r.session(ctx, path) {
 			r.sessions[path] = true
 		}
 	}
-	for path := range r.refused {
-		if !present[path] {
-			delete(r.refused, path)
-		}
-	}
+	maps.DeleteFunc(r.refused, func(path, _ string) bool { return !present[path] })
 }
 
 // session opens a ring and reads it in a goroutine of its own; false if it cannot be used. Called with the lock held.
@@ -213,10 +209,10 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 }
 
 func (r *captureReceiver) count(ctx context.Context, res Result) {
-	r.tel.ReceiverGpuCaptureWindows.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", res.Outcome)))
+	r.tel.ReceiverGpuCaptureWindows.Add(ctx, 1, shared.Label("outcome", res.Outcome))
 	r.tel.ReceiverGpuCaptureRecords.Add(ctx, res.Records)
 	for reason, n := range res.Dropped {
-		r.tel.ReceiverGpuCaptureDropped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
+		r.tel.ReceiverGpuCaptureDropped.Add(ctx, n, shared.Label("reason", reason))
 	}
 }
 

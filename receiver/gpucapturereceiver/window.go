@@ -331,7 +331,7 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 		e.Kind, e.Name = gputrace.KindKernel, n.to.ID("CUDA graph")
 		e.Detail.WholeGraph, e.Detail.Graph = true, int64(r.A()&math.MaxUint32)
 	case ring.Copy:
-		name := gputrace.CopyName(int64(r.CopyKind()), int64(r.SourceKind()), int64(r.TargetKind()))
+		name := gputrace.CopyName(r.CopyKinds())
 		e.Kind, e.Name = gputrace.KindCopy, n.to.ID(name)
 		e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(name)
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true

@@ -37,12 +37,10 @@ const (
 	offDroppedBudget  = 544
 	offDroppedCUPTI   = 552
 	offNamesDropped   = 560
-	offUnknown        = 568
 	offState          = 576
 	offAnswered       = 580
 	offReason         = 584
 	offCUPTIVersion   = 592
-	offWindows        = 600
 	offMessage        = 608
 	messageSize       = 256
 	offTail           = 1024
@@ -131,14 +129,8 @@ func (r Record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
 // Kind is what the record stands for.
 func (r Record) Kind() Kind { return Kind(r[0]) }
 
-// CopyKind is CUPTI's kind of a copy.
-func (r Record) CopyKind() uint8 { return r[1] }
-
-// SourceKind is CUPTI's kind of the memory that is read.
-func (r Record) SourceKind() uint8 { return r[2] }
-
-// TargetKind is CUPTI's kind of the memory that is written.
-func (r Record) TargetKind() uint8 { return r[3] }
+// CopyKinds are CUPTI's kinds of a copy, of the memory that is read and of that which is written.
+func (r Record) CopyKinds() (of, source, target int64) { return int64(r[1]), int64(r[2]), int64(r[3]) }
 
 // Device is CUDA's ordinal in the process.
 func (r Record) Device() uint32 { return r.u32(4) }
@@ -183,7 +175,6 @@ type Pushed struct {
 	SpanID  [8]byte
 	Flags   byte
 	Thread  uint32
-	At      uint64 // CLOCK_MONOTONIC, ns
 	// The contexts of the numbers that follow are requests that the launches served together, so many; so many more were
 	// pushed and not kept.
 	Links, LinksLost uint32

@@ -26,9 +26,9 @@ func TestOffsetsAreThoseOfTheHeader(t *testing.T) {
 	fields := map[string]int{
 		"names_used": offNamesUsed, "dropped_full": offDroppedFull, "dropped_budget": offDroppedBudget,
 		"dropped_cupti": offDroppedCUPTI,
-		"names_dropped": offNamesDropped, "unknown": offUnknown, "state": offState, "answered": offAnswered,
+		"names_dropped": offNamesDropped, "state": offState, "answered": offAnswered,
 		"reason":        offReason,
-		"cupti_version": offCUPTIVersion, "windows": offWindows, "message": offMessage, "tail": offTail,
+		"cupti_version": offCUPTIVersion, "message": offMessage, "tail": offTail,
 		"request": offRequest, "kinds": offKinds,
 		"window": offWindow, "budget": offBudget, "cancel": offCancel, "service": offService,
 	}

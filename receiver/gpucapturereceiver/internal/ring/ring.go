@@ -24,10 +24,7 @@ import (
 type Info struct {
 	PID, UID     uint32 // as the process sees itself
 	PIDNamespace uint64 // inode
-	Started      uint64 // ticks since boot
-	Created      time.Time
 	Command      string
-	Shim         string
 	Service      string // OTEL_SERVICE_NAME
 	Resource     string // OTEL_RESOURCE_ATTRIBUTES
 }
@@ -45,8 +42,6 @@ type Counts struct {
 	DroppedBudget uint64 // beyond the window's budget
 	DroppedCUPTI  uint64 // by CUPTI itself
 	NamesDropped  uint64 // records without their name
-	Unknown       uint64 // records of other kinds
-	Windows       uint64
 }
 
 // Reason says why a window was refused or shortened.
@@ -148,11 +143,10 @@ func (r *Ring) open() error {
 	r.layout = l
 	r.Info = Info{
 		PID: le.Uint32(head[72:]), UID: le.Uint32(head[76:]), PIDNamespace: le.Uint64(head[80:]),
-		Started: le.Uint64(head[88:]), Created: time.Unix(0, int64(le.Uint64(head[96:])&(1<<63-1))),
-		Command: text(head[104:168]), Shim: text(head[168:200]),
+		Command: text(head[104:168]),
 		Service: text(head[offService : offService+128]), Resource: text(head[offService+128 : offDevices]),
 	}
-	if owner := st.Sys().(*unixStat).Uid; owner != r.Info.UID && sameNamespace(r.Info.PIDNamespace) {
+	if owner := st.Sys().(*syscall.Stat_t).Uid; owner != r.Info.UID && sameNamespace(r.Info.PIDNamespace) {
 		return fmt.Errorf("%w: it belongs to user %d and says that its process is of user %d", ErrForeign, owner, r.Info.UID)
 	}
 	r.page, err = unix.Mmap(int(r.file.Fd()), 0, headerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -245,8 +239,7 @@ func (r *Ring) Counts() (c Counts, err error) {
 		c = Counts{
 			Records: r.word64(offHead).Load(), DroppedFull: r.word64(offDroppedFull).Load(),
 			DroppedBudget: r.word64(offDroppedBudget).Load(), DroppedCUPTI: r.word64(offDroppedCUPTI).Load(),
-			NamesDropped: r.word64(offNamesDropped).Load(), Unknown: r.word64(offUnknown).Load(),
-			Windows: r.word64(offWindows).Load(),
+			NamesDropped: r.word64(offNamesDropped).Load(),
 		}
 	})
 	return c, err
@@ -281,14 +274,6 @@ func (r *Ring) Read(take func(Record)) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// Rewind makes Read begin with the oldest record that is still there; for measurements.
-func (r *Ring) Rewind() {
-	_ = r.guard(func() {
-		head := r.word64(offHead).Load()
-		r.tail = head - min(head, r.layout.recordsCap)
-	})
 }
 
 // Name is the text of a name's number; false where it found no room in the ring, or the ring is broken there.
@@ -359,7 +344,7 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 		if first != number || le.Uint64(b[8:]) != number {
 			return Pushed{}, false
 		}
-		p := Pushed{At: le.Uint64(b[16:]), Thread: le.Uint32(b[24:]), Flags: b[28]}
+		p := Pushed{Thread: le.Uint32(b[24:]), Flags: b[28]}
 		copy(p.TraceID[:], b[32:48])
 		copy(p.SpanID[:], b[48:56])
 		p.Links, p.LinksLost = min(le.Uint32(b[56:]), MaxLinks), le.Uint32(b[60:])
@@ -413,10 +398,8 @@ func text(b []byte) string {
 	}, b))
 }
 
-type unixStat = syscall.Stat_t
-
 // sameNamespace reports whether that is this process's own namespace of process ids, where user ids mean the same, too.
 func sameNamespace(inode uint64) bool {
 	st, err := os.Stat("/proc/self/ns/pid")
-	return err == nil && st.Sys().(*unixStat).Ino == inode
+	return err == nil && st.Sys().(*syscall.Stat_t).Ino == inode
 }
