@@ -108,17 +108,20 @@ func newCluster(t *testing.T, agents [2]ports) *cluster {
 	return c
 }
 
+// static is where the exporter load_balancing finds two gateways, instead of DNS.
+func static(addresses [2]string) string {
+	return fmt.Sprintf("{dns: null, static: {hostnames: [%q, %q]}}", addresses[0], addresses[1])
+}
+
 // Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it
 // drops.
 func TestGatewaysMayBeKilled(t *testing.T) {
 	t.Parallel()
 	binary := fullBuild(t)
-	var in, jobs, hosts, jobHosts [2]string
+	var in, jobs [2]string
 	for i := range in {
 		in[i], jobs[i] = freeAddress(t), freeAddress(t)
-		hosts[i], jobHosts[i] = fmt.Sprintf("%q", in[i]), fmt.Sprintf("%q", jobs[i])
 	}
-	static := func(a [2]string) string { return fmt.Sprintf("{dns: null, static: {hostnames: [%s, %s]}}", a[0], a[1]) }
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	var c *cluster
 	for i, p := range agents {
@@ -137,7 +140,7 @@ service:
   pipelines:
     traces: {processors: [memory_limiter, gpu_join, gpu_derive]}
     metrics: {processors: [memory_limiter]}
-`, freeAddress(t), p.otlp, freeAddress(t), static(hosts), static(jobHosts), in[i]))
+`, freeAddress(t), p.otlp, freeAddress(t), static(in), static(jobs), in[i]))
 	}
 	c = newCluster(t, agents)
 	c.gateway = func(i int) *program.Program {
@@ -154,7 +157,7 @@ service:
   pipelines:
     traces/out: {processors: []}
     metrics: {exporters: [debug]}
-`, freeAddress(t), in[i], jobs[i], static(hosts), c.store.address))
+`, freeAddress(t), in[i], jobs[i], static(in), c.store.address))
 	}
 	for i := range c.gateways {
 		c.gateways[i] = c.gateway(i)

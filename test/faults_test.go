@@ -192,6 +192,7 @@ type worker struct {
 	next     uint64
 	sampled  atomic.Int64 // how many points of the device have been sent
 	served   bool         // its spans are an inference server's requests, one after the other
+	others   int          // services that do the same on the device, at the same time and in the same traces
 }
 
 const (
@@ -284,6 +285,16 @@ func (w *worker) work(d time.Duration) {
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
 			s.SetEndTimestamp(pcommon.NewTimestampFromTime(to))
 		}
+		for i := range w.others {
+			other := td.ResourceSpans().AppendEmpty()
+			td.ResourceSpans().At(0).CopyTo(other)
+			other.Resource().Attributes().PutStr("service.name", fmt.Sprintf("other %d", i))
+			for _, s := range other.ScopeSpans().At(0).Spans().All() {
+				id := s.SpanID()
+				id[0] = byte(1 + i)
+				s.SetSpanID(id)
+			}
+		}
 		// Spans whose joules come later than max_wait have none.
 		for points := int64(begin.Add(2*spanTime).Sub(w.zero)/period) + 1; w.sampled.Load() < points; {
 			time.Sleep(time.Millisecond)
@@ -292,7 +303,7 @@ func (w *worker) work(d time.Duration) {
 			w.refused++
 			time.Sleep(100 * time.Millisecond)
 		}
-		w.accepted += 3
+		w.accepted += td.SpanCount()
 		if w.gpu += 2; w.gpu%10 == 0 {
 			_ = w.send(td) // the answer was lost
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/otelcol"
 )
 
@@ -74,4 +75,50 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 		return nil
 	}))
 	assert.GreaterOrEqual(t, found, 8)
+}
+
+// The full build has none of the ready pipelines within it: documents start it on files, which are there.
+func TestTheFullBuildIsStartedOnFiles(t *testing.T) {
+	start := regexp.MustCompile("otelcol-gpu-full --config ([^\\s`]+)")
+	found := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range start.FindAllSubmatch(text, -1) {
+			found++
+			assert.FileExists(t, filepath.Join("..", "..", string(m[1])), path)
+		}
+		return nil
+	}))
+	assert.GreaterOrEqual(t, found, 3)
+}
+
+func TestTheREADMEListsTheComponents(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(text), "## Components of the core build")
+	table, _, _ = strings.Cut(table, "\n## ")
+	f, err := factories()
+	require.NoError(t, err)
+	for kind, names := range map[string][]string{
+		"receivers": typesOf(f.Receivers), "processors": typesOf(f.Processors), "connectors": typesOf(f.Connectors),
+		"exporters": typesOf(f.Exporters), "extensions": typesOf(f.Extensions),
+	} {
+		_, row, _ := strings.Cut(table, "| "+kind+" |")
+		row, _, _ = strings.Cut(row, "\n")
+		require.NotEmpty(t, names, kind)
+		for _, name := range names {
+			assert.Contains(t, row, "`"+name+"`", kind)
+		}
+	}
+}
+
+func typesOf[F component.Factory](factories map[component.Type]F) (names []string) {
+	for _, f := range factories {
+		names = append(names, f.Type().String()) // not its deprecated alias
+	}
+	return names
 }
