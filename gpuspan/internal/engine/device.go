@@ -24,14 +24,14 @@ import (
 // device is one device with its clock. All but the atomics belongs to the polling thread.
 type device struct {
 	info     backend.Device
-	attrs    []attribute.KeyValue   // who it is: on metrics, and on the scope of its spans
-	repeated []attribute.KeyValue   // what each span repeats of it
-	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
-	forSink  [2]func() *SinkScope   // the same for a sink
-	stream   int                    // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
-	anchorer *clockmap.Anchorer     // nil until the first stream
-	axis     int64                  // where the profiler's clock began on the axis of the anchorer
-	failed   backend.Status         // the last anchor's, to report a change once
+	attrs    []attribute.KeyValue // who it is: on metrics, and on the scope of its spans
+	repeated []attribute.KeyValue // what each span repeats of it
+	timed    scope                // of its spans that it timed itself
+	untimed  scope                // and of the others
+	stream   int                  // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
+	anchorer *clockmap.Anchorer   // nil until the first stream
+	axis     int64                // where the profiler's clock began on the axis of the anchorer
+	failed   backend.Status       // the last anchor's, to report a change once
 
 	floor     atomic.Int64 // ns of an empty section; 0: not known
 	usualHalf atomic.Int64 // ns: half width that most sections keep, for the scope to say; 0: not known
@@ -48,10 +48,8 @@ func (p *Profiler) newDevice(info backend.Device) *device {
 			d.repeated = append(d.repeated, kv)
 		}
 	}
-	for i, timed := range []bool{true, false} {
-		d.scopes[i] = sync.OnceValue(func() trace.Tracer { return p.newTracer(d.scope(p, timed)) })
-		d.forSink[i] = sync.OnceValue(func() *SinkScope { return p.newSinkScope(d.scope(p, timed)) })
-	}
+	d.timed = p.newScope(func() []attribute.KeyValue { return d.scope(p, true) })
+	d.untimed = p.newScope(func() []attribute.KeyValue { return d.scope(p, false) })
 	return d
 }
 
@@ -92,20 +90,35 @@ const (
 
 func usualHalf(h int64) int64 { return (h + halfSpread + halfStep - 1) / halfStep * halfStep }
 
-// newTracer makes a tracer whose scope says more.
-func (p *Profiler) newTracer(scope []attribute.KeyValue) trace.Tracer {
-	return p.cfg.Tracers.Tracer(scopeName, p.metrics.tracerOptions(scope)...)
+// scope is an instrumentation scope, for a tracer and for a sink. Either is made at its first span, when it is known
+// whether metrics leave the process.
+type scope struct {
+	tracer func() trace.Tracer
+	sink   func() *SinkScope
 }
 
-// tracerOf is where the spans of a stream belong. timed: their times are the device's.
-func (s *Stream) tracerOf(timed bool) trace.Tracer {
+// newScope makes a scope that says more.
+func (p *Profiler) newScope(more func() []attribute.KeyValue) scope {
+	return scope{
+		tracer: sync.OnceValue(func() trace.Tracer {
+			return p.cfg.Tracers.Tracer(scopeName, trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL),
+				trace.WithInstrumentationAttributes(p.metrics.scope(more())...))
+		}),
+		sink: sync.OnceValue(func() *SinkScope {
+			return &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(more())}
+		}),
+	}
+}
+
+// scope is where the spans of a stream belong. timed: their times are the device's.
+func (s *Stream) scope(timed bool) *scope {
 	switch {
 	case s.device == nil:
-		return s.p.tracer()
+		return &s.p.scope
 	case timed:
-		return s.device.scopes[0]()
+		return &s.device.timed
 	}
-	return s.device.scopes[1]()
+	return &s.device.untimed
 }
 
 // maxScopeStream bounds the scopes that differ in nothing but a stream's number: an SDK keeps the tracer of each for

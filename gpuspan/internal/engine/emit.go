@@ -77,7 +77,7 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	if reserved {
 		ctx = withReservation(ctx, e.ids)
 	}
-	out, span := s.tracerOf(r.timed && r.flags&flagGiven == 0).Start(ctx, r.op.op.cfg.Info.Name, t.start...)
+	out, span := s.scope(r.timed && r.flags&flagGiven == 0).tracer().Start(ctx, r.op.op.cfg.Info.Name, t.start...)
 	r.span = span.SpanContext()
 	if reserved {
 		t.p.checkIDs(e.ids, r.span)

@@ -120,7 +120,13 @@ type Elapsed struct {
 	known  bool
 }
 
-func newElapsed() *Elapsed { return &Elapsed{done: make(chan struct{})} }
+// asked is the Elapsed that stands at a place, from the first time on that somebody asks.
+func asked(at **Elapsed) *Elapsed {
+	if *at == nil {
+		*at = &Elapsed{done: make(chan struct{})}
+	}
+	return *at
+}
 
 // set says what was measured; the first call counts. A nil Elapsed was not asked for.
 func (e *Elapsed) set(d time.Duration, known bool) {
@@ -157,25 +163,16 @@ func (x Section) Elapsed() (e *Elapsed) {
 	if x.slot == nil {
 		return nil
 	}
-	x.with(func(extra *extra) {
-		if extra.elapsed == nil {
-			extra.elapsed = newElapsed()
-		}
-		e = extra.elapsed
-	})
+	x.with(func(extra *extra) { e = asked(&extra.elapsed) })
 	return e
 }
 
 // Elapsed is train.Step.Elapsed.
 func (st *Step) Elapsed() (e *Elapsed) {
 	st.change(true, func() {
-		if !st.timed {
-			return
+		if st.timed {
+			e = asked(&st.elapsed)
 		}
-		if st.elapsed == nil {
-			st.elapsed = newElapsed()
-		}
-		e = st.elapsed
 	})
 	return e
 }

@@ -34,9 +34,6 @@ type reportKind struct {
 
 // report hands err on unless an error of the same kind was handed on less than reportInterval ago.
 func (r *reporter) report(kind string, err error) {
-	if err == nil {
-		return
-	}
 	now := time.Now()
 	r.mu.Lock()
 	k := r.kinds[kind]

@@ -40,11 +40,11 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 			for range property.IntRange(0, 5).Draw(t, "sections") {
 				from := property.IntRange(0, 99).Draw(t, "from")
 				to := property.IntRange(from, 100).Draw(t, "to")
-				if property.Bool().Draw(t, "host") {
-					st.phases[k].host.add(float64(from+7), float64(to+7))
-				} else {
-					st.phases[k].spans.add(float64(from), float64(to))
+				shift, host := 0, property.Bool().Draw(t, "host")
+				if host {
+					shift = 7
 				}
+				st.phases[k].spans.add(!host, float64(from+shift), float64(to+shift))
 				for c := from; c < min(to, total); c++ {
 					mine[c] = true
 				}

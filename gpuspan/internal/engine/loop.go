@@ -181,7 +181,7 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 			SpanContext: parent, Attributes: []attribute.KeyValue{semconv.GPULinkTypeKey.String(semconv.GPULinkTypeLoop)},
 		}))
 	}
-	return l.s.tracerOf(!l.s.host).Start(ctx, l.op.cfg.Info.Name, opts...)
+	return l.s.scope(!l.s.host).tracer().Start(ctx, l.op.cfg.Info.Name, opts...)
 }
 
 // takePrev takes the end of the last step, which is then the caller's to release.

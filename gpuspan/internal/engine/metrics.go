@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/embedded"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -128,15 +127,8 @@ func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (
 	}
 }
 
-// tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.*
-// metrics from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
-func (m *metrics) tracerOptions(scope []attribute.KeyValue) []trace.TracerOption {
-	return []trace.TracerOption{
-		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL),
-		trace.WithInstrumentationAttributes(m.scope(scope)...),
-	}
-}
-
+// scope marks a scope of spans: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics from
+// the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
 func (m *metrics) scope(kv []attribute.KeyValue) []attribute.KeyValue {
 	if m.durations != nil && m.durations.Enabled(context.Background()) {
 		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))

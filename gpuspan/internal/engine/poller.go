@@ -307,9 +307,7 @@ func (t *poller) flush(ctx context.Context) error {
 			}
 		}
 		switch {
-		case errors.Is(err, errStopped):
-			return nil
-		case err == nil && n == 0:
+		case err == nil && n == 0, errors.Is(err, errStopped):
 			return nil
 		case err == nil:
 			left = n

@@ -23,7 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -32,17 +32,16 @@ import (
 
 // Profiler is gpuspan.Profiler.
 type Profiler struct {
-	cfg       Config
-	backend   backend.Backend // nil: host times only
-	source    string          // gpu.timing.source
-	clock     *hostClock
-	errors    reporter
-	tracer    func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
-	sinkScope func() *SinkScope
-	recorder  report.Recorder
-	metrics   *metrics
-	timeAll   bool        // sections of unsampled parents are timed too
-	refused   atomic.Bool // the provider does not use cfg.ids
+	cfg      Config
+	backend  backend.Backend // nil: host times only
+	source   string          // gpu.timing.source
+	clock    *hostClock
+	errors   reporter
+	scope    scope // of spans without a device
+	recorder report.Recorder
+	metrics  *metrics
+	timeAll  bool        // sections of unsampled parents are timed too
+	refused  atomic.Bool // the provider does not use cfg.ids
 
 	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
 
@@ -127,8 +126,7 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 		p.recorder = report.NewCollector(report.WithClock(now))
 	}
 	p.metrics = newMetrics(p)
-	p.tracer = sync.OnceValue(func() trace.Tracer { return p.newTracer(nil) })
-	p.sinkScope = sync.OnceValue(func() *SinkScope { return p.newSinkScope(nil) })
+	p.scope = p.newScope(func() []attribute.KeyValue { return nil })
 	p.poller, p.emitter = newPoller(p, p.backend), newEmitter(p)
 	go p.poller.run()
 	go p.emitter.keep(p.emitter.loop)

@@ -36,13 +36,13 @@ func (x Section) live() bool { return x.slot.rec.id == x.id && x.slot.state == s
 
 // Start is gpuspan.Section.Start.
 func (x Section) Start(o *Operation) Section {
+	if x.slot != nil {
+		return x.StartOn(o, x.slot.stream)
+	}
 	if x.at == nil || o == nil || x.p.level.Load() < int32(o.cfg.Verbosity) {
 		return Section{}
 	}
-	if x.slot == nil {
-		return x.untimed(o)
-	}
-	return x.startOn(o, x.slot.stream)
+	return x.untimed(o)
 }
 
 // StartOn is gpuspan.Section.StartOn.
@@ -57,13 +57,6 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 	if x.slot == nil {
 		return x.untimed(o)
 	}
-	return x.startOn(o, s)
-}
-
-// untimed counts a run within this section that is not timed.
-func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.state(o)).run(x.p) }
-
-func (x Section) startOn(o *Operation, s *Stream) Section {
 	y, ok := s.beginIn(x, o, flagNone)
 	if !ok {
 		x.p.misuse.staleParent.Add(1)
@@ -71,6 +64,9 @@ func (x Section) startOn(o *Operation, s *Stream) Section {
 	}
 	return y
 }
+
+// untimed counts a run within this section that is not timed.
+func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.state(o)).run(x.p) }
 
 // Add is gpuspan.Section.Add.
 func (x Section) Add(w Work) {

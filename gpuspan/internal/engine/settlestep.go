@@ -40,19 +40,9 @@ func (t *emitter) addToStep(r *record) {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if onDevice {
-		st.covered.add(from, to)
-	} else {
-		st.coveredHost.add(from, to)
-	}
-	if r.phase == 0 {
-		return
-	}
-	ph := &st.phases[r.phase-1]
-	if onDevice {
-		ph.spans.add(from, to)
-	} else {
-		ph.host.add(from, to)
+	st.covered.add(onDevice, from, to)
+	if r.phase != 0 {
+		st.phases[r.phase-1].spans.add(onDevice, from, to)
 	}
 }
 
@@ -64,9 +54,9 @@ func (st *Step) fromStart(r *record) {
 		origin, _ = r.stamps.Interval()
 		rate = r.rate
 	}
-	st.covered.shift(origin, rate)
+	st.covered.device.shift(origin, rate)
 	for i := range st.phases {
-		st.phases[i].spans.shift(origin, rate)
+		st.phases[i].spans.device.shift(origin, rate)
 	}
 }
 
@@ -208,13 +198,11 @@ func (st *Step) times(total, shift float64) stepTimes {
 	var sum, loose int64
 	for i := range st.phases {
 		ph := &st.phases[i]
-		for _, iv := range ph.host.List {
-			ph.spans.add(iv.From-shift, iv.To-shift)
-		}
+		spans := ph.spans.join(shift)
 		d, unplaced := int64(0), int64(ph.set)
 		if !ph.hasSet {
-			d, unplaced = int64(math.Round(ph.spans.Within(0, total))), int64(ph.added)
-			for _, iv := range ph.spans.List {
+			d, unplaced = int64(math.Round(spans.Within(0, total))), int64(ph.added)
+			for _, iv := range spans.List {
 				all.add(max(iv.From, 0), min(iv.To, total))
 			}
 		}
@@ -227,10 +215,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 	explained := min(placed+loose, out.total)
 	out.overlap = sum - explained
 	out.other = out.total - explained
-	for _, iv := range st.coveredHost.List {
-		st.covered.add(iv.From-shift, iv.To-shift)
-	}
-	out.covered = min(int64(math.Round(st.covered.Within(0, total))), out.total)
+	out.covered = min(int64(math.Round(st.covered.join(shift).Within(0, total))), out.total)
 	return out
 }
 
@@ -341,7 +326,7 @@ func (st *Step) hidden(i int, total float64) time.Duration {
 	if ph.hasSet {
 		return 0
 	}
-	return time.Duration(math.Round(ph.spans.Within(0, total))) - st.exposed(ph.phase, total)
+	return time.Duration(math.Round(ph.spans.device.Within(0, total))) - st.exposed(ph.phase, total)
 }
 
 // exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
@@ -352,7 +337,7 @@ func (st *Step) exposed(of Phase, total float64) time.Duration {
 		if st.phases[i].hasSet {
 			continue // instead of what was measured
 		}
-		for _, iv := range st.phases[i].spans.List {
+		for _, iv := range st.phases[i].spans.device.List {
 			all.add(iv.From, iv.To)
 			if st.phases[i].phase != of {
 				others.add(iv.From, iv.To)
@@ -360,6 +345,27 @@ func (st *Step) exposed(of Phase, total float64) time.Duration {
 		}
 	}
 	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
+}
+
+// stretches are when something ran, on the step's device where its clock is that of the step, else in ns of the host's
+// clock from hostStart.
+type stretches struct{ device, host union }
+
+func (s *stretches) add(onDevice bool, from, to float64) {
+	if onDevice {
+		s.device.add(from, to)
+	} else {
+		s.host.add(from, to)
+	}
+}
+
+// join adds what is on the host's clock to what is on the device's, which counts from the step's start: shift ns after
+// hostStart.
+func (s *stretches) join(shift float64) *union {
+	for _, iv := range s.host.List {
+		s.device.add(iv.From-shift, iv.To-shift)
+	}
+	return &s.device
 }
 
 // maxIntervals bounds the memory of one union. A step of more disjoint stretches loses the exactness of the shortest

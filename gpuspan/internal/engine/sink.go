@@ -82,7 +82,7 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 			t.p.lostLinks.Add(int64(x.DroppedLinks))
 		}
 	}
-	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
+	x.Scope = s.scope(r.timed && r.flags&flagGiven == 0).sink()
 	x.Facts.of(r, t.p.clock)
 	// the application's may repeat keys
 	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own {
@@ -111,22 +111,6 @@ func (p *Profiler) sinkContext(r *record, parent *trace.SpanContext) trace.SpanC
 		c.TraceID, c.SpanID = p.cfg.IDs.drawIDs(context.Background())
 	}
 	return trace.NewSpanContext(c)
-}
-
-// sinkScope is that of tracerOf.
-func (s *Stream) sinkScope(timed bool) *SinkScope {
-	switch {
-	case s.device == nil:
-		return s.p.sinkScope()
-	case timed:
-		return s.device.forSink[0]()
-	}
-	return s.device.forSink[1]()
-}
-
-// newSinkScope makes a scope that says more.
-func (p *Profiler) newSinkScope(scope []attribute.KeyValue) *SinkScope {
-	return &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(scope)}
 }
 
 // constantOn is what all spans of the operation on a stream say, of those that computed with one precision.

@@ -47,25 +47,23 @@ type Step struct {
 	elapsed    *Elapsed
 
 	// goroutine of the emitter
-	clocked     bool            // clock, first and firstHost are set
-	clock       clockmap.Stamps // of the first section on the step's device
-	first       float64         // where that began on the device's clock
-	firstHost   float64         // and in ns from hostStart
-	covered     union
-	coveredHost union // as phaseTime.host
-	flops       float64
-	precision   Precision
-	mixed       bool // sections of several precisions
-	resolvedAt  int64
-	endError    int64 // ns, of the place of the second boundary
-	ended       bool
+	clocked    bool            // clock, first and firstHost are set
+	clock      clockmap.Stamps // of the first section on the step's device
+	first      float64         // where that began on the device's clock
+	firstHost  float64         // and in ns from hostStart
+	covered    stretches
+	flops      float64
+	precision  Precision
+	mixed      bool // sections of several precisions
+	resolvedAt int64
+	endError   int64 // ns, of the place of the second boundary
+	ended      bool
 }
 
 // phaseTime is what is known of one phase of a step.
 type phaseTime struct {
 	phase  Phase
-	spans  union         // measured, on the device's clock until the step is ended; goroutine of the emitter
-	host   union         // on the host's clock, ns from hostStart
+	spans  stretches     // measured
 	added  time.Duration // measured elsewhere, at an unknown place in the step
 	set    time.Duration // instead of all that is measured
 	hasSet bool
@@ -170,7 +168,7 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 			return
 		}
 		from := start.UnixNano() - st.loop.p.clock.wall(st.hostStart)
-		st.phases[st.phaseIndex(ph)].host.add(float64(from), float64(from+int64(d)))
+		st.phases[st.phaseIndex(ph)].spans.add(false, float64(from), float64(from+int64(d)))
 	})
 }
 
