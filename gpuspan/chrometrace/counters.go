@@ -92,7 +92,6 @@ func (w *Writer) point(d *device, category, name, unit string, at int64, value f
 
 // load is one such counter of a device: the sum of changes.
 type load struct {
-	key     loadKey
 	label   string // of the device
 	unit    string
 	changes []change
@@ -141,15 +140,9 @@ func (w *Writer) loads(events []Event) {
 }
 
 func (e *Event) copied() (bytes int64, direction string) {
-	for i := range e.Args {
-		switch a := &e.Args[i]; a.Key {
-		case "bytes":
-			bytes, _ = a.Value.AsInt()
-		case string(semconv.GPUCopyDirectionKey):
-			if d, _ := a.Value.AsString(); d != "" {
-				direction = " " + d
-			}
-		}
+	bytes, _ = valueOf(e.Args, "bytes").AsInt()
+	if d, _ := valueOf(e.Args, semconv.GPUCopyDirectionKey).AsString(); d != "" {
+		direction = " " + d
 	}
 	return bytes, direction
 }
@@ -163,7 +156,7 @@ func (w *Writer) load(e *Event, name, unit string) *load {
 	}
 	l := w.loaded[k]
 	if l == nil && len(w.loaded) < mostLoads {
-		l = &load{key: k, label: label, unit: unit, full: mostChanges}
+		l = &load{label: label, unit: unit, full: mostChanges}
 		w.loaded[k] = l
 	}
 	return l

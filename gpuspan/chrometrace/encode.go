@@ -125,6 +125,16 @@ type Arg struct {
 	Value Value  // the zero Value is null
 }
 
+// valueOf is the value of an argument, null where there is none.
+func valueOf[K ~string](args []Arg, key K) Value {
+	for i := len(args) - 1; i >= 0; i-- {
+		if args[i].Key == string(key) {
+			return args[i].Value
+		}
+	}
+	return Value{}
+}
+
 // Value is a JSON value, made by String, Int, Float, Bool, Bytes, List and Map; the zero Value is null.
 type Value struct {
 	kind valueKind

@@ -5,6 +5,7 @@ package chrometrace
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -237,28 +238,15 @@ func (e *Event) rename(from, to string) {
 // ProcessOf reads a process from the attributes of a resource.
 func ProcessOf(attributes []Arg) Process {
 	var p Process
-	for _, a := range attributes {
-		switch a.Key {
-		case string(semconv.ServiceNameKey):
-			p.Service, _ = a.Value.AsString()
-		case string(semconv.ServiceInstanceIDKey):
-			p.Instance, _ = a.Value.AsString()
-		case string(semconv.HostNameKey):
-			p.Host, _ = a.Value.AsString()
-		case string(semconv.GPUJobRankKey):
-			p.Rank, p.HasRank = a.Value.AsInt()
-		case string(semconv.ProcessPidKey):
-			p.PID, _ = a.Value.AsInt()
-		case string(semconv.GPUJobLocalRankKey):
-			p.LocalRank, p.HasLocalRank = a.Value.AsInt()
-		case string(semconv.GPUJobWorldSizeKey):
-			p.WorldSize, _ = a.Value.AsInt()
-		case string(semconv.GPUJobIDKey):
-			p.Job, _ = a.Value.AsString()
-		case string(semconv.GPUTraceDetailKey):
-			p.Profile = true
-		}
-	}
+	p.Service, _ = valueOf(attributes, semconv.ServiceNameKey).AsString()
+	p.Instance, _ = valueOf(attributes, semconv.ServiceInstanceIDKey).AsString()
+	p.Host, _ = valueOf(attributes, semconv.HostNameKey).AsString()
+	p.Rank, p.HasRank = valueOf(attributes, semconv.GPUJobRankKey).AsInt()
+	p.PID, _ = valueOf(attributes, semconv.ProcessPidKey).AsInt()
+	p.LocalRank, p.HasLocalRank = valueOf(attributes, semconv.GPUJobLocalRankKey).AsInt()
+	p.WorldSize, _ = valueOf(attributes, semconv.GPUJobWorldSizeKey).AsInt()
+	p.Job, _ = valueOf(attributes, semconv.GPUJobIDKey).AsString()
+	p.Profile = slices.ContainsFunc(attributes, func(a Arg) bool { return a.Key == string(semconv.GPUTraceDetailKey) })
 	return p
 }
 
@@ -271,19 +259,11 @@ var elementSizes = map[string]int64{
 // messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered whole where
 // gpu.io.size is that, of the send buffer otherwise.
 func (e *Event) messageElements() {
-	var size, element int64
+	size, _ := valueOf(e.Args, semconv.GPUIOSizeKey).AsInt()
+	element := elementSizes[valueOf(e.Args, "dtype").str]
 	key := "In msg nelems"
-	for i := range e.Args {
-		switch a := &e.Args[i]; a.Key {
-		case string(semconv.GPUIOSizeKey):
-			size, _ = a.Value.AsInt()
-		case "dtype":
-			element = elementSizes[a.Value.str]
-		case "Collective name":
-			if n, _ := a.Value.AsString(); n == "all_gather" || n == "gather" {
-				key = "Out msg nelems"
-			}
-		}
+	if n, _ := valueOf(e.Args, "Collective name").AsString(); n == "all_gather" || n == "gather" {
+		key = "Out msg nelems"
 	}
 	if element > 0 && size > 0 && size%element == 0 {
 		e.Args = append(e.Args, Arg{key, Int(size / element)})

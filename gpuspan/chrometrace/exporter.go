@@ -251,16 +251,8 @@ func (e *Exporter) Shutdown(context.Context) error {
 
 // step is the number of a step; false: the event is none.
 func (e *Event) step() (n int64, ok bool) {
-	step := false
-	for i := range e.Args {
-		switch a := &e.Args[i]; a.Key {
-		case string(semconv.GPUOperationTypeKey):
-			step = a.Value.str == semconv.GPUOperationTypeStep
-		case string(semconv.GPUStepIndexKey):
-			n, ok = a.Value.AsInt()
-		}
-	}
-	return n, step && ok
+	n, ok = valueOf(e.Args, semconv.GPUStepIndexKey).AsInt()
+	return n, ok && valueOf(e.Args, semconv.GPUOperationTypeKey).str == semconv.GPUOperationTypeStep
 }
 
 func convert(src source, s sdktrace.ReadOnlySpan) Event {

@@ -3,7 +3,10 @@
 
 package chrometrace
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 const (
 	maxSiblings = 1 << 16 // intervals side by side that are remembered
@@ -159,16 +162,13 @@ func (s *siblings) enclose(i, j int, v slot) {
 		s.slots, v.kids.slots = append(append(around, v), s.slots[j:]...), within
 		return
 	}
-	v.kids.slots = append([]slot(nil), s.slots[i:j]...)
-	s.slots = append(s.slots[:i+1], s.slots[j:]...)
-	s.slots[i] = v
+	v.kids.slots = slices.Clone(s.slots[i:j])
+	s.slots = slices.Replace(s.slots, i, j, v)
 }
 
 // put adds a slot at i.
 func (s *siblings) put(i int, v slot) {
-	s.slots = append(s.slots, slot{})
-	copy(s.slots[i+1:], s.slots[i:])
-	s.slots[i] = v
+	s.slots = slices.Insert(s.slots, i, v)
 	if len(s.slots) > maxSiblings {
 		s.forget()
 	}

@@ -64,9 +64,7 @@ func (w *Writer) optional(key, v string) {
 // head writes a slice up to the arguments that its fields become.
 func (w *Writer) head(e *Event, pid, tid, start, end int64) {
 	w.open("X")
-	if e.Category != "" {
-		w.str("cat", e.Category)
-	}
+	w.optional("cat", e.Category)
 	w.str("name", e.Name)
 	w.place(pid, tid, start)
 	w.length(start, end)
@@ -136,19 +134,18 @@ func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 
 // arrow writes both ends. They follow their slices in the file, which is what binds them when times are equal.
 func (w *Writer) arrow(id int64, from, to flowEnd) {
+	end := func(pid, tid, at int64) {
+		w.num("id", id)
+		w.str("cat", "ac2g")
+		w.str("name", "ac2g")
+		w.place(pid, tid, at)
+		w.buf = append(w.buf, '}')
+	}
 	w.open("s")
-	w.num("id", id)
-	w.str("cat", "ac2g")
-	w.str("name", "ac2g")
-	w.place(from.pid, from.tid, from.at)
-	w.buf = append(w.buf, '}')
+	end(from.pid, from.tid, from.at)
 	w.open("f")
 	w.str("bp", "e")
-	w.num("id", id)
-	w.str("cat", "ac2g")
-	w.str("name", "ac2g")
-	w.place(to.pid, to.tid, to.start)
-	w.buf = append(w.buf, '}')
+	end(to.pid, to.tid, to.start)
 	w.stats.Flows++
 }
 

@@ -4,6 +4,7 @@
 package chrometrace
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/otelgpu/otelgpu/semconv"
@@ -54,11 +55,11 @@ func (e *Event) read(at *taken) stated {
 		case string(semconv.GPUOperationCategoryKey):
 			s.category, _ = a.Value.AsString()
 		case string(semconv.GPUStreamIDKey):
-			s.stream, at.stream = whole(a, s.stream), i
+			s.stream, at.stream = whole(a.Value, s.stream), i
 		case string(semconv.GPUDeviceOrdinalKey):
-			s.device, at.device = whole(a, s.device), i
+			s.device, at.device = whole(a.Value, s.device), i
 		case string(semconv.GPUCorrelationIDKey):
-			e.Correlation, at.correlation = whole(a, 0), i
+			e.Correlation, at.correlation = whole(a.Value, 0), i
 		case string(semconv.GPUStartDelayKey):
 			s.delay, s.hasDelay = a.Value.AsFloat()
 		case string(semconv.GPUStepDurationKey):
@@ -74,7 +75,7 @@ func (e *Event) read(at *taken) stated {
 		case string(semconv.GPUKernelNameKey):
 			s.kernel, _ = a.Value.AsString()
 		case string(semconv.ThreadIDKey):
-			s.thread = whole(a, s.thread)
+			s.thread = whole(a.Value, s.thread)
 		case threadName:
 			s.threadName, _ = a.Value.AsString()
 		case string(semconv.GPUKernelOccupancyEstimateKey):
@@ -102,30 +103,20 @@ func (e *Event) inherit(at *taken, s *stated) {
 	if e.Origin == nil {
 		return
 	}
-	for _, a := range e.Origin.ScopeArgs {
-		if id, _ := a.Value.AsString(); a.Key == string(semconv.HWIDKey) && e.Device != "" && e.Device != id {
-			return
-		}
+	scope := e.Origin.ScopeArgs
+	id, known := valueOf(scope, semconv.HWIDKey).AsString()
+	if known && e.Device != "" && e.Device != id {
+		return
 	}
-	for i := range e.Origin.ScopeArgs {
-		switch a := &e.Origin.ScopeArgs[i]; a.Key {
-		case string(semconv.GPUDeviceOrdinalKey):
-			if at.device < 0 {
-				s.device = whole(a, s.device)
-			}
-		case string(semconv.GPUStreamIDKey):
-			if at.stream < 0 {
-				s.stream = whole(a, s.stream)
-			}
-		case string(semconv.HWIDKey):
-			if e.Device == "" {
-				e.Device, _ = a.Value.AsString()
-			}
-		case string(semconv.HWModelKey):
-			if e.Model == "" {
-				e.Model, _ = a.Value.AsString()
-			}
-		}
+	if at.device < 0 {
+		s.device = whole(valueOf(scope, semconv.GPUDeviceOrdinalKey), s.device)
+	}
+	if at.stream < 0 {
+		s.stream = whole(valueOf(scope, semconv.GPUStreamIDKey), s.stream)
+	}
+	e.Device = cmp.Or(e.Device, id)
+	if e.Model == "" {
+		e.Model, _ = valueOf(scope, semconv.HWModelKey).AsString()
 	}
 }
 
@@ -143,9 +134,9 @@ func (e *Event) occupancy(a *Arg) {
 }
 
 // whole reads a whole number.
-func whole(a *Arg, otherwise int64) int64 {
-	if v, ok := a.Value.AsInt(); ok {
-		return v
+func whole(v Value, otherwise int64) int64 {
+	if n, ok := v.AsInt(); ok {
+		return n
 	}
 	return otherwise
 }

@@ -4,7 +4,10 @@
 // Package intervals is unions of intervals that arrive in any order.
 package intervals
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Interval is [From, To).
 type Interval[T int64 | float64] struct{ From, To T }
@@ -27,25 +30,14 @@ func (s *Set[T]) Add(from, to T) {
 	for ; j < len(u) && u[j].From <= to; j++ {
 		from, to = min(from, u[j].From), max(to, u[j].To)
 	}
-	if i == j {
-		u = append(u, Interval[T]{})
-		copy(u[i+1:], u[i:])
-	} else {
-		u = append(u[:i+1], u[j:]...)
-	}
-	u[i] = Interval[T]{from, to}
-	s.List = u
+	s.List = slices.Replace(u, i, j, Interval[T]{from, to})
 }
 
 // Thin closes every second gap.
 func (s *Set[T]) Thin() {
 	out := s.List[:0]
-	for i := 0; i < len(s.List); i += 2 {
-		v := s.List[i]
-		if i+1 < len(s.List) {
-			v.To = s.List[i+1].To
-		}
-		out = append(out, v)
+	for pair := range slices.Chunk(s.List, 2) {
+		out = append(out, Interval[T]{pair[0].From, pair[len(pair)-1].To})
 	}
 	s.List = out
 }
@@ -55,7 +47,7 @@ func (s *Set[T]) Take(n int) (length, end T) {
 	for _, v := range s.List[:n] {
 		length, end = length+v.To-v.From, v.To
 	}
-	s.List = append(s.List[:0], s.List[n:]...)
+	s.List = slices.Delete(s.List, 0, n)
 	return length, end
 }
 
