@@ -97,7 +97,7 @@ func WithDevices(d ...Device) Option {
 func NewCollector(opts ...Option) *Collector {
 	c := &Collector{
 		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
-		stated: map[int]Peaks{},
+		stated: map[int]Peaks{}, streams: streams{},
 	}
 	for _, o := range opts {
 		if o != nil {
@@ -222,9 +222,7 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 		return s.Occurrence == 1
 	}
 	first := !c.first[nd.Name]
-	if first {
-		c.first[nd.Name] = true // bounded by the number of nodes
-	}
+	c.first[nd.Name] = true // bounded by the number of nodes
 	return first
 }
 
@@ -251,7 +249,7 @@ func (c *Collector) Reset() {
 		n.figures = figures{Operation: Operation{Info: n.Info}}
 	}
 	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
-	c.streams = nil
+	c.streams = streams{}
 	c.start = c.now()
 }
 
@@ -305,17 +303,14 @@ const maxRuns, maxStreams = 1024, 1024
 
 // add takes a run, in the order of ends as a profiler reports a stream's, and calls inside with the node and the time
 // of each that lies within it.
-func (s *streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
-	if *s == nil {
-		*s = streams{}
-	}
-	list, ok := (*s)[k]
+func (s streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
+	list, ok := s[k]
 	if !ok {
-		if len(*s) == maxStreams {
+		if len(s) == maxStreams {
 			return
 		}
 		list = new([]run)
-		(*s)[k] = list
+		s[k] = list
 	}
 	n := len(*list)
 	for n > 0 && (*list)[n-1].start >= r.start {

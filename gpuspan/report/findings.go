@@ -66,16 +66,15 @@ type Thresholds struct {
 }
 
 func (t Thresholds) withDefaults() Thresholds {
-	set := func(v *float64, d float64) { *v = cmp.Or(*v, d) }
-	set(&t.PageableShare, .01)
-	set(&t.LoaderShare, .1)
-	set(&t.StarvedShare, .5)
-	set(&t.FloorShare, .5)
-	set(&t.FirstRatio, 5)
-	set(&t.SpikeShare, .25)
-	set(&t.PeakShare, .1)
-	set(&t.PeakMinShare, .05)
-	set(&t.ExposedShare, .05)
+	t.PageableShare = cmp.Or(t.PageableShare, .01)
+	t.LoaderShare = cmp.Or(t.LoaderShare, .1)
+	t.StarvedShare = cmp.Or(t.StarvedShare, .5)
+	t.FloorShare = cmp.Or(t.FloorShare, .5)
+	t.FirstRatio = cmp.Or(t.FirstRatio, 5)
+	t.SpikeShare = cmp.Or(t.SpikeShare, .25)
+	t.PeakShare = cmp.Or(t.PeakShare, .1)
+	t.PeakMinShare = cmp.Or(t.PeakMinShare, .05)
+	t.ExposedShare = cmp.Or(t.ExposedShare, .05)
 	t.FirstCost = cmp.Or(t.FirstCost, 10*time.Millisecond)
 	t.MinRuns = cmp.Or(t.MinRuns, 5)
 	return t

@@ -59,7 +59,7 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 		o = &part
 	}
 	d, r := durationAttrs("", f.Duration), f.Rates()
-	return append([]slog.Attr{
+	return []slog.Attr{
 		known("path", strings.Join(o.Path, " > ")), known("name", o.Name), known("category", o.Category),
 		known("type", o.Type), slog.Int("device", o.Device), known("runs", set), slog.Int64("count", f.Count),
 		slog.Int64("timed", f.Duration.Count), d[0], known("share_of_parent", o.ShareOfParent),
@@ -67,14 +67,14 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 		known("memory_read_bytes", f.Memory.Read), known("memory_write_bytes", f.Memory.Written),
 		known("memory_bytes", f.Memory.Total()), known("pcie_read_bytes", f.PCIe.Read),
 		known("pcie_write_bytes", f.PCIe.Written), known("pcie_bytes", f.PCIe.Total()),
-	},
 		known("memory_read_bytes_per_second", r.MemoryRead), known("memory_write_bytes_per_second", r.MemoryWritten),
 		known("memory_bytes_per_second", r.Memory), known("pcie_read_bytes_per_second", r.PCIeRead),
 		known("pcie_write_bytes_per_second", r.PCIeWritten), known("pcie_bytes_per_second", r.PCIe),
 		known("flops", f.TotalFLOPs()), known("flop_precision", strings.Join(sortedKeys(f.FLOPs), " ")),
 		known("flops_per_second", r.FLOPs), known("items", f.Items), known("item_type", o.ItemType),
 		known("items_per_second", r.Items), known("peak_share", o.PeakShare), known("peak_of", o.PeakOf),
-		known("level", o.Level))
+		known("level", o.Level),
+	}
 }
 
 // durationAttrs are the statistics in seconds, the sum first.

@@ -40,16 +40,11 @@ func (c *Collector) Summary() Summary {
 		if o.onHost() {
 			continue // no part of the GPU's time
 		}
-		if total > 0 {
-			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
-		}
 		of := total
 		if !s.outermost(o) {
 			of = s.Operations[o.Parent].All.Duration.Total
 		}
-		if of > 0 {
-			o.ShareOfParent = float64(o.All.Duration.Total) / float64(of)
-		}
+		o.ShareOfTotal, o.ShareOfParent = o.All.Duration.part(total), o.All.Duration.part(of)
 		o.PeakShare, o.PeakOf = o.peakShare(c.peaks(o.Device))
 	}
 	for _, l := range c.loops {

@@ -293,6 +293,14 @@ func (f *Figures) merge(o Figures) {
 	f.timed.add(o.timed)
 }
 
+// part is the sum as a share of another one, 0 where that is.
+func (d Durations) part(of time.Duration) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return float64(d.Total) / float64(of)
+}
+
 // merge is Chan, Golub and LeVeque's pairwise update of mean and variance (1979).
 func (d Durations) merge(o Durations) Durations {
 	switch {

@@ -240,13 +240,9 @@ func (s Summary) writeCategories(b *strings.Builder) {
 	t.row("Category", "count", "total", "%total", "memory", "PCIe", "GB/s", "TFLOP/s")
 	for _, c := range cs {
 		r := c.Figures.Rates()
-		share := 0.0
-		if total > 0 {
-			share = float64(c.Figures.Duration.Total) / float64(total)
-		}
-		t.row(c.Name, plain(c.Figures.Count), shown(c.Figures.Duration.Total, duration), percent(share),
-			shown(c.Figures.Memory.Total(), size), shown(c.Figures.PCIe.Total(), size), scaled(r.Memory+r.PCIe, 1e9),
-			scaled(r.FLOPs, 1e12))
+		t.row(c.Name, plain(c.Figures.Count), shown(c.Figures.Duration.Total, duration),
+			percent(c.Figures.Duration.part(total)), shown(c.Figures.Memory.Total(), size),
+			shown(c.Figures.PCIe.Total(), size), scaled(r.Memory+r.PCIe, 1e9), scaled(r.FLOPs, 1e12))
 	}
 }
 

@@ -76,8 +76,8 @@ func (s Summary) only(wanted func(*Operation) bool) Summary {
 	for i := range ops {
 		o := &ops[i]
 		o.ShareOfTotal = 0
-		if total > 0 && !o.onHost() {
-			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
+		if !o.onHost() {
+			o.ShareOfTotal = o.All.Duration.part(total)
 		}
 		if o.Parent < 0 {
 			o.ShareOfParent = o.ShareOfTotal
