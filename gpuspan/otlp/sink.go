@@ -210,39 +210,28 @@ const (
 	maxPause   = 30 * time.Second
 )
 
-// send tries until the request is taken or dropped. Its memory then serves another.
-func (s *Sink) send(r request) {
-	defer func() {
-		s.mu.Lock()
-		s.spare = r.body
-		s.mu.Unlock()
-	}()
-	begin, pause := time.Now(), firstPause
+// deliver tries until the request is taken or dropped, and says how many of its spans are dropped and why.
+func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
+	all, begin, pause := int64(r.spans), time.Now(), firstPause
 	for {
 		refused, err := s.cfg.sender.Send(s.ctx, r.body)
 		var later *Later
 		switch {
 		case err == nil:
-			refused = min(refused, int64(r.spans))
-			s.count(int64(r.spans)-refused, rejected, refused, nil)
-			return
+			return min(refused, all), rejected, nil
 		case s.ctx.Err() != nil:
-			s.count(0, shutdown, int64(r.spans), err)
-			return
+			return all, shutdown, err
 		case !errors.As(err, &later):
-			s.count(0, rejected, int64(r.spans), err)
-			return
+			return all, rejected, err
 		}
 		wait := max(pause, later.After)
 		if time.Since(begin)+wait > s.cfg.patience {
-			s.count(0, retries, int64(r.spans), err)
-			return
+			return all, retries, err
 		}
 		select {
 		case <-time.After(wait):
 		case <-s.ctx.Done():
-			s.count(0, shutdown, int64(r.spans), err)
-			return
+			return all, shutdown, err
 		}
 		pause = min(2*pause, maxPause)
 	}
@@ -251,9 +240,12 @@ func (s *Sink) send(r request) {
 // sayEvery is the least time between two errors that are told.
 const sayEvery = 10 * time.Second
 
-func (s *Sink) count(sent int64, reason string, dropped int64, err error) {
+// send delivers a request and counts its spans. Its memory then serves another.
+func (s *Sink) send(r request) {
+	dropped, reason, err := s.deliver(r)
 	s.mu.Lock()
-	s.stats.Sent += sent
+	s.spare = r.body
+	s.stats.Sent += int64(r.spans) - dropped
 	if dropped > 0 {
 		s.stats.Dropped[reason] += dropped
 	}
