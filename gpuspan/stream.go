@@ -4,6 +4,7 @@
 package gpuspan
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -55,10 +56,7 @@ func OnDevice(d backend.Device) StreamOption {
 // ContextWithStream makes s the stream that code finds which is called with the result, so that one stream need not be
 // handed through all of a program's functions.
 func ContextWithStream(ctx context.Context, s *Stream) context.Context {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	return context.WithValue(ctx, streamKey{}, s)
+	return context.WithValue(cmp.Or(ctx, context.Background()), streamKey{}, s)
 }
 
 // StreamFromContext is the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)). Without

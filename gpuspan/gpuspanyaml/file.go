@@ -86,12 +86,8 @@ func Load(path string, at ...string) (File, error) {
 
 // Read is Load from a reader. With an error the result holds defaults for what was wrong.
 func Read(r io.Reader, at ...string) (File, error) {
-	settings, err := settings.FromEnv()
+	settings, wrong := settings.FromEnv()
 	out := File{Settings: settings}
-	var errs []error
-	if err != nil {
-		errs = append(errs, err)
-	}
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return out, fmt.Errorf("cannot read: %w", err)
@@ -110,7 +106,7 @@ func Read(r io.Reader, at ...string) (File, error) {
 	if err != nil {
 		return out, err
 	}
-	p := parser{out: &out, seen: map[string]bool{}}
+	p := parser{out: &out, errs: []error{wrong}, seen: map[string]bool{}}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		switch name := root.Content[i].Value; name {
 		case "timing", "nvtx", "profiling":
@@ -123,11 +119,7 @@ func Read(r io.Reader, at ...string) (File, error) {
 		p.errs = append(p.errs, fmt.Errorf("`nvtx.domain` is %q but `nvtx.enabled` is off (set enabled: true)",
 			out.NVTX.Domain))
 	}
-	errs = append(errs, p.errs...)
-	if err := out.Settings.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	return out, errors.Join(errs...)
+	return out, errors.Join(append(p.errs, out.Settings.Validate())...)
 }
 
 // below finds the node that at names. nil stands for one that says nothing.
@@ -150,12 +142,10 @@ func below(n *yaml.Node, at []string) (*yaml.Node, error) {
 			}
 		}
 		if n = next; n == nil {
-			return nil, missing(at[:i+1])
+			return nil, fmt.Errorf("there is no node `%s`", strings.Join(at[:i+1], "."))
 		}
 	}
 }
-
-func missing(at []string) error { return fmt.Errorf("there is no node `%s`", strings.Join(at, ".")) }
 
 type parser struct {
 	out  *File

@@ -66,7 +66,6 @@ type client struct {
 		_          uint32
 		setVersion uintptr
 	}
-	toolVersion uint32
 }
 
 // Attachments belong to the process, as a tool does, and their memory to the tool: a second Open finds the first's.
@@ -155,7 +154,7 @@ func makeCallbacks() {
 		}
 		return 1
 	})
-	setInjVersion = purego.NewCallback(func(v uint32) { current.toolVersion = v })
+	setInjVersion = purego.NewCallback(func(uint32) {}) // what the tool was built for
 }
 
 func (c *client) fn(i int) dl.Func {

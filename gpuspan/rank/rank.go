@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,11 +133,7 @@ func (e *environment) number(names []string, least int64) variable {
 
 // process reads what a launcher says, without what contradicts itself; false when the launcher gives no rank.
 func (e *environment) process(l launcher) (process, bool) {
-	given := false
-	for _, name := range l.rank {
-		given = given || e.value(name) != ""
-	}
-	if !given {
+	if !slices.ContainsFunc(l.rank, func(name string) bool { return e.value(name) != "" }) {
 		return process{}, false
 	}
 	p := process{rank: e.number(l.rank, 0), local: e.number(l.local, 0), size: e.number(l.size, 1)}

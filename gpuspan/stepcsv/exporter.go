@@ -86,11 +86,7 @@ func duration(seconds float64) (time.Duration, bool) {
 // Exporter is a SpanExporter for programs that have no Collector: it writes a row for each step span. Register it
 // with a batching span processor.
 type Exporter struct {
-	w   *Writer
-	cfg exporterConfig
-}
-
-type exporterConfig struct {
+	w        *Writer
 	allRanks bool
 	loop     string
 	rank     int64 // of this process, where its spans do not say; 0 outside of a job
@@ -99,21 +95,21 @@ type exporterConfig struct {
 var _ sdktrace.SpanExporter = (*Exporter)(nil)
 
 // ExporterOption configures an Exporter.
-type ExporterOption interface{ apply(*exporterConfig) }
+type ExporterOption interface{ apply(*Exporter) }
 
-type exporterOption func(*exporterConfig)
+type exporterOption func(*Exporter)
 
-func (f exporterOption) apply(c *exporterConfig) { f(c) }
+func (f exporterOption) apply(e *Exporter) { f(e) }
 
 // WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank. The rank is that
 // of the spans' resource, else what the launcher put into the environment (see package rank).
 func WithAllRanks() ExporterOption {
-	return exporterOption(func(c *exporterConfig) { c.allRanks = true })
+	return exporterOption(func(e *Exporter) { e.allRanks = true })
 }
 
 // WithLoop writes only steps of the loop with this name; by default of all.
 func WithLoop(name string) ExporterOption {
-	return exporterOption(func(c *exporterConfig) { c.loop = name })
+	return exporterOption(func(e *Exporter) { e.loop = name })
 }
 
 // NewExporter makes an Exporter that owns the writer and closes it at Shutdown.
@@ -122,12 +118,12 @@ func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	// Errors name contradictions, which whoever makes the resource hears of; what is left holds.
 	if r, _ := (rank.Detector{}).Detect(context.Background()); r != nil {
 		if v, ok := r.Set().Value(semconv.GPUJobRankKey); ok {
-			e.cfg.rank = v.AsInt64()
+			e.rank = v.AsInt64()
 		}
 	}
 	for _, o := range opts {
 		if o != nil {
-			o.apply(&e.cfg)
+			o.apply(e)
 		}
 	}
 	return e
@@ -143,14 +139,14 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	var rows []Row
 	for _, s := range spans {
-		if e.cfg.loop != "" && s.Name() != e.cfg.loop {
+		if e.loop != "" && s.Name() != e.loop {
 			continue
 		}
-		rank := e.cfg.rank
+		rank := e.rank
 		if v, ok := s.Resource().Set().Value(semconv.GPUJobRankKey); ok {
 			rank = v.AsInt64()
 		}
-		if rank != 0 && !e.cfg.allRanks {
+		if rank != 0 && !e.allRanks {
 			continue
 		}
 		var b Builder

@@ -7,6 +7,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
 // Stub controls a built driver stub.
@@ -52,11 +56,11 @@ func HIP(t testing.TB) *Stub { t.Helper(); return load(t, "hip.c") }
 func Load(t testing.TB, source string, flags ...string) (path string, register func(f any, name string)) {
 	t.Helper()
 	path = build(t, source, flags...)
-	h, err := dlopen(path)
+	lib, err := dl.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path, func(f any, name string) { registerFunc(f, h, name) }
+	return path, func(f any, name string) { purego.RegisterFunc(f, uintptr(lib.Lookup(name))) }
 }
 
 func load(t testing.TB, source string, flags ...string) *Stub {

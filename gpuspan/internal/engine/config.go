@@ -37,9 +37,7 @@ type Config struct {
 
 // fill sets what no option said.
 func (c *Config) fill() {
-	if c.OpenTimeout <= 0 {
-		c.OpenTimeout = 30 * time.Second
-	}
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
 	if c.OnError == nil {
 		c.OnError = otel.Handle
 	}

@@ -29,8 +29,7 @@ type T struct {
 // Check calls the property with inputs until one fails.
 func Check(t *testing.T, property func(*T)) {
 	t.Helper()
-	from := *seed
-	from = cmp.Or(from, uint64(time.Now().UnixNano()))
+	from := cmp.Or(*seed, uint64(time.Now().UnixNano()))
 	for i := range *checks {
 		c := &T{TB: t, Rand: rand.New(rand.NewPCG(from, uint64(i)))}
 		func() {
