@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -24,13 +25,7 @@ type Operation engine.Operation
 // NewOperation makes an operation. The name is the span's name and gpu.operation.name, so it should come from a small
 // set: `prefill`, not `prefill batch 17`. For names that are only known at run time see [Stream.StartNamed].
 func NewOperation(name string, opts ...OperationOption) *Operation {
-	return (*Operation)(engine.NewOperation(name, func(c *engine.OperationConfig) {
-		for _, o := range opts {
-			if o != nil {
-				o.applyOperation(c)
-			}
-		}
-	}))
+	return (*Operation)(engine.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
 }
 
 // Name is the operation's name.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -27,13 +28,7 @@ type Profiler engine.Profiler
 // Settings come from [settings.Default], then the environment ([settings.FromEnv]), then options. Call Shutdown in the
 // end: it closes the backend, which is this profiler's alone. Operations may serve any number of profilers.
 func New(b backend.Backend, opts ...Option) (*Profiler, error) {
-	p, err := engine.New(b, func(c *engine.Config) {
-		for _, o := range opts {
-			if o != nil {
-				o.apply(c)
-			}
-		}
-	})
+	p, err := engine.New(b, options.All(opts, Option.apply))
 	return (*Profiler)(p), err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -80,13 +81,7 @@ type streamKey struct{}
 // times, and the reason goes to the error handler. Registration asks the driver and must not happen while the stream
 // captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
-	return (*Stream)((*engine.Profiler)(p).Real().Stream(h, name, func(c *engine.StreamConfig) {
-		for _, o := range opts {
-			if o != nil {
-				o.applyStream(c)
-			}
-		}
-	}))
+	return (*Stream)((*engine.Profiler)(p).Real().Stream(h, name, options.All(opts, StreamOption.applyStream)))
 }
 
 // Name is the name that the stream was registered with.

@@ -20,6 +20,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -90,11 +91,7 @@ func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 		folder: folder, worker: fmt.Sprintf("%s_%d", cmp.Or(host, "host"), os.Getpid()),
 		last: map[loopKey]int64{},
 	}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(e)
-		}
-	}
+	options.All(opts, ExporterOption.apply)(e)
 	e.worker = notInNames.ReplaceAllString(e.worker, "_")
 	probe, err := e.rotator("")
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
 // Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything.
@@ -79,11 +80,7 @@ const (
 // stand in, and with an endpoint that is none everything is dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&c)
-		}
-	}
+	options.All(opts, Option.apply)(&c)
 	err := c.complete()
 	s := &Sink{
 		cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}),

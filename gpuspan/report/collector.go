@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
 const (
@@ -99,11 +100,7 @@ func NewCollector(opts ...Option) *Collector {
 		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
 		stated: map[int]Peaks{}, streams: streams{},
 	}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(c)
-		}
-	}
+	options.All(opts, Option.apply)(c)
 	c.start = c.now()
 	return c
 }

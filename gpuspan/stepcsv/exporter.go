@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -121,11 +122,7 @@ func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 			e.rank = v.AsInt64()
 		}
 	}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(e)
-		}
-	}
+	options.All(opts, ExporterOption.apply)(e)
 	return e
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -82,13 +83,8 @@ func Attributes(kv ...attribute.KeyValue) LoopOption {
 // NewLoop makes a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. A schedule
 // that contradicts itself goes to the error handler, and then every step is recorded.
 func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOption) *Loop {
-	return (*Loop)((*engine.Profiler)(p).Real().Loop(name, (*engine.Stream)(s).Real(), func(c *engine.LoopConfig) {
-		for _, o := range opts {
-			if o != nil {
-				o.applyLoop(c)
-			}
-		}
-	}))
+	return (*Loop)((*engine.Profiler)(p).Real().Loop(name, (*engine.Stream)(s).Real(),
+		options.All(opts, LoopOption.applyLoop)))
 }
 
 // Steps runs the loop: each iteration is a step. The context carries the step's span, so that spans of the host and
