@@ -65,12 +65,6 @@ func (t *emitter) wake() {
 	}
 }
 
-// ask lets the recorder be told of untimed sections soon.
-func (t *emitter) ask() {
-	t.asked.Store(true)
-	t.wake()
-}
-
 // loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
 func (t *emitter) loop() (quit bool) {
 	defer t.p.guard("spans were made")
@@ -264,16 +258,10 @@ func (t *emitter) reportUntimed() {
 	for _, pl := range t.p.places.all() {
 		pl.report(rec)
 	}
-	t.reportDropped()
-}
-
-func (t *emitter) reportDropped() {
-	c, ok := t.p.recorder.(interface{ SetDropped(string, int64) })
-	if !ok {
-		return
-	}
-	for i := range dropReasons {
-		c.SetDropped(dropNames[i], t.p.drops[i].Load())
+	if c, ok := rec.(interface{ SetDropped(string, int64) }); ok {
+		for i := range dropReasons {
+			c.SetDropped(dropNames[i], t.p.drops[i].Load())
+		}
 	}
 }
 

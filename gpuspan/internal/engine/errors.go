@@ -93,7 +93,7 @@ func (p *Profiler) Misuse() map[string]int64 {
 		semconv.GpuspanMisuseKindForeignStream:     p.misuse.foreignStream.Load(),
 		semconv.GpuspanMisuseKindStaleParent:       p.misuse.staleParent.Load(),
 		semconv.GpuspanMisuseKindUnmatchedEnd:      p.misuse.unmatchedEnd.Load(),
-		semconv.GpuspanMisuseKindNameOverflow:      p.names.overflowed() + p.steps.overflowed(),
+		semconv.GpuspanMisuseKindNameOverflow:      p.names.dropped.Load() + p.steps.dropped.Load(),
 		semconv.GpuspanMisuseKindOperationOverflow: p.misuse.operationOverflow.Load(),
 		semconv.GpuspanMisuseKindInvalidWork:       p.misuse.invalidWork.Load(),
 	}

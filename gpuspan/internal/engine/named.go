@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -19,7 +20,7 @@ type names struct {
 	limit    int
 	create   func(string) *Operation
 	overflow *Operation
-	dropped  int64
+	dropped  atomic.Int64 // how often a name was too many
 }
 
 // maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of
@@ -45,20 +46,13 @@ func (n *names) operation(name string) *Operation {
 		return o
 	}
 	if len(n.byName) >= n.limit {
-		n.dropped++
+		n.dropped.Add(1)
 		return n.overflow
 	}
 	name = strings.Clone(name) // it may be a part of something large
 	o = n.create(name)
 	n.byName[name] = o
 	return o
-}
-
-// overflowed is how often a name was too many.
-func (n *names) overflowed() int64 {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.dropped
 }
 
 // namedOpen is an open section of StartNamed.

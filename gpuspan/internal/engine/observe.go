@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/semconv"
@@ -25,23 +26,20 @@ func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 	if cpu := m.p.poller.cpuNs.Load(); cpu > 0 {
 		o.ObserveFloat64(m.overhead, seconds(cpu))
 	}
-	for i := range m.p.statuses {
-		if n := m.p.statuses[i].Load(); n > 0 {
-			o.ObserveInt64(m.sections, n, metric.WithAttributes(semconv.GPUTimingStatusKey.String(statusNames[i])))
+	count := func(i metric.Int64Observable, n int64, of ...attribute.KeyValue) {
+		if n > 0 {
+			o.ObserveInt64(i, n, metric.WithAttributes(of...))
 		}
+	}
+	for i := range m.p.statuses {
+		count(m.sections, m.p.statuses[i].Load(), semconv.GPUTimingStatusKey.String(statusNames[i]))
 	}
 	for kind, n := range m.p.Misuse() {
-		if n > 0 {
-			o.ObserveInt64(m.misuses, n, metric.WithAttributes(semconv.GpuspanMisuseKindKey.String(kind)))
-		}
+		count(m.misuses, n, semconv.GpuspanMisuseKindKey.String(kind))
 	}
-	if n := m.p.lostLinks.Load(); n > 0 {
-		o.ObserveInt64(m.lostLinks, n)
-	}
+	count(m.lostLinks, m.p.lostLinks.Load())
 	for i := range m.p.drops {
-		if n := m.p.drops[i].Load(); n > 0 {
-			o.ObserveInt64(m.dropped, n, metric.WithAttributes(semconv.GpuspanDropReasonKey.String(dropNames[i])))
-		}
+		count(m.dropped, m.p.drops[i].Load(), semconv.GpuspanDropReasonKey.String(dropNames[i]))
 	}
 	return nil
 }

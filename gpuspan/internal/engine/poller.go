@@ -268,7 +268,8 @@ func (t *poller) tidy() {
 			d.anomalies.Store(d.anchorer.Map().Anomalies())
 		}
 	}
-	t.p.emitter.ask()
+	t.p.emitter.asked.Store(true)
+	t.p.emitter.wake()
 	now := t.p.clock.now()
 	for _, s := range t.p.streamList.all() {
 		t.expire(s, now)

@@ -71,10 +71,7 @@ func (t *poller) settleBoundary(sl *slot) {
 // boundary ends a step, once its sections are there.
 func (t *emitter) boundary(n *nest, read int64) {
 	if n.expiry {
-		if st := n.root.step; !st.ended {
-			st.ended = true
-			t.endStep(st, n.root, n.stream)
-		}
+		t.endStep(n.root.step, n.root, n.stream)
 		return
 	}
 	r := &n.step.rec
@@ -112,14 +109,15 @@ func (t *emitter) finishStep(st *Step) {
 		}
 		sl.unchain()
 	}()
-	if !st.ended {
-		st.ended = true
-		t.endStep(st, &sl.rec, sl.stream)
-	}
+	t.endStep(st, &sl.rec, sl.stream)
 }
 
-// endStep computes the step and ends its span.
+// endStep computes the step and ends its span, once.
 func (t *emitter) endStep(st *Step, r *record, s *Stream) {
+	if st.ended {
+		return
+	}
+	st.ended = true
 	p := t.p
 	defer p.guard("a step was reported")
 	st.mu.Lock()

@@ -54,7 +54,7 @@ func (t *poller) reclaim(s *Stream) {
 	if !used {
 		return
 	}
-	var forgotten openSections
+	forgotten, oldest, since := 0, "", int64(0) // sections that are open, and the oldest of them
 	for i := range s.slots {
 		sl := &s.slots[i]
 		s.mu.Lock()
@@ -63,32 +63,21 @@ func (t *poller) reclaim(s *Stream) {
 			full && sl.rec.root != sl && sl.rec.root.nest != nil)
 		if give {
 			sl.state = slotHeld // End of it does nothing from now on
-		} else if sl.state == slotOpen && !step {
-			forgotten.add(&sl.rec)
+		} else if r := &sl.rec; sl.state == slotOpen && !step {
+			if forgotten++; forgotten == 1 || r.hostStart < since {
+				oldest, since = r.op.op.cfg.Info.Name, r.hostStart
+			}
 		}
 		s.mu.Unlock()
 		if give {
 			t.giveUp(sl, now)
 		}
 	}
-	if full && 2*forgotten.n > len(s.slots) && tooOld(forgotten.since, now, t.p.cfg.NestDeadline) {
+	if full && 2*forgotten > len(s.slots) && tooOld(since, now, t.p.cfg.NestDeadline) {
 		t.p.errors.report("forgotten",
 			fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
 				"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
-				s.name, forgotten.n, len(s.slots), forgotten.name, time.Duration(now-forgotten.since).Round(time.Millisecond)))
-	}
-}
-
-// openSections are those that are open on a stream, and the oldest of them.
-type openSections struct {
-	n     int
-	name  string
-	since int64 // hostClock
-}
-
-func (o *openSections) add(r *record) {
-	if o.n++; o.n == 1 || r.hostStart < o.since {
-		o.name, o.since = r.op.op.cfg.Info.Name, r.hostStart
+				s.name, forgotten, len(s.slots), oldest, time.Duration(now-since).Round(time.Millisecond)))
 	}
 }
 
@@ -130,10 +119,8 @@ func (t *poller) giveUpAll() {
 		s.mu.Lock()
 		s.closed = true
 		var pending []int32
-		for i := range s.pending.size {
-			pending = append(pending, s.pending.at(i))
-		}
-		for range pending {
+		for s.pending.size > 0 {
+			pending = append(pending, s.pending.at(0))
 			s.pending.pop()
 		}
 		for i := range s.slots {

@@ -71,21 +71,17 @@ func (w *watchdog) look() {
 			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
 			slog.Duration("age", age), slog.Duration("limit", limit))
 	}
-	if since := p.emitter.since.Load(); since == 0 || now-since < int64(limit) {
-		w.saidSpans = false
-	} else if !w.saidSpans {
-		w.saidSpans = true
-		p.cfg.Logger.Warn("gpuspan: the code that spans are handed to does not come back",
-			slog.Duration("age", time.Duration(now-since)), slog.Duration("limit", limit))
-	}
+	since := p.emitter.since.Load()
+	w.say(&w.saidSpans, since != 0, now-since, "gpuspan: the code that spans are handed to does not come back")
 	idle := p.idle.Load() // before the time of the last pass, which is set before the flag falls
-	silent := time.Duration(now - p.poller.passed.Load())
-	switch {
-	case idle || silent < limit:
-		w.saidStop = false
-	case !w.saidStop:
-		w.saidStop = true
-		p.cfg.Logger.Warn("gpuspan: the polling thread does not come back from the driver",
-			slog.Duration("age", silent), slog.Duration("limit", limit))
+	w.say(&w.saidStop, !idle, now-p.poller.passed.Load(), "gpuspan: the polling thread does not come back from the driver")
+}
+
+// say writes a line once of what is busy and has not been heard of for ns, which is longer than the limit.
+func (w *watchdog) say(said *bool, busy bool, ns int64, text string) {
+	age, limit, before := time.Duration(ns), w.p.cfg.HangLimit, *said
+	*said = busy && age >= limit
+	if *said && !before {
+		w.p.cfg.Logger.Warn(text, slog.Duration("age", age), slog.Duration("limit", limit))
 	}
 }
