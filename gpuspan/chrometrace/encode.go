@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -127,7 +128,7 @@ type Arg struct {
 
 // valueOf is the value of an argument, null where there is none.
 func valueOf[K ~string](args []Arg, key K) Value {
-	for i := len(args) - 1; i >= 0; i-- {
+	for i := range slices.Backward(args) {
 		if args[i].Key == string(key) {
 			return args[i].Value
 		}

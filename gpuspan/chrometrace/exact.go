@@ -139,8 +139,7 @@ func (w *Writer) exact(e *Event, origin int, start, end int64) {
 		b = strconv.AppendInt(appendKey(b, "origin"), int64(origin), 10)
 	}
 	if len(e.kept) > 0 {
-		b = append(appendKey(b, "attributes"), '{')
-		b = append(appendExactArgs(b, e.kept), '}')
+		b = appendExactArgs(b, "attributes", e.kept)
 	}
 	if w.buf = b; len(b) == empty {
 		w.buf = b[:before]
@@ -149,11 +148,13 @@ func (w *Writer) exact(e *Event, origin int, start, end int64) {
 	w.buf = append(w.buf, '}')
 }
 
-func appendExactArgs(b []byte, args []Arg) []byte {
+// appendExactArgs writes an object under a key.
+func appendExactArgs(b []byte, key string, args []Arg) []byte {
+	b = append(appendKey(b, key), '{')
 	for i := range args {
 		b = appendExact(appendKey(b, args[i].Key), args[i].Value)
 	}
-	return b
+	return append(b, '}')
 }
 
 // appendExact writes a value such that its type can be read back.
@@ -238,14 +239,12 @@ func (o *Origin) append(b []byte) []byte {
 			b = appendString(appendKey(b, key), v)
 		}
 	}
-	b = append(appendKey(b, "resource"), '{')
-	b = append(appendExactArgs(b, o.Resource), '}')
+	b = appendExactArgs(b, "resource", o.Resource)
 	text("resource_schema", o.ResourceSchema)
 	text("scope", o.Scope)
 	text("version", o.ScopeVersion)
 	if len(o.ScopeArgs) > 0 {
-		b = append(appendKey(b, "attributes"), '{')
-		b = append(appendExactArgs(b, o.ScopeArgs), '}')
+		b = appendExactArgs(b, "attributes", o.ScopeArgs)
 	}
 	text("scope_schema", o.ScopeSchema)
 	return append(b, '}')

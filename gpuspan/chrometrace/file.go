@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -58,6 +59,9 @@ type file struct {
 	pack   io.WriteCloser // nil without compression
 	broken error
 	*Writer
+
+	began, used time.Time // as the Rotator's clock says
+	told        bool      // that its end cannot be written
 }
 
 // partialExtension ends the names of files that are not complete: <name>.<number>.partial.

@@ -125,8 +125,8 @@ func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 		}
 	}
 	if kept = append(kept, apart...); len(kept) > 0 {
-		w.buf = append(appendKey(w.buf, "otel"), `{"attributes":{`...)
-		w.buf = append(appendExactArgs(w.buf, kept), "}}"...)
+		w.buf = append(appendKey(w.buf, "otel"), '{')
+		w.buf = append(appendExactArgs(w.buf, "attributes", kept), '}')
 	}
 	w.id("span_id", e.Span[:])
 	w.buf = append(w.buf, "}}"...)

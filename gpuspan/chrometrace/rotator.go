@@ -41,7 +41,7 @@ type Files struct {
 type Rotator struct {
 	cfg  Files
 	mu   sync.Mutex
-	open map[fileKey]*openFile
+	open map[fileKey]*file
 	done bool
 	stop chan struct{}
 	wait sync.WaitGroup
@@ -56,12 +56,6 @@ type fileKey struct {
 
 // maxEras bounds the files that are open for one trace; a program with a broken clock could ask for any number.
 const maxEras = 16
-
-type openFile struct {
-	*file
-	began, used time.Time
-	told        bool // that its end cannot be written
-}
 
 // NewRotator checks that files can be made at the path, so that a mistake shows at start and not at the first span.
 func NewRotator(cfg Files) (*Rotator, error) {
@@ -84,7 +78,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, fileerr.Cause(err))
 	}
-	r := &Rotator{cfg: cfg, open: map[fileKey]*openFile{}, stop: make(chan struct{})}
+	r := &Rotator{cfg: cfg, open: map[fileKey]*file{}, stop: make(chan struct{})}
 	probe, err := createFile(r.cfg.Path, cfg.Compression)
 	if err != nil {
 		return nil, err
@@ -153,7 +147,7 @@ func (r *Rotator) write(trace [16]byte, events []Event) (failed []Event, errs er
 	return failed, errs
 }
 
-func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
+func (r *Rotator) writeTo(k fileKey, f *file, events []Event) error {
 	f.used = r.cfg.Now()
 	if err := f.Write(events); err != nil {
 		if f.broken != nil {
@@ -173,7 +167,7 @@ func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
 }
 
 // tell says once of a file that its end cannot be written.
-func (r *Rotator) tell(f *openFile, err error) {
+func (r *Rotator) tell(f *file, err error) {
 	if !f.told {
 		r.report(err)
 	}
@@ -207,7 +201,7 @@ func (r *Rotator) WriteCounters(points []Counter) error {
 	return errs
 }
 
-func (r *Rotator) file(k fileKey) (*openFile, error) {
+func (r *Rotator) file(k fileKey) (*file, error) {
 	if f, ok := r.open[k]; ok {
 		return f, nil
 	}
@@ -228,11 +222,11 @@ func (r *Rotator) file(k fileKey) (*openFile, error) {
 	if err != nil {
 		return nil, errors.Join(errs, err)
 	}
-	now := r.cfg.Now()
-	o := &openFile{file: f, began: now, used: now}
-	r.open[k] = o
+	f.began = r.cfg.Now()
+	f.used = f.began
+	r.open[k] = f
 	r.report(errs)
-	return o, nil
+	return f, nil
 }
 
 func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0 }
