@@ -57,15 +57,13 @@ func (c Conv) Output() ([]int, error) {
 // convolution), kernel position, input channel of the group, and output channel. Positions in the padding count,
 // as in torch.utils.flop_counter and fvcore; FFT and Winograd algorithms do fewer. It allocates.
 func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
-	out, err := c.Output()
+	x, y, ops, err := c.tensors()
 	if err != nil {
 		return gpuspan.Work{}, err
 	}
-	in, outs := product(c.Input), product(out)
-	w := work(2*c.multiplyAdds(out), float64(c.Batch)*float64(c.In)*in+c.weights(), float64(c.Batch)*float64(c.Out)*outs,
-		p)
+	w := work(ops, x+c.weights(), y, p)
 	if c.Bias {
-		w.FLOPs += float64(c.Batch) * float64(c.Out) * outs
+		w.FLOPs += y
 		w.Read += whole(float64(c.Out) * ElementSize(p))
 	}
 	return w, nil
@@ -75,15 +73,13 @@ func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 // Forward, with the additions of the bias's gradient. The first layer of a network needs no gradient of its input:
 // set input to false. It allocates.
 func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
-	out, err := c.Output()
+	x, y, ops, err := c.tensors()
 	if err != nil {
 		return gpuspan.Work{}, err
 	}
-	x := float64(c.Batch) * float64(c.In) * product(c.Input)
-	y := float64(c.Batch) * float64(c.Out) * product(out)
-	w := work(2*c.multiplyAdds(out), x+y, c.weights(), p)
+	w := work(ops, x+y, c.weights(), p)
 	if input {
-		w = Sum(w, work(2*c.multiplyAdds(out), y+c.weights(), x, p))
+		w = Sum(w, work(ops, y+c.weights(), x, p))
 	}
 	if c.Bias {
 		w.FLOPs += y - float64(c.Out) // a sum of n values is n−1 additions
@@ -92,12 +88,16 @@ func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
 	return w, nil
 }
 
-func (c Conv) multiplyAdds(out []int) float64 {
+// tensors are the elements of input and output, and the operations of the direct algorithm.
+func (c Conv) tensors() (x, y, ops float64, err error) {
+	out, err := c.Output()
+	x = float64(c.Batch) * float64(c.In) * product(c.Input)
+	y = float64(c.Batch) * float64(c.Out) * product(out)
 	positions := product(out)
 	if c.Transposed {
 		positions = product(c.Input)
 	}
-	return float64(c.Batch) * positions * c.weights()
+	return x, y, 2 * float64(c.Batch) * positions * c.weights(), err
 }
 
 // weights is the number of elements of the kernel tensor. Each output channel sees the input channels of its group.

@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,23 +74,8 @@ func (r *FLOPRates) Set(precision string, rate float64) bool {
 }
 
 func (r *FLOPRates) field(precision string) *float64 {
-	switch precision {
-	case "fp64":
-		return &r.FP64
-	case "fp32":
-		return &r.FP32
-	case "tf32":
-		return &r.TF32
-	case "fp16":
-		return &r.FP16
-	case "bf16":
-		return &r.BF16
-	case "fp8":
-		return &r.FP8
-	case "fp4":
-		return &r.FP4
-	case "int8":
-		return &r.INT8
+	if i := slices.Index(Precisions(), precision); i >= 0 {
+		return [...]*float64{&r.FP64, &r.FP32, &r.TF32, &r.FP16, &r.BF16, &r.FP8, &r.FP4, &r.INT8}[i]
 	}
 	return nil
 }
