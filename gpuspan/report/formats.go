@@ -79,20 +79,17 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 
 // durationAttrs are the statistics in seconds, the sum first.
 func durationAttrs(prefix string, d Durations) []slog.Attr {
-	attrs := []slog.Attr{
-		{Key: prefix + "total_seconds"},
-		{Key: prefix + "min_seconds"},
-		{Key: prefix + "mean_seconds"},
-		{Key: prefix + "max_seconds"},
-		{Key: prefix + "stddev_seconds"},
+	figure := func(name string, v time.Duration) (a slog.Attr) {
+		if a.Key = prefix + name; d.Count > 0 { // then 0 is a figure
+			a.Value = slog.Float64Value(v.Seconds())
+		}
+		return a
+	}
+	return []slog.Attr{
+		figure("total_seconds", d.Total), figure("min_seconds", d.Min), figure("mean_seconds", d.Mean),
+		figure("max_seconds", d.Max), figure("stddev_seconds", d.StdDev),
 		known(prefix+"p50_seconds", d.P50.Seconds()), known(prefix+"p99_seconds", d.P99.Seconds()),
 	}
-	if d.Count > 0 { // then 0 is a figure
-		for i, v := range []time.Duration{d.Total, d.Min, d.Mean, d.Max, d.StdDev} {
-			attrs[i].Value = slog.Float64Value(v.Seconds())
-		}
-	}
-	return attrs
 }
 
 // known is a figure, without a value where it is zero.

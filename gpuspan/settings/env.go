@@ -26,7 +26,8 @@ func FromEnv() (Settings, error) {
 	var errs []error
 	for _, kv := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || value == "" || otherVariable(name) {
+		if !strings.HasPrefix(name, EnvPrefix) || value == "" || slices.Contains(subpackageVariables, name) ||
+			strings.HasPrefix(name, EnvPrefix+"TEST_") { // of this module's tests
 			continue
 		}
 		k, ok := byEnv[name]
@@ -43,11 +44,6 @@ func FromEnv() (Settings, error) {
 
 // subpackageVariables name the driver libraries, for packages cuda and hip.
 var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
-
-// otherVariable reports whether a variable belongs to a subpackage or to this module's tests.
-func otherVariable(name string) bool {
-	return slices.Contains(subpackageVariables, name) || strings.HasPrefix(name, EnvPrefix+"TEST_")
-}
 
 // Bind defines a flag for each setting, as -gpuspan.stack-depth, which changes s. Present values of s are the defaults.
 // Call Validate, or pass s to [WithSettings], after parsing.
