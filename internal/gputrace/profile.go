@@ -104,25 +104,23 @@ func New(o Options, s Source) *Profile {
 // Close frees memory and removes the spill file. It may be called twice.
 func (p *Profile) Close() error { return p.sorter.close() }
 
-// Errors of Add.
-var (
-	ErrNegativeDuration = errors.New("negative duration")
-	ErrTimeRange        = errors.New("time out of range")
-	errTooManyEvents    = errors.New("more than 2^32-1 events")
-)
+// ErrTimeRange says that sums of times would not be within int64.
+var ErrTimeRange = errors.New("time out of range")
 
 // maxTime keeps sums of times within int64: 2^62 ns are 146 years.
 const maxTime = int64(1) << 62
 
-// Add takes one event. ErrNegativeDuration and ErrTimeRange concern that event only; other errors end the profile.
-func (p *Profile) Add(e *Event) error {
+// Add takes one event. One that cannot be taken is left out, and skip says why; an error ends the profile.
+func (p *Profile) Add(e *Event, skip func(why string)) error {
 	switch {
 	case e.Duration < 0:
-		return ErrNegativeDuration
+		skip("negative duration")
+		return nil
 	case e.Start < -maxTime || e.Start > maxTime || e.Duration > maxTime || e.Start+e.Duration > maxTime:
-		return ErrTimeRange
+		skip(ErrTimeRange.Error())
+		return nil
 	case p.seq == math.MaxUint32:
-		return errTooManyEvents
+		return errors.New("more than 2^32-1 events")
 	}
 	p.seq++
 	t := track{outer: e.Process, inner: e.Thread}

@@ -207,7 +207,8 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 		r := ring.Record(w.raw[at : at+ring.RecordSize])
 		e, ok := w.event(r, n)
 		if ok {
-			ok = p.Add(&e) == nil
+			err := p.Add(&e, func(string) { ok = false })
+			ok = ok && err == nil
 		}
 		if !ok {
 			res.Dropped["unreadable"]++

@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -101,9 +102,7 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 				d.Direction, _ = gputrace.CopyKind(text(v))
 			}
 		case argCollective:
-			if d.Collective = gputrace.CollectiveName(text(v)); d.Collective == "" {
-				d.Collective = text(v)
-			}
+			d.Collective = cmp.Or(gputrace.CollectiveName(text(v)), text(v))
 		case argGroupSize:
 			setInt(&d.GroupSize, v)
 		case argElementType:
@@ -113,13 +112,9 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 		case argOutElements:
 			setInt(&d.OutElements, v)
 		case argGroupDescription:
-			if t := text(v); t != "" {
-				d.Group = t
-			}
+			d.Group = cmp.Or(text(v), d.Group)
 		case argGroupName:
-			if d.Group == "" {
-				d.Group = text(v)
-			}
+			d.Group = cmp.Or(d.Group, text(v))
 		}
 		return true
 	})

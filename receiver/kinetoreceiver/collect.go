@@ -5,7 +5,6 @@ package kinetoreceiver
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -197,17 +196,7 @@ func (c *collect) memory(j *chromejson.Event) error {
 	return c.add(e)
 }
 
-func (c *collect) add(e *gputrace.Event) error {
-	switch err := c.p.Add(e); {
-	case err == nil:
-		return nil
-	case errors.Is(err, gputrace.ErrNegativeDuration), errors.Is(err, gputrace.ErrTimeRange):
-		c.skip(err.Error())
-		return nil
-	default:
-		return err
-	}
-}
+func (c *collect) add(e *gputrace.Event) error { return c.p.Add(e, c.skip) }
 
 // parented takes the ids of a span out of an annotation's name.
 func parented(d *gputrace.Detail, name []byte) []byte {

@@ -162,11 +162,7 @@ func (in *inputs) size(i int) (n int, ok bool) {
 	if !ok || len(s) == 0 {
 		return 0, false
 	}
-	n = 1
-	for _, d := range s {
-		n = times(n, d)
-	}
-	return n, true
+	return volume(s), true
 }
 
 // width is the size of an element of input i in bytes; 0 where it is unknown or no tensor.

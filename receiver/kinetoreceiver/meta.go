@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -57,9 +58,7 @@ func (m *metaReader) field(key string, v []byte) {
 	case "gpu.job.id":
 		m.meta.JobID = text(v)
 	case "mast_job_name":
-		if m.meta.JobID == "" {
-			m.meta.JobID = text(v)
-		}
+		m.meta.JobID = cmp.Or(m.meta.JobID, text(v))
 	case "mast_job_attempt":
 		m.attempt = text(v)
 	case "service.name":

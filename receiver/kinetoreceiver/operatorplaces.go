@@ -112,36 +112,25 @@ func picked(index int) rule {
 	}
 }
 
-// scattered writes input 3 where the indices in input 2 say, or adds it there: then it reads what is there.
-func scattered(ops float64) rule {
+// scattered writes input 3, a tensor or a number, into input 0 where the indices in input 2 say, or adds it there: then
+// it reads what is there. As many elements are written as the counted input has: as there are indices, or in the rows
+// of input 3.
+func scattered(ops float64, counted int) rule {
 	return func(in *inputs) gpuspan.Work {
-		n, _ := in.size(2)
-		return into(in, ops, n, in.bytes(2))
+		n, _ := in.size(counted)
+		b, indices := int64(n)*in.width(0), in.bytes(2)
+		if b == 0 || indices == 0 {
+			return gpuspan.Work{}
+		}
+		w := gpuspan.Work{Read: indices, Written: b, FLOPs: ops * float64(n), Precision: in.precision(0)}
+		if _, ok := in.size(3); ok {
+			w.Read += b
+		}
+		if ops > 0 {
+			w.Read += b
+		}
+		return w
 	}
-}
-
-// indexed writes the rows of input 3 where the indices in input 2 say, or adds them there.
-func indexed(ops float64) rule {
-	return func(in *inputs) gpuspan.Work {
-		n, _ := in.size(3)
-		return into(in, ops, n, in.bytes(2))
-	}
-}
-
-// into writes n elements of input 3, or of a number, into input 0.
-func into(in *inputs, ops float64, n int, indices int64) gpuspan.Work {
-	b := int64(n) * in.width(0)
-	if b == 0 || indices == 0 {
-		return gpuspan.Work{}
-	}
-	w := gpuspan.Work{Read: indices, Written: b, FLOPs: ops * float64(n), Precision: in.precision(0)}
-	if _, ok := in.size(3); ok {
-		w.Read += b
-	}
-	if ops > 0 {
-		w.Read += b
-	}
-	return w
 }
 
 const indexSize = 8 // bytes of torch's int64

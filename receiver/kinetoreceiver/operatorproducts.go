@@ -8,7 +8,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
 // Rules of products, convolutions and attention.
@@ -73,10 +72,7 @@ func linear(in *inputs) gpuspan.Work {
 		return gpuspan.Work{}
 	}
 	x, w := t[0], t[1]
-	rows := 1
-	for _, d := range x[:len(x)-1] {
-		rows = times(rows, d)
-	}
+	rows := volume(x[:len(x)-1])
 	if x[len(x)-1] != w[1] {
 		return gpuspan.Work{}
 	}
@@ -234,17 +230,17 @@ func convolutionBackward(in *inputs) gpuspan.Work {
 
 // conv has its input at index i, the weight behind it, and its parameters from index stride on.
 func conv(in *inputs, i, stride int) flops.Conv {
-	groups, ok := chromejson.Int([]byte(in.value(stride + 5)))
+	groups := in.number(stride + 5)
 	if in.bad { // files of before 2023 have no values
 		return flops.Conv{}
 	}
 	x, w := in.shape(i), in.shape(i+1)
-	if in.bad = in.bad || len(x) < 3 || len(x) != len(w) || !ok || groups < 1 || groups > maxDimension; in.bad {
+	if in.bad = in.bad || len(x) < 3 || len(x) != len(w) || groups < 1; in.bad {
 		return flops.Conv{}
 	}
 	n := len(x) - 2
 	c := flops.Conv{
-		Batch: x[0], In: x[1], Out: w[0], Input: x[2:], Kernel: w[2:], Groups: int(groups),
+		Batch: x[0], In: x[1], Out: w[0], Input: x[2:], Kernel: w[2:], Groups: groups,
 		Stride: in.list(stride, n), Padding: in.list(stride+1, n), Dilation: in.list(stride+2, n),
 	}
 	if c.Transposed = in.flag(stride + 3); c.Transposed {

@@ -220,7 +220,9 @@ func (r *restorer) attributes(s ptrace.Span, args []byte) {
 		switch string(k) {
 		case "trace_id", "span_id", "parent_span_id", "otel":
 		case "span.kind":
-			s.SetKind(spanKind(text(v)))
+			if kind, ok := spanKinds[text(v)]; ok {
+				s.SetKind(kind)
+			}
 		case "otel.status_code":
 			switch text(v) {
 			case "ERROR":
@@ -318,20 +320,10 @@ func link(s ptrace.Span, v string) {
 	l.SetSpanID(p)
 }
 
-func spanKind(s string) ptrace.SpanKind {
-	switch s {
-	case "server":
-		return ptrace.SpanKindServer
-	case "client":
-		return ptrace.SpanKindClient
-	case "producer":
-		return ptrace.SpanKindProducer
-	case "consumer":
-		return ptrace.SpanKindConsumer
-	case "unspecified":
-		return ptrace.SpanKindUnspecified
-	}
-	return ptrace.SpanKindInternal
+// spanKinds are those that a file states; without one, a span is internal.
+var spanKinds = map[string]ptrace.SpanKind{
+	"server": ptrace.SpanKindServer, "client": ptrace.SpanKindClient, "producer": ptrace.SpanKindProducer,
+	"consumer": ptrace.SpanKindConsumer, "unspecified": ptrace.SpanKindUnspecified,
 }
 
 func unescape(v []byte, escaped bool) []byte {

@@ -6,6 +6,7 @@ package kinetoreceiver
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
@@ -133,14 +133,19 @@ func (r *rocprofiler) processes() error {
 }
 
 func (r *rocprofiler) object(field func(key string) error) error {
-	t, err := r.json.Token()
-	if err != nil {
+	if err := r.open('{', "an object"); err != nil {
 		return err
 	}
-	if t != json.Delim('{') {
-		return fmt.Errorf("%w at byte %d: %v where an object is expected", ErrSyntax, r.json.InputOffset(), t)
-	}
 	return r.fields(field)
+}
+
+// open reads the bracket with which a value begins.
+func (r *rocprofiler) open(bracket json.Delim, what string) error {
+	t, err := r.json.Token()
+	if err == nil && t != bracket {
+		err = fmt.Errorf("%w at byte %d: %v where %s is expected", ErrSyntax, r.json.InputOffset(), t, what)
+	}
+	return err
 }
 
 // fields reads the rest of an object; field reads or passes over one value.
@@ -180,12 +185,8 @@ func (r *rocprofiler) pass() error {
 
 // list calls f for each element of an array.
 func list[T any](r *rocprofiler, f func(*T) error) error {
-	t, err := r.json.Token()
-	if err != nil {
+	if err := r.open('[', "a list"); err != nil {
 		return err
-	}
-	if t != json.Delim('[') {
-		return fmt.Errorf("%w at byte %d: %v where a list is expected", ErrSyntax, r.json.InputOffset(), t)
 	}
 	for r.json.More() {
 		var x T
@@ -196,7 +197,7 @@ func list[T any](r *rocprofiler, f func(*T) error) error {
 			return err
 		}
 	}
-	_, err = r.json.Token()
+	_, err := r.json.Token()
 	return err
 }
 
@@ -239,11 +240,8 @@ func (r *rocprofiler) part(key string) error {
 				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu}
 			}
 			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
-				model := a.Product
-				if model == "" {
-					model = a.Name
-				}
-				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, gputrace.Device{Ordinal: ordinal, Model: model})
+				d := gputrace.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
+				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, d)
 			}
 			return nil
 		})
@@ -268,11 +266,8 @@ func (r *rocprofiler) part(key string) error {
 			Name      string `json:"kernel_name"`
 		},
 		) error {
-			if k.Formatted == "" {
-				k.Formatted = k.Name
-			}
 			if len(r.kernels) < maxRocNames {
-				r.kernels[k.ID] = strings.TrimSuffix(k.Formatted, ".kd")
+				r.kernels[k.ID] = strings.TrimSuffix(cmp.Or(k.Formatted, k.Name), ".kd")
 			}
 			return nil
 		})
@@ -338,19 +333,13 @@ func (r *rocprofiler) operation(x *rocRecord) string {
 func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
 	e.Kind = gputrace.KindKernel
 	d := &x.Dispatch
-	e.Device, e.Stream = r.agents[d.Agent.Handle].ordinal, int64(d.Queue.Handle)
-	if x.Stream.Handle != 0 {
-		e.Stream = int64(x.Stream.Handle)
-	}
+	e.Device, e.Stream = r.agents[d.Agent.Handle].ordinal, int64(cmp.Or(x.Stream.Handle, d.Queue.Handle))
 	if w := d.Workgroup; w.X > 0 && w.Y > 0 && w.Z > 0 { // HSA counts the grid in work-items
 		e.Detail.HasGrid = true
 		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
 		e.Detail.Grid = [3]int64{(d.Grid.X + w.X - 1) / w.X, (d.Grid.Y + w.Y - 1) / w.Y, (d.Grid.Z + w.Z - 1) / w.Z}
 	}
-	if name := r.kernels[d.Kernel]; name != "" {
-		return name
-	}
-	return "kernel " + strconv.FormatUint(d.Kernel, 10)
+	return cmp.Or(r.kernels[d.Kernel], "kernel "+strconv.FormatUint(d.Kernel, 10))
 }
 
 func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
@@ -365,16 +354,17 @@ func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
 	}
-	switch name := r.operation(x); {
-	case strings.HasSuffix(name, "HOST_TO_DEVICE"):
-		e.Detail.Direction = semconv.GPUCopyDirectionHostToDevice
-		return "Memcpy HtoD"
-	case strings.HasSuffix(name, "DEVICE_TO_HOST"):
-		e.Detail.Direction = semconv.GPUCopyDirectionDeviceToHost
-		return "Memcpy DtoH"
-	case strings.HasSuffix(name, "DEVICE_TO_DEVICE"):
-		e.Detail.Direction = semconv.GPUCopyDirectionDeviceToDevice
-		return "Memcpy DtoD"
+	name, operation := "Memcpy", r.operation(x)
+	for ending, direction := range rocCopies {
+		if strings.HasSuffix(operation, ending) {
+			name += direction
+		}
 	}
-	return "Memcpy"
+	e.Detail.Direction, _ = gputrace.CopyKind(name)
+	return name
+}
+
+// rocCopies are what names of copies end in, with what PyTorch's say.
+var rocCopies = map[string]string{
+	"HOST_TO_DEVICE": " HtoD", "DEVICE_TO_HOST": " DtoH", "DEVICE_TO_DEVICE": " DtoD",
 }

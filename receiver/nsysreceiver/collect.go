@@ -5,8 +5,8 @@ package nsysreceiver
 
 import (
 	"context"
-	"errors"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -104,13 +104,7 @@ func (c *collect) times(e *gputrace.Event, start, end any) bool {
 
 func (c *collect) add(e *gputrace.Event, name string) error {
 	e.Name = c.p.Names.ID(name)
-	switch err := c.p.Add(e); {
-	case errors.Is(err, gputrace.ErrNegativeDuration), errors.Is(err, gputrace.ErrTimeRange):
-		c.skip(err.Error())
-		return nil
-	default:
-		return err
-	}
+	return c.p.Add(e, c.skip)
 }
 
 // device reads what rows of the device have in common: r begins with start, end, deviceId, streamId, correlationId,
@@ -143,7 +137,7 @@ func (c *collect) uses(process int64) {
 
 var deviceColumns = []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId"}
 
-func columns(more ...string) []string { return append(append([]string{}, deviceColumns...), more...) }
+func columns(more ...string) []string { return slices.Concat(deviceColumns, more) }
 
 func (c *collect) kernels(ctx context.Context) error {
 	return c.db.each(ctx, tableKernel, columns("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ",
@@ -256,18 +250,16 @@ const maxCalls = 1 << 16
 
 // calls reads those of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
-	if err := c.callsOf(ctx, tableRuntime, "nameId", gputrace.KindRuntime, callName); err != nil {
-		return err
-	}
-	if err := c.callsOf(ctx, tableSystemCalls, "nameId", gputrace.KindFrame, gputrace.SystemCall); err != nil {
-		return err
+	err := c.callsOf(ctx, tableRuntime, "nameId", gputrace.KindRuntime, callName)
+	if err == nil {
+		err = c.callsOf(ctx, tableSystemCalls, "nameId", gputrace.KindFrame, gputrace.SystemCall)
 	}
 	for _, table := range tablesMPI {
-		if err := c.callsOf(ctx, table, "textId", gputrace.KindAnnotation, callName); err != nil {
-			return err
+		if err == nil {
+			err = c.callsOf(ctx, table, "textId", gputrace.KindAnnotation, callName)
 		}
 	}
-	return nil
+	return err
 }
 
 func (c *collect) callsOf(ctx context.Context, table, column string, kind gputrace.Kind, nameOf func(string) string) error {

@@ -6,8 +6,6 @@ package nsysreceiver
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"regexp"
 	"strconv"
 
@@ -29,7 +27,7 @@ const (
 const (
 	maxDomains    = 1 << 16
 	maxCategories = 1 << 16
-	maxMarks      = 1 << 18 // spans that marks tell of, of 64 bytes each
+	maxMarks      = 1 << 18 // spans that marks tell of, of some 100 bytes each
 )
 
 // nvtx is what the rows that are no ranges say of ranges.
@@ -54,7 +52,7 @@ type spanKey struct {
 }
 
 type markedSpan struct {
-	trace   [16]byte
+	parent  string // W3C
 	step    int64
 	hasStep bool
 }
@@ -157,30 +155,19 @@ func (c *collect) mark(n *nvtx, process int64, m []string) {
 		c.skip("trace of a range, beyond the number that is remembered")
 		return
 	}
-	var s markedSpan
-	var id [8]byte
-	_, _ = hex.Decode(s.trace[:], []byte(m[1]))
-	_, _ = hex.Decode(id[:], []byte(m[2]))
-	if m[3] != "" {
-		s.step, _ = strconv.ParseInt(m[3], 10, 64) // at most 18 digits
-		s.hasStep = true
-	}
-	n.marks[spanKey{process, binary.BigEndian.Uint64(id[:])}] = s
+	id, _ := strconv.ParseUint(m[2], 16, 64) // 16 digits
+	s := markedSpan{parent: "00-" + m[1] + "-" + m[2] + "-01", hasStep: m[3] != ""}
+	s.step, _ = strconv.ParseInt(m[3], 10, 64) // at most 18 digits
+	n.marks[spanKey{process, id}] = s
 }
 
 // span hangs a range below the span whose id it carries.
 func (n *nvtx) span(e *gputrace.Event, id uint64) {
 	s, ok := n.marks[spanKey{e.Process, id}]
-	if !ok {
+	if !ok || gputrace.ParseTraceParent(s.parent) != nil {
 		return
 	}
-	var span [8]byte
-	binary.BigEndian.PutUint64(span[:], id)
-	parent := "00-" + hex.EncodeToString(s.trace[:]) + "-" + hex.EncodeToString(span[:]) + "-01"
-	if gputrace.ParseTraceParent(parent) != nil {
-		return
-	}
-	e.Detail.TraceParent = parent
+	e.Detail.TraceParent = s.parent
 	if s.hasStep {
 		e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, s.step, true
 	}

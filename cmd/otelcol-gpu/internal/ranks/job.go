@@ -98,20 +98,17 @@ const even = 1.1
 // stages reports whether the ranks are stages of a pipeline in balance: each sends to and receives from others in pairs
 // only, and computes about as long as they do. Then they wait in turn, whoever comes last.
 func (a *analysis) stages(all []straggler.Collective) bool {
-	groups := map[string]map[int64]bool{}
+	ranks := map[string][]int64{} // by group
 	for i := range all {
 		c := &all[i]
 		if name := strings.ToLower(c.Name); !strings.Contains(name, "send") && !strings.Contains(name, "recv") {
 			return false
 		}
-		if groups[c.Group] == nil {
-			groups[c.Group] = map[int64]bool{}
-		}
-		groups[c.Group][c.Rank] = true
-	}
-	for _, ranks := range groups {
-		if len(ranks) > 2 {
-			return false
+		if of := ranks[c.Group]; !slices.Contains(of, c.Rank) {
+			if len(of) == 2 {
+				return false
+			}
+			ranks[c.Group] = append(of, c.Rank)
 		}
 	}
 	computing := func(x, y page.Rank) int { return cmp.Compare(x.Computing, y.Computing) }
@@ -332,7 +329,7 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 			from = max(from, x.window.Start-a.ahead[x.rank])
 		}
 	}
-	type share struct{ computing, moving, idle int64 }
+	type share [3]int64 // computing, moving, idle
 	at := func(x *profile, k straggler.Identity) (share, intervals.Interval) {
 		t, begin := a.lines[x], x.window.Start
 		if a.ahead != nil {
@@ -354,13 +351,10 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 				others = append(others, s)
 			}
 		}
-		typical := func(f func(share) int64) time.Duration {
-			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(f(a), f(b)) })
-			return time.Duration(f(mine) - f(others[len(others)/2]))
+		for i, more := range []*time.Duration{&to.Computing, &to.Copying, &to.Idle} {
+			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(a[i], b[i]) })
+			*more += time.Duration(mine[i] - others[len(others)/2][i])
 		}
-		to.Computing += typical(func(s share) int64 { return s.computing })
-		to.Copying += typical(func(s share) int64 { return s.moving })
-		to.Idle += typical(func(s share) int64 { return s.idle })
 		gaps = append(gaps, a.lines[late].busy.Gaps(v)...)
 	}
 	idle := union(gaps)
@@ -415,7 +409,7 @@ func (a *analysis) kernels(late *profile) string {
 }
 
 // longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
-// innermost range. Empty where no range is known.
+// innermost range. The time is 0 where no range is known.
 func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 	counts := map[int64]int{}
 	main, most := int64(0), 0
@@ -424,12 +418,7 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 			main, most = r.thread, counts[r.thread]
 		}
 	}
-	var list []hostRange
-	for _, r := range x.ranges {
-		if r.thread == main {
-			list = append(list, r)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(x.ranges), func(r hostRange) bool { return r.thread != main })
 	slices.SortStableFunc(list, func(a, b hostRange) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
 	})
@@ -455,8 +444,6 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		stack = append(stack, r)
 	}
 	pass(math.MaxInt64)
-	if name = keyed.Largest(times); times[name] == 0 {
-		name = ""
-	}
+	name = keyed.Largest(times)
 	return name, times[name]
 }

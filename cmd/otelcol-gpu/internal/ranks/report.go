@@ -51,13 +51,6 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	s.SetStartTimestamp(pcommon.Timestamp(j.Start))
 	s.SetEndTimestamp(pcommon.Timestamp(j.End))
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
-	event := func(name string, rank int64) pcommon.Map {
-		e := s.Events().AppendEmpty()
-		e.SetName(name)
-		e.SetTimestamp(s.EndTimestamp())
-		e.Attributes().PutInt(string(semconv.GPUJobRankKey), rank)
-		return e.Attributes()
-	}
 	for _, l := range j.Late {
 		v := lateVerdict(j, &l)
 		gputrace.PutVerdict(s, s.EndTimestamp(), v)
@@ -76,7 +69,11 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 		putTime(m, semconv.GPURankMoreDurationKey("idle"), l.Idle)
 	}
 	for _, r := range j.Ranks {
-		m := event("rank", r.Rank)
+		e := s.Events().AppendEmpty()
+		e.SetName("rank")
+		e.SetTimestamp(s.EndTimestamp())
+		m := e.Attributes()
+		m.PutInt(string(semconv.GPUJobRankKey), r.Rank)
 		putTime(m, semconv.GPURankComputeDurationKey, r.Computing)
 		putTime(m, semconv.GPURankCommDurationKey, r.Communicating)
 		if r.Collectives == 0 {
