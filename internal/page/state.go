@@ -262,9 +262,7 @@ func (m *Model) operationsOf(s *State, first, last int64) (joined mean) {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service),
 			cmp.Compare(a.Type, b.Type))
 	})
-	if n := len(s.Operations); n > shownOperations {
-		s.MoreOps, s.Operations = n-shownOperations, s.Operations[:shownOperations]
-	}
+	s.Operations, s.MoreOps = most(s.Operations, shownOperations)
 	for model, r := range m.roofs {
 		if models[model] && r.Bandwidth > 0 && len(r.FLOPs) > 0 {
 			delete(models, model)

@@ -41,9 +41,7 @@ type timeline struct {
 	more   int64 // activities of rows that found no room
 }
 
-type rowKey struct {
-	process, device, stream int64
-}
+type rowKey struct{ device, stream int64 }
 
 type row struct {
 	key   rowKey
@@ -169,12 +167,11 @@ type Timeline struct {
 // the class that took most (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of what ran
 // longest, -1 where it is not known.
 type Row struct {
-	Process int64   `json:"process,omitempty"`
-	Device  int64   `json:"device"`
-	Stream  int64   `json:"stream"`
-	Count   int64   `json:"count"`
-	Busy    float64 `json:"busy"` // s
-	Cells   []int64 `json:"cells"`
+	Device int64   `json:"device"`
+	Stream int64   `json:"stream"`
+	Count  int64   `json:"count"`
+	Busy   float64 `json:"busy"` // s
+	Cells  []int64 `json:"cells"`
 }
 
 // shown is the timeline in at most shownInCells cells; it changes t.
@@ -199,8 +196,7 @@ func (t *timeline) shown() *Timeline {
 	used := map[int32]int64{}
 	for _, r := range list {
 		x := Row{
-			Process: r.key.process, Device: r.key.device, Stream: r.key.stream, Count: r.count, Busy: float64(r.busy) / 1e9,
-			Cells: []int64{},
+			Device: r.key.device, Stream: r.key.stream, Count: r.count, Busy: float64(r.busy) / 1e9, Cells: []int64{},
 		}
 		last := 0
 		for i := range r.cells {
@@ -244,5 +240,5 @@ func filled(list []*row) (n int) {
 }
 
 func compareRows(a, b rowKey) int {
-	return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.device, b.device), cmp.Compare(a.stream, b.stream))
+	return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.stream, b.stream))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
@@ -40,15 +42,49 @@ func (c Change) Delta() time.Duration { return c.After - c.Before }
 // Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.
 func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
-	for i, list := range [2][]Report{before, after} {
+	var window [2]time.Duration
+	parts, operators, kernels := changes{}, changes{}, changes{}
+	for side, list := range [2][]Report{before, after} {
 		if len(list) > 0 {
-			c.Models[i] = list[0].Model
+			c.Models[side] = list[0].Model
+		}
+		n := float64(max(1, len(list)))
+		if c.PerStep {
+			n *= float64(c.StepCounts[side])
+		}
+		part := func(t time.Duration) time.Duration { return time.Duration(float64(t) / n) }
+		put := func(to changes, name string, t time.Duration) { keyed.Of(to, name)[side] += part(t) }
+		for _, r := range list {
+			window[side] += part(r.Window)
+			put(parts, "computing", r.Parts.Computing)
+			around := r.Around // so that the first and the last step are whole
+			if !c.PerStep {
+				around = slices.Concat(around, r.Before)
+			}
+			for _, i := range around {
+				window[side] += part(i.Time)
+			}
+			for _, i := range slices.Concat(r.Idle, around) {
+				put(parts, "idle: "+i.Cause.forPeople(), i.Time)
+			}
+			for _, o := range r.Operators {
+				put(operators, o.Name, o.Time)
+			}
+			for _, k := range r.ByKernel {
+				put(kernels, k.Name, k.Time)
+			}
+			for _, k := range r.Copies {
+				name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
+				put(parts, "exposed copies: "+cmp.Or(name, "memset"), k.Exposed)
+			}
+			for _, k := range r.Collectives {
+				put(parts, "waiting for a late rank", k.Waiting)
+				put(parts, "exposed communication", k.Moving)
+			}
 		}
 	}
-	a, b := newSums(before, c.PerStep), newSums(after, c.PerStep)
-	c.Before, c.After = a.window, b.window
-	c.Parts, c.Operators, c.Kernels = changes(a.parts, b.parts), changes(a.operators, b.operators),
-		changes(a.kernels, b.kernels)
+	c.Before, c.After = window[0], window[1]
+	c.Parts, c.Operators, c.Kernels = parts.sorted(), operators.sorted(), kernels.sorted()
 	return c
 }
 
@@ -59,68 +95,19 @@ func steps(list []Report) (n int64) {
 	return n
 }
 
-// sums are the times of a profile per device and step.
-type sums struct {
-	window                    time.Duration
-	parts, operators, kernels map[string]time.Duration
-}
+// changes are times before and after, by name.
+type changes map[string]*[2]time.Duration
 
-func newSums(list []Report, perStep bool) sums {
-	s := sums{
-		parts: map[string]time.Duration{}, operators: map[string]time.Duration{},
-		kernels: map[string]time.Duration{},
-	}
-	n := float64(max(1, len(list)))
-	if perStep {
-		n *= float64(steps(list))
-	}
-	part := func(t time.Duration) time.Duration { return time.Duration(float64(t) / n) }
-	for _, r := range list {
-		s.window += part(r.Window)
-		s.parts["computing"] += part(r.Parts.Computing)
-		for _, i := range r.Idle {
-			s.parts["idle: "+i.Cause.forPeople()] += part(i.Time)
-		}
-		around := r.Around // so that the first and the last step are whole
-		if !perStep {
-			around = slices.Concat(around, r.Before)
-		}
-		for _, i := range around {
-			s.window += part(i.Time)
-			s.parts["idle: "+i.Cause.forPeople()] += part(i.Time)
-		}
-		for _, o := range r.Operators {
-			s.operators[o.Name] += part(o.Time)
-		}
-		for _, k := range r.ByKernel {
-			s.kernels[k.Name] += part(k.Time)
-		}
-		for _, k := range r.Copies {
-			name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
-			s.parts["exposed copies: "+cmp.Or(name, "memset")] += part(k.Exposed)
-		}
-		for _, k := range r.Collectives {
-			s.parts["waiting for a late rank"] += part(k.Waiting)
-			s.parts["exposed communication"] += part(k.Moving)
-		}
-	}
-	return s
-}
-
-func changes(before, after map[string]time.Duration) []Change {
-	var list []Change
-	for name, t := range before {
-		list = append(list, Change{name, t, after[name]})
-	}
-	for name, t := range after {
-		if _, ok := before[name]; !ok {
-			list = append(list, Change{name, 0, t})
+func (c changes) sorted() (list []Change) {
+	for name, t := range c {
+		if *t != [2]time.Duration{} {
+			list = append(list, Change{name, t[0], t[1]})
 		}
 	}
 	slices.SortFunc(list, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(b.Delta().Abs(), a.Delta().Abs()), cmp.Compare(a.Name, b.Name))
 	})
-	return slices.DeleteFunc(list, func(c Change) bool { return c.Before == 0 && c.After == 0 })
+	return list
 }
 
 // Write prints the comparison: first what changed most, then tables with at most rows lines each (0: all).

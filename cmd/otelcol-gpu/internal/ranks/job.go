@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
@@ -274,52 +273,6 @@ func (x *profile) own() float64 {
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
-// timeline is a profile's activities in order, for questions about many intervals.
-type timeline struct {
-	computing intervals.Set // kernels that are no collectives
-	working   intervals.Set // and copies and memsets
-	busy      intervals.Set // and collectives
-
-	communicating intervals.Set
-	ends          []int64 // of collectives, in order
-	at            map[straggler.Identity]straggler.Collective
-}
-
-func (x *profile) timeline() *timeline {
-	t := &timeline{at: make(map[straggler.Identity]straggler.Collective, len(x.collectives))}
-	collectives := make([]intervals.Interval, 0, len(x.collectives))
-	for _, c := range x.collectives {
-		t.at[c.Identity()] = c
-		t.ends = append(t.ends, c.End)
-		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
-	}
-	slices.Sort(t.ends)
-	t.computing = union(x.compute)
-	t.working = union(x.compute, x.moves)
-	t.busy = union(x.compute, x.moves, collectives)
-	t.communicating = union(collectives)
-	return t
-}
-
-// union joins intervals in any order, in the time of sorting them.
-func union(lists ...[]intervals.Interval) (set intervals.Set) {
-	list := slices.Concat(lists...)
-	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
-	for _, v := range list {
-		set.Add(v, 0)
-	}
-	return set
-}
-
-// before is the time in which a rank could have come to a collective: since the one before, or, before its first one,
-// since all ranks were recorded. from is the latter, on the rank's clock.
-func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval {
-	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
-		from = max(from, t.ends[i-1])
-	}
-	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
-}
-
 // doing is what a late rank did before the collectives at which it came last, against the median of the others. ahead
 // are by how many ns clocks are ahead; nil: not known.
 func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
@@ -406,44 +359,4 @@ func (a *analysis) kernels(late *profile) string {
 		return fmt.Sprintf("it runs more kernels, most of all %s", name)
 	}
 	return ""
-}
-
-// longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
-// innermost range. The time is 0 where no range is known.
-func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
-	counts := map[int64]int{}
-	main, most := int64(0), 0
-	for _, r := range x.ranges {
-		if counts[r.thread]++; counts[r.thread] > most {
-			main, most = r.thread, counts[r.thread]
-		}
-	}
-	list := slices.DeleteFunc(slices.Clone(x.ranges), func(r hostRange) bool { return r.thread != main })
-	slices.SortStableFunc(list, func(a, b hostRange) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
-	})
-	times := map[string]int64{}
-	var stack []hostRange
-	at := int64(math.MinInt64)
-	pass := func(to int64) { // gives the time up to an instant to whatever is innermost
-		for len(stack) > 0 && at < to {
-			top := stack[len(stack)-1]
-			if end := min(top.End, to); end > at {
-				times[top.name] += gaps.Within(intervals.Interval{Start: at, End: end})
-				at = end
-			}
-			if top.End > to {
-				break
-			}
-			stack = stack[:len(stack)-1]
-		}
-		at = max(at, to)
-	}
-	for _, r := range list {
-		pass(r.Start)
-		stack = append(stack, r)
-	}
-	pass(math.MaxInt64)
-	name = keyed.Largest(times)
-	return name, times[name]
 }

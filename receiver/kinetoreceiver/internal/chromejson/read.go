@@ -303,15 +303,24 @@ func (d *reader) field() (string, error) {
 }
 
 func (d *reader) meta(name string) error {
+	end, err := d.end()
+	if err != nil {
+		return err
+	}
+	d.out.metas = append(d.out.metas, meta{name, value{int32(d.pos), int32(end)}, len(d.out.list), d.stats.Events})
+	d.pos = end
+	return d.found()
+}
+
+// end is where the value at pos ends; the window holds all of it then.
+func (d *reader) end() (int, error) {
 	for {
 		end, err := skip(d.buf, d.pos)
 		if err == nil {
-			d.out.metas = append(d.out.metas, meta{name, value{int32(d.pos), int32(end)}, len(d.out.list), d.stats.Events})
-			d.pos = end
-			return d.found()
+			return end, nil
 		}
 		if err = d.more(err); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -359,17 +368,12 @@ func (d *reader) events(whole bool) error {
 
 // other passes over an element that is no event.
 func (d *reader) other() error {
-	for {
-		end, err := skip(d.buf, d.pos)
-		if err == nil {
-			d.pos = end
-			d.stats.NoEvents++
-			return nil
-		}
-		if err = d.more(err); err != nil {
-			return err
-		}
+	end, err := d.end()
+	if err == nil {
+		d.pos = end
+		d.stats.NoEvents++
 	}
+	return err
 }
 
 func (d *reader) one() error {
