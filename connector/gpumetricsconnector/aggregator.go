@@ -225,10 +225,7 @@ func (a *aggregator) extra(span, resource pcommon.Map) string {
 
 func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, now int64) {
 	a.stats.spans++
-	r.seen = now
-	if f.End > r.newest && f.End <= a.latest() {
-		r.newest, r.lag = f.End, now+a.ahead-int64(f.End)
-	}
+	a.saw(r, f.End)
 	step, request := f.Kind == spanfacts.Step, f.Kind == spanfacts.Request
 	if a.cfg.Operations.HasValue() {
 		a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy that no operation has
@@ -248,6 +245,14 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	a.activity(r, f, weight, now)
 	if a.jobs != nil {
 		a.jobs.section(r, f)
+	}
+}
+
+// saw notes that something of a resource came, which ended then.
+func (a *aggregator) saw(r *resource, end uint64) {
+	r.seen = a.now
+	if end > r.newest && end <= a.latest() {
+		r.newest, r.lag = end, a.now+a.ahead-int64(end)
 	}
 }
 

@@ -128,7 +128,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	if len(verdicts) == 0 {
 		return
 	}
-	res := a.jobResource(c.Loop, c.Newest, now)
+	res := a.jobResource(c.Loop, c.Newest)
 	for i := range verdicts {
 		v, step := &verdicts[i], &c.Steps[i].stepSpan
 		write := func(id metricID, section string, value float64) {
@@ -151,15 +151,12 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 }
 
 // jobResource is the resource of a job's scores, which belong to no rank: its service and job.
-func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *resource {
+func (a *aggregator) jobResource(key straggler.Loop, newest uint64) *resource {
 	attrs := pcommon.NewMap()
 	shared.PutText(attrs, semconv.ServiceNameKey, key.Service)
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	r := a.resource(attrs, &spanfacts.Resource{Service: key.Service, JobID: key.Job, Rank: -1, WorldSize: -1})
-	r.seen = now
-	if newest > r.newest && newest <= a.latest() {
-		r.newest, r.lag = newest, now+a.ahead-int64(newest)
-	}
+	a.saw(r, newest)
 	return r
 }
 

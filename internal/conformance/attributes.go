@@ -39,6 +39,9 @@ var otherHardwareMetrics = []string{
 // attributes checks the attributes of one thing; place is one of the registry's places, where names the thing and kind
 // the sort of thing.
 func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
+	if r.each != nil {
+		r.each(attrs)
+	}
 	var names []string
 	for name, v := range attrs.All() {
 		if !ours(name) {

@@ -23,6 +23,7 @@ import (
 	"io"
 	"strings"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -66,7 +67,8 @@ type Report struct {
 	GPUSpans               int64 // of Spans
 	More                   int64 // different complaints beyond the first 1000
 
-	source string // file and line that complaints are of; empty: none
+	each   func(pcommon.Map) // is called with the attributes of each thing; nil: nobody wants them
+	source string            // file and line that complaints are of; empty: none
 	list   []*Complaint
 	known  map[string]*Complaint
 }

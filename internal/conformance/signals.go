@@ -114,33 +114,23 @@ const longest = 1.01
 // the registry has, those of OpenTelemetry's own conventions included, and the scopes must say the registry's schema.
 func TracesFrom(writer string, td ptrace.Traces) error {
 	missing := map[string]error{}
-	check := func(attrs pcommon.Map) {
+	r := Report{each: func(attrs pcommon.Map) {
 		for name := range attrs.All() {
 			if a, ok := semconv.LookupAttribute(name); ok && !slices.Contains(a.Writers, writer) {
 				missing[a.Name] = fmt.Errorf("attribute %s: %s is not among its writers (%s)",
 					a.Name, writer, strings.Join(a.Writers, ", "))
 			}
 		}
-	}
+	}}
+	r.Traces(td)
 	for _, rs := range td.ResourceSpans().All() {
-		check(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			if url := ss.SchemaUrl(); url != semconv.SchemaURL {
 				missing["schema"] = fmt.Errorf("scope %q: schema URL %q is not %s", ss.Scope().Name(), url, semconv.SchemaURL)
 			}
-			check(ss.Scope().Attributes())
-			for _, s := range ss.Spans().All() {
-				check(s.Attributes())
-				for _, e := range s.Events().All() {
-					check(e.Attributes())
-				}
-				for _, l := range s.Links().All() {
-					check(l.Attributes())
-				}
-			}
 		}
 	}
-	return errors.Join(slices.AppendSeq([]error{Traces(td)}, maps.Values(missing))...)
+	return errors.Join(slices.AppendSeq([]error{r.Err()}, maps.Values(missing))...)
 }
 
 // Metrics checks resources, scopes, metrics and data points. A histogram may be explicit or exponential.

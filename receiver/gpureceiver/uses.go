@@ -57,22 +57,18 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	if r.samples == nil {
 		return
 	}
-	r.mu.Lock()
-	devices := make([]gpusamplesextension.Device, 0, len(r.devices))
-	for _, d := range r.devices {
-		devices = append(devices, d.desc)
-	}
-	r.mu.Unlock()
-	uses := make([]gpusamplesextension.DeviceUse, 0, len(devices))
+	uses := []gpusamplesextension.DeviceUse{}
 	holds := map[podresources.Pod]bool{}
-	for i := range devices {
-		for _, p := range pods.Owners(&devices[i]) {
+	r.mu.Lock()
+	for id, d := range r.devices {
+		for _, p := range pods.Owners(&d.desc) {
 			holds[p] = true
 			uses = append(uses, gpusamplesextension.DeviceUse{
-				Device: devices[i].ID, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
+				Device: id, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
 			})
 		}
 	}
+	r.mu.Unlock()
 	for _, p := range pods.Containers() {
 		if !holds[p] {
 			uses = append(uses, gpusamplesextension.DeviceUse{Namespace: p.Namespace, Pod: p.Name, Container: p.Container})

@@ -25,7 +25,7 @@ func BenchmarkSecond(b *testing.B) {
 			fields, err := s.session.fieldGroup("bench", append(ids(fast), ids(slow)...))
 			require.NoError(b, err)
 			var groups []uintptr
-			for _, e := range s.session.boards() {
+			for _, e := range s.session.watched(entityGPU) {
 				g, err := s.session.group([]entity{e})
 				require.NoError(b, err)
 				require.NoError(b, s.session.api.watch(g, fields, 1e6, 10))

@@ -86,7 +86,7 @@ func (s *session) discover() error {
 func (s *session) chooseRivals(known map[entity]*facts) {
 	s.without = nil
 	for standIn, better := range rivals {
-		if !slices.ContainsFunc(s.boards(), func(e entity) bool { return !(known[e].number[better] > 0) }) {
+		if !slices.ContainsFunc(s.watched(entityGPU), func(e entity) bool { return !(known[e].number[better] > 0) }) {
 			s.without = append(s.without, standIn)
 		}
 	}
@@ -124,7 +124,7 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 
 // describeAll reads fields of entities.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
-	for _, chunk := range chunks(entities) {
+	for chunk := range slices.Chunk(entities, maxEntities) {
 		w, err := s.newWatch(latest, "facts", chunk, fields, 30*time.Second) // read once
 		if err != nil || w == nil {
 			return err
@@ -211,19 +211,10 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts, boards ma
 	}
 }
 
-func (s *session) boards() (list []entity) {
-	for i := range s.devices {
-		if s.devices[i].Parent == "" && !s.left[s.parts[i].gpu] {
-			list = append(list, s.parts[i].entities...)
-		}
-	}
-	return list
-}
-
-// instanceEntities are the GPU instances, each once: a group refuses what occurs twice.
-func (s *session) instanceEntities() (list []entity) {
-	for i := range s.devices {
-		if e := s.parts[i].entities[0]; s.devices[i].Parent != "" && !s.left[s.parts[i].gpu] && !slices.Contains(list, e) {
+// watched are the boards, or the GPU instances, that are not lost, each once: a group refuses what occurs twice.
+func (s *session) watched(kind entityKind) (list []entity) {
+	for _, p := range s.parts {
+		if e := p.entities[0]; e.kind == kind && !s.left[p.gpu] && !slices.Contains(list, e) {
 			list = append(list, e)
 		}
 	}

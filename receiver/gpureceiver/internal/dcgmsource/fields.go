@@ -173,9 +173,7 @@ func ids(list []field) []uint16 {
 	return out
 }
 
-// chunks cuts entities into groups: go-dcgm and older host engines take 64 entities in one.
-func chunks(entities []entity) [][]entity { return slices.Collect(slices.Chunk(entities, maxEntities)) }
-
+// maxEntities is how many entities go-dcgm and older host engines take in a group.
 const maxEntities = 64
 
 // intersect keeps the wanted fields that are supported; an empty list of supported ones means that it is not known.

@@ -117,7 +117,7 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 	for _, fields := range [][]uint16{c.fields, basic(c.fields)} {
 		err = nil
 		before := len(s.watches)
-		for _, chunk := range chunks(c.entities) {
+		for chunk := range slices.Chunk(c.entities, maxEntities) {
 			if _, err = s.newWatch(kind, "prof", chunk, fields, s.set.Sampling); err != nil {
 				break
 			}

@@ -173,10 +173,9 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 
 // watchAll creates groups and watches for what was discovered.
 func (s *session) watchAll() error {
-	boards := s.boards()
 	slowEvery := max(s.set.Sampling, s.set.Slow/2)
 	mediumEvery := min(slowEvery, max(s.set.Sampling, time.Second))
-	for _, chunk := range chunks(boards) {
+	for chunk := range slices.Chunk(s.watched(entityGPU), maxEntities) {
 		for _, x := range []struct {
 			kind   watchKind
 			name   string
@@ -197,7 +196,7 @@ func (s *session) watchAll() error {
 			}
 		}
 	}
-	for _, chunk := range chunks(s.instanceEntities()) {
+	for chunk := range slices.Chunk(s.watched(entityGPUInstance), maxEntities) {
 		// One that does not give its memory loses only that.
 		_, _ = s.newWatch(latest, "mig", chunk, []uint16{250, 252}, mediumEvery)
 	}
