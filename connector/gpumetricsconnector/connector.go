@@ -71,7 +71,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		n := td.SpanCount() // the next component may take them out
 		err := next.ConsumeTraces(ctx, td)
 		if err != nil {
-			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), droppedSpans)
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("spans"))
 		}
 		refusal.note(c.log, n, err)
 	})
@@ -148,7 +148,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Unlock()
 	if len(found) > 0 {
 		if left := c.spans.put(found); left > 0 {
-			c.tel.ConnectorGpuMetricsDropped.Add(ctx, left, droppedSpansLimit)
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, left, dropped("spans_limit"))
 		}
 	}
 	n := out.DataPointCount()
@@ -180,8 +180,6 @@ var (
 	droppedActivityLate  = dropped("activity_late")
 	droppedActivityLimit = dropped("activity_limit")
 	droppedActivityTime  = dropped("activity_time")
-	droppedSpans         = dropped("spans")
-	droppedSpansLimit    = dropped("spans_limit")
 	droppedStepLate      = dropped("step_late")
 	droppedStepLimit     = dropped("step_limit")
 )

@@ -36,11 +36,10 @@ type stepSpan struct {
 	resource   pcommon.Map // set only where spans are wanted
 }
 
-// rankStep is what a rank says of a step; its sections are taken from the tree when ranks are compared.
+// rankStep is what a rank says of a step; its loose sections are taken from the tree when ranks are compared.
 type rankStep struct {
 	stepSpan
-	own    float64 // s
-	phases *straggler.Sections
+	straggler.Rank
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
@@ -75,9 +74,10 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 }
 
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
-	rs := rankStep{stepSpan: stepSpan{
-		Key: f.Key, start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state),
-	}}
+	rs := rankStep{
+		stepSpan: stepSpan{Key: f.Key, start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
+		Rank:     straggler.Rank{Rank: r.rank},
+	}
 	switch {
 	case !g.spans:
 	case r.attrs.Equal(g.source):
@@ -87,17 +87,17 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 		g.source.CopyTo(rs.resource)
 	}
 	if len(f.Phases()) > 0 {
-		rs.phases = &straggler.Sections{}
+		rs.Phases = &straggler.Sections{}
 	}
 	for _, p := range f.Phases() {
 		if p.Name != semconv.GPUStepPhaseNameComm {
-			rs.phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
+			rs.Phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
 		}
 	}
-	if f.StepOther > 0 && rs.phases != nil {
-		rs.phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
+	if f.StepOther > 0 && rs.Phases != nil {
+		rs.Phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
 	}
-	rs.own = straggler.Own(f.StepTime(), f.Exposed())
+	rs.Own = straggler.Own(f.StepTime(), f.Exposed())
 	return rs
 }
 
@@ -118,7 +118,8 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		s := &c.Steps[i]
 		below := g.tree.take(s.Key)
 		if c.Enough {
-			ranks[i] = straggler.Rank{Rank: c.Ranks[i], Own: s.own, Loose: s.phases.Divide(below), Phases: s.phases}
+			s.Loose = s.Phases.Divide(below)
+			ranks[i] = s.Rank
 		}
 	}
 	if !c.Enough {

@@ -4,6 +4,7 @@
 package gpurequestsconnector
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -175,12 +176,7 @@ func (r *request) toFirstItem() firstItem {
 	return firstItem{float64(end-r.start) * 1e-9, of}
 }
 
-func (r *request) modelOf(a *account) string {
-	if a.op.model != "" {
-		return a.op.model
-	}
-	return r.model
-}
+func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model) }
 
 // id is made of what the account is of and of its first batch: what comes after an account was closed is another span.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }

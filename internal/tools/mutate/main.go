@@ -86,14 +86,9 @@ func (m *mutation) caught() (bool, error) {
 	}
 	defer os.RemoveAll(dir)
 	replacement, overlay := filepath.Join(dir, "changed"+filepath.Ext(path)), filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(replacement, []byte(changed), 0o600); err != nil {
-		return false, err
-	}
-	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: replacement}})
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: replacement}})
+	err = errors.Join(err, os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, text, 0o600))
 	if err != nil {
-		return false, err
-	}
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
 		return false, err
 	}
 	if out, err := m.run(); err != nil { // from the cache, as a rule
