@@ -154,7 +154,7 @@ func (b *book) remember(s *span, now int64) {
 	if s.kind == hostSpan {
 		waiting, _ := b.owed.Take(s.key)
 		for _, o := range waiting {
-			b.lift(key{Trace: s.Trace, Span: s.parent}, o, now)
+			b.lift(s.above(), o, now)
 		}
 	}
 }
@@ -177,14 +177,16 @@ func (b *book) operation(o operation) *operation {
 	if len(b.operations) >= maxOperations {
 		clear(b.operations)
 	}
-	p := o.clone()
+	p := &operation{
+		strings.Clone(o.name), strings.Clone(o.category), strings.Clone(o.itemType), strings.Clone(o.model),
+	}
 	b.operations[*p] = p
 	return p
 }
 
 // charge divides a batch among its requests.
 func (b *book) charge(s *span, now int64) {
-	time, energy := s.own()
+	own := s.owed()
 	b.parts = spanfacts.Shares(s.links, b.parts[:0])
 	size := max(float64(len(b.parts))+float64(s.links.DroppedLinksCount()), s.batchSize)
 	op := b.operation(s.operation)
@@ -213,11 +215,11 @@ func (b *book) charge(s *span, now int64) {
 			a.sizes += size
 			a.times(s)
 		}
-		a.add(s, p.Items, p.Share*time, p.Share*energy)
-		b.stats.charged += p.Share * energy
+		a.add(s, p.Items, p.Share*own.time, p.Share*own.energy)
+		b.stats.charged += p.Share * own.energy
 	}
 	if rest > 1e-12 {
-		b.stats.unassigned += rest * energy
+		b.stats.unassigned += rest * own.energy
 	}
 }
 
@@ -331,8 +333,4 @@ func (b *book) source(attrs pcommon.Map) *source {
 	s.attrs, s.instance = b.targets.Attributes(attrs)
 	b.sources[s.id] = s
 	return s
-}
-
-func (o operation) clone() *operation {
-	return &operation{strings.Clone(o.name), strings.Clone(o.category), strings.Clone(o.itemType), strings.Clone(o.model)}
 }

@@ -17,20 +17,20 @@ type child struct {
 
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
 func (b *book) wait(s *span, now int64) {
-	if i, ok := b.index[key{Trace: s.Trace, Span: s.parent}]; ok {
+	if i, ok := b.index[s.above()]; ok {
 		if x := &b.spans[i]; x.work() && contains(x.kind, x.device, s.device) {
 			return // the span around it has it
 		}
 	}
-	time, energy := s.own()
+	own := s.owed()
 	if s.kind == leafWork && s.parent.IsEmpty() {
-		b.stats.unassigned += energy
+		b.stats.unassigned += own.energy
 		return
 	}
 	if len(b.waiting) >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
-		b.stats.unassigned += energy
-		b.lift(key{Trace: s.Trace, Span: s.parent}, owed{s.device, time, energy}, now)
+		b.stats.unassigned += own.energy
+		b.lift(s.above(), own, now)
 		return
 	}
 	c := &child{*s, now}
@@ -51,7 +51,7 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 		if !c.adopted() {
 			return false
 		}
-		r := b.ending[key{Trace: trace, Span: c.parent}]
+		r := b.ending[c.above()]
 		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil || b.ending[s.key] != nil })
 		if above != nil {
 			r = b.ending[above.key]
@@ -76,20 +76,19 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 // join adds GPU work of the request's own trace to its account.
 func (b *book) join(r *request, c *child, now int64) {
 	b.counted(c, now)
-	time, energy := c.own()
+	own := c.owed()
 	a := b.account(r, b.operation(c.operation), c.source)
 	a.batches++
 	a.sizes++
 	a.times(&c.span)
-	a.add(&c.span, c.items, time, energy)
-	b.stats.charged += energy
+	a.add(&c.span, c.items, own.time, own.energy)
+	b.stats.charged += own.energy
 }
 
 // counted ends the wait of a child whose energy is accounted for. GPU work around it that has not come yet has it, too.
 func (b *book) counted(c *child, now int64) {
 	delete(b.waiting, c.key)
-	time, energy := c.own()
-	b.lift(key{Trace: c.Trace, Span: c.parent}, owed{c.device, time, energy}, now)
+	b.lift(c.above(), c.owed(), now)
 	if s := b.recent.Find(c.key); s != nil {
 		s.counted = true
 	}
@@ -126,8 +125,7 @@ func (b *book) expire(now int64, all bool) {
 			case inWork || above != nil && b.had(c):
 				delete(b.waiting, c.key)
 			case above == nil || !c.adopted():
-				_, energy := c.own()
-				b.stats.unassigned += energy
+				b.stats.unassigned += c.owed().energy
 				b.counted(c, now)
 			default:
 				r := b.requests[above.key]

@@ -53,11 +53,11 @@ func (b *book) nest(now int64) {
 				continue
 			}
 			if s.take(o); !s.batch && contains(gpuWork, s.device, o.device) {
-				b.lift(key{Trace: s.Trace, Span: s.parent}, o, now)
+				b.lift(s.above(), o, now)
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(key{Trace: s.Trace, Span: s.parent}, owed{s.device, s.time, s.energy}, now)
+			s.outer, s.nested = b.lift(s.above(), owed{s.device, s.time, s.energy}, now)
 		}
 	}
 	for i := range b.spans {
@@ -154,13 +154,11 @@ func (b *book) had(c *child) bool {
 // up are the spans above a child, from its parent on, while they are known.
 func (b *book) up(c *child) iter.Seq[*seenSpan] {
 	return func(yield func(*seenSpan) bool) {
-		parent := c.parent
+		s := &c.seenSpan
 		for range maxDepth {
-			s := b.recent.Find(key{Trace: c.Trace, Span: parent})
-			if s == nil || !yield(s) {
+			if s = b.recent.Find(s.above()); s == nil || !yield(s) {
 				return
 			}
-			parent = s.parent
 		}
 	}
 }

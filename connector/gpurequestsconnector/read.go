@@ -98,9 +98,9 @@ func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 // spans show as a whole.
 func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
 
-// own are the time and the energy that belong to no batch within.
-func (s *span) own() (time, energy float64) {
-	return max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)
+// owed are the time and the energy that belong to no batch within.
+func (s *span) owed() owed {
+	return owed{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
 }
 
 // seenSpan is what is remembered of a span.
@@ -117,3 +117,6 @@ type seenSpan struct {
 
 	queue, firstItem float64 // as the engine states them, s
 }
+
+// above is the span above.
+func (s *seenSpan) above() key { return key{Trace: s.Trace, Span: s.parent} }

@@ -82,10 +82,6 @@ type explicitHistogram struct {
 	counts []uint64
 }
 
-func newExplicitHistogram(bounds []float64) *explicitHistogram {
-	return &explicitHistogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
-}
-
 func (h *explicitHistogram) record(value float64, n uint64) {
 	h.counts[sort.SearchFloat64s(h.bounds, value)] += n
 }
@@ -102,12 +98,6 @@ func (h *explicitHistogram) reset() { clear(h.counts) }
 // exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model,
 // exponential histograms), of which it halves the resolution whenever a value does not fit in.
 type exponentialHistogram struct{ structure.Histogram[float64] }
-
-func newExponentialHistogram(maxSize int) *exponentialHistogram {
-	h := &exponentialHistogram{}
-	h.Init(structure.NewConfig(structure.WithMaxSize(int32(maxSize))))
-	return h
-}
 
 func (h *exponentialHistogram) record(value float64, n uint64) { h.UpdateByIncr(value, n) }
 

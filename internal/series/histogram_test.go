@@ -15,7 +15,7 @@ import (
 )
 
 func TestExplicitBoundsAreInclusive(t *testing.T) {
-	h := newDistribution(newExplicitHistogram([]float64{1, 2, 5}))
+	h := newDistribution((&Settings{}).newHistogram([]float64{1, 2, 5}))
 	for _, v := range []float64{0, 1, 1.5, 2, 5, 5.1, 1e9} {
 		h.record(v, 1)
 	}
@@ -35,7 +35,7 @@ func TestExplicitBoundsAreInclusive(t *testing.T) {
 func TestExponentialBucketsHoldTheirValues(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		h := newDistribution(newExponentialHistogram(16))
+		h := newDistribution((&Settings{Exponential: 16}).newHistogram(nil))
 		var values []float64
 		for range 500 {
 			v := math.Exp(r.NormFloat64() * 5)

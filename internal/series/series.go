@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lightstep/go-expohisto/structure"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -52,9 +53,11 @@ func (st *Settings) Refused() {
 
 func (st *Settings) newHistogram(bounds []float64) histogram {
 	if st.Exponential > 0 {
-		return newExponentialHistogram(st.Exponential)
+		h := &exponentialHistogram{}
+		h.Init(structure.NewConfig(structure.WithMaxSize(int32(st.Exponential))))
+		return h
 	}
-	return newExplicitHistogram(bounds)
+	return &explicitHistogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
 // Form of a metric.
