@@ -10,11 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
@@ -178,13 +182,7 @@ service:
 // dependency:copy-dependencies).
 func TestNothingIsLostThroughKafka(t *testing.T) {
 	binary := fullBuild(t)
-	jars := os.Getenv("OTELGPU_KAFKA_CLASSPATH")
-	java, err := exec.LookPath("java")
-	if jars == "" || err != nil {
-		t.Skip("no broker: OTELGPU_KAFKA_CLASSPATH names no folder of jars, or there is no java")
-	}
-	broker := newBroker(t, java, jars)
-	running := broker.start()
+	broker := startBroker(t)
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	for _, p := range agents {
 		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster)
@@ -198,14 +196,14 @@ func TestNothingIsLostThroughKafka(t *testing.T) {
 	require.True(t, waitUntil(time.Minute, func() bool {
 		parts, _ := filepath.Glob(filepath.Join(broker.dir, "data", "otelgpu_spans-*"))
 		return len(parts) == 4
-	}), "the topic is not made: %s", running.Output())
+	}), "the topic is not made: %s", broker.running.Output())
 	for i := range c.gateways {
 		c.gateways[i] = c.gateway(i)
 	}
 	c.work(3 * time.Second)
 	require.NoError(t, c.gateways[0].Kill())
 	c.work(3 * time.Second)
-	require.NoError(t, running.Kill())
+	require.NoError(t, broker.running.Kill())
 	c.work(3 * time.Second)
 	broker.start()
 	c.gateways[0] = c.gateway(0)
@@ -222,10 +220,17 @@ type broker struct {
 	java, jars    string
 	dir, settings string
 	address       string
+	running       *program.Program
 }
 
-func newBroker(t *testing.T, java, jars string) *broker {
+// startBroker skips the test where there is none.
+func startBroker(t *testing.T) *broker {
 	t.Helper()
+	jars := os.Getenv("OTELGPU_KAFKA_CLASSPATH")
+	java, err := exec.LookPath("java")
+	if jars == "" || err != nil {
+		t.Skip("no broker: OTELGPU_KAFKA_CLASSPATH names no folder of jars, or there is no java")
+	}
 	b := &broker{t: t, java: java, jars: filepath.Join(jars, "*"), dir: t.TempDir(), address: freeAddress(t)}
 	b.settings = filepath.Join(b.dir, "server.properties")
 	_, port, err := net.SplitHostPort(freeAddress(t))
@@ -248,10 +253,11 @@ group.initial.rebalance.delay.ms=0
 	out, err := exec.CommandContext(t.Context(), java, "-cp", b.jars, "kafka.tools.StorageTool", "format", "-t",
 		"4L6g3nShT-eMCtK--X86sw", "-c", b.settings).CombinedOutput()
 	require.NoError(t, err, string(out))
+	b.start()
 	return b
 }
 
-func (b *broker) start() *program.Program {
+func (b *broker) start() {
 	b.t.Helper()
 	p, err := program.Start(context.WithoutCancel(b.t.Context()), b.java,
 		[]string{"-Xmx512m", "-cp", b.jars, "kafka.Kafka", b.settings}, nil)
@@ -261,5 +267,30 @@ func (b *broker) start() *program.Program {
 		conn, err := net.Dial("tcp", b.address)
 		return err == nil && conn.Close() == nil
 	}), "the broker does not listen: %s", p.Output())
-	return p
+	b.running = p
+}
+
+// A broker takes messages of 1 MB. What a trace has in one request may be more, and goes through in pieces.
+func TestALargeTraceGoesThroughKafka(t *testing.T) {
+	binary := fullBuild(t)
+	broker := startBroker(t)
+	store, agent := newStore(t), newPorts(t)
+	store.open(t)
+	kafka := "OTELGPU_KAFKA=" + broker.address
+	otelcol.Start(t, binary, append(agent.env, kafka), ready(t, "kafka/agent"), faster)
+	otelcol.Start(t, binary, append(newPorts(t).env, kafka, "OTELGPU_TRACES_ENDPOINT="+store.address),
+		ready(t, "kafka/gateway"))
+	conn, err := grpc.NewClient(agent.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	const n = 3000
+	td := fat(0, n)
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.SetTraceID(pcommon.TraceID{7})
+		s.Attributes().PutStr("prompt", strings.Repeat(s.SpanID().String(), 62)) // so that it is not packed to nothing
+	}
+	require.NoError(t, (&worker{t: t, conn: conn}).send(td))
+	waitUntil(time.Minute, func() bool { spans, _ := store.count(); return spans >= n })
+	spans, _ := store.count()
+	require.Equal(t, n, spans)
 }
