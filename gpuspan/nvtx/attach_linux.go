@@ -33,12 +33,6 @@ const (
 	moduleCore2 = 5
 	entries     = 16 // of either module's table, the first being unused
 
-	domainMarkEx        = 1 // entries of CORE2
-	domainRangeStartEx  = 2
-	domainRangeEnd      = 3
-	domainNameCategory  = 8
-	domainRegisterStr   = 10
-	domainCreate        = 12
 	initializeInjection = "InitializeInjectionNvtx2"
 )
 

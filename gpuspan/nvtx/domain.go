@@ -11,6 +11,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
+// Entries of NVTX's module table CORE2.
+const (
+	domainMarkEx       = 1
+	domainRangeStartEx = 2
+	domainRangeEnd     = 3
+	domainNameCategory = 8
+	domainRegisterStr  = 10
+	domainCreate       = 12
+)
+
 // domain is a namespace of ranges, shown as one row by the tool.
 type domain struct {
 	client *client // whose slots are read at each call: a tool may change them at any time

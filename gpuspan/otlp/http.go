@@ -112,11 +112,7 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 // refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. What cannot be read refuses
 // nothing.
 func refusedSpans(body []byte) int64 {
-	partial, ok := field(body, 1)
-	if !ok {
-		return 0
-	}
-	if len(partial) > 1 && partial[0] == 1<<3 {
+	if partial := firstField(body); len(partial) > 1 && partial[0] == 1<<3 {
 		if v, n := binary.Uvarint(partial[1:]); n > 0 && int64(v) > 0 {
 			return int64(v)
 		}
@@ -124,14 +120,14 @@ func refusedSpans(body []byte) int64 {
 	return 0
 }
 
-// field is the first field of a message if it is of that number and holds bytes.
-func field(b []byte, number int) ([]byte, bool) {
-	if len(b) < 2 || b[0] != byte(number<<3|2) {
-		return nil, false
+// firstField is the first field of a message if it is number 1 and holds bytes.
+func firstField(b []byte) []byte {
+	if len(b) < 2 || b[0] != 1<<3|2 {
+		return nil
 	}
 	n, used := binary.Uvarint(b[1:])
 	if used <= 0 || uint64(len(b)-1-used) < n {
-		return nil, false
+		return nil
 	}
-	return b[1+used:][:n], true
+	return b[1+used:][:n]
 }
