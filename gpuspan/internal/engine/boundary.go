@@ -34,7 +34,7 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	r := &sl.rec
 	r.root, r.step = sl, st
 	r.flags = flagStep
-	if s.host || s.foreign || l.op.cfg.Sync == settings.SyncNone || s.sync == settings.SyncNone {
+	if s.host || s.foreign || s.sync == settings.SyncNone {
 		r.flags |= flagHost
 	}
 	r.hostStart = st.hostStart

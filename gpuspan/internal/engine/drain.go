@@ -279,7 +279,7 @@ func (t *poller) count(sl *slot, r *record) {
 
 // takeOut takes a record out of its slot, which stays what it is.
 func (t *poller) takeOut(sl *slot) *record {
-	r := takeRecord()
+	r := recordPool.Get().(*record)
 	sl.stream.mu.Lock()
 	r.take(sl)
 	sl.stream.mu.Unlock()

@@ -160,9 +160,6 @@ func (e *Elapsed) Get() (d time.Duration, ok bool) {
 
 // Elapsed is gpuspan.Section.Elapsed.
 func (x Section) Elapsed() (e *Elapsed) {
-	if x.slot == nil {
-		return nil
-	}
 	x.with(func(extra *extra) { e = asked(&extra.elapsed) })
 	return e
 }

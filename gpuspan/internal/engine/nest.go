@@ -35,8 +35,6 @@ type nest struct {
 
 var recordPool = sync.Pool{New: func() any { return new(record) }}
 
-func takeRecord() *record { return recordPool.Get().(*record) }
-
 func putRecord(r *record) {
 	r.clear()
 	recordPool.Put(r)
@@ -117,21 +115,18 @@ func (s *spareNests) takeAll(empty []*nest) []*nest {
 // inner ones.
 func (t *poller) settleInner(r *record, s *Stream, root *slot) {
 	r.heldOn = s
-	switch {
-	case root.nest != nil:
-		// Its outermost section was given up waiting for it: the span hangs directly below that one's.
-		n := t.newNestOf(s, r)
-		n.late = root.nest
-		t.queue(root.stream, n)
-	case t.heldNow >= maxHeld:
-		t.p.drop(dropNestLimit)
-		n := t.newNestOf(s, r)
-		n.around = root.rec.op
-		t.queue(root.stream, n)
-	default:
+	if root.nest == nil && t.heldNow < maxHeld {
 		root.held = append(root.held, r)
 		t.heldNow++
+		return
 	}
+	n := t.newNestOf(s, r)
+	// Where its outermost section was given up waiting for it, the span hangs directly below that one's.
+	if n.late = root.nest; n.late == nil {
+		t.p.drop(dropNestLimit)
+		n.around = root.rec.op
+	}
+	t.queue(root.stream, n)
 }
 
 func (t *poller) newNest(s *Stream) *nest {

@@ -51,20 +51,20 @@ func (m *metrics) observeOperations(o metric.Observer) {
 	}
 	for _, st := range m.p.opList.all() {
 		a := st.attributesOf()
-		timed, rest := st.timed.load(), st.untimedWork()
-		o.ObserveInt64(m.count, timed.count+rest.count, a.count...)
-		if n := timed.items + rest.items; n != 0 {
-			o.ObserveInt64(m.items, n, a.items...)
+		sum := st.untimedWork()
+		sum.add(st.timed.load())
+		o.ObserveInt64(m.count, sum.count, a.count...)
+		if sum.items != 0 {
+			o.ObserveInt64(m.items, sum.items, a.items...)
 		}
-		timed.copied[DirectionUnset] += timed.read + timed.written + timed.bytes
-		rest.copied[DirectionUnset] += rest.read + rest.written + rest.bytes
-		for d := range timed.copied {
-			if n := timed.copied[d] + rest.copied[d]; n != 0 {
+		sum.copied[DirectionUnset] += sum.read + sum.written
+		for d, n := range sum.copied {
+			if n != 0 {
 				o.ObserveInt64(m.io, n, a.io[d]...)
 			}
 		}
-		for f := range timed.flops {
-			if v := timed.flops[f] + rest.flops[f]; v != 0 {
+		for f, v := range sum.flops {
+			if v != 0 {
 				o.ObserveFloat64(m.flops, v, a.flops[f]...)
 			}
 		}

@@ -53,8 +53,7 @@ type tally struct {
 	items   atomic.Int64
 	read    atomic.Int64
 	written atomic.Int64
-	bytes   atomic.Int64
-	copied  [directions]atomic.Int64
+	copied  [directions]atomic.Int64  // bytes; with DirectionUnset those of device memory whose split is not known
 	flops   [precisions]atomic.Uint64 // bits of a float64
 }
 
@@ -63,17 +62,18 @@ func (t *tally) add(w *Work, d Direction) {
 	if w.Items != 0 {
 		t.items.Add(w.Items)
 	}
-	if d == DirectionUnset {
+	n := w.Bytes
+	if d != DirectionUnset {
+		n += w.Read + w.Written
+	} else {
 		if w.Read != 0 {
 			t.read.Add(w.Read)
 		}
 		if w.Written != 0 {
 			t.written.Add(w.Written)
 		}
-		if w.Bytes != 0 {
-			t.bytes.Add(w.Bytes)
-		}
-	} else if n := w.Read + w.Written + w.Bytes; n != 0 && d < directions {
+	}
+	if n != 0 && d < directions {
 		t.copied[d].Add(n)
 	}
 	if w.FLOPs != 0 {
@@ -92,14 +92,14 @@ func addFloat(a *atomic.Uint64, v float64) {
 
 // tallySnapshot is a tally at one moment.
 type tallySnapshot struct {
-	count, items, read, written, bytes int64
-	copied                             [directions]int64
-	flops                              [precisions]float64
+	count, items, read, written int64
+	copied                      [directions]int64
+	flops                       [precisions]float64
 }
 
 func (t *tally) load() (s tallySnapshot) {
 	s.count, s.items = t.count.Load(), t.items.Load()
-	s.read, s.written, s.bytes = t.read.Load(), t.written.Load(), t.bytes.Load()
+	s.read, s.written = t.read.Load(), t.written.Load()
 	for i := range s.copied {
 		s.copied[i] = t.copied[i].Load()
 	}

@@ -96,7 +96,7 @@ func (st *opState) untimedWork() tallySnapshot {
 
 func (s *tallySnapshot) add(o tallySnapshot) {
 	s.count, s.items = s.count+o.count, s.items+o.items
-	s.read, s.written, s.bytes = s.read+o.read, s.written+o.written, s.bytes+o.bytes
+	s.read, s.written = s.read+o.read, s.written+o.written
 	for i := range s.copied {
 		s.copied[i] += o.copied[i]
 	}
@@ -123,17 +123,14 @@ func (pl *place) report(rec report.Recorder) {
 		return
 	}
 	pl.reported = now
-	w := Work{
-		Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written,
-		Bytes: now.bytes - last.bytes,
-	}
+	w := Work{Read: now.read - last.read, Written: now.written - last.written}
 	var copied [directions]int64
 	for d := range copied {
 		copied[d] = now.copied[d] - last.copied[d]
 	}
 	var s report.Sample
 	s.Memory, s.PCIe = w.io(DirectionUnset, &copied)
-	s.Items = w.Items
+	s.Items = now.items - last.items
 	n, stated := now.count-last.count, false
 	for i := range now.flops {
 		f := now.flops[i] - last.flops[i]

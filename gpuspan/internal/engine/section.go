@@ -21,14 +21,9 @@ type Section struct {
 }
 
 // Timed is gpuspan.Section.Timed.
-func (x Section) Timed() bool {
-	if x.slot == nil {
-		return false
-	}
-	s := x.slot.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return x.live()
+func (x Section) Timed() (timed bool) {
+	x.change(func(*record) { timed = true })
+	return timed
 }
 
 // live reports whether the section is open. The stream's mutex must be held.
@@ -139,21 +134,21 @@ func (x Section) Chunk(i, n int) {
 
 // SetAttributes is gpuspan.Section.SetAttributes.
 func (x Section) SetAttributes(kv ...attribute.KeyValue) {
-	if x.slot == nil || len(kv) == 0 {
-		return
+	if len(kv) != 0 {
+		x.with(func(e *extra) { e.attrs = append(e.attrs, kv...) })
 	}
-	x.with(func(e *extra) { e.attrs = append(e.attrs, kv...) })
 }
 
 // Checksum is gpuspan.Section.Checksum.
 func (x Section) Checksum(sum uint64) {
-	if x.slot != nil {
-		x.with(func(e *extra) { e.checksum, e.summed = sum, true })
-	}
+	x.with(func(e *extra) { e.checksum, e.summed = sum, true })
 }
 
 // change changes what is known of the section if it is open.
 func (x Section) change(f func(*record)) {
+	if x.slot == nil {
+		return
+	}
 	s := x.slot.stream
 	s.mu.Lock()
 	if x.live() {
@@ -249,26 +244,20 @@ func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
 
 // Events is gpuspan.Section.Events.
 func (x Section) Events() (start, end uintptr) {
-	if x.slot == nil {
-		return 0, 0
-	}
-	s := x.slot.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !x.live() || s.closed || x.slot.rec.flags&(flagLent|flagHost) != flagLent {
-		return 0, 0
-	}
-	return x.slot.start.Args[0], x.slot.end.Args[0]
+	x.change(func(r *record) {
+		if r.flags&(flagLent|flagHost) == flagLent && !x.slot.stream.closed {
+			start, end = x.slot.start.Args[0], x.slot.end.Args[0]
+		}
+	})
+	return start, end
 }
 
 // Recorded is gpuspan.Section.Recorded.
 func (x Section) Recorded(w Work) {
-	if x.slot != nil {
-		x.change(func(r *record) {
-			if r.flags&flagLent != 0 {
-				r.flags |= flagRecorded
-			}
-		})
-	}
+	x.change(func(r *record) {
+		if r.flags&flagLent != 0 {
+			r.flags |= flagRecorded
+		}
+	})
 	x.EndWith(w)
 }
