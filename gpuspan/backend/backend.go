@@ -150,37 +150,26 @@ func (e *StatusError) Error() string {
 
 // Name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
 func (s Status) Name() string {
-	switch s {
-	case StatusPanic:
-		return "the backend panicked"
-	case StatusOK:
-		return "success"
-	case StatusInvalidValue:
-		return "invalid value"
-	case StatusDeinitialized:
-		return "driver shut down"
-	case StatusInvalidContext:
-		return "invalid context"
-	case StatusInvalidHandle:
-		return "invalid handle"
-	case StatusNotReady:
-		return "not ready"
-	case 700:
-		return "illegal address"
-	case 702:
-		return "launch timeout"
-	case StatusContextDestroyed:
-		return "context destroyed"
-	case 719:
-		return "launch failure"
-	case StatusUnsupported:
-		return "not supported"
-	case 900, 901, 902, 903, StatusCaptureUnjoined, 905, 906, StatusCapturedEvent:
+	if s.Capture() {
 		return "stream capture"
-	case 999:
-		return "unknown error"
 	}
-	return ""
+	return statusNames[s]
+}
+
+var statusNames = map[Status]string{
+	StatusPanic:            "the backend panicked",
+	StatusOK:               "success",
+	StatusInvalidValue:     "invalid value",
+	StatusDeinitialized:    "driver shut down",
+	StatusInvalidContext:   "invalid context",
+	StatusInvalidHandle:    "invalid handle",
+	StatusNotReady:         "not ready",
+	700:                    "illegal address",
+	702:                    "launch timeout",
+	StatusContextDestroyed: "context destroyed",
+	719:                    "launch failure",
+	StatusUnsupported:      "not supported",
+	999:                    "unknown error",
 }
 
 // Capture reports whether the status says that a graph capture was in the way, which is no error.
