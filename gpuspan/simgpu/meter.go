@@ -5,6 +5,7 @@ package simgpu
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -69,13 +70,7 @@ func (m *meter) advance(now int64) {
 		}
 		m.integrate(m.last, next)
 		m.last = next
-		keep := m.pieces[:0]
-		for _, p := range m.pieces {
-			if p.end > m.last {
-				keep = append(keep, p)
-			}
-		}
-		m.pieces = keep
+		m.pieces = slices.DeleteFunc(m.pieces, func(p segment) bool { return p.end <= next })
 	}
 }
 

@@ -201,12 +201,7 @@ func adopt(f *os.File, want columns) (columns, error) {
 	if err != nil {
 		return columns{}, err
 	}
-	var missing []string
-	for _, h := range want.header {
-		if !slices.Contains(have.header, h) {
-			missing = append(missing, h)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Clone(want.header), func(h string) bool { return slices.Contains(have.header, h) })
 	if len(missing) > 0 {
 		return columns{}, fmt.Errorf("its header has no column %s", strings.Join(missing, ", "))
 	}
