@@ -53,11 +53,8 @@ func (w *Writer) process(k Process) *process {
 }
 
 func (w *Writer) addProcess(k Process) *process {
-	if len(w.procs) >= maxProcesses {
-		k = furtherProcesses
-		if p, ok := w.procs[k]; ok {
-			return p
-		}
+	if len(w.procs) >= maxProcesses && k != furtherProcesses {
+		return w.process(furtherProcesses)
 	}
 	p := w.newProcess(k.PID)
 	p.label, p.sort = k.label(), int64(len(w.order))
@@ -94,11 +91,8 @@ func (w *Writer) track(p *process, k Track) *track {
 	if t, ok := p.tracks[k]; ok {
 		return t
 	}
-	if w.tracks >= maxTracks {
-		k = furtherTracks
-		if t, ok := p.tracks[k]; ok {
-			return t
-		}
+	if w.tracks >= maxTracks && k != furtherTracks {
+		return w.track(p, furtherTracks)
 	}
 	w.tracks++
 	t := &track{Track: k}

@@ -5,6 +5,7 @@ package chrometrace
 
 import (
 	"encoding/hex"
+	"slices"
 	"strconv"
 )
 
@@ -90,11 +91,7 @@ func (w *Writer) tail(e *Event) {
 
 // id appends an identifier in hex unless it is all zero.
 func (w *Writer) id(key string, v []byte) {
-	var any byte
-	for _, c := range v {
-		any |= c
-	}
-	if any == 0 {
+	if !slices.ContainsFunc(v, func(c byte) bool { return c != 0 }) {
 		return
 	}
 	w.buf = append(appendKey(w.buf, key), '"')

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,12 +208,9 @@ func (r *Rotator) file(k fileKey) (*file, error) {
 	}
 	var errs error
 	if len(r.open) >= r.cfg.MaxOpen {
-		oldest, first := fileKey{}, true
-		for k, f := range r.open {
-			if first || f.used.Before(r.open[oldest].used) {
-				oldest, first = k, false
-			}
-		}
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(r.open)), func(a, b fileKey) int {
+			return r.open[a].used.Compare(r.open[b].used)
+		})
 		f := r.open[oldest]
 		if errs = r.complete(oldest); r.open[oldest] == f {
 			return nil, errs

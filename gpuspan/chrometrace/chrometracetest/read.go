@@ -163,24 +163,24 @@ func (c *check) event(w *wire, r *Record) {
 		return
 	}
 	r.Ph, r.Cat, r.Name, r.ID, r.Args = w.Ph, w.Cat, *w.Name, string(w.ID), w.Args
-	var err error
-	if r.PID, err = integer(w.PID); err != nil {
-		c.fault("event %d: pid %v", r.index, err)
-	}
-	if r.Ph != "C" { // counters belong to a process
-		if r.TID, err = integer(w.TID); err != nil {
-			c.fault("event %d: tid %v", r.index, err)
+	number := func(name string, raw json.RawMessage, read func(json.RawMessage) (int64, error)) int64 {
+		n, err := read(raw)
+		if err != nil {
+			c.fault("event %d: %s %v", r.index, name, err)
 		}
+		return n
 	}
-	if r.Time, err = nanoseconds(w.TS); err != nil && r.Ph != "M" { // metadata has no time
-		c.fault("event %d: ts %v", r.index, err)
+	r.PID = number("pid", w.PID, integer)
+	if r.Ph != "C" { // counters belong to a process
+		r.TID = number("tid", w.TID, integer)
+	}
+	if r.Ph != "M" { // metadata has no time
+		r.Time = number("ts", w.TS, nanoseconds)
 	}
 	at := place{r.PID, r.TID}
 	switch r.Ph {
 	case "X":
-		if r.Dur, err = length(w.Dur); err != nil {
-			c.fault("event %d: dur %v", r.index, err)
-		}
+		r.Dur = number("dur", w.Dur, length)
 		r.first, _ = strconv.ParseFloat(string(w.TS), 64)
 		r.last, _ = strconv.ParseFloat(string(w.Dur), 64)
 		c.begin = min(c.begin, r.first)
