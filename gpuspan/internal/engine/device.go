@@ -101,11 +101,11 @@ type scope struct {
 func (p *Profiler) newScope(more func() []attribute.KeyValue) scope {
 	return scope{
 		tracer: sync.OnceValue(func() trace.Tracer {
-			return p.cfg.Tracers.Tracer(scopeName, trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL),
-				trace.WithInstrumentationAttributes(p.metrics.scope(more())...))
+			return p.cfg.Tracers.Tracer(scopeName, trace.WithInstrumentationVersion(Version),
+				trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(p.metrics.scope(more())...))
 		}),
 		sink: sync.OnceValue(func() *SinkScope {
-			return &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(more())}
+			return &SinkScope{Name: scopeName, Version: Version, Schema: semconv.SchemaURL, Attributes: p.metrics.scope(more())}
 		}),
 	}
 }

@@ -18,10 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-const (
-	scopeName = "github.com/otelgpu/otelgpu/gpuspan"
-	schemaURL = semconv.SchemaURL
-)
+const scopeName = "github.com/otelgpu/otelgpu/gpuspan"
 
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = "0.1.0"

@@ -133,14 +133,12 @@ func (t *poller) newNest(s *Stream) *nest {
 	if len(t.nests) == 0 {
 		t.nests = t.p.emitter.spare.takeAll(t.nests)
 	}
-	last := len(t.nests) - 1
-	if last < 0 {
-		n := &nest{stream: s}
-		n.root = &n.own
-		return n
+	var n *nest
+	if last := len(t.nests) - 1; last >= 0 {
+		n, t.nests = t.nests[last], t.nests[:last]
+	} else {
+		n = &nest{}
 	}
-	n := t.nests[last]
-	t.nests = t.nests[:last]
 	n.stream, n.root = s, &n.own
 	return n
 }
@@ -181,18 +179,16 @@ func (t *poller) unref(root *slot) {
 
 // checkWaiting completes nests whose inner sections are gone, and gives up those that waited too long.
 func (t *poller) checkWaiting(now int64, all bool) {
-	for i := 0; i < len(t.waiting); {
-		sl := t.waiting[i]
+	t.waiting = slices.DeleteFunc(t.waiting, func(sl *slot) bool {
 		if sl.refs.Load() == 1 {
-			t.waiting = slices.Delete(t.waiting, i, i+1)
 			t.complete(sl)
-			continue
+			return true
 		}
 		if sl.nest == nil && (all || tooOld(sl.resolved, now, t.p.cfg.NestDeadline)) {
 			t.part(sl, t.takeOut(sl))
 		}
-		i++
-	}
+		return false
+	})
 }
 
 // part passes a nest on before all sections in it are resolved. They will come late.
