@@ -117,9 +117,7 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 // profile is what a reader says of a file.
 type profile struct {
 	gputrace.Stats
-	skipped map[string]int64 // by reason
-	what    string           // was skipped
-	faults  []string
+	what    string // was skipped
 	partial bool
 }
 
@@ -130,20 +128,20 @@ func read(
 	head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 	if profilefile.IsSQLite(head) {
 		st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
-		return profile{Stats: st.Stats, skipped: st.Skipped, what: "rows", faults: st.Faults}, err
+		return profile{Stats: st.Stats, what: "rows"}, err
 	}
 	st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
 	if st.Restored > 0 && len(st.Devices) > 0 {
 		st.Faults = append(st.Faults, partial)
 	}
-	return profile{st.Stats, st.Skipped, "events", st.Faults, st.Partial}, err
+	return profile{st.Stats, "events", st.Partial}, err
 }
 
 // result is what convert prints of a file: what is to be gained first, then where the time of each device went, and at
 // detail operators their rates.
 func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 	r := convert.Result{
-		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.faults),
+		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),
 	}
 	if p.Host != nil {
 		r.Remarks = append(r.Remarks, p.Host.String())
@@ -159,8 +157,8 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 			r.Remarks = append(r.Remarks, operatorTable(&d)...)
 		}
 	}
-	for _, reason := range slices.Sorted(maps.Keys(p.skipped)) {
-		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", p.skipped[reason], p.what, reason))
+	for _, reason := range slices.Sorted(maps.Keys(p.Skipped)) {
+		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", p.Skipped[reason], p.what, reason))
 	}
 	r.Remarks = append(r.Remarks, r.Odd...)
 	return r

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"go.opentelemetry.io/collector/consumer"
@@ -33,10 +34,23 @@ type Stats struct {
 	Host         *verdict.Verdict // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
 	Strays       Strays
+	Unused
 }
 
-// Losses adds what was lost, by reason, to what a reader left out.
-func (s *Stats) Losses(skipped map[string]int64) {
+// Unused is what of a file is not in its spans.
+type Unused struct {
+	Skipped map[string]int64 // what was left out or lost, by reason
+	Faults  []string         // in what the file says of itself
+}
+
+// Skip counts what is left out.
+func (u *Unused) Skip(why string) { u.Skipped[why]++ }
+
+// Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
+// with the context's. It may be called again, and writes the same.
+func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	s, err := p.emit(ctx, emit)
+	s.Unused = Unused{maps.Clone(p.Skipped), slices.Concat(p.Faults, s.Strays.Named)}
 	for _, loss := range []struct {
 		n      int64
 		reason string
@@ -47,14 +61,13 @@ func (s *Stats) Losses(skipped map[string]int64) {
 		{s.NamesDropped, "name beyond those that are kept, for want of memory"},
 	} {
 		if loss.n > 0 {
-			skipped[loss.reason] += loss.n
+			s.Skipped[loss.reason] += loss.n
 		}
 	}
+	return s, err
 }
 
-// Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
-// with the context's. It may be called again, and writes the same.
-func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
+func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	st := Stats{
 		Events: int64(p.seq), Kernels: p.counts[KindKernel], Copies: p.counts[KindCopy], Memsets: p.counts[KindMemset],
 		Steps: p.counts[KindStep], NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at,

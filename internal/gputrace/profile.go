@@ -43,6 +43,7 @@ type Meta struct {
 type Profile struct {
 	Names *Names
 	Meta  Meta
+	Unused
 
 	opts      Options
 	source    Source
@@ -97,7 +98,7 @@ func New(o Options, s Source) *Profile {
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{}, clocks: map[int64][]verdict.Sample{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
-		bounds: newStepBounds(),
+		bounds: newStepBounds(), Unused: Unused{Skipped: map[string]int64{}},
 	}
 }
 
@@ -110,14 +111,14 @@ var ErrTimeRange = errors.New("time out of range")
 // maxTime keeps sums of times within int64: 2^62 ns are 146 years.
 const maxTime = int64(1) << 62
 
-// Add takes one event. One that cannot be taken is left out, and skip says why; an error ends the profile.
-func (p *Profile) Add(e *Event, skip func(why string)) error {
+// Add takes one event. One that cannot be taken is skipped; an error ends the profile.
+func (p *Profile) Add(e *Event) error {
 	switch {
 	case e.Duration < 0:
-		skip("negative duration")
+		p.Skip("negative duration")
 		return nil
 	case e.Start < -maxTime || e.Start > maxTime || e.Duration > maxTime || e.Start+e.Duration > maxTime:
-		skip(ErrTimeRange.Error())
+		p.Skip(ErrTimeRange.Error())
 		return nil
 	case p.seq == math.MaxUint32:
 		return errors.New("more than 2^32-1 events")

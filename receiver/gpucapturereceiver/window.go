@@ -207,8 +207,8 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 		r := ring.Record(w.raw[at : at+ring.RecordSize])
 		e, ok := w.event(r, n)
 		if ok {
-			err := p.Add(&e, func(string) { ok = false })
-			ok = ok && err == nil
+			ok = p.Add(&e) == nil && len(p.Skipped) == 0
+			clear(p.Skipped) // counted below
 		}
 		if !ok {
 			res.Dropped["unreadable"]++
@@ -230,6 +230,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
+	res.Stats.Unused = gputrace.Unused{} // Dropped has it
 	if n := res.Stats.Strays.Count; n > 0 {
 		res.Dropped["unreadable"] += n
 	}

@@ -15,12 +15,12 @@ import (
 
 // knowCaptures reads the traces in which graphs were captured, where the file launches any. One that cannot be read is
 // a fault of the file that is read, not an error.
-func (c *collect) knowCaptures(ctx context.Context, st *Stats) error {
+func (c *collect) knowCaptures(ctx context.Context) error {
 	if len(c.opts.Captures) == 0 || !c.p.LaunchesGraphs() {
 		return nil
 	}
 	files, faults := captureFiles(c.opts.Captures)
-	st.Faults = append(st.Faults, faults...)
+	c.p.Faults = append(c.p.Faults, faults...)
 	any := false
 	for _, path := range files {
 		found, err := c.opts.Cache.Of(path, func() (gputrace.Captures, error) { return capturesOf(ctx, path, c.opts) })
@@ -28,13 +28,13 @@ func (c *collect) knowCaptures(ctx context.Context, st *Stats) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			st.Faults = append(st.Faults, fmt.Sprintf("cannot read captures in %q: %v", path, err))
+			c.p.Faults = append(c.p.Faults, fmt.Sprintf("cannot read captures in %q: %v", path, err))
 		}
 		any = any || found.Len()+found.Lost > 0
 		c.p.Know(&found)
 	}
 	if len(files) > 0 && !any {
-		st.Faults = append(st.Faults, fmt.Sprintf("no graph was captured in %q", c.opts.Captures))
+		c.p.Faults = append(c.p.Faults, fmt.Sprintf("no graph was captured in %q", c.opts.Captures))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func capturesOf(ctx context.Context, path string, o Options) (gputrace.Captures,
 	defer f.Close()
 	p := gputrace.New(o, gputrace.Source{})
 	defer p.Close()
-	c := &collect{p: p, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
+	c := &collect{p: p, opts: o, texts: map[string]int64{}}
 	defer c.close()
 	if _, err := c.read(ctx, path, f); err != nil {
 		return gputrace.Captures{}, err

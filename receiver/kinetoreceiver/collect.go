@@ -29,16 +29,13 @@ type collect struct {
 	layouts      [16]chromejson.Layout // of arguments, by kind
 	correlates   bool                  // some event of the file has a correlation
 	withoutFLOPs int                   // operators, of those that were looked at
-	skipped      map[string]int64
-	texts        map[string]int64 // numbers that stand for thread and process ids that are no numbers
+	texts        map[string]int64      // numbers that stand for thread and process ids that are no numbers
 }
 
 var (
 	stepPrefix   = []byte("ProfilerStep#")
 	modulePrefix = []byte("nn.Module: ")
 )
-
-func (c *collect) skip(why string) { c.skipped[why]++ }
 
 // Wants leaves out flows, which repeat the correlation, and the names of rows.
 func (c *collect) Wants(phase byte) bool {
@@ -63,13 +60,13 @@ func (c *collect) Event(j *chromejson.Event) error {
 		if c.clock(j) {
 			return nil
 		}
-		c.skip("phase 'C'")
+		c.p.Skip("phase 'C'")
 		return nil
 	case 0:
-		c.skip("event without a phase")
+		c.p.Skip("event without a phase")
 		return nil
 	default:
-		c.skip("phase " + strconv.QuoteRune(rune(j.Phase)))
+		c.p.Skip("phase " + strconv.QuoteRune(rune(j.Phase)))
 		return nil
 	}
 	if j.Escaped {
@@ -92,7 +89,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 		}
 		return nil
 	case kindNone:
-		c.skip("event without a category")
+		c.p.Skip("event without a category")
 		return nil
 	case kindOverhead:
 		if gputrace.OfProgram(string(name)) {
@@ -115,11 +112,11 @@ func (c *collect) Event(j *chromejson.Event) error {
 	}
 	var ok bool
 	if e.Start, ok = chromejson.Micros(j.TS); !ok {
-		c.skip("start time missing or no number")
+		c.p.Skip("start time missing or no number")
 		return nil
 	}
 	if e.Duration, ok = chromejson.Micros(j.Dur); !ok {
-		c.skip("duration missing or no number")
+		c.p.Skip("duration missing or no number")
 		return nil
 	}
 	if len(name) == 0 {
@@ -132,7 +129,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	if c.arguments(e, j, name); own {
 		e.Process, e.Thread = gputrace.ProfilerProcess, 0
 	}
-	return c.add(e)
+	return c.p.Add(e)
 }
 
 // window takes the profiler's own record of when it recorded.
@@ -174,7 +171,7 @@ func (c *collect) memory(j *chromejson.Event) error {
 	*e = gputrace.Event{Kind: gputrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
 	var ok bool
 	if e.Start, ok = chromejson.Micros(j.TS); !ok {
-		c.skip("start time missing or no number")
+		c.p.Skip("start time missing or no number")
 		return nil
 	}
 	d := &e.Detail
@@ -193,10 +190,8 @@ func (c *collect) memory(j *chromejson.Event) error {
 	if d.MemoryDevice < 0 || !d.HasBytes {
 		return nil
 	}
-	return c.add(e)
+	return c.p.Add(e)
 }
-
-func (c *collect) add(e *gputrace.Event) error { return c.p.Add(e, c.skip) }
 
 // parented takes the ids of a span out of an annotation's name.
 func parented(d *gputrace.Detail, name []byte) []byte {
@@ -263,7 +258,7 @@ const maxTexts = 1 << 16
 func (c *collect) Meta(key, value []byte) error {
 	switch {
 	case string(key) == "otelgpuFormat" && c.restored == nil && restorable(value):
-		c.restored = newRestorer(c.opts, &c.meta.meta.Base, c.skip)
+		c.restored = newRestorer(c.opts, &c.meta.meta.Base, c.p.Skip)
 	case string(key) == "otelgpuOrigins" && c.restored != nil:
 		c.restored.readOrigins(value)
 	default:

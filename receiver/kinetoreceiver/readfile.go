@@ -62,12 +62,10 @@ const (
 // Stats says what became of a file.
 type Stats struct {
 	gputrace.Stats
-	JSONBytes  int64            // uncompressed
-	JSONEvents int64            // elements of traceEvents, of every phase
-	Restored   int64            // spans that gpuspan/chrometrace had written, which come back as they were
-	Skipped    map[string]int64 // events that were left out, by reason
-	Faults     []string         // parts of the file that could not be read
-	Partial    bool             // only the beginning could be read; Faults say why
+	JSONBytes  int64 // uncompressed
+	JSONEvents int64 // elements of traceEvents, of every phase
+	Restored   int64 // spans that gpuspan/chrometrace had written, which come back as they were
+	Partial    bool  // only the beginning could be read; Faults say why
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
@@ -106,7 +104,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 ) (Stats, error) {
 	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
 	defer p.Close()
-	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
+	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}}
 	defer c.close()
 	st, err := c.read(ctx, path, r)
 	if err != nil {
@@ -114,17 +112,15 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	}
 	if c.restored != nil {
 		st.Restored = c.restored.n
-		st.Faults = append(st.Faults, c.restored.faults()...)
+		p.Faults = append(p.Faults, c.restored.faults()...)
 		if err := c.restored.emit(ctx, o.Resource, p.Meta.Partial, emit); err != nil {
 			return st, err
 		}
 	}
-	if err := c.knowCaptures(ctx, &st); err != nil {
+	if err := c.knowCaptures(ctx); err != nil {
 		return st, err
 	}
 	st.Stats, err = p.Emit(ctx, emit)
-	st.Losses(st.Skipped)
-	st.Faults = append(st.Faults, st.Strays.Named...)
 	st.Events += st.Restored
 	st.Spans += st.Restored
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)
@@ -158,7 +154,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	} else {
 		js, err = chromejson.Read(whole, c)
 	}
-	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
+	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events}
 	partial := ""
 	if err != nil {
 		err = compressed(err)
@@ -169,7 +165,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 		c.meta.faults = append(c.meta.faults, "only the beginning could be read: "+partial)
 	}
 	if js.NoEvents > 0 {
-		c.skipped["event that is no object"] += js.NoEvents
+		p.Skipped["event that is no object"] += js.NoEvents
 	}
 	if js.Rest > 0 {
 		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read",
@@ -177,7 +173,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	}
 	p.Meta = c.meta.result()
 	p.Meta.Partial, st.Partial = partial, partial != ""
-	st.Faults = c.meta.faults
+	p.Faults = c.meta.faults
 	return st, nil
 }
 

@@ -30,7 +30,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*fol
 		if err == nil {
 			tel.ReceiverKinetoJSON.Add(ctx, st.JSONBytes)
 		}
-		return follow.Summary{Stats: st.Stats, Parts: st.JSONEvents, Skipped: st.Skipped, Faults: st.Faults}, err
+		return follow.Summary{Stats: st.Stats, Parts: st.JSONEvents}, err
 	})
 	if err == nil {
 		r.Parts = cfg.Partial

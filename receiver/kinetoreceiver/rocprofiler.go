@@ -308,18 +308,18 @@ func (r *rocprofiler) kind(key string) error {
 		}
 		name := add(&e, x)
 		if name == "" {
-			r.c.skip(key + " without a name or length")
+			r.c.p.Skip(key + " without a name or length")
 			return nil
 		}
 		if !e.Kind.Device() && e.Kind != gputrace.KindRuntime {
 			e.Correlation = 0
 		}
 		if x.Start == 0 {
-			r.c.skip("start time missing or no number")
+			r.c.p.Skip("start time missing or no number")
 			return nil
 		}
 		e.Name = r.c.p.Names.ID(name)
-		return r.c.add(&e)
+		return r.c.p.Add(&e)
 	})
 }
 

@@ -46,11 +46,7 @@ type collect struct {
 	variables map[string]string // of the environment
 	processes map[int64]bool    // that use a device; at most two are kept
 	rows      int64
-	skipped   map[string]int64
-	faults    []string
 }
-
-func (c *collect) skip(why string) { c.skipped[why]++ }
 
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
@@ -73,7 +69,7 @@ func (c *collect) session(ctx context.Context) error {
 		return nil
 	})
 	if !found {
-		c.faults = append(c.faults, "no session start: times count from 1970")
+		c.p.Faults = append(c.p.Faults, "no session start: times count from 1970")
 	}
 	return err
 }
@@ -95,7 +91,7 @@ func (c *collect) times(e *gputrace.Event, start, end any) bool {
 	s, ok := number(start)
 	t, is := number(end)
 	if !ok || !is {
-		c.skip("start or end missing")
+		c.p.Skip("start or end missing")
 		return false
 	}
 	e.Start, e.Duration = s, t-s
@@ -104,7 +100,7 @@ func (c *collect) times(e *gputrace.Event, start, end any) bool {
 
 func (c *collect) add(e *gputrace.Event, name string) error {
 	e.Name = c.p.Names.ID(name)
-	return c.p.Add(e, c.skip)
+	return c.p.Add(e)
 }
 
 // device reads what rows of the device have in common: r begins with start, end, deviceId, streamId, correlationId,
@@ -115,7 +111,7 @@ func (c *collect) device(e *gputrace.Event, r []any) bool {
 		return false
 	}
 	if e.Start == 0 && e.Duration == 0 { // CUPTI could not collect the times
-		c.skip("start or end missing")
+		c.p.Skip("start or end missing")
 		return false
 	}
 	e.Device, e.Stream = or(r[2], 0), or(r[3], 0)
@@ -230,7 +226,7 @@ func (c *collect) graphs(ctx context.Context) error {
 		e := gputrace.Event{Kind: gputrace.KindKernel}
 		if or(r[2], 0) == onTheHost {
 			c.rows++
-			c.skip("graph that begins on the host")
+			c.p.Skip("graph that begins on the host")
 			return nil
 		}
 		if !c.device(&e, r) {
@@ -306,7 +302,7 @@ func (c *collect) overhead(ctx context.Context) error {
 				return err
 			}
 			if gputrace.OfProgram(name) {
-				c.skip("overhead that calls show, too")
+				c.p.Skip("overhead that calls show, too")
 				return nil
 			}
 			return c.add(&e, gputrace.ProfilerFrame+name)

@@ -36,7 +36,7 @@ func (c *collect) devices(ctx context.Context) error {
 	}
 	if ambiguous {
 		c.visible = visible
-		c.faults = append(c.faults, "processes number devices differently: gpu.device.ordinal is Nsight's number")
+		c.p.Faults = append(c.p.Faults, "processes number devices differently: gpu.device.ordinal is Nsight's number")
 	}
 	return c.db.each(ctx, tableGPU, []string{"id", "name", "uuid", "cuDevice"}, func(r []any) error {
 		id, ok := number(r[0])

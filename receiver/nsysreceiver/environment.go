@@ -62,7 +62,7 @@ var rankName = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]
 func (c *collect) job(path string) {
 	res, err := rank.Detector{Getenv: func(k string) string { return c.variables[k] }}.Detect(context.Background())
 	if err != nil {
-		c.faults = append(c.faults, err.Error())
+		c.p.Faults = append(c.p.Faults, err.Error())
 	}
 	m := &c.p.Meta
 	value := func(k attribute.Key) (int64, bool) {

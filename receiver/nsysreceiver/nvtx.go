@@ -89,7 +89,7 @@ func (c *collect) ranges(ctx context.Context) error {
 			if kind == nvtxMark && ofMark.MatchString(text) {
 				return nil
 			}
-			c.skip("NVTX mark or range without an end")
+			c.p.Skip("NVTX mark or range without an end")
 			return nil
 		}
 		var e gputrace.Event
@@ -152,7 +152,7 @@ func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
 
 func (c *collect) mark(n *nvtx, process int64, m []string) {
 	if len(n.marks) == maxMarks {
-		c.skip("trace of a range, beyond the number that is remembered")
+		c.p.Skip("trace of a range, beyond the number that is remembered")
 		return
 	}
 	id, _ := strconv.ParseUint(m[2], 16, 64) // 16 digits

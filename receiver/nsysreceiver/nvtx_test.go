@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
 
 const nvtxAll = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, rangeId INT, category INT, color INT, text TEXT, globalTid INT, endGlobalTid INT, " +
@@ -48,12 +50,12 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 
 // A long recording of a live program has a mark for each range; what there is no room for is counted.
 func TestMarksAreBounded(t *testing.T) {
-	c := collect{skipped: map[string]int64{}}
+	c := collect{p: gputrace.New(gputrace.Options{}, gputrace.Source{})}
 	n := nvtx{marks: map[spanKey]markedSpan{}}
 	for i := range uint64(maxMarks + 3) {
 		span := fmt.Sprintf("%016x", i+1)
 		c.mark(&n, 1, []string{"", "0102030405060708090a0b0c0d0e0f10", span, ""})
 	}
 	assert.Len(t, n.marks, maxMarks)
-	assert.Equal(t, map[string]int64{"trace of a range, beyond the number that is remembered": 3}, c.skipped)
+	assert.Equal(t, map[string]int64{"trace of a range, beyond the number that is remembered": 3}, c.p.Skipped)
 }

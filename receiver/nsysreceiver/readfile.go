@@ -45,9 +45,7 @@ const (
 // Stats says what became of a file.
 type Stats struct {
 	gputrace.Stats
-	Rows    int64            // rows of the tables that are used
-	Skipped map[string]int64 // rows that were left out, by reason
-	Faults  []string         // what the file does not say and was assumed
+	Rows int64 // rows of the tables that are used
 }
 
 // ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing
@@ -74,18 +72,16 @@ func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTrac
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
 	c := &collect{
-		db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{}, skipped: map[string]int64{},
+		db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{},
 		texts: texts{table: db.Tables[tableStrings], held: map[int64]string{}},
 	}
 	if err = c.all(ctx); err == nil {
 		c.job(path)
 	}
-	st := Stats{Rows: c.rows, Skipped: c.skipped, Faults: c.faults}
+	st := Stats{Rows: c.rows}
 	if err != nil {
 		return st, err
 	}
 	st.Stats, err = p.Emit(ctx, emit)
-	st.Losses(st.Skipped)
-	st.Faults = append(st.Faults, st.Strays.Named...)
 	return st, err
 }

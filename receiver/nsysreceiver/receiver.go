@@ -26,6 +26,6 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*fol
 		Cut: tel.ReceiverNsysSpansCut, Close: tel.Shutdown,
 	}, "rows", func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) (follow.Summary, error) {
 		st, err := ReadFile(ctx, path, o, emit)
-		return follow.Summary{Stats: st.Stats, Parts: st.Rows, Skipped: st.Skipped, Faults: st.Faults}, err
+		return follow.Summary{Stats: st.Stats, Parts: st.Rows}, err
 	})
 }

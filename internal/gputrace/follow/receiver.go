@@ -50,9 +50,7 @@ type Telemetry struct {
 // Summary is what became of a file.
 type Summary struct {
 	gputrace.Stats
-	Parts   int64            // that it consists of
-	Skipped map[string]int64 // that were left out, by reason
-	Faults  []string         // in what it says of itself
+	Parts int64 // that it consists of
 }
 
 // Receiver is the component that follows files, counts what becomes of them, and logs each reason for leaving something

@@ -15,87 +15,94 @@ import (
 	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
+// slowOperator is an operator that is far below the peak, with all shapes for which it is.
+type slowOperator struct {
+	gain, time, atPeak, narrow, alone float64
+	compute                           float64 // of time: what compute bounds less what memory does
+	count                             int64
+	where                             []Place
+	best                              Operator // the longest
+}
+
+// why says what makes it slow, by its shapes and kernels, and what may help.
+func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
+	name, few := clip(o.best.Name), tiles(o.best.Name, o.best.Shapes)
+	mean := time.Duration(o.time) / time.Duration(max(1, o.count))
+	switch {
+	case few > 0 && few < int64(multiprocessors):
+		return fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", name, few, tileSide, multiprocessors),
+			"split-K or stream-K, batched or grouped products, smaller tiles"
+	case o.narrow > o.alone/2:
+		return fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", name),
+			"larger or batched problems, split-K, another tile size"
+	case mean < shortKernel:
+		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, Span(mean)),
+			"fuse it with its neighbours, larger batches"
+	case o.compute <= 0:
+		return name + " moves bytes slowly (access pattern, layout, vector width)",
+			"contiguous and aligned tensors, fusion, another layout"
+	}
+	return name + " multiplies slowly (shapes, layout, kernel choice)",
+		"dimensions that are multiples of the tile, another precision or library, tuning"
+}
+
 // efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
 // needed is the part of computing time that no verdict claims yet.
 func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
-	type group struct {
-		gain, time, atPeak, narrow, alone float64
-		count                             int64
-		bound                             map[string]float64
-		where                             []Place
-		best                              Operator
-	}
-	groups := map[string]*group{}
+	slow := map[string]*slowOperator{}
 	for _, o := range r.Operators {
 		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
 			continue
 		}
-		g := keyed.Of(groups, o.Name)
-		if g.bound == nil {
-			g.bound, g.best = map[string]float64{}, o
+		x := keyed.Of(slow, o.Name)
+		if x.where == nil {
+			x.best = o
 		}
 		alone := needed * float64(o.Alone)
-		g.gain += alone * (1 - o.PeakShare/reachable)
-		g.alone += alone
-		g.time += float64(o.Time)
-		g.atPeak += o.PeakShare * float64(o.Time)
-		g.narrow += needed * float64(o.narrow)
-		g.count += o.Kernels
-		g.bound[o.Bound] += float64(o.Time)
-		g.where = append(g.where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		x.gain += alone * (1 - o.PeakShare/reachable)
+		x.alone += alone
+		x.time += float64(o.Time)
+		x.atPeak += o.PeakShare * float64(o.Time)
+		x.narrow += needed * float64(o.narrow)
+		x.count += o.Kernels
+		if o.Bound == "compute" {
+			x.compute += float64(o.Time)
+		} else {
+			x.compute -= float64(o.Time)
+		}
+		x.where = append(x.where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	claimed := map[string]bool{}
-	list := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
-		return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain), cmp.Compare(a, b))
+	list := slices.SortedFunc(maps.Keys(slow), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slow[b].gain, slow[a].gain), cmp.Compare(a, b))
 	})
 	for _, name := range list[:min(maxEfficiency, len(list))] {
-		g := groups[name]
-		if g.gain < thresholdGain*float64(j.length) {
-			j.add(Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain)})
+		x := slow[name]
+		if x.gain < thresholdGain*float64(j.length) {
+			j.add(Verdict{Kind: KindEfficiency, Gain: time.Duration(x.gain)})
 			break
 		}
 		claimed[name] = true
-		bound, side := "memory", "bandwidth"
-		if g.bound["compute"] > g.bound["memory"] {
-			bound, side = "compute", "FLOP/s"
+		side, best := "bandwidth", &x.best
+		if x.compute > 0 {
+			side = "FLOP/s"
 		}
-		share := fmt.Sprintf("%.3g %% of the peak %s", 100*g.atPeak/g.time, side)
-		if g.best.FLOPRate > 0 && g.best.Bound == "memory" {
-			if peak := j.f.Peak.FLOPs.Of(g.best.Precision); peak > 0 && g.best.FLOPs > g.best.Bytes {
-				share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*g.best.FLOPRate/peak)
-			}
+		share := fmt.Sprintf("%.3g %% of the peak %s", 100*x.atPeak/x.time, side)
+		if peak := j.f.Peak.FLOPs.Of(best.Precision); best.Bound == "memory" && peak > 0 && best.FLOPs > best.Bytes {
+			share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*best.FLOPRate/peak)
 		}
-		few := tiles(g.best.Name, g.best.Shapes)
-		v := Verdict{
-			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: Longest(g.where), Certainty: Medium,
-		}
-		mean := time.Duration(g.time) / time.Duration(max(1, g.count))
-		switch {
-		case few > 0 && few < int64(j.f.Peak.SMs):
-			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few,
-				tileSide, j.f.Peak.SMs)}
-			v.Remedy = "split-K or stream-K, batched or grouped products, smaller tiles"
-		case g.narrow > g.alone/2:
-			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors",
-				clip(name))}
-			v.Remedy = "larger or batched problems, split-K, another tile size"
-		case mean < shortKernel:
-			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name), Span(mean))}
-			v.Remedy = "fuse it with its neighbours, larger batches"
-		case bound == "memory":
-			v.Chain = []string{fmt.Sprintf("%s moves bytes slowly (access pattern, layout, vector width)", clip(name))}
-			v.Remedy = "contiguous and aligned tensors, fusion, another layout"
-		default:
-			v.Chain = []string{fmt.Sprintf("%s multiplies slowly (shapes, layout, kernel choice)", clip(name))}
-			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
-		}
-		v.Chain = append(v.Chain, share+" of "+r.Efficiency.Peak,
-			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(g.alone),
-				Span(g.alone-g.gain), 100*reachable))
-		b := g.best
-		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)),
-			b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
-		j.add(v)
+		cause, remedy := x.why(j.f.Peak.SMs)
+		j.add(Verdict{
+			Kind: KindEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where), Certainty: Medium,
+			Chain: []string{
+				cause, share + " of " + r.Efficiency.Peak,
+				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(x.alone),
+					Span(x.alone-x.gain), 100*reachable),
+			},
+			Evidence: fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(best.Shapes)),
+				best.FLOPRate/1e12, best.ByteRate/1e9, clip(best.Kernel)),
+			Remedy: remedy,
+		})
 	}
 	return claimed
 }
