@@ -33,6 +33,11 @@ func TestOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "own-collector", "builder.yaml"))
 	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(root, "deploy", "own-collector", "README.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "cd deploy/own-collector", "both are seen from where the builder is started")
+	output := filepath.Join(root, "deploy", "own-collector", "build")
+	require.Equal(t, root, filepath.Join(output, "../../.."), "where the manifest looks for the modules")
 	manifest := strings.ReplaceAll(string(text), "=> ../../..", "=> "+root)
 	require.Equal(t, 3, strings.Count(manifest, "=> "+root), "the root module and two of those that it requires")
 	manifest = strings.Replace(manifest, "output_path: ./build", "output_path: "+filepath.Join(dir, "build"), 1)
