@@ -68,22 +68,16 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 }
 
 func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
-	st := Stats{
-		Events: int64(p.seq), Kernels: p.counts[KindKernel], Copies: p.counts[KindCopy], Memsets: p.counts[KindMemset],
-		Steps: p.counts[KindStep], NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at,
-	}
+	st := Stats{NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at}
 	if p.seq == 0 {
 		return st, nil
 	}
 	if err := p.bound(); err != nil {
 		return st, err
 	}
-	st.Strays = p.strays
-	st.Events -= p.strays.Count
-	st.Kernels -= p.strays.kinds[KindKernel]
-	st.Copies -= p.strays.kinds[KindCopy]
-	st.Memsets -= p.strays.kinds[KindMemset]
-	st.Steps -= p.strays.kinds[KindStep]
+	st.Events, st.Strays = int64(p.seq)-p.strays.Count, p.strays
+	of := func(k Kind) int64 { return p.counts[k] - p.strays.kinds[k] }
+	st.Kernels, st.Copies, st.Memsets, st.Steps = of(KindKernel), of(KindCopy), of(KindMemset), of(KindStep)
 	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}

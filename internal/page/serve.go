@@ -251,31 +251,28 @@ func Report(w io.Writer, s *State) error {
 	if err != nil {
 		return err
 	}
-	script, style := script(), read("app.css")
-	hash := func(b []byte) string {
-		sum := sha256.Sum256(b)
+	script, style := string(script()), string(read("app.css"))
+	hash := func(s string) string {
+		sum := sha256.Sum256([]byte(s))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
 	meta := fmt.Sprintf(
 		`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src %s; style-src %s; `+
 			`base-uri 'none'; form-action 'none'">`, hash(script), hash(style))
-	page := read("index.html")
-	for _, r := range [][2][]byte{
-		{[]byte(`<link rel="stylesheet" href="app.css">`), bytes.Join([][]byte{[]byte("<style>"), style, []byte("</style>")},
-			nil)},
-		{[]byte(`<script src="app.js" defer></script>`), nil},
-		{[]byte(`<meta charset="utf-8">`), append([]byte(`<meta charset="utf-8">`), meta...)},
-		{[]byte(`</body>`), bytes.Join([][]byte{
-			[]byte(`<script type="application/json" id="state">`), data, []byte(`</script><script>`), script,
-			[]byte(`</script></body>`),
-		}, nil)},
+	page := string(read("index.html"))
+	for _, r := range [][2]string{
+		{`<link rel="stylesheet" href="app.css">`, "<style>" + style + "</style>"},
+		{`<script src="app.js" defer></script>`, ""},
+		{`<meta charset="utf-8">`, `<meta charset="utf-8">` + meta},
+		{`</body>`, `<script type="application/json" id="state">` + string(data) + `</script><script>` + script +
+			`</script></body>`},
 	} {
-		if !bytes.Contains(page, r[0]) {
+		if !strings.Contains(page, r[0]) {
 			return fmt.Errorf("the page's frame lacks %s", r[0])
 		}
-		page = bytes.Replace(page, r[0], r[1], 1)
+		page = strings.Replace(page, r[0], r[1], 1)
 	}
-	_, err = w.Write(page)
+	_, err = io.WriteString(w, page)
 	return err
 }
 
