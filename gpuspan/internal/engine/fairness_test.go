@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,6 +180,38 @@ func TestGoexitInASpanProcessorLosesNothingElse(t *testing.T) {
 	require.GreaterOrEqual(t, n.Load(), int64(40))
 	require.NoError(t, f.p.Shutdown(context.Background()))
 	require.True(t, f.b.closed.Load())
+}
+
+// A step that waits for its sections is finished once, also when its span's end ends the goroutine.
+func TestGoexitAtTheEndOfAStepFreesItsSlotOnce(t *testing.T) {
+	var n atomic.Int64
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor{func(s sdktrace.ReadOnlySpan) {
+		if s.Name() == "train" && n.Add(1) == 1 {
+			runtime.Goexit()
+		}
+	}}))
+	set := settings.Default()
+	set.StepDeadline = time.Millisecond
+	f := newBench(t, newScripted(), WithSettings(set), WithTracerProvider(tp))
+	s, other := f.p.Stream(3, "main"), f.p.Stream(4, "other")
+	var open Section
+	for ctx := range f.p.Loop("train", s, TotalSteps(1)).Steps(context.Background()) {
+		open = testOp.Start(ctx, other)
+	}
+	require.Eventually(t, func() bool {
+		f.p.Snapshot()
+		used, _ := s.filled()
+		return n.Load() == 1 && used <= 0
+	}, time.Minute, time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+	open.End()
+	f.flush(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := slices.Clone(s.free)
+	slices.Sort(free)
+	require.Len(t, free, len(s.slots))
+	require.Len(t, slices.Compact(free), len(s.slots), "each slot is free once")
 }
 
 // deafBackend hangs where a driver may hang when it is loaded.

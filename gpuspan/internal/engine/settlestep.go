@@ -90,13 +90,15 @@ func (t *emitter) boundary(n *nest, read int64) {
 
 // checkSealed ends steps whose sections are all resolved, and those that waited too long for them.
 func (t *emitter) checkSealed(now int64, all bool) {
-	t.sealed = slices.DeleteFunc(t.sealed, func(st *Step) bool {
+	for i := 0; i < len(t.sealed); {
+		st := t.sealed[i]
 		if st.open.Load() > 0 && !all && !tooOld(st.resolvedAt, now, t.p.cfg.StepDeadline) {
-			return false
+			i++
+			continue
 		}
+		t.sealed = slices.Delete(t.sealed, i, i+1) // before the application's code, which may end the goroutine
 		t.finishStep(st)
-		return true
-	})
+	}
 }
 
 // finishStep ends the step's span and frees its slot.
