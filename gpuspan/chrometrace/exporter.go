@@ -118,7 +118,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		return ErrClosed
 	}
 	var steps []Event
-	from := map[sourceKey]source{}
+	from := map[sourceKey]Event{}
 	for _, s := range spans {
 		key := sourceKey{s.Resource().Equivalent(), s.InstrumentationScope()}
 		src, ok := from[key]
@@ -252,11 +252,10 @@ func (e *Event) step() (n int64, ok bool) {
 	return n, ok && valueOf(e.Args, semconv.GPUOperationTypeKey).str == semconv.GPUOperationTypeStep
 }
 
-func convert(src source, s sdktrace.ReadOnlySpan) Event {
-	e := Event{
-		Process: src.process, Name: s.Name(), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
-		Trace: s.SpanContext().TraceID(), Span: s.SpanContext().SpanID(), Args: arguments(s.Attributes()), Origin: src.origin,
-	}
+// convert makes an event of a span; e is that of its resource and scope.
+func convert(e Event, s sdktrace.ReadOnlySpan) Event {
+	e.Name, e.Start, e.End = s.Name(), s.StartTime().UnixNano(), s.EndTime().UnixNano()
+	e.Trace, e.Span, e.Args = s.SpanContext().TraceID(), s.SpanContext().SpanID(), arguments(s.Attributes())
 	if k := s.SpanKind(); k != trace.SpanKindInternal {
 		e.Kind = k.String()
 	}
@@ -279,24 +278,19 @@ func convert(src source, s sdktrace.ReadOnlySpan) Event {
 	return e
 }
 
-// source is what spans of one resource and scope share.
-type source struct {
-	process Process
-	origin  *Origin
-}
-
 type sourceKey struct {
 	resource attribute.Distinct
 	scope    instrumentation.Scope
 }
 
-func sourceOf(s sdktrace.ReadOnlySpan) source {
+// sourceOf is what spans of one resource and scope share.
+func sourceOf(s sdktrace.ReadOnlySpan) Event {
 	r, scope := s.Resource(), s.InstrumentationScope()
 	o := &Origin{
 		Resource: arguments(r.Attributes()), ResourceSchema: r.SchemaURL(), Scope: scope.Name, ScopeVersion: scope.Version,
 		ScopeArgs: arguments(scope.Attributes.ToSlice()), ScopeSchema: scope.SchemaURL,
 	}
-	return source{ProcessOf(o.Resource), o}
+	return Event{Process: ProcessOf(o.Resource), Origin: o}
 }
 
 func arguments(attributes []attribute.KeyValue) []Arg {
