@@ -280,12 +280,11 @@ func (s *Sink) Flush(ctx context.Context) error {
 	s.mu.Unlock()
 	select {
 	case <-idle:
-		return nil
 	case <-s.done:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("flush of gpuspan/otlp: %w", context.Cause(ctx))
 	}
+	return nil
 }
 
 // Shutdown sends what there is until ctx is done; what is left then is dropped and counted. Later sections are dropped.

@@ -96,12 +96,9 @@ func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 // Work puts d of GPU work on a stream.
 func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
 
-// LoggedAt is when the i-th of them truly happened.
-func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time { return s.at(s.logAt(stream, i)) }
-
-// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. The two are compared once,
-// by the closest of many readings. In manual mode there is no such relation.
-func (s *Stub) at(host int64) time.Time {
+// LoggedAt is when the i-th of them truly happened. The stub's CLOCK_MONOTONIC is Go's monotonic clock, too; the two are
+// compared once, by the closest of many readings. In manual mode there is no such relation.
+func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time {
 	s.once.Do(func() {
 		best := time.Hour
 		for range 2000 {
@@ -112,5 +109,5 @@ func (s *Stub) at(host int64) time.Time {
 			}
 		}
 	})
-	return s.zero.Add(time.Duration(host - s.zeroHost))
+	return s.zero.Add(time.Duration(s.logAt(stream, i) - s.zeroHost))
 }

@@ -1,6 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package globals_test sets OpenTelemetry's global providers, which a process can do only once.
 package globals_test
 
 import (
