@@ -146,7 +146,7 @@ func (c *Config) Validate() error {
 	invalid.Positive(&bad, "flush_interval", c.FlushInterval)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
-	bad.Join(c.Histogram.validate())
+	c.Histogram.validate(&bad)
 	bad.If(c.MaxExemplars < 0, "`max_exemplars` must not be negative, found %d", c.MaxExemplars)
 	for i, d := range c.Dimensions {
 		bad.If(d == "" || slices.Contains(c.Dimensions[:i], d),
@@ -170,16 +170,14 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-func (h *HistogramConfig) validate() error {
-	var bad invalid.List
+func (h *HistogramConfig) validate(bad *invalid.List) {
 	if e := h.Exponential.Get(); e != nil {
 		bad.If(e.MaxSize < 2, "`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
-		return bad.Err()
+		return
 	}
 	bad.If(len(h.Explicit) == 0, "`histogram::explicit` must have at least one bound")
 	for i, b := range h.Explicit {
 		bad.If(b <= 0 || i > 0 && b <= h.Explicit[i-1],
 			"`histogram::explicit::%d` must be above 0 and above the bound before it, found %s", i, b)
 	}
-	return bad.Err()
 }

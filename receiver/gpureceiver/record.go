@@ -46,7 +46,7 @@ func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary
 	_ = newEngine(set.Config, newSources(set.Config, nil), r).run(ctx)
 	if r.w != nil {
 		r.fail(r.w.Close())
-		r.summary.Lines = r.w.Lines()
+		r.summary.Lines = r.w.Lines
 	}
 	return r.summary, r.err
 }

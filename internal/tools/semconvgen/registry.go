@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -126,13 +125,10 @@ func (v *valueType) UnmarshalYAML(n *yaml.Node) error {
 type requirement string
 
 func (r *requirement) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*r = requirement(n.Value)
-		return nil
-	}
 	if len(n.Content) > 0 {
-		*r = requirement(n.Content[0].Value)
+		n = n.Content[0]
 	}
+	*r = requirement(n.Value)
 	return nil
 }
 
@@ -343,16 +339,9 @@ var initialisms = map[string]string{
 func goName(name string) string {
 	var b strings.Builder
 	for _, p := range strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '_' }) {
-		if strings.HasPrefix(p, "<") {
-			continue
+		if !strings.HasPrefix(p, "<") {
+			b.WriteString(cmp.Or(initialisms[p], strings.ToUpper(p[:1])+p[1:]))
 		}
-		if s, ok := initialisms[p]; ok {
-			b.WriteString(s)
-			continue
-		}
-		r := []rune(p)
-		r[0] = unicode.ToUpper(r[0])
-		b.WriteString(string(r))
 	}
 	return b.String()
 }

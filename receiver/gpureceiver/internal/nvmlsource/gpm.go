@@ -44,7 +44,7 @@ type gpm struct {
 	unit    *unit
 	filled  bool                   // request.Samples[0] holds the sample before
 	request nvml.GpmMetricsGetType // Samples[1] gets the present one
-	sums    map[gpudata.Quantity]*countersum.Sum
+	sums    []countersum.Sum       // by metric; of rates
 }
 
 // newGPM is nil when the device has no GPM.
@@ -53,7 +53,7 @@ func (s *source) newGPM(u *unit) *gpm {
 	if s.lib.Call("nvmlGpmQueryDeviceSupport", u.board, &support) != nvml.Success || support.IsSupportedDevice == 0 {
 		return nil
 	}
-	g := &gpm{lib: s.lib, unit: u, sums: map[gpudata.Quantity]*countersum.Sum{}}
+	g := &gpm{lib: s.lib, unit: u, sums: make([]countersum.Sum, len(gpmMetrics))}
 	g.request.Version, g.request.NumMetrics = 1, uint32(len(gpmMetrics))
 	for i := range g.request.Samples {
 		sample, ret := s.number("nvmlGpmSampleAlloc")
@@ -65,9 +65,6 @@ func (s *source) newGPM(u *unit) *gpm {
 	}
 	for i, m := range gpmMetrics {
 		g.request.Metrics[i].MetricID = m.id
-		if m.rate {
-			g.sums[m.quantity] = &countersum.Sum{}
-		}
 	}
 	return g
 }
@@ -110,7 +107,7 @@ func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration)
 		}
 		v := x.Value * m.scale
 		if m.rate {
-			v = g.sums[m.quantity].AddRate(t, v, sampling)
+			v = g.sums[i].AddRate(t, v, sampling)
 		}
 		b.Add(device, m.quantity, t, v)
 	}

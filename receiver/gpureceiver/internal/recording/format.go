@@ -205,7 +205,7 @@ type Writer struct {
 	z       *zstd.Encoder
 	enc     *json.Encoder
 	flushed time.Time
-	lines   int64
+	Lines   int64 // of samples and events, so far
 }
 
 // NewWriter writes the first line of a recording to w.
@@ -258,12 +258,9 @@ func (w *Writer) Batch(b *gpudata.Batch) error {
 }
 
 func (w *Writer) encode(l line) error {
-	w.lines++
+	w.Lines++
 	return w.enc.Encode(l)
 }
-
-// Lines is the number of sample and event lines so far.
-func (w *Writer) Lines() int64 { return w.lines }
 
 // Close ends the stream; the underlying writer stays open.
 func (w *Writer) Close() error { return w.z.Close() }

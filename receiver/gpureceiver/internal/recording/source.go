@@ -137,9 +137,8 @@ func (s *source) Read(b *gpudata.Batch) error {
 			b.Add(s.next.Device, v.Quantity, t, v.V)
 		}
 		if e := s.next.Event; e != nil {
-			shifted := *e
-			shifted.Time = t
-			b.Events = append(b.Events, gpudata.Event{Device: uint16(s.next.Device), Event: shifted})
+			e.Time = t
+			b.Events = append(b.Events, gpudata.Event{Device: uint16(s.next.Device), Event: *e})
 		}
 		s.last = max(s.last, t)
 		s.next = nil
