@@ -39,7 +39,7 @@ func (w *deviceWriter) Write(samples []Sample) {
 		st.sweep(now)
 	}
 	st.mu.Unlock()
-	st.subs.wake()
+	st.wake()
 }
 
 func (w *deviceWriter) WriteEvents(events []Event) {

@@ -28,11 +28,8 @@ type Store struct {
 	rings   [64]int // how many rings there are of 2^(i-1) points
 	swept   time.Time
 
-	leaseMu sync.Mutex
-	lease   component.ID
-	leased  bool
-
-	subs  subscribers
+	lease atomic.Pointer[component.ID] // nil: nobody has it
+	subs  sync.Map                     // of channels: readers that are woken
 	stats stats
 	uses  useTable
 
@@ -71,7 +68,6 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		now:        now,
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
-		subs:       subscribers{chans: map[chan struct{}]struct{}{}},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }
@@ -146,23 +142,14 @@ func (st *Store) sweep(now time.Time) {
 
 // Lease implements Reader.
 func (st *Store) Lease(owner component.ID) (func(), error) {
-	st.leaseMu.Lock()
-	defer st.leaseMu.Unlock()
-	if st.leased {
-		return nil,
-			fmt.Errorf(
+	for !st.lease.CompareAndSwap(nil, &owner) {
+		if by := st.lease.Load(); by != nil {
+			return nil, fmt.Errorf(
 				"device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the "+
-					"second join a gpu_samples extension of its own)", st.lease, owner)
+					"second join a gpu_samples extension of its own)", *by, owner)
+		}
 	}
-	st.lease, st.leased = owner, true
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			st.leaseMu.Lock()
-			st.leased = false
-			st.leaseMu.Unlock()
-		})
-	}, nil
+	return func() { st.lease.CompareAndSwap(&owner, nil) }, nil
 }
 
 // Acquire implements Reader.
@@ -172,7 +159,21 @@ func (st *Store) Acquire() View {
 }
 
 // Subscribe implements Reader.
-func (st *Store) Subscribe() (<-chan struct{}, func()) { return st.subs.add() }
+func (st *Store) Subscribe() (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	st.subs.Store(c, nil)
+	return c, func() { st.subs.Delete(c) }
+}
+
+// wake wakes readers without ever waiting for them.
+func (st *Store) wake() {
+	for c := range st.subs.Range {
+		select {
+		case c.(chan struct{}) <- struct{}{}:
+		default:
+		}
+	}
+}
 
 // SetUses implements UseWriter.
 func (st *Store) SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
@@ -232,33 +233,4 @@ func (st *Store) onlyDevice(w *Workload) string {
 		return instance.ID
 	}
 	return ""
-}
-
-// subscribers wakes readers without ever waiting for them.
-type subscribers struct {
-	mu    sync.Mutex
-	chans map[chan struct{}]struct{}
-}
-
-func (s *subscribers) add() (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
-	s.mu.Lock()
-	s.chans[c] = struct{}{}
-	s.mu.Unlock()
-	return c, func() {
-		s.mu.Lock()
-		delete(s.chans, c)
-		s.mu.Unlock()
-	}
-}
-
-func (s *subscribers) wake() {
-	s.mu.Lock()
-	for c := range s.chans {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
-	s.mu.Unlock()
 }
