@@ -58,7 +58,6 @@ func (s *session) discover() error {
 		if err != nil {
 			return err
 		}
-		boards := map[uint]string{}
 		for _, gpu := range inv.gpus {
 			e := entity{entityGPU, gpu}
 			d, ok := board(gpu, known[e])
@@ -66,11 +65,10 @@ func (s *session) discover() error {
 				s.nameless = append(s.nameless, gpu) // not even a UUID: nothing can be said of it
 				continue
 			}
-			boards[gpu] = d.ID
 			_, utilization := known[e].number[203]
 			s.add(d, part{gpu: gpu, entities: []entity{e}, utilization: utilization})
 		}
-		s.addInstances(inv, known, boards)
+		s.addInstances(inv, known)
 		s.chooseRivals(known)
 	}
 	for i := range s.devices {
@@ -178,7 +176,7 @@ func board(gpu uint, f *facts) (gpusamplesextension.Device, bool) {
 
 // addInstances adds a device for each compute instance: that is what a process sees as a MIG device. Values of the GPU
 // instance, of which it is a part, are its own too.
-func (s *session) addInstances(inv inventory, known map[entity]*facts, boards map[uint]string) {
+func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 	holder := map[entity]instance{}
 	for _, x := range inv.instances {
 		if x.entity.kind == entityGPUInstance {
@@ -190,20 +188,20 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts, boards ma
 		if x.entity.kind != entityComputeInstance || !ok || gi.parent.kind != entityGPU {
 			continue
 		}
-		parent := boards[gi.parent.id]
-		if parent == "" {
-			continue
+		parent := s.byPart[gi.parent]
+		if len(parent) == 0 {
+			continue // a board that cannot be identified
 		}
+		b := &s.devices[parent[0]]
 		f := known[x.entity]
 		id := f.text[fieldUUID]
 		if !strings.HasPrefix(id, "MIG-") {
 			// Drivers before 470 have no UUID of their own for instances; this is their notation.
-			id = fmt.Sprintf("MIG-%s/%d/%d", parent, gi.gpuInstance, x.compute)
+			id = fmt.Sprintf("MIG-%s/%d/%d", b.ID, gi.gpuInstance, x.compute)
 		}
-		b := &s.devices[s.byPart[gi.parent][0]]
 		memory := int64(f.number[fieldFBTotal]) * mebi
 		s.add(gpusamplesextension.Device{
-			ID: id, Parent: parent, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
+			ID: id, Parent: b.ID, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
 			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1,
 			MIG:    gpusamplesextension.MIG{Profile: gpudata.MIGProfile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
 			Limits: gpusamplesextension.Limits{Memory: memory},
