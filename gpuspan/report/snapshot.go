@@ -23,16 +23,12 @@ func (c *Collector) Summary() Summary {
 		s.End = latest
 	}
 	up := c.within()
-	down := map[Node][]Node{} // what lies within an outermost node
+	down := map[Node][]Node{} // what lies within an outermost node; of the root: what lies in none
 	for _, n := range c.nodes[0].order {
-		if m, ok := up[n]; ok {
-			down[m] = append(down[m], n)
-		}
+		down[up[n]] = append(down[up[n]], n)
 	}
-	for _, n := range c.nodes[0].order {
-		if _, ok := up[n]; !ok {
-			c.walk(&s, n, down, -1, 0, nil)
-		}
+	for _, n := range down[0] {
+		c.walk(&s, n, down, -1, 0, nil)
 	}
 	total := s.Total()
 	for i := range s.Operations {
