@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -52,13 +53,7 @@ func (f File) Slices() map[string]Record {
 
 // Of are the events of a phase, in the order of the file.
 func (f File) Of(ph string) []Record {
-	var out []Record
-	for _, r := range f.Events {
-		if r.Ph == ph {
-			out = append(out, r)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(f.Events), func(r Record) bool { return r.Ph != ph })
 }
 
 // Tracks are the names of tracks by pid and tid.
