@@ -75,7 +75,7 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	}
 	reserved := e != nil && e.ids.fit(trace.SpanContextFromContext(ctx))
 	if reserved {
-		ctx = withReservation(ctx, e.ids)
+		ctx = context.WithValue(ctx, reservationKey{}, &reservation{ids: e.ids})
 	}
 	out, span := s.scope(r.timed && r.flags&flagGiven == 0).tracer().Start(ctx, r.op.op.cfg.Info.Name, t.start...)
 	r.span = span.SpanContext()

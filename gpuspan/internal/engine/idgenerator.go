@@ -85,10 +85,6 @@ type reservation struct {
 
 type reservationKey struct{}
 
-func withReservation(ctx context.Context, ids spanIDs) context.Context {
-	return context.WithValue(ctx, reservationKey{}, &reservation{ids: ids})
-}
-
 func reservationOf(ctx context.Context) *reservation {
 	if ctx == nil {
 		return nil

@@ -26,12 +26,11 @@ func (e *extra) link(sc trace.SpanContext, items int64) {
 		e.shares = append(e.shares, items)
 		return
 	}
-	if i := slices.IndexFunc(e.links, notSampled); i >= 0 && sc.IsSampled() {
+	i := slices.IndexFunc(e.links, func(l trace.Link) bool { return !l.SpanContext.IsSampled() })
+	if i >= 0 && sc.IsSampled() {
 		e.links[i], e.shares[i] = trace.Link{SpanContext: sc}, items
 	}
 }
-
-func notSampled(l trace.Link) bool { return !l.SpanContext.IsSampled() }
 
 // shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns those
 // that the span is to have: at most limit if that is not 0, those that are sampled first. items are those of the
