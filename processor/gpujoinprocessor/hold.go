@@ -15,6 +15,7 @@ import (
 
 // join is the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
+	passes := false
 	b := pendingBatch(ctx, td, p.engine)
 	if b == nil {
 		b = p.batches.Get().(*batch)
@@ -22,6 +23,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 		if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {
 			p.stats.held.Add(int64(b.waiting)) // from the storage
+			passes = b.waiting == 0            // after a restart, before its devices are known
 		}
 	}
 	if n := b.waiting; n > 0 {
@@ -30,13 +32,22 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		p.write(ctx, b, td)
 		p.stats.released(ctx, b, n, reason, p.now())
 	}
-	p.put(b)
+	if !passes {
+		p.put(b)
+	}
 	if p.cfg.Queue.Storage != nil {
 		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the
 		// next component returns, and then the queue would do so again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}
-	return p.next.ConsumeTraces(ctx, td)
+	err := p.next.ConsumeTraces(ctx, td)
+	if passes {
+		if err == nil { // else it comes again
+			p.stats.unplaced(ctx, b)
+		}
+		p.put(b)
+	}
+	return err
 }
 
 // What lets a batch go.

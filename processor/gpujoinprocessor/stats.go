@@ -65,16 +65,23 @@ func (s *stats) shutdown() { s.tb.Shutdown() }
 func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	var bad [faults]int64
 	for i := range b.spans {
-		switch g := &b.spans[i]; {
-		case g.fault != sound:
+		if g := &b.spans[i]; g.fault != sound {
 			bad[g.fault]++
-		default:
-			lost[b.places.list[g.place].outcome]++
 		}
 	}
 	for i, k := range bad {
 		if k > 0 {
 			s.tb.ProcessorGpuJoinBadSpans.Add(ctx, k, s.faults[i])
+		}
+	}
+	return s.unplaced(ctx, b)
+}
+
+// unplaced counts the spans of a batch whose device is not found, by the reason.
+func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
+	for i := range b.spans {
+		if g := &b.spans[i]; g.fault == sound {
+			lost[b.places.list[g.place].outcome]++
 		}
 	}
 	for i, k := range lost {

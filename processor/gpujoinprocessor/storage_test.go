@@ -129,8 +129,22 @@ func TestStorageKeepsWhatIsRefusedAtShutdown(t *testing.T) {
 	})
 	hold(r, zero)
 	r.close()
-	r = newRig(t).withStorage(dir).join(func(c *Config) { c.Queue.Storage = &storageID })
+	r = newRig(t).withStorage(dir)
+	refused := false
+	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		if !refused {
+			refused = true
+			return errors.New("not yet")
+		}
+		return r.sink.ConsumeTraces(ctx, td)
+	})
+	require.NoError(t, err)
+	r.joinTo(next, func(c *Config) {
+		c.Queue.Storage = &storageID
+		c.RetryOnFailure.InitialInterval = 10 * time.Millisecond
+	})
 	require.Eventually(t, func() bool { return r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
+	assert.EqualValues(t, 10, r.count("uncovered_spans", "no_device"), "what comes before its device does is counted")
 	r.close()
 	assert.Len(t, r.spans(), 10)
 }
