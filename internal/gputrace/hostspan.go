@@ -75,7 +75,7 @@ var attributesOf = [kindCount]int{KindStep: 12, KindAnnotation: 2, KindModule: 2
 
 // stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.
 func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
-	if len(st.devices) != 1 {
+	if _, ok := st.onlyDevice(); !ok {
 		return nil
 	}
 	f := s.naming()
@@ -86,10 +86,9 @@ func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
 
 // keepStep keeps the parts of a step that ran on one device for that device's report.
 func (s *spans) keepStep(name string, st *step) {
-	for ordinal := range st.devices {
-		if list := s.steps[ordinal]; len(st.devices) == 1 && len(list) < maxSteps {
-			s.steps[ordinal] = append(list, st.account.Step(name, s.p.Meta.Base+st.start, st.end-st.start, st.compute.Length))
-		}
+	ordinal, ok := st.onlyDevice()
+	if list := s.steps[ordinal]; ok && len(list) < maxSteps {
+		s.steps[ordinal] = append(list, st.account.Step(name, s.p.Meta.Base+st.start, st.end-st.start, st.compute.Length))
 	}
 }
 
@@ -105,10 +104,8 @@ func (s *spans) step(m pcommon.Map, st *step) {
 		putInt(m, semconv.GPUStepIndexKey, st.index)
 	}
 	putSeconds(m, semconv.GPUStepDurationKey, st.end-st.start)
-	if len(st.devices) == 1 {
-		for ordinal := range st.devices {
-			s.identity(m, ordinal)
-		}
+	if ordinal, ok := st.onlyDevice(); ok {
+		s.identity(m, ordinal)
 	}
 	if st.busy.Any {
 		putSeconds(m, semconv.GPUStepBusyDurationKey, st.busy.Length)
@@ -231,7 +228,8 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 // facts are what a report needs beside the activities.
 func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	f := s.naming()
-	f.Ordinal, f.Model, f.Peak, f.Steps = d.ordinal, s.modelOf(d.ordinal), s.peakOf(d.ordinal), sw.steps
+	f.Ordinal, f.Model, f.Steps = d.ordinal, s.modelOf(d.ordinal), sw.steps
+	f.Peak = verdict.PeakOf(f.Model)
 	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)

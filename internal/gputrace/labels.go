@@ -86,25 +86,19 @@ func CollectiveName(s string) string {
 func collectiveAlgorithm(kernel string) (algorithm, protocol string) {
 	head, _, _ := strings.Cut(kernel, "(")
 	for part := range strings.SplitSeq(head, "_") {
-		switch part {
-		case "RING":
-			algorithm = "ring"
-		case "TREE":
-			algorithm = "tree"
-		case "COLLNET", "COLLNETDIRECT", "COLLNETCHAIN":
-			algorithm = "collnet"
-		case "NVLS", "NVLSTREE":
-			algorithm = "nvls"
-		case "LL":
-			protocol = "ll"
-		case "LL128":
-			protocol = "ll128"
-		case "SIMPLE":
-			protocol = "simple"
-		}
+		algorithm = cmp.Or(algorithms[part], algorithm)
+		protocol = cmp.Or(protocols[part], protocol)
 	}
 	return algorithm, protocol
 }
+
+var (
+	algorithms = map[string]string{
+		"RING": "ring", "TREE": "tree", "COLLNET": "collnet", "COLLNETDIRECT": "collnet", "COLLNETCHAIN": "collnet",
+		"NVLS": "nvls", "NVLSTREE": "nvls",
+	}
+	protocols = map[string]string{"LL": "ll", "LL128": "ll128", "SIMPLE": "simple"}
+)
 
 // ElementSize is the size in bytes of an element type as frameworks name it; 0 when unknown.
 func ElementSize(t string) int64 {
@@ -209,20 +203,14 @@ func phase(name string) string {
 	case strings.HasPrefix(name, "Optimizer.step"):
 		return "optimizer"
 	}
-	w := strings.ToLower(strings.Trim(name, "# *-=[]<>"))
-	switch w {
-	case "forward", "backward", "optimizer", "data":
-		return w
-	case "optimizer_step", "optimizer step":
-		return "optimizer"
-	case "data_loading", "dataloader", "data loading", "load_data":
-		return "data"
-	case "forward_pass", "forward pass":
-		return "forward"
-	case "backward_pass", "backward pass":
-		return "backward"
-	}
-	return ""
+	return phases[strings.ToLower(strings.Trim(name, "# *-=[]<>"))]
+}
+
+var phases = map[string]string{
+	"forward": "forward", "forward_pass": "forward", "forward pass": "forward",
+	"backward": "backward", "backward_pass": "backward", "backward pass": "backward",
+	"optimizer": "optimizer", "optimizer_step": "optimizer", "optimizer step": "optimizer",
+	"data": "data", "data_loading": "data", "data loading": "data", "dataloader": "data", "load_data": "data",
 }
 
 // Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx writes them into

@@ -96,6 +96,13 @@ func (s *step) device(a *activity) {
 	s.devices[a.device] = struct{}{}
 }
 
+// onlyDevice is the device that all of the step ran on; ok is false where there is none or there are several.
+func (s *step) onlyDevice() (ordinal int64, ok bool) {
+	for ordinal = range s.devices {
+	}
+	return ordinal, len(s.devices) == 1
+}
+
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 

@@ -37,8 +37,7 @@ type spans struct {
 	noGPU   *verdict.Verdict         // of a profile without activities of a device
 	steps   map[int64][]verdict.Step // by device
 	devices map[int64]Device
-	peaks   map[string]verdict.Peak // by model
-	only    Device                  // what all rows stand for where the file's numbers do not match: of its only model
+	only    Device // what all rows stand for where the file's numbers do not match: of its only model
 }
 
 // scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
@@ -58,7 +57,7 @@ type lastScope struct {
 func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) *spans {
 	s := &spans{
 		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), devices: map[int64]Device{},
-		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{},
+		steps: map[int64][]verdict.Step{},
 	}
 	for i, d := range p.Meta.Devices {
 		s.devices[d.Ordinal] = d
@@ -111,17 +110,6 @@ func (p *Profile) multiprocessors(ordinal int64) int64 {
 		}
 	}
 	return int64(verdict.PeakOf(p.modelOf(model)).SMs)
-}
-
-// peakOf is that of a device's model, looked up once.
-func (s *spans) peakOf(ordinal int64) verdict.Peak {
-	model := s.modelOf(ordinal)
-	p, ok := s.peaks[model]
-	if !ok {
-		p = verdict.PeakOf(model)
-		s.peaks[model] = p
-	}
-	return p
 }
 
 // new is a span of the host.

@@ -100,7 +100,7 @@ func ReportOf(s ptrace.Span) (verdict.Report, bool) {
 	if all := lengthOf(m, semconv.GPUWindowMemoryDurationKey); all > 0 {
 		r.Parts.CopyHidden = all - r.Parts.CopyExposed
 	}
-	for _, c := range verdict.Causes() {
+	for c := range verdict.Causes {
 		if t := lengthOf(m, semconv.GPUWindowCauseDurationKey(c.String())); t > 0 {
 			r.Idle = append(r.Idle, verdict.CauseTime{Cause: c, Time: t})
 		}

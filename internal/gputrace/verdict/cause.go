@@ -64,14 +64,8 @@ func (c *Cause) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Causes are all, in the order of their values.
-func Causes() []Cause {
-	list := make([]Cause, causeCount)
-	for i := range list {
-		list[i] = Cause(i)
-	}
-	return list
-}
+// Causes is how many there are; all are below it.
+const Causes = causeCount
 
 // Limits of the rules, in ns.
 const (
