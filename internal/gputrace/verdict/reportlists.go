@@ -101,13 +101,14 @@ func (r *Rate) over(t time.Duration, p Peak, kernel string) {
 }
 
 func (d *Device) byKernel(r *Report, f *Facts) {
-	for id, k := range d.kern {
+	for _, id := range slices.Sorted(maps.Keys(d.kern)) { // in an order, for many have one short name
+		k := d.kern[id]
 		if k.Name = f.Kernel(id); k.worked > 0 {
 			k.over(k.worked, f.Peak, k.Name)
 		}
 		r.ByKernel = append(r.ByKernel, k.Kernel)
 	}
-	slices.SortFunc(r.ByKernel, func(a, b Kernel) int {
+	slices.SortStableFunc(r.ByKernel, func(a, b Kernel) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
@@ -140,6 +141,7 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 		r.Collectives = append(r.Collectives, e)
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(b.Waiting, a.Waiting))
 	})
 }

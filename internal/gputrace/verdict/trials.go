@@ -5,6 +5,7 @@ package verdict
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +108,8 @@ func (j *judge) trials(d *Device) (claimed float64) {
 	var list []*trial
 	var most int64
 	var text string
-	for op, x := range d.trials {
+	for _, op := range slices.Sorted(maps.Keys(d.trials)) {
+		x := d.trials[op]
 		x.end()
 		if x.many.calls == 0 || x.few.calls < usualCalls*x.many.calls {
 			continue
