@@ -10,16 +10,16 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
+	"sync"
 )
 
 // Ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to listeners
 // on port 0. Of those, any connection on the machine could take the one that was free before the program listens on it.
 //
 // The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
-// that listens on it. So each process chooses from a block of its own, by its number, and never chooses a port twice
-// until it has had all. Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a hundred
-// failed.
+// that listens on it. So each process chooses from blocks of its own, by its number, and never chooses a port twice until
+// it has had all. Processes whose numbers fall on one block are kept apart by its first port, the guard: who listens on
+// it has the block. Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a hundred failed.
 const (
 	first, last = 20_000, 32_000
 	block       = 16
@@ -28,20 +28,38 @@ const (
 	stride = 97
 )
 
-var chosen atomic.Int64
+var (
+	mu     sync.Mutex
+	chosen int                      // ports of this process so far, its guards among them
+	guards = map[int]net.Listener{} // by port
+)
 
-// Address is a host:port on the loopback interface that nobody listens on now.
+// Address is a host:port on the loopback interface that nobody listens on now, and that no other process chooses.
 func Address() (string, error) {
+	mu.Lock()
+	defer mu.Unlock()
 	var failed error
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", port(os.Getpid(), int(chosen.Add(1)-1)))
+		n := chosen
+		p := port(os.Getpid(), n)
+		chosen++
+		if guards[p] != nil {
+			continue
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", p)
 		l, err := net.Listen("tcp", address)
-		if err == nil {
+		switch {
+		case err == nil && n%block == 0:
+			guards[p] = l // until the process ends
+			continue
+		case err == nil:
 			return address, l.Close()
+		case n%block == 0:
+			chosen += block - 1 // the whole block is another process's
 		}
 		failed = err
 	}
-	return "", fmt.Errorf("no free port was found (100 of %d to %d were tried): %w", first, last-1, failed)
+	return "", fmt.Errorf("no free port was found (of %d to %d): %w", first, last-1, failed)
 }
 
 // Pair is two addresses like that of Address, on a port and the next one.

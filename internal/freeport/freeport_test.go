@@ -4,7 +4,9 @@
 package freeport
 
 import (
+	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"testing"
 
@@ -40,6 +42,34 @@ func TestProcessesThatRunTogetherChooseDifferentPorts(t *testing.T) {
 			require.NotContains(t, owner, p, "of %d and %d", process, owner[p])
 			owner[p] = process
 		}
+	}
+}
+
+func TestABlockIsOfOneProcess(t *testing.T) {
+	mu.Lock()
+	begin := (chosen + block - 1) / block * block // of the next block
+	chosen = begin
+	other, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port(os.Getpid(), begin)))
+	mu.Unlock()
+	if err != nil {
+		t.Skip("the block is another process's already: ", err)
+	}
+	defer other.Close()
+	address, err := Address()
+	require.NoError(t, err)
+	for n := range block {
+		require.NotEqual(t, fmt.Sprintf("127.0.0.1:%d", port(os.Getpid(), begin+n)), address)
+	}
+	again := map[string]bool{address: true}
+	for range 3 * block {
+		a, err := Address()
+		require.NoError(t, err)
+		require.False(t, again[a])
+		again[a] = true
+	}
+	for p, l := range guards {
+		require.NotContains(t, again, fmt.Sprintf("127.0.0.1:%d", p))
+		require.NotNil(t, l)
 	}
 }
 
