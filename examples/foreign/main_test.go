@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On the tests' stub of libcuda, where a fill takes 20 µs, four of them take 80 µs.
+// On the tests' stub of libcuda a fill takes 5 ms here, so that the host launches faster than the device works, and four
+// of them take 20 ms.
 func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -22,12 +23,12 @@ func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "libcuda.so")
 	source := filepath.Join("..", "..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
-	b, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm",
-		"-lpthread").CombinedOutput()
+	b, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-DLAUNCH_NS=5000000",
+		"-o", path, source, "-lm", "-lpthread").CombinedOutput()
 	require.NoError(t, err, string(b))
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), path, "", 100, &out))
-	require.Regexp(t, `(?m)^engine\.fill +100 .* 80\.\d\dµs `, out.String())
+	require.NoError(t, run(t.Context(), path, "", 25, &out))
+	require.Regexp(t, `(?m)^engine\.fill +25 .* 20\.00ms `, out.String())
 	require.NotContains(t, out.String(), "the host's")
 
 	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", "", 1, &out),

@@ -36,13 +36,17 @@ static struct {
 	int64_t memory_total, memory_used;
 } cfg;
 
+#ifndef LAUNCH_NS
+#define LAUNCH_NS 20000 /* what a kernel, a copy or a fill takes */
+#endif
+
 static void cfg_defaults(void) {
 	memset(&cfg, 0, sizeof cfg);
 	cfg.offset = 3.6e12;
 	cfg.tick = 32;
 	cfg.submit_ns = 3500;
 	cfg.completion_ns = 1800;
-	cfg.launch_ns = 20000;
+	cfg.launch_ns = LAUNCH_NS;
 	cfg.devices = 1;
 	cfg.polls_need_context = cfg.share_markers = 1; /* what a driver may do, it does here */
 	cfg.memory_total = 16ll << 30;
