@@ -152,7 +152,6 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&res, ss.Scope().Attributes())
 			var f facts
-			a.repeats.Expect(ss.Spans())
 			for _, s := range ss.Spans().All() {
 				if !f.load(s, &scope) {
 					if a.jobs != nil {

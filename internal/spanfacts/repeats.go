@@ -6,8 +6,6 @@ package spanfacts
 import (
 	"hash/maphash"
 	"math/bits"
-
-	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 // Repeats knows spans that come again: senders repeat a request whose answer was lost, and a load balancer divides one
@@ -16,9 +14,8 @@ import (
 type Repeats struct {
 	Max int // spans that are remembered, about 16 to 32 bytes each
 
-	seed   maphash.Seed
-	looked uint64      // by Expect
-	lines  [][8]uint64 // hashes that end alike, the newest first; 2 Max of them in all, so that half of Max nearly always fit
+	seed  maphash.Seed
+	lines [][8]uint64 // hashes that end alike, the newest first; 2 Max of them in all, so that half of Max nearly always fit
 }
 
 // identity of a span. Another one may have the same IDs, of a producer that makes them badly.
@@ -32,7 +29,11 @@ func (r *Repeats) Again(f *Facts) bool {
 	if r.Max <= 0 || f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
 		return false
 	}
-	h, line := r.find(identity{f.Key, f.Start, f.End})
+	if r.lines == nil {
+		r.seed, r.lines = maphash.MakeSeed(), make([][8]uint64, 1<<bits.Len(uint(r.Max-1)/4))
+	}
+	h := maphash.Comparable(r.seed, identity{f.Key, f.Start, f.End})
+	line := &r.lines[h&uint64(len(r.lines)-1)]
 	for _, known := range line {
 		if known == h {
 			return true
@@ -41,27 +42,4 @@ func (r *Repeats) Again(f *Facts) bool {
 	copy(line[1:], line[:7])
 	line[0] = h
 	return false
-}
-
-// Expect looks where Again will look for these spans. The table is larger than most caches, and a processor fetches
-// several of its lines at a time only where little work lies between them.
-func (r *Repeats) Expect(spans ptrace.SpanSlice) {
-	if r.Max <= 0 {
-		return
-	}
-	for _, s := range spans.All() {
-		_, line := r.find(identity{
-			Key{s.TraceID(), s.SpanID()}, uint64(s.StartTimestamp()), uint64(s.EndTimestamp()),
-		})
-		r.looked += line[0] // what nobody uses is not fetched
-	}
-}
-
-// find is the hash of an identity and the line where it stands if it has come before.
-func (r *Repeats) find(id identity) (uint64, *[8]uint64) {
-	if r.lines == nil {
-		r.seed, r.lines = maphash.MakeSeed(), make([][8]uint64, 1<<bits.Len(uint(r.Max-1)/4))
-	}
-	h := maphash.Comparable(r.seed, id)
-	return h, &r.lines[h&uint64(len(r.lines)-1)]
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 func TestSpansThatComeAgainAreKnownWithinBounds(t *testing.T) {
@@ -40,26 +39,6 @@ func TestSpansThatComeAgainAreKnownWithinBounds(t *testing.T) {
 		require.False(t, r.Again(&Facts{}), "without IDs")
 		require.False(t, (&Repeats{}).Again(span(1)))
 	}
-}
-
-func TestSpansThatAreExpectedHaveNotComeYet(t *testing.T) {
-	spans := ptrace.NewSpanSlice()
-	for n := range byte(100) {
-		s := spans.AppendEmpty()
-		s.SetTraceID(pcommon.TraceID{1})
-		s.SetSpanID(pcommon.SpanID{n + 1})
-	}
-	r := Repeats{Max: 1000}
-	for _, again := range []bool{false, true} {
-		r.Expect(spans)
-		for _, s := range spans.All() {
-			require.Equal(t, again, r.Again(&Facts{Key: Key{s.TraceID(), s.SpanID()}}))
-		}
-	}
-	require.Zero(t, testing.AllocsPerRun(10, func() { r.Expect(spans) }))
-	var none Repeats
-	none.Expect(spans)
-	require.Nil(t, none.lines)
 }
 
 func BenchmarkAgain(b *testing.B) {

@@ -82,9 +82,8 @@ func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 	d.rateStatus = semconv.GPURateStatusOk
 	d.rates(f, t)
 	if r != nil {
-		flops := r.flops[f.Precision]
-		d.utilization(f, r, flops)
-		d.roofline(f, r, flops, t)
+		d.utilization(f, r, t)
+		d.roofline(f, r, t)
 	}
 	return outcomeDerived
 }
@@ -109,7 +108,7 @@ func rate(amount, t float64) float64 {
 }
 
 // utilization compares with the peak of the link that the bytes took and with the peak of the precision.
-func (d *derived) utilization(f *spanfacts.Facts, r *roof, flops peak) {
+func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	var used peak
 	var attained float64
 	switch {
@@ -135,7 +134,7 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, flops peak) {
 	} else {
 		d.basis = ""
 	}
-	if flops.rate > 0 && f.FLOPs > 0 {
+	if flops := r.flops[f.Precision]; flops.rate > 0 && f.FLOPs > 0 {
 		d.flopUtil = d.flopRate / flops.rate
 		source = max(source, flops.source)
 	}
@@ -150,10 +149,11 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, flops peak) {
 
 // roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
 // arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
-func (d *derived) roofline(f *spanfacts.Facts, r *roof, flops peak, t float64) {
+func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
 	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
 	}
+	flops := r.flops[f.Precision]
 	dram := f.Size * (1 - f.L2Hit)
 	var attained float64
 	var bound string

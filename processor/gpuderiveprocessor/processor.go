@@ -77,7 +77,7 @@ type batch struct {
 	mapped, noPeaks    int64
 	assembled, evicted int64
 	recent             [8]place
-	places, last       int // found so far; of recent, that of the last span
+	places             int // found so far
 	resource           spanfacts.Resource
 }
 
@@ -146,16 +146,12 @@ type place struct {
 // roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
 func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	dev := device{f.Device.ID, f.Device.Parent, f.Device.Model}
-	n := min(b.places, len(b.recent))
-	for i := range n {
-		at := (b.last + i) % n // the same device again, or the next in turn
-		if p := &b.recent[at]; p.device == dev {
-			b.last = at
+	for i := range min(b.places, len(b.recent)) {
+		if p := &b.recent[i]; p.device == dev {
 			return p.roof
 		}
 	}
-	b.last = b.places % len(b.recent)
-	p := &b.recent[b.last]
+	p := &b.recent[b.places%len(b.recent)]
 	b.places++
 	p.device, p.roof = dev, d.resolver.roof(dev, b.now)
 	return p.roof
