@@ -17,16 +17,24 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 )
 
+// documents are the texts of all Markdown files, by path.
+func documents(t *testing.T) map[string][]byte {
+	texts := map[string][]byte{}
+	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		texts[path], err = os.ReadFile(path)
+		return err
+	}))
+	return texts
+}
+
 // Every configuration in a document that has a service runs as it is pasted.
 func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	found := 0
-	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+	for path, text := range documents(t) {
 		for _, m := range block.FindAllSubmatch(text, -1) {
 			yaml := string(m[1])
 			if !strings.Contains("\n"+yaml, "\nservice:") {
@@ -42,8 +50,7 @@ func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 			}
 			assert.NoError(t, err, path)
 		}
-		return nil
-	}))
+	}
 	assert.GreaterOrEqual(t, found, 8)
 }
 
@@ -52,12 +59,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```(?:sh|bash|console)?\n(.*?)^```")
 	line := regexp.MustCompile(`(?m)^(?:\$ )?(?:go run \./cmd/otelcol-gpu|otelcol-gpu)((?: .*)?)$`)
 	found := 0
-	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+	for path, text := range documents(t) {
 		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
 			for _, m := range line.FindAllStringSubmatch(b[1], -1) {
 				args, _, _ := strings.Cut(m[1], "#")
@@ -72,8 +74,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 				}
 			}
 		}
-		return nil
-	}))
+	}
 	assert.GreaterOrEqual(t, found, 8)
 }
 
@@ -81,18 +82,12 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 func TestTheFullBuildIsStartedOnFiles(t *testing.T) {
 	start := regexp.MustCompile("otelcol-gpu-full --config ([^\\s`]+)")
 	found := 0
-	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+	for path, text := range documents(t) {
 		for _, m := range start.FindAllSubmatch(text, -1) {
 			found++
 			assert.FileExists(t, filepath.Join("..", "..", string(m[1])), path)
 		}
-		return nil
-	}))
+	}
 	assert.GreaterOrEqual(t, found, 3)
 }
 
