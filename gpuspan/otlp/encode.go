@@ -262,6 +262,7 @@ type batch struct {
 	resource []byte // the field of ResourceSpans; may be empty
 	scopes   []scopeSpans
 	spans    int
+	bytes    int // of them
 }
 
 // scopeSpans are the spans of a scope, one after the other, behind room for what is known when they are complete: so
@@ -297,6 +298,7 @@ func (b *batch) add(x *engine.SinkSpan) {
 		s.spans[at+1], s.spans[at+2] = byte(n)|0x80, byte(n>>7)
 	}
 	b.spans++
+	b.bytes += n
 }
 
 // clear forgets the spans. Others come into memory.
@@ -306,7 +308,7 @@ func (b *batch) clear() {
 	for i := range b.scopes {
 		b.scopes[i].clear(b.scopes[i].spans)
 	}
-	b.spans = 0
+	b.spans, b.bytes = 0, 0
 }
 
 // request makes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
@@ -329,7 +331,7 @@ func (b *batch) request(memory []byte) []byte {
 		memory = make([]byte, 0, cap(out))
 	}
 	first.clear(memory)
-	b.spans = 0
+	b.spans, b.bytes = 0, 0
 	return out
 }
 

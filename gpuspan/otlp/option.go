@@ -57,7 +57,7 @@ func To(s Sender) Option { return option(func(c *config) { c.sender = s }) }
 // Interval is how long a span waits for others at most; default 1 s.
 func Interval(d time.Duration) Option { return option(func(c *config) { c.interval = d }) }
 
-// BatchSize is how many spans one request holds at most; default 2048.
+// BatchSize is how many spans one request holds at most; default 2048. One of 2 MiB holds no more, whatever they are.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
 // Queue is how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB with

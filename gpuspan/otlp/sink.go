@@ -19,6 +19,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,7 @@ type Sink struct {
 	said   time.Time // when an error was last told
 
 	work  chan struct{} // something is to be done
-	idle  chan struct{} // closed while nothing is queued or under way
-	busy  bool
+	last  chan struct{} // closed when the newest request is over
 	quit  chan struct{}
 	done  chan struct{}
 	abort context.CancelCauseFunc
@@ -58,6 +58,7 @@ type Sink struct {
 type request struct {
 	body  []byte
 	spans int
+	over  chan struct{} // closed when it is
 }
 
 // Stats counts spans.
@@ -83,7 +84,7 @@ func New(opts ...Option) (*Sink, error) {
 	options.All(opts, Option.apply)(&c)
 	err := c.complete()
 	s := &Sink{
-		cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}),
+		cfg: c, work: make(chan struct{}, 1), last: make(chan struct{}), quit: make(chan struct{}),
 		done: make(chan struct{}),
 	}
 	if len(c.resource) > 0 {
@@ -91,7 +92,7 @@ func New(opts ...Option) (*Sink, error) {
 	}
 	s.stats.Dropped = map[string]int64{}
 	s.ctx, s.abort = context.WithCancelCause(context.Background())
-	close(s.idle)
+	close(s.last)
 	if c.sender == nil {
 		s.closed = true
 		close(s.done)
@@ -100,6 +101,10 @@ func New(opts ...Option) (*Sink, error) {
 	go s.run()
 	return s, err
 }
+
+// fullRequest is how many bytes of spans are not added to: half of the 4 MiB that receivers take if nobody tells them
+// otherwise.
+const fullRequest = 2 << 20
 
 // Section implements gpuspan.Sink.
 func (s *Sink) Section(x *engine.SinkSpan) {
@@ -114,7 +119,7 @@ func (s *Sink) Section(x *engine.SinkSpan) {
 	}
 	s.batch.add(x)
 	switch {
-	case s.batch.spans >= s.cfg.batchSize:
+	case s.batch.spans >= s.cfg.batchSize || s.batch.bytes >= fullRequest:
 		s.enqueue()
 	case s.batch.spans == 1 && !s.armed:
 		s.wake() // the interval begins
@@ -132,26 +137,31 @@ func (s *Sink) enqueue() {
 		s.stats.Dropped[queueFull] += int64(n)
 		return
 	}
-	s.queue = append(s.queue, request{s.batch.request(s.spare), n})
+	s.last = make(chan struct{})
+	s.queue = append(s.queue, request{s.batch.request(s.spare), n, s.last})
 	s.spare = nil
 	s.wake()
 }
 
 // wake tells the sender. The mutex must be held.
 func (s *Sink) wake() {
-	if !s.busy {
-		s.busy, s.idle = true, make(chan struct{})
-	}
 	select {
 	case s.work <- struct{}{}:
 	default:
 	}
 }
 
-// run sends requests, one at a time.
+// run sends requests, one at a time. Where a sender ends the goroutine by runtime.Goexit another one goes on.
 func (s *Sink) run() {
-	defer close(s.done)
-	timer := time.NewTimer(time.Hour)
+	quit := false
+	defer func() {
+		if quit {
+			close(s.done)
+		} else {
+			go s.run()
+		}
+	}()
+	timer := time.NewTimer(s.cfg.interval) // also of what had come when a goroutine before this one ended
 	defer timer.Stop()
 	for {
 		r, ok, begins := s.next()
@@ -176,6 +186,7 @@ func (s *Sink) run() {
 			for r, ok, _ = s.next(); ok; r, ok, _ = s.next() {
 				s.send(r)
 			}
+			quit = true
 			return
 		}
 	}
@@ -195,10 +206,6 @@ func (s *Sink) next() (r request, ok, begins bool) {
 		begins, s.armed = !s.armed, true
 		return request{}, false, begins
 	}
-	if s.busy {
-		s.busy = false
-		close(s.idle)
-	}
 	return request{}, false, false
 }
 
@@ -215,7 +222,7 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 		var later *Later
 		switch {
 		case err == nil:
-			return min(refused, all), rejected, nil
+			return min(max(refused, 0), all), rejected, nil
 		case s.ctx.Err() != nil:
 			return all, shutdown, err
 		case !errors.As(err, &later):
@@ -237,9 +244,19 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 // sayEvery is the least time between two errors that are told.
 const sayEvery = 10 * time.Second
 
-// send delivers a request and counts its spans. Its memory then serves another.
+// send delivers a request and counts its spans, whatever the sender does. Its memory then serves another.
 func (s *Sink) send(r request) {
-	dropped, reason, err := s.deliver(r)
+	dropped, reason, err := int64(r.spans), rejected, errors.New("the sender did not return")
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the sender panicked: %v", v)
+		}
+		s.settle(r, dropped, reason, err)
+	}()
+	dropped, reason, err = s.deliver(r)
+}
+
+func (s *Sink) settle(r request, dropped int64, reason string, err error) {
 	s.mu.Lock()
 	s.spare = r.body
 	s.stats.Sent += int64(r.spans) - dropped
@@ -250,6 +267,7 @@ func (s *Sink) send(r request) {
 	if say {
 		s.said = time.Now()
 	}
+	close(r.over)
 	s.mu.Unlock()
 	if say {
 		defer func() { _ = recover() }() // the handler is the application's
@@ -276,10 +294,11 @@ func (s *Sink) Flush(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.enqueue()
-	idle := s.idle
+	over := s.last
 	s.mu.Unlock()
+	ctx = cmp.Or(ctx, context.Background())
 	select {
-	case <-idle:
+	case <-over:
 	case <-s.done:
 	case <-ctx.Done():
 		return fmt.Errorf("flush of gpuspan/otlp: %w", context.Cause(ctx))
@@ -299,6 +318,7 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	if first {
 		close(s.quit)
 	}
+	ctx = cmp.Or(ctx, context.Background())
 	select {
 	case <-s.done:
 		return nil
@@ -308,6 +328,7 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.done:
 	case <-time.After(time.Second): // the sender does not look at its context
+		return fmt.Errorf("shutdown of gpuspan/otlp: the sender hangs, and what it has is left behind: %w", context.Cause(ctx))
 	}
 	if n := s.Stats().Dropped[shutdown]; n > 0 {
 		return fmt.Errorf("shutdown of gpuspan/otlp: %d spans were not sent: %w", n, context.Cause(ctx))
