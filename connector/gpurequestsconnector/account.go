@@ -8,7 +8,7 @@ import (
 	"container/list"
 )
 
-// operation is what a part of an account is of; one for each source and name, so that a pointer is its identity.
+// operation is what an account is of.
 type operation struct{ name, category, itemType, model string }
 
 // account is what one request got of one operation.
@@ -122,7 +122,7 @@ const (
 // account finds the request's account of an operation, or makes it.
 func (b *book) account(r *request, op *operation, s *source) *account {
 	for i := range r.accounts {
-		if a := &r.accounts[i]; a.op == op && a.source.id == s.id {
+		if a := &r.accounts[i]; *a.op == *op && a.source.id == s.id {
 			return a
 		}
 	}

@@ -266,7 +266,7 @@ func (b *book) due(now int64, all bool) []*request {
 		switch {
 		case r.begun && now-max(r.seen, r.own) >= int64(b.cfg.Settle):
 			b.close(r, settled, now)
-		case now-r.seen >= int64(b.cfg.Idle):
+		case !r.begun && now-r.seen >= int64(b.cfg.Idle):
 			b.close(r, idle, now)
 		case all:
 			b.close(r, shutdown, now)

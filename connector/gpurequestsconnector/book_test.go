@@ -165,6 +165,20 @@ func TestAnAccountSettlesAfterItsRequestCame(t *testing.T) {
 	assert.Len(t, b.due(after(time.Minute+15*time.Second), false), 1)
 }
 
+// idle is for requests whose own span does not come; one whose span came waits for settle, also where that is longer.
+func TestARequestWhoseSpanCameIsNotIdle(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.Settle, c.Idle = 60*time.Second, 30*time.Second })
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), in{trace: 1, id: 1, kind: server, end: 9}), clock)
+	assert.Empty(t, b.due(after(59*time.Second), false))
+	assert.Len(t, b.due(after(60*time.Second), false), 1)
+
+	b = newTest(t, nil)
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
+	b.take(payload(t, service, in{trace: 1, id: 1, kind: server, end: 9}), after(29*time.Second))
+	assert.Empty(t, b.due(after(43*time.Second), false))
+	assert.Len(t, b.due(after(44*time.Second), false), 1)
+}
+
 // A batch that does not link to all its requests says how many it has; work of two devices is on none.
 func TestABatchSaysItsSizeAndItsDevice(t *testing.T) {
 	b := newTest(t, nil)
@@ -326,6 +340,27 @@ func TestOperationsOfARequestAreBounded(t *testing.T) {
 	assert.EqualValues(t, batches-64, other["gpu.request.batch.count"])
 	assert.EqualValues(t, batches-64, b.stats.lostOperations)
 	assert.EqualValues(t, batches, b.stats.charged)
+}
+
+// However many names there are meanwhile, an operation has one account in a request.
+func TestOneAccountForEachOperation(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.MaxRequests = 100_000 })
+	first, last := decode(1, 1, 1, linked{1, 1, nil, 0}), decode(2, 2, 1, linked{1, 1, nil, 0})
+	b.take(payload(t, service, first), clock)
+	for i := range maxOperations + 10 {
+		x := decode(3, 1, 1, linked{2, 1, nil, 0})
+		x.name = fmt.Sprint("op ", i)
+		td := payload(t, service, x)
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetSpanID(id(i))
+		b.take(td, clock)
+	}
+	b.take(payload(t, service, last), clock)
+	for _, r := range b.due(clock, true) {
+		if r.Trace == (pcommon.TraceID{1}) {
+			require.Len(t, r.accounts, 1)
+			assert.EqualValues(t, 2, r.accounts[0].batches)
+		}
+	}
 }
 
 // A span that nobody can name is no request's, and its joules are there all the same.

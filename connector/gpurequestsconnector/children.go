@@ -18,8 +18,8 @@ type child struct {
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
 func (b *book) wait(s *span, now int64) {
 	if i, ok := b.index[s.above()]; ok {
-		if x := &b.spans[i]; x.work() && contains(x.kind, x.device, s.device) {
-			return // the span around it has it
+		if x := &b.spans[i]; x.work() && contains(gpuWork, x.device, s.device) {
+			return // the span around it has it, and so has what is around that; of a step on another device only the step
 		}
 	}
 	own := s.owed()
@@ -52,12 +52,12 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 			return false
 		}
 		r := b.ending[c.above()]
-		above, inWork := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil || b.ending[s.key] != nil })
+		above, around := b.ancestor(c, func(s *seenSpan) bool { return b.requests[s.key] != nil || b.ending[s.key] != nil })
 		if above != nil {
 			r = b.ending[above.key]
 		}
 		switch {
-		case inWork || r == nil:
+		case around != nil || r == nil:
 			return false
 		case b.had(c):
 			delete(b.waiting, c.key)
@@ -118,13 +118,13 @@ func (b *book) expire(now int64, all bool) {
 		}
 		var opened []*request
 		for _, c := range list {
-			above, inWork := b.ancestor(c, func(s *seenSpan) bool {
+			above, around := b.ancestor(c, func(s *seenSpan) bool {
 				return s.entry || b.requests[s.key] != nil || b.closed.Find(s.key) != nil
 			})
 			switch {
-			case inWork || above != nil && b.had(c):
+			case around != nil && contains(gpuWork, around.device, c.device) || b.had(c):
 				delete(b.waiting, c.key)
-			case above == nil || !c.adopted():
+			case above == nil || around != nil || !c.adopted():
 				b.stats.unassigned += c.owed().energy
 				b.counted(c, now)
 			default:

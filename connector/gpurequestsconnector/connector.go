@@ -74,7 +74,7 @@ func (c *gpuRequests) GiveTraces(next consumer.Traces) bool {
 
 // Start begins to close accounts.
 func (c *gpuRequests) Start(context.Context, component.Host) error {
-	c.Begin(func() {}, c.run)
+	c.Begin(func() { c.meters.spans = c.traces != nil }, c.run)
 	return nil
 }
 

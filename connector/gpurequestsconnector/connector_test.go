@@ -305,6 +305,26 @@ func TestEachOutputWorksAlone(t *testing.T) {
 	assert.Equal(t, 3, traces.SpanCount())
 }
 
+// Where nobody takes spans an exemplar names the request's own: a span of the account would be nowhere.
+func TestExemplarsNameSpansThatExist(t *testing.T) {
+	metrics := new(consumertest.MetricsSink)
+	x := start(t, nil, metrics, nil)
+	x.take(t, served(t, 1))
+	x.stop(t)
+	n := 0
+	for _, rm := range metrics.AllMetrics()[len(metrics.AllMetrics())-1].ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			for _, p := range m.Histogram().DataPoints().All() {
+				for _, e := range p.Exemplars().All() {
+					n++
+					assert.Equal(t, pcommon.SpanID{1}, e.SpanID(), m.Name())
+				}
+			}
+		}
+	}
+	assert.Positive(t, n)
+}
+
 func TestDeltaAndExponential(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, func(c *Config) {

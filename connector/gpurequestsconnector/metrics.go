@@ -21,9 +21,10 @@ import (
 // accounts are closed.
 type meters struct {
 	series.Settings
-	cfg  *Config
-	of   map[string]*meter // by the resource of metrics
-	lost int               // series that gave way before they were written, since that was last counted
+	cfg   *Config
+	of    map[string]*meter // by the resource of metrics
+	lost  int               // series that gave way before they were written, since that was last counted
+	spans bool              // accounts have spans
 }
 
 // meter is the metrics of one resource.
@@ -143,13 +144,13 @@ func (m *meters) record(closed []*request, now int64) {
 }
 
 // recorder puts values of an account, where they are known, into the series of an operation, nil for those of the
-// request as a whole. The account's span is their exemplar; of a request whose trace does not exist there is none.
+// request as a whole. Their exemplar is the account's span, else the request's; none where its trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
 	switch {
 	case r.unsampled:
 		span = key{}
-	case a.linked:
+	case a.linked && m.spans:
 		span.Span = a.id(r)
 	}
 	return func(metric int, v float64, known bool) {

@@ -119,19 +119,21 @@ func (b *book) owe(k key, o owed, now int64) {
 	*list = append(*list, o)
 }
 
-// ancestor goes up from a child while spans are known. It returns the first that stop accepts, and whether GPU work on
-// the way contains the child.
-func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found *seenSpan, inWork bool) {
+// ancestor goes up from a child while spans are known. It returns the first that stop accepts, and the GPU work on the
+// way that contains the child.
+func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *seenSpan) {
 	first := true
 	for s := range b.up(c) {
 		if first && s.kind != hostSpan && s.kind != requestSpan {
-			inWork, first = contains(s.kind, s.device, c.device), false
+			if first = false; contains(s.kind, s.device, c.device) {
+				around = s
+			}
 		}
 		if stop(s) {
-			return s, inWork
+			return s, around
 		}
 	}
-	return nil, inWork
+	return nil, around
 }
 
 // had says whether GPU work around a child, whose energy contains the child's, was counted before. A request may lie

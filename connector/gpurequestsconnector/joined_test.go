@@ -1,0 +1,158 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
+)
+
+type extensions map[component.ID]component.Component
+
+func (e extensions) GetExtensions() map[component.ID]component.Component { return e }
+
+func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
+
+// joined is what gpu_join makes of a request whose spans lie within 3 s from now, on three devices of 100 W, 200 W and
+// 300 W.
+func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
+	ctx := context.Background()
+	samples := gpusamplesextension.NewFactory()
+	ext, err := samples.Create(ctx, extensiontest.NewNopSettings(samples.Type()), samples.CreateDefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, ext.Start(ctx, componenttest.NewNopHost()))
+	var devices []gpusamplesextension.DeviceWriter
+	for n := range 3 {
+		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
+			gpusamplesextension.Device{ID: device(n), Interval: 100 * time.Millisecond})
+		require.NoError(t, err)
+		devices = append(devices, w)
+	}
+	id := component.MustNewID("gpu_samples")
+	f := gpujoinprocessor.NewFactory()
+	cfg := f.CreateDefaultConfig().(*gpujoinprocessor.Config)
+	cfg.Samples = &id
+	out := new(consumertest.TracesSink)
+	p, err := f.CreateTraces(ctx, processortest.NewNopSettings(f.Type()), cfg, out)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(ctx, extensions{id: ext}))
+	for i := range 150 {
+		for n, w := range devices {
+			s := gpusamplesextension.Sample{Time: time.Now().UnixNano()}
+			s.Set(gpusamplesextension.Energy, 10*float64(i*(n+1)))
+			w.Write([]gpusamplesextension.Sample{s})
+		}
+		if i == 30 {
+			require.NoError(t, p.ConsumeTraces(ctx, td))
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.NoError(t, p.Shutdown(ctx))
+	require.NoError(t, ext.Shutdown(ctx))
+	require.Len(t, out.AllTraces(), 1)
+	return out.AllTraces()[0]
+}
+
+// randomWork is trees of steps, sections, kernels and host spans over two processes and three devices, with batches in
+// them, in a random order.
+func randomWork(rng *rand.Rand) ptrace.Traces {
+	type work struct {
+		parent     int
+		start, end float64 // s
+		kind       string  // "": of the host
+		device     int
+		process    int
+	}
+	zero, td := time.Now(), ptrace.NewTraces()
+	var all []work
+	for i := range 2 + rng.IntN(10) {
+		x := work{
+			parent: -1, start: 0.2 + 2*rng.Float64(), device: rng.IntN(3), process: rng.IntN(2),
+			kind: []string{"", "section", "section", "step", "step", "collective", "graph"}[rng.IntN(7)],
+		}
+		x.end = x.start + 0.05 + 0.7*rng.Float64()
+		if i > 0 && rng.IntN(3) > 0 {
+			x.parent = rng.IntN(i)
+			up := all[x.parent]
+			x.process, x.start = up.process, up.start+rng.Float64()*(up.end-up.start)/2
+			x.end = x.start + (up.end-x.start)*rng.Float64()
+			if rng.IntN(3) > 0 {
+				x.device = up.device
+			}
+		}
+		all = append(all, x)
+	}
+	at := func(s float64) pcommon.Timestamp {
+		return pcommon.NewTimestampFromTime(zero.Add(time.Duration(s * 1e9)))
+	}
+	for _, i := range rng.Perm(len(all)) {
+		x := all[i]
+		rs := td.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.instance.id", fmt.Sprint(x.process))
+		s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{0xee})
+		s.SetSpanID(id(i))
+		if x.parent >= 0 {
+			s.SetParentSpanID(id(x.parent))
+		}
+		s.SetStartTimestamp(at(x.start))
+		s.SetEndTimestamp(at(x.end))
+		if x.kind == "" {
+			continue
+		}
+		s.Attributes().PutStr("gpu.operation.type", x.kind)
+		s.Attributes().PutStr("hw.id", device(x.device))
+		if x.kind == "step" {
+			continue // serves no request
+		}
+		for range rng.IntN(3) * rng.IntN(2) {
+			l := s.Links().AppendEmpty()
+			l.SetTraceID(pcommon.TraceID{1})
+			l.SetSpanID(id(1_000_000 + rng.IntN(3)))
+		}
+	}
+	return td
+}
+
+// What gpu_join attributes to spans is a request's or nobody's, wherever steps and batches lie within one another on
+// whatever devices.
+func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) {
+			td := joined(t, randomWork(rand.New(rand.NewPCG(seed, 5))))
+			total := 0.0
+			for _, rs := range td.ResourceSpans().All() {
+				at := rs.ScopeSpans().At(0).Spans().At(0).Attributes()
+				own, ok := at.Get("gpu.self_energy")
+				if !ok {
+					own, ok = at.Get("gpu.energy")
+				}
+				if ok {
+					total += own.Double()
+				}
+			}
+			b := newTest(t, nil)
+			b.take(td, clock)
+			b.due(clock, true)
+			assert.InDelta(t, total, b.stats.charged+b.stats.unassigned, 1e-9*(1+total), "seed %d", seed)
+		})
+	}
+}
