@@ -63,7 +63,7 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 // attribute says what is wrong with one attribute and what to do; "" where nothing is.
 func attribute(name string, v pcommon.Value, place string) (what, remedy string) {
 	a, ok := semconv.LookupAttribute(name)
-	if !ok {
+	if !ok || strings.Contains(name, "<") {
 		if slices.Contains(otherHardware, name) {
 			return "", ""
 		}
@@ -83,7 +83,13 @@ func attribute(name string, v pcommon.Value, place string) (what, remedy string)
 			return fmt.Sprintf("%q is none of %s", s, strings.Join(a.Members, ", ")), ""
 		}
 	}
-	return amount(a, v)
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		return amount(name, a.Unit, v.Double())
+	case pcommon.ValueTypeInt:
+		return amount(name, a.Unit, float64(v.Int()))
+	}
+	return "", ""
 }
 
 // valueType compares the type of a value with the registry's.
@@ -136,24 +142,15 @@ var declared = []string{
 }
 
 // amount checks what a number can be by its unit and name.
-func amount(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
-	var x float64
-	switch v.Type() {
-	case pcommon.ValueTypeDouble:
-		x = v.Double()
-	case pcommon.ValueTypeInt:
-		x = float64(v.Int())
-	default:
-		return "", ""
-	}
-	name := a.Name
+func amount(name, unit string, x float64) (what, remedy string) {
 	switch {
-	case a.Unit == "1" && x > 1+1e-6 && !slices.Contains(declared, name):
+	case name == "gpuspan.clock.drift": // a ratio of two clocks, less 1
+	case unit == "1" && x > 1+1e-6 && !slices.Contains(declared, name):
 		return fmt.Sprintf("%v is above 1", x), "ratios are 0 to 1, not per cent"
-	case x < 0 && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") ||
-		strings.HasPrefix(a.Unit, "{") ||
-		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || a.Unit == "J" || a.Unit == "W" ||
-		a.Unit == "Hz"):
+	case x < 0 && (unit == "1" || unit == "By" && !strings.HasSuffix(name, ".delta") ||
+		strings.HasPrefix(unit, "{") ||
+		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || unit == "J" || unit == "W" ||
+		unit == "Hz"):
 		return fmt.Sprintf("%v is negative", x), ""
 	}
 	return "", ""

@@ -45,13 +45,14 @@ func TestWhatIsNoOTLPIsRefusedWithItsLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"{\"resourceSpans\":[]}\n\nhello":   `cannot read f as JSON after line 1: `,
 		"{\"resourceSpans\":[]}\n{\"a\":1}": `cannot read f:2 as OTLP: it has neither resourceSpans nor resourceMetrics nor resourceLogs`,
-		"[]":                                `cannot read f:1 as OTLP: `,
+		"[]":                                `cannot read f:1 as OTLP: a request is a JSON object`,
 		"{\"resourceSpans\":[":              `cannot read f as JSON after line 1: `,
 		"{\"resourceSpans\":7}":             `cannot read f:1 as OTLP: `,
 	} {
 		require.ErrorContains(t, new(Report).JSON("f", strings.NewReader(in)), want)
 	}
 	var r Report
+	require.NoError(t, r.JSON("f", strings.NewReader("\ufeff{\"resourceSpans\":[]}\r\n")), "as Windows begins and ends")
 	require.NoError(t, r.JSON("f", strings.NewReader("")))
 	var b strings.Builder
 	r.Summary(&b)

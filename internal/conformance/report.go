@@ -8,7 +8,7 @@
 // must be in the registry, be where the registry says (resource, scope, span, metric, log) and have its type; a closed
 // enumeration must have one of its values; strings and lists are not empty and numbers finite, since what is unknown is
 // absent; ratios are at most 1, durations, sizes and counts not negative. Spans and events have what the registry
-// requires of their type; metrics have the registry's unit, instrument and attributes.
+// requires of their type; metrics have the registry's unit, instrument and attributes, a temporality and values.
 //
 // A test of a component hands its output to Traces, Metrics or Logs:
 //
@@ -16,6 +16,7 @@
 package conformance
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -148,12 +149,19 @@ func ours(name string) bool {
 	return strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "gpuspan.") || strings.HasPrefix(name, "hw.")
 }
 
+// byteOrderMark stands before the text where programs of Windows wrote it.
+const byteOrderMark = "\ufeff"
+
 // JSON checks OTLP in JSON: requests of traces, metrics and logs one after the other, as the Collector's file exporter
 // writes them, one on each line or laid out over several. name is the file's, for complaints. The error is of what is
 // no JSON or no OTLP; what stands before it was checked.
 func (r *Report) JSON(name string, in io.Reader) error {
 	defer func() { r.source = "" }()
-	lines := &lineCounter{in: in}
+	buffered := bufio.NewReader(in)
+	if mark, _ := buffered.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = buffered.Discard(len(mark))
+	}
+	lines := &lineCounter{in: buffered}
 	d := json.NewDecoder(lines)
 	for {
 		var raw json.RawMessage
@@ -180,8 +188,8 @@ func (r *Report) request(raw []byte) error {
 		Metrics json.RawMessage `json:"resourceMetrics"`
 		Logs    json.RawMessage `json:"resourceLogs"`
 	}
-	if err := json.Unmarshal(raw, &signals); err != nil {
-		return err
+	if json.Unmarshal(raw, &signals) != nil {
+		return errors.New("a request is a JSON object")
 	}
 	if signals.Spans == nil && signals.Metrics == nil && signals.Logs == nil {
 		return errors.New("it has neither resourceSpans nor resourceMetrics nor resourceLogs")

@@ -54,7 +54,9 @@ func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
 	where := fmt.Sprintf("span %q", s.Name())
 	r.attributes(s.Attributes(), "span", "span", where)
 	for _, e := range s.Events().All() {
-		r.attributes(e.Attributes(), "span", "span event", fmt.Sprintf("%s, event %q", where, e.Name()))
+		of := fmt.Sprintf("%s, event %q", where, e.Name())
+		r.attributes(e.Attributes(), "span", "span event", of)
+		r.event("span event "+e.Name(), of, e.Name(), e.Attributes(), true)
 	}
 	for i, l := range s.Links().All() {
 		r.attributes(l.Attributes(), "span", "link", fmt.Sprintf("%s, link %d", where, i))
@@ -88,7 +90,7 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 		complain("has no trace ID or no span ID", "it cannot be joined with samples of the device")
 	}
 	if f.Start == 0 || f.End == 0 {
-		complain("has no start or no end", "times are unix nanoseconds")
+		complain("has no start or no end", inNanoseconds)
 	}
 	d := &f.Device
 	if f.Kind.Work() && f.Kind != spanfacts.Step && !f.HostTimed() && d.ID == "" && d.BDF == "" && d.Ordinal < 0 {
@@ -109,6 +111,8 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 // longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of the device and the host
 // run apart by less.
 const longest = 1.01
+
+const inNanoseconds = "times are unix nanoseconds"
 
 // TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
 // the registry has, those of OpenTelemetry's own conventions included, and the scopes must say the registry's schema.
@@ -163,6 +167,9 @@ func (r *Report) metric(m pmetric.Metric) {
 		if got := instrument(m); got != want.Instrument {
 			complain(fmt.Sprintf("%s, want %s", cmp.Or(string(got), m.Type().String()), want.Instrument), "")
 		}
+		if t, has := temporality(m); has && t == pmetric.AggregationTemporalityUnspecified {
+			complain(fmt.Sprintf("temporality %s, want Delta or Cumulative", t), "")
+		}
 	}
 	points(m, func(p point) {
 		r.Points++
@@ -176,10 +183,21 @@ func (r *Report) metric(m pmetric.Metric) {
 		if p.faulty != "" {
 			complain(p.faulty, "")
 		}
-		if want.Instrument == semconv.InstrumentCounter && p.value < 0 {
+		switch {
+		case p.empty:
+			complain("a point has no value", "leave the point out")
+		case want.Instrument == semconv.InstrumentCounter && p.value < 0:
 			complain(fmt.Sprintf("a counter is %v", p.value), "counters do not fall below 0")
+		case want.Instrument == semconv.InstrumentCounter || isDifference(m):
+		default:
+			if what, remedy := amount(m.Name(), want.Unit, p.value); what != "" {
+				complain("value "+what, remedy)
+			}
 		}
-		if r.Strict && p.start > p.time && p.start > 0 {
+		switch {
+		case r.Strict && p.time == 0:
+			complain("a point has no time", inNanoseconds)
+		case r.Strict && p.start > p.time:
 			complain("a point's start is after its time", "")
 		}
 		if _, over := p.attributes.Get("otel.metric.overflow"); over {
@@ -221,10 +239,30 @@ func instrument(m pmetric.Metric) semconv.Instrument {
 	return ""
 }
 
+// temporality is that of a metric whose points are over a time.
+func temporality(m pmetric.Metric) (t pmetric.AggregationTemporality, has bool) {
+	switch m.Type() {
+	case pmetric.MetricTypeSum:
+		return m.Sum().AggregationTemporality(), true
+	case pmetric.MetricTypeHistogram:
+		return m.Histogram().AggregationTemporality(), true
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().AggregationTemporality(), true
+	}
+	return 0, false
+}
+
+// isDifference says whether points are what an up-down counter changed by, which may be below 0.
+func isDifference(m pmetric.Metric) bool {
+	t, _ := temporality(m)
+	return m.Type() == pmetric.MetricTypeSum && t == pmetric.AggregationTemporalityDelta
+}
+
 type point struct {
 	attributes  pcommon.Map
 	value       float64 // the sum of a histogram
 	start, time pcommon.Timestamp
+	empty       bool   // it should have a value
 	faulty      string // what is wrong with a histogram
 }
 
@@ -238,11 +276,11 @@ func points(m pmetric.Metric, fn func(point)) {
 		numbers = m.Sum().DataPoints()
 	case pmetric.MetricTypeHistogram:
 		for _, p := range m.Histogram().DataPoints().All() {
-			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), buckets(p)})
+			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), false, buckets(p)})
 		}
 	case pmetric.MetricTypeExponentialHistogram:
 		for _, p := range m.ExponentialHistogram().DataPoints().All() {
-			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), ""})
+			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), false, ""})
 		}
 	}
 	for _, p := range numbers.All() {
@@ -250,7 +288,8 @@ func points(m pmetric.Metric, fn func(point)) {
 		if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 			v = float64(p.IntValue())
 		}
-		fn(point{p.Attributes(), v, p.StartTimestamp(), p.Timestamp(), ""})
+		empty := p.ValueType() == pmetric.NumberDataPointValueTypeEmpty && !p.Flags().NoRecordedValue()
+		fn(point{p.Attributes(), v, p.StartTimestamp(), p.Timestamp(), empty, ""})
 	}
 }
 
@@ -293,14 +332,23 @@ func (r *Report) record(l plog.LogRecord) {
 	r.Records++
 	where := fmt.Sprintf("log record %q", l.EventName())
 	r.attributes(l.Attributes(), "log", "log record", where)
-	if !ours(l.EventName()) {
+	r.event(where, where, l.EventName(), l.Attributes(), false)
+}
+
+// event checks a log record or a span event by its event name; the device of a span event is the span's.
+func (r *Report) event(kind, where, name string, attrs pcommon.Map, ofSpan bool) {
+	if !ours(name) {
 		return
 	}
-	e, ok := semconv.LookupEvent(l.EventName())
+	e, ok := semconv.LookupEvent(name)
 	if !ok {
-		_, remedy := unknown(l.EventName(), eventNames())
-		r.complain(where, where, "the event name is not in the registry", remedy)
+		_, remedy := unknown(name, eventNames())
+		r.complain(kind, where, "the event name is not in the registry", remedy)
 		return
 	}
-	requires(l.Attributes(), e.Required, func(name string) { r.complain(where, where, "has no "+name, byRegistry) })
+	requires(attrs, e.Required, func(name string) {
+		if !ofSpan || name != string(semconv.HWIDKey) {
+			r.complain(kind, where, "has no "+name, byRegistry)
+		}
+	})
 }

@@ -71,6 +71,7 @@ func TestOtherHardwareIsNoComplaint(t *testing.T) {
 		m.SetName(name)
 		m.SetUnit(unit)
 		p := m.SetEmptyGauge().DataPoints().AppendEmpty()
+		p.SetTimestamp(now)
 		p.SetDoubleValue(50)
 		p.Attributes().PutStr("hw.id", "sensor 3")
 		p.Attributes().PutStr("hw.type", "fan")
@@ -144,6 +145,10 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		{
 			"not a word in a template", at(func(m pcommon.Map) { m.PutDouble("gpu.step.phase.duration.Forward", 1) }),
 			`attribute gpu.step.phase.duration.Forward: not in the registry (what stands for the last part of gpu.step.phase.duration.<phase> is one lower_snake word)`,
+		},
+		{
+			"a template itself", at(func(m pcommon.Map) { m.PutDouble("gpu.step.phase.duration.<phase>", 1) }),
+			`attribute gpu.step.phase.duration.<phase>: not in the registry (what stands for the last part of gpu.step.phase.duration.<phase> is one lower_snake word)`,
 		},
 		{
 			"int for double", at(func(m pcommon.Map) { m.PutInt("gpu.duration", 1) }),
@@ -297,6 +302,21 @@ func TestResourcesScopesEventsAndLinksAreChecked(t *testing.T) {
 		[]string{"resource 0: attribute hw.vendor: on a resource (the registry allows scope, span, metric, log)"}, strict(td))
 }
 
+func TestEventsOfASpanAreThoseOfTheRegistry(t *testing.T) {
+	for want, do := range map[string]func(ptrace.Span){
+		`event "gpu.xids": the event name is not in the registry (did you mean gpu.xid?)`: func(s ptrace.Span) {
+			s.Events().AppendEmpty().SetName("gpu.xids")
+		},
+		`event "gpu.xid": has no gpu.event.code (the registry requires it)`: func(s ptrace.Span) {
+			s.Events().AppendEmpty().SetName("gpu.xid")
+		},
+	} {
+		td, _, s := good()
+		do(s)
+		require.Equal(t, []string{`span "attention", ` + want}, strict(td))
+	}
+}
+
 func counter(value float64) (pmetric.Metrics, pmetric.Metric) {
 	md := pmetric.NewMetrics()
 	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
@@ -304,6 +324,7 @@ func counter(value float64) (pmetric.Metrics, pmetric.Metric) {
 	m.SetUnit("J")
 	p := m.SetEmptySum()
 	p.SetIsMonotonic(true)
+	p.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	d := p.DataPoints().AppendEmpty()
 	d.SetDoubleValue(value)
 	d.SetTimestamp(now)
@@ -319,7 +340,10 @@ func TestEveryViolationOfAMetricIsNamed(t *testing.T) {
 		return func(m pmetric.Metric) {
 			m.SetName("gpu.operation.duration")
 			m.SetUnit("s")
-			p := m.SetEmptyHistogram().DataPoints().AppendEmpty()
+			h := m.SetEmptyHistogram()
+			h.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+			p := h.DataPoints().AppendEmpty()
+			p.SetTimestamp(now)
 			p.Attributes().PutStr("gpu.operation.type", "section")
 			p.Attributes().PutStr("gpu.operation.name", "a")
 			p.BucketCounts().FromRaw(counts)
@@ -327,11 +351,72 @@ func TestEveryViolationOfAMetricIsNamed(t *testing.T) {
 			p.SetCount(n)
 		}
 	}
+	gauge := func(name, unit string, value float64) func(pmetric.Metric) {
+		return func(m pmetric.Metric) {
+			m.SetName(name)
+			m.SetUnit(unit)
+			p := m.SetEmptyGauge().DataPoints().AppendEmpty()
+			p.SetTimestamp(now)
+			p.SetDoubleValue(value)
+			p.Attributes().PutStr("hw.id", "GPU-1")
+		}
+	}
 	for _, tt := range []struct {
 		name string
 		do   func(pmetric.Metric)
 		want string
 	}{
+		{"a ratio", gauge("hw.gpu.utilization", "1", 1), ""},
+		{"a drift", gauge("gpuspan.clock.drift", "1", -2e-6), ""},
+		{"a cold device", gauge("hw.temperature", "Cel", -3), ""},
+		{
+			"per cent", gauge("hw.gpu.utilization", "1", 88),
+			"metric hw.gpu.utilization: value 88 is above 1 (ratios are 0 to 1, not per cent)",
+		},
+		{"negative power", gauge("hw.power", "W", -3), "metric hw.power: value -3 is negative"},
+		{"negative memory", func(m pmetric.Metric) {
+			gauge("gpu.process.memory.usage", "By", -1)(m)
+			m.Gauge().DataPoints().At(0).Attributes().PutInt("process.pid", 1)
+		}, "metric gpu.process.memory.usage: value -1 is negative"},
+		{
+			"a negative difference", func(m pmetric.Metric) {
+				m.SetName("hw.gpu.memory.usage")
+				m.SetUnit("By")
+				m.Sum().SetIsMonotonic(false)
+				m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+				m.Sum().DataPoints().At(0).SetDoubleValue(-4)
+			}, "",
+		},
+		{
+			"temporality", func(m pmetric.Metric) {
+				m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityUnspecified)
+			},
+			"metric hw.energy: temporality Unspecified, want Delta or Cumulative",
+		},
+		{
+			"another's temporality", func(m pmetric.Metric) {
+				m.SetName("my.energy")
+				m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityUnspecified)
+			}, "",
+		},
+		{
+			"no time", point(func(p pmetric.NumberDataPoint) { p.SetTimestamp(0) }),
+			"metric hw.energy: a point has no time (times are unix nanoseconds)",
+		},
+		{"no value", func(m pmetric.Metric) {
+			m.Sum().DataPoints().At(0).Attributes().CopyTo(m.SetEmptyGauge().DataPoints().AppendEmpty().Attributes())
+			m.SetName("hw.power")
+			m.SetUnit("W")
+			m.Gauge().DataPoints().At(0).SetTimestamp(now)
+		}, "metric hw.power: a point has no value (leave the point out)"},
+		{"the end of a series", func(m pmetric.Metric) {
+			gauge("hw.power", "W", 1)(m)
+			p := pmetric.NewNumberDataPoint()
+			p.SetTimestamp(now)
+			p.Attributes().PutStr("hw.id", "GPU-1")
+			p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+			p.CopyTo(m.Gauge().DataPoints().At(0))
+		}, ""},
 		{"nothing", func(pmetric.Metric) {}, ""},
 		{"a histogram", histogram([]uint64{1, 2}, []float64{1}, 3), ""},
 		{
