@@ -110,7 +110,7 @@ func Kernel(name string) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeKernel
 		if name != "" {
-			c.Attributes = append(c.Attributes, semconv.GPUKernelNameKey.String(engine.ValidText(name)))
+			c.Attributes = append(c.Attributes, semconv.GPUKernelNameKey.String(name))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // total is how many spans a sink has accounted for.
@@ -95,4 +96,13 @@ func TestLongSpansMakeRequestsThatReceiversTake(t *testing.T) {
 	require.NoError(t, s.Flush(context.Background()))
 	require.EqualValues(t, 20, s.Stats().Sent)
 	require.LessOrEqual(t, longest, 4<<20)
+}
+
+func TestAResourceThatIsNoUTF8IsMended(t *testing.T) {
+	s, x := newSink(t, nil, Resource(attribute.String("a\xff", "b\xff")))
+	got := make(chan string, 1)
+	x.send = func(_ context.Context, b []byte) (int64, error) { got <- string(b); return 0, nil }
+	s.Section(section("a"))
+	require.NoError(t, s.Flush(context.Background()))
+	require.Contains(t, <-got, "a\uFFFD\x12\x06\x0a\x04b\uFFFD")
 }

@@ -44,4 +44,5 @@ func (c *Config) fill() {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
 	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
+	c.Attributes = AppendValid(nil, c.Attributes)
 }

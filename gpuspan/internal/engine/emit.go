@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -147,7 +146,7 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 			semconv.GPUMemoryDeltaKey.Int64(r.memoryEnd-r.memoryStart))
 	}
 	if e := r.extra; e != nil {
-		kv = appendValid(kv, e.attrs)
+		kv = AppendValid(kv, e.attrs)
 		if e.summed {
 			kv = append(kv, semconv.GPUOutputChecksumKey.String(outputs.Format(e.checksum)))
 		}
@@ -163,12 +162,20 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 	return p.describeCode(kv, r)
 }
 
-// appendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost
+// AppendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost
 // the whole batch of spans in the exporter.
-func appendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
+func AppendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	for _, a := range own {
-		if a.Value.Type() == attribute.STRING && !utf8.ValidString(a.Value.AsString()) {
-			a = a.Key.String(ValidText(a.Value.AsString()))
+		a.Key = attribute.Key(ValidText(string(a.Key)))
+		switch a.Value.Type() {
+		case attribute.STRING:
+			a.Value = attribute.StringValue(ValidText(a.Value.AsString()))
+		case attribute.STRINGSLICE:
+			list := a.Value.AsStringSlice()
+			for i, s := range list {
+				list[i] = ValidText(s)
+			}
+			a.Value = attribute.StringSliceValue(list)
 		}
 		kv = append(kv, a)
 	}

@@ -58,6 +58,7 @@ func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop
 	for _, o := range opts {
 		o(&c)
 	}
+	c.ItemType, c.Attributes = ValidText(c.ItemType), AppendValid(nil, c.Attributes)
 	if p == nil || s == nil {
 		return &Loop{config: c}
 	}

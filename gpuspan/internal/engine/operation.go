@@ -58,6 +58,7 @@ func NewOperation(name string, opts ...func(*OperationConfig)) *Operation {
 	for _, o := range opts {
 		o(&c)
 	}
+	c.Info.Category, c.Info.ItemType = ValidText(c.Info.Category), ValidText(c.Info.ItemType)
 	return newOperation(c)
 }
 
@@ -102,7 +103,7 @@ func (o *Operation) build() []attribute.KeyValue {
 	kv = appendStated(kv, semconv.GPUOperationItemTypeKey, o.cfg.Info.ItemType)
 	kv = appendStated(kv, semconv.GPUCopyDirectionKey, o.cfg.Info.Direction)
 	kv = appendStated(kv, semconv.GPUCopyHostMemoryKey, o.cfg.Info.HostMemory)
-	return appendValid(kv, o.cfg.Attributes)
+	return AppendValid(kv, o.cfg.Attributes)
 }
 
 // appendStated appends an attribute unless its value is empty.
@@ -110,7 +111,7 @@ func appendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribut
 	if v == "" {
 		return kv
 	}
-	return append(kv, k.String(v))
+	return append(kv, k.String(ValidText(v)))
 }
 
 // Start is gpuspan.Operation.Start.

@@ -370,7 +370,7 @@ func (t *poller) stop(ctx context.Context) error {
 	err := t.flush(ctx)
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // also where flushing has used up ctx
 	defer cancel()
-	if until, ok := ctx.Deadline(); ok && time.Until(until) > closeLimit {
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > closeLimit && ctx.Err() == nil {
 		limit = ctx
 	}
 	hangs := t.call(limit, t.giveUpAll)

@@ -73,9 +73,9 @@ type Profiler struct {
 	idle     atomic.Bool // the polling thread sleeps until woken
 	wakeups  chan struct{}
 
-	shutdown    sync.Once
-	shutdownErr error
 	stopped     atomic.Bool
+	down        chan struct{} // closed when Shutdown is over
+	shutdownErr error
 }
 
 // dropReason is why a section has no times (gpuspan.drop.reason).
@@ -106,7 +106,7 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 		c.Settings = c.Valid()
 	}
 	c.fill()
-	p := &Profiler{cfg: c, wakeups: make(chan struct{}, 1)}
+	p := &Profiler{cfg: c, wakeups: make(chan struct{}, 1), down: make(chan struct{})}
 	p.errors.handle = c.OnError
 	if a := c.Annotator; a != nil && !p.listens(a) {
 		p.cfg.Annotator = nil
@@ -332,20 +332,31 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	p.shutdown.Do(func() {
-		p.stopped.Store(true)
-		p.SetEnabled(false)
-		ctx, cancel := p.deadline(ctx)
-		defer cancel()
-		p.watchdog.stop()
-		p.shutdownErr = p.poller.stop(ctx)
-		p.metrics.callback.freeze(ctx)
-		if p.cfg.PrintReport && p.recorder != nil {
-			if err := p.summary().WriteText(os.Stderr); err != nil {
-				p.shutdownErr = errors.Join(p.shutdownErr, err)
+	ctx, cancel := p.deadline(ctx)
+	defer cancel()
+	if !p.stopped.CompareAndSwap(false, true) {
+		select {
+		case <-p.down:
+		case <-ctx.Done():
+			select {
+			case <-p.down: // was already
+			default:
+				return fmt.Errorf("shutdown: another call of it is not over: %w", context.Cause(ctx))
 			}
 		}
-	})
+		return p.shutdownErr
+	}
+	defer close(p.down)
+	p.SetEnabled(false)
+	p.watchdog.stop()
+	p.shutdownErr = p.poller.stop(ctx)
+	p.watchdog.wait(ctx)
+	p.metrics.callback.freeze(ctx)
+	if p.cfg.PrintReport && p.recorder != nil {
+		if err := p.summary().WriteText(os.Stderr); err != nil {
+			p.shutdownErr = errors.Join(p.shutdownErr, err)
+		}
+	}
 	return p.shutdownErr
 }
 

@@ -88,7 +88,7 @@ var streamIDs atomic.Int64
 
 func (p *Profiler) newStream(name string, h backend.StreamHandle, c StreamConfig) *Stream {
 	id, asked := int(streamIDs.Add(1)), name
-	name = cmp.Or(name, fmt.Sprintf("stream%d", id))
+	name = cmp.Or(ValidText(name), fmt.Sprintf("stream%d", id))
 	s := &Stream{p: p, id: id, name: name, asked: asked, handle: h, backend: p.backend, sync: c.Sync}
 	s.capture = p.cfg.CaptureCheck && !c.NoCapture
 	s.foreign = c.Foreign

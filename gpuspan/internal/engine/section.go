@@ -165,7 +165,11 @@ func (x Section) Context(ctx context.Context) context.Context {
 	if x.at == nil || ctx == nil {
 		return ctx
 	}
-	return trace.ContextWithSpan(ctx, &sectionSpan{Span: trace.SpanFromContext(ctx), section: x})
+	around := spanOf(ctx)
+	if in, ok := around.(*sectionSpan); ok {
+		around = in.Span
+	}
+	return trace.ContextWithSpan(ctx, &sectionSpan{Span: around, section: x})
 }
 
 // sectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one
@@ -209,13 +213,15 @@ const longestRun = 366 * 24 * time.Hour
 
 var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
+func possibleRun(d time.Duration) bool { return d >= 0 && d <= longestRun }
+func possibleTime(t time.Time) bool    { return !t.Before(firstTime) && !t.After(lastTime) }
+
 // Record is gpuspan.Operation.Record.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
 		return
 	}
-	if (d < 0 || d > longestRun || !start.IsZero() && (start.Before(firstTime) || start.After(lastTime))) &&
-		o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
+	if !(possibleRun(d) && (start.IsZero() || possibleTime(start))) && o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
 		s.p.misuse.invalidWork.Add(1)
 		s.p.untimed(o).EndWith(w)
 		return

@@ -241,7 +241,7 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 	if l.config.Devices > 0 {
 		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
 	}
-	return append(kv, st.attrs...)
+	return AppendValid(kv, st.attrs)
 }
 
 // describe appends the attributes of a timed step, what was measured first.

@@ -143,7 +143,7 @@ func (st *Step) indexOf(ph Phase) int {
 
 // AddPhase is train.Step.AddPhase.
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
-	st.change(d >= 0, func() {
+	st.change(possibleRun(d), func() {
 		if d > 0 && st.measured() {
 			st.phases[st.phaseIndex(ph)].added += d
 		}
@@ -152,7 +152,7 @@ func (st *Step) AddPhase(ph Phase, d time.Duration) {
 
 // SetPhase is train.Step.SetPhase.
 func (st *Step) SetPhase(ph Phase, d time.Duration) {
-	st.change(d >= 0, func() {
+	st.change(possibleRun(d), func() {
 		if !st.measured() {
 			return
 		}
@@ -163,7 +163,7 @@ func (st *Step) SetPhase(ph Phase, d time.Duration) {
 
 // AddPhaseAt is train.Step.AddPhaseAt.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
-	st.change(d >= 0, func() {
+	st.change(possibleRun(d) && (d == 0 || possibleTime(start)), func() {
 		if d == 0 || !st.measured() {
 			return
 		}

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -51,7 +52,17 @@ func (w *watchdog) stop() {
 		return
 	}
 	close(w.quit)
-	<-w.done
+}
+
+// wait is for its end, which a logger may hold up.
+func (w *watchdog) wait(ctx context.Context) {
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
 }
 
 // look checks the oldest pending section of each stream, and the polling thread.
