@@ -425,3 +425,41 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 		assert.Equal(t, at(first+490), times[49])
 	}
 }
+
+// A machine whose clock was an hour ahead: what was measured since it was set right counts at once, and cumulative
+// series begin anew. Without that everything would be refused for an hour.
+func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
+	r, logs := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	now := time.Now()
+	took := func(since time.Duration, power, energy, ecc float64) {
+		at := now.Add(since).UnixNano()
+		b := &gpudata.Batch{}
+		b.Add(0, gpudata.Power, at, power)
+		b.Add(0, gpudata.Energy, at, energy)
+		b.Add(0, gpudata.ECCUncorrected, at, ecc)
+		b.Add(0, gpudata.Throttle, at, float64(gpusamplesextension.ThrottleSWPowerCap))
+		r.take(b)
+	}
+	took(time.Hour-200*time.Millisecond, 300, 1000, 0)
+	took(time.Hour-100*time.Millisecond, 300, 1030, 0)
+	require.Contains(t, text(r.collect(now)), "hw.energy{} 30 ")
+	took(-300*time.Millisecond, 310, 1060, 2)
+	took(-200*time.Millisecond, 320, 1092, 2)
+	took(-250*time.Millisecond, 999, 1080, 2) // an older one is not taken
+	md := r.collect(now)
+	found := map[string]pmetric.NumberDataPoint{}
+	for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		found[m.Name()] = points(m).At(0)
+	}
+	require.InDelta(t, 320, found["hw.power"].DoubleValue(), 1e-9)
+	for name, want := range map[string]float64{"hw.energy": 32, "gpu.throttle.time": 0.1} {
+		p := found[name]
+		require.InDelta(t, want, p.DoubleValue(), 1e-9, name)
+		require.Equal(t, now.Add(-300*time.Millisecond).UnixNano(), int64(p.StartTimestamp()), name)
+		require.Equal(t, now.Add(-200*time.Millisecond).UnixNano(), int64(p.Timestamp()), name)
+	}
+	require.Contains(t, found, "hw.status")
+	r.emitLogs(t.Context())
+	require.Equal(t, 2, logs.LogRecordCount(), "throttling began once, and two errors are one record")
+}

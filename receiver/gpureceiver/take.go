@@ -41,20 +41,22 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		r.scratch = nil // of a backlog; ordinary reads need a few
 	}
 	r.scratch, r.ordered, r.events = r.scratch[:0], 0, r.events[:0]
-	answered := false
+	answered, ahead := false, time.Now().Add(clockSlack).UnixNano()
 	for i := range b.Values {
 		v := &b.Values[i]
 		if v.Device != index {
 			continue
 		}
 		before := d.series[v.Quantity]
-		growth, ok := d.series[v.Quantity].add(*v, r.cfg.SamplingInterval)
+		growth, ok := d.series[v.Quantity].add(*v, r.cfg.SamplingInterval, ahead)
 		if !ok {
 			continue
 		}
 		if v.Quantity != gpudata.XIDs { // which are counted, not measured
 			answered = true
-			d.newest = max(d.newest, v.Time)
+			if d.newest = max(d.newest, v.Time); before.time > v.Time { // the clock was set back
+				d.newest, d.reported = v.Time, 0
+			}
 		}
 		switch v.Quantity {
 		case gpudata.Throttle:
@@ -123,7 +125,9 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesState) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
-	if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
+	if last.time > v.Time {
+		d.throttled = [64]float64{} // the clock was set back, and the stream begins anew
+	} else if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
 		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
 			d.throttled[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
 		})
@@ -194,7 +198,7 @@ type seriesState struct {
 	integral float64
 	covered  int64
 
-	// For counters: the emitted stream. A decrease of the raw value begins a new one.
+	// For counters: the emitted stream. A decrease of the raw value, or of the time, begins a new one.
 	start int64
 	first float64
 }
@@ -202,11 +206,19 @@ type seriesState struct {
 // gapFactor: time between two samples further apart than this many intervals is not covered by them.
 const gapFactor = 3
 
-// add takes a newer value and says by how much a counter grew and whether the value was taken.
-func (s *seriesState) add(v gpudata.Value, sampling time.Duration) (growth float64, ok bool) {
-	if s.time == 0 {
+// clockSlack: a source's clock may be ahead of this machine's by so much.
+const clockSlack = time.Second
+
+// add takes a newer value and says by how much a counter grew and whether the value was taken. Where the last one lies
+// in the future (beyond ahead) and this one does not, the clock was set back.
+func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) (growth float64, ok bool) {
+	back := s.time > ahead && v.Time <= ahead
+	if back && v.Quantity.Kind() == gpusamplesextension.KindCounter {
+		growth = max(0, v.V-s.value)
+	}
+	if back || s.time == 0 {
 		*s = seriesState{time: v.Time, value: v.V, fresh: true, start: v.Time, first: v.V}
-		return 0, true
+		return growth, true
 	}
 	if v.Time <= s.time {
 		return 0, false

@@ -22,10 +22,10 @@ type unit struct {
 	board    any // likewise
 	instance int // of a MIG device its GPU instance; -1 of a board
 	gpm      *gpm
-	// What the device answered "not supported" to is not asked again.
-	unsupported map[gpudata.Quantity]bool
-	lost        bool
-	condition   gpudata.Condition
+	// What the device answered "not supported" to is not asked again, but with the slow readings what it gave before.
+	unsupported, gave [gpudata.NumQuantities]bool
+	lost              bool
+	condition         gpudata.Condition
 }
 
 func (u *unit) mig() bool { return u.instance >= 0 }
@@ -54,10 +54,13 @@ func (s *source) discover() (changed bool, err error) {
 	if s.units != nil && slices.EqualFunc(found, s.units, func(a, b *unit) bool { return a.desc.ID == b.desc.ID }) {
 		return false, nil
 	}
+	if len(found) == 0 {
+		// The library lists what was there when it was initialised: a driver that is loaded again has other boards.
+		return false, fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
+	}
 	s.closeUnits()
 	s.units, s.devices = found, nil
 	for _, u := range found {
-		u.unsupported = map[gpudata.Quantity]bool{}
 		u.desc.Source, u.desc.Interval = "nvml", s.set.Sampling
 		if s.set.GPM && s.lib.Has("nvmlGpmQueryDeviceSupport") {
 			if u.gpm = s.newGPM(u); u.gpm != nil {

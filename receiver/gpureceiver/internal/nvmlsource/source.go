@@ -53,11 +53,7 @@ func (s *source) Open() error {
 		return s.fail("nvmlInit", ret)
 	}
 	s.xids, s.slow = map[string]float64{}, time.Time{}
-	_, err := s.discover()
-	if err == nil && len(s.devices) == 0 {
-		err = fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
-	}
-	if err != nil {
+	if _, err := s.discover(); err != nil {
 		_ = s.Close()
 		return err
 	}
@@ -113,6 +109,11 @@ func (s *source) Read(b *gpudata.Batch) error {
 
 func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	u.lost = false
+	if round {
+		for q, gave := range u.gave {
+			u.unsupported[q] = u.unsupported[q] && !gave
+		}
+	}
 	if !u.mig() { // board counters are the board's
 		s.readings(b, i, u, fast)
 		if round {
@@ -149,6 +150,7 @@ func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 		switch ret {
 		case nvml.Success:
 			b.Add(i, r.quantity, t, v)
+			u.gave[r.quantity] = true
 			u.condition.Take(r.quantity, v)
 		case nvml.ErrorNotSupported, nvml.ErrorFunctionNotFound, nvml.ErrorInvalidArgument, nvml.ErrorNoPermission:
 			u.unsupported[r.quantity] = true

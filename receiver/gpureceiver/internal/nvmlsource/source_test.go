@@ -379,6 +379,41 @@ func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 	assert.Equal(t, 1, asked)
 }
 
+// While a driver reconfigures a board it answers "not supported" to what it supports.
+func TestWhatWasSupportedIsAskedAgain(t *testing.T) {
+	m := newMachine(1)
+	d := m.boards[0].fakeDevice
+	energy, asked := d["nvmlDeviceGetTotalEnergyConsumption"], 0
+	s := open(t, m)
+	_, has := value(read(t, s), 0, gpudata.Energy)
+	require.True(t, has)
+	d["nvmlDeviceGetTotalEnergyConsumption"] = func([]any) nvml.Return { asked++; return nvml.ErrorNotSupported }
+	for range 5 {
+		_, has = value(read(t, s), 0, gpudata.Energy)
+		require.False(t, has)
+	}
+	require.Equal(t, 1, asked)
+	d["nvmlDeviceGetTotalEnergyConsumption"] = energy
+	s.slow = time.Time{}
+	_, has = value(read(t, s), 0, gpudata.Energy)
+	require.True(t, has, "with the next slow readings")
+}
+
+// The library lists what was there when it was initialised, so it is initialised again when nothing is left.
+func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
+	m := newMachine(1)
+	s := open(t, m)
+	read(t, s)
+	boards := m.boards
+	m.boards, s.slow = nil, time.Time{}
+	require.ErrorIs(t, s.Read(&gpudata.Batch{}), gpudata.ErrUnavailable)
+	require.NoError(t, s.Close())
+	m.boards = boards
+	require.NoError(t, s.Open())
+	_, has := value(read(t, s), 0, gpudata.Energy)
+	require.True(t, has)
+}
+
 func TestALostBoardFailsAndComesBack(t *testing.T) {
 	m := newMachine(2)
 	s := open(t, m)
