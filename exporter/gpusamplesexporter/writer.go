@@ -192,34 +192,57 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, reso
 }
 
 // device finds or registers a device.
-func (x *writer) device(desc gpusamplesextension.Device, now time.Time) *device {
-	d := x.devices[desc.ID]
+func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device {
+	d := x.devices[said.ID]
 	if d == nil {
-		d = &device{pending: map[int64]*gpusamplesextension.Sample{}}
-		x.devices[desc.ID] = d
+		d = &device{
+			desc:    gpusamplesextension.Device{ID: said.ID, Ordinal: -1},
+			pending: map[int64]*gpusamplesextension.Sample{},
+		}
+		x.devices[said.ID] = d
 	}
 	d.last = now
-	if (d.w != nil && sameDevice(&d.desc, &desc)) || (d.w == nil && now.Before(d.retry)) {
+	if learned := d.learn(&said); d.w != nil && !learned || d.w == nil && now.Before(d.retry) {
 		return d
 	}
-	w, err := x.out.Register(x.id, desc)
+	w, err := x.out.Register(x.id, d.desc)
 	if err != nil {
 		log := x.logger.Warn
 		if !d.retry.IsZero() {
 			log = x.logger.Debug // said before
 		}
-		log("Device samples are not kept", zap.String("hw.id", desc.ID), zap.Error(err))
-		d.retry = now.Add(retryRefused)
+		log("Device samples are not kept", zap.String("hw.id", said.ID), zap.Error(err))
+		d.w, d.retry = nil, now.Add(retryRefused)
 		return d
 	}
-	d.w, d.desc, d.retry = w, desc, time.Time{}
+	d.w, d.retry = w, time.Time{}
 	return d
 }
 
-// sameDevice compares what a data point says about a device.
-func sameDevice(a, b *gpusamplesextension.Device) bool {
-	return a.Parent == b.Parent && a.Name == b.Name && a.Model == b.Model && a.DriverVersion == b.DriverVersion &&
-		a.PCIBDF == b.PCIBDF && a.HostName == b.HostName && a.HostID == b.HostID && a.Source == b.Source && a.MIG == b.MIG
+// learn takes what a data point says of the device and reports whether it is new. Not each metric says everything: by
+// the semantic conventions hw.energy names no model.
+func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
+	known := &d.desc
+	for _, x := range [...]struct{ known, said *string }{
+		{&known.Parent, &said.Parent},
+		{&known.Name, &said.Name},
+		{&known.Model, &said.Model},
+		{&known.Vendor, &said.Vendor},
+		{&known.DriverVersion, &said.DriverVersion},
+		{&known.PCIBDF, &said.PCIBDF},
+		{&known.HostName, &said.HostName},
+		{&known.HostID, &said.HostID},
+		{&known.Source, &said.Source},
+		{&known.MIG.Profile, &said.MIG.Profile},
+	} {
+		if *x.said != "" && *x.said != *x.known {
+			*x.known, learned = *x.said, true
+		}
+	}
+	if said.Ordinal >= 0 && said.Ordinal != known.Ordinal {
+		known.Ordinal, learned = said.Ordinal, true
+	}
+	return learned
 }
 
 // take converts one value into the sample of its time.

@@ -512,3 +512,39 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 		"cannot find extension \"gpu_samples\" (define it under `extensions` and list it under `service::extensions`)")
 	require.NoError(t, x.Shutdown(context.Background()))
 }
+
+// countingWriter counts how often devices are registered.
+type countingWriter struct {
+	gpusamplesextension.Writer
+	registered int
+}
+
+func (c *countingWriter) Register(owner component.ID, d gpusamplesextension.Device) (gpusamplesextension.DeviceWriter, error) {
+	c.registered++
+	return c.Writer.Register(owner, d)
+}
+
+// By the semantic conventions hw.power says less of a device than hw.gpu.utilization does.
+func TestWhatOneMetricSaysOfADeviceStays(t *testing.T) {
+	x, err := newWriter(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	out := &countingWriter{Writer: store}
+	x.out = out
+	full := map[string]any{"hw.id": "GPU-a", "hw.model": "H100", "hw.name": "gpu3", "gpu.device.ordinal": 3}
+	for i := range 5 {
+		at := time.Now().Add(time.Duration(i-10) * time.Second)
+		require.NoError(t, x.consume(t.Context(), batch(t,
+			point{name: "hw.gpu.utilization", at: at, value: 0.5, attrs: full},
+			point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"hw.id": "GPU-a"}},
+		)))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-a")
+	require.True(t, ok)
+	assert.Equal(t, "H100", d.Device().Model)
+	assert.Equal(t, "gpu3", d.Device().Name)
+	assert.Equal(t, 3, d.Device().Ordinal)
+	assert.Equal(t, 1, out.registered)
+}

@@ -126,6 +126,23 @@ func TestALateDeviceGetsItsRing(t *testing.T) {
 	assert.Equal(t, sum, r.store.bytes)
 }
 
+// Where there is little memory for many series, each has few points and none has nothing.
+func TestNoSeriesIsLeftOutForWantOfMemory(t *testing.T) {
+	const devices = 100
+	cfg := Config{MaxAge: time.Hour, MaxBytes: devices * 48 * pointSize, MaxDevices: devices}
+	r := newRig(t, cfg, Device{ID: "GPU-0"})
+	for n := range devices {
+		r.w = r.register(Device{ID: "GPU-" + strconv.Itoa(n)})
+		for i := range 50 {
+			r.put(Power, time.Duration(i)*time.Second, 1)
+		}
+	}
+	for id, d := range r.store.devices {
+		assert.GreaterOrEqual(t, d.series[Power].len(), 24, "%s: at least half of an equal part", id)
+	}
+	assert.LessOrEqual(t, r.store.bytes, cfg.MaxBytes)
+}
+
 // Memory that a burst of samples took is given back.
 func TestRingsShrink(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 64 << 20, MaxDevices: 1}, Device{ID: "GPU-a"})

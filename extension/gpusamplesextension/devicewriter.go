@@ -4,6 +4,7 @@
 package gpusamplesextension
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 )
@@ -36,7 +37,9 @@ func (w *deviceWriter) Write(samples []Sample) {
 	}
 	w.d.refresh()
 	if now.Sub(st.swept) > sweepEvery {
+		st.swept = now
 		st.sweep(now)
+		st.trimRings()
 	}
 	st.mu.Unlock()
 	st.wake()
@@ -105,23 +108,31 @@ func (st *Store) room(s *series, t int64) bool {
 		s.head++
 		st.stats.evictedAge.Add(1)
 	}
-	if s.len() < len(s.pts) {
+	if s.len() < len(s.pts) || st.grow(s, cmp.Or(2*len(s.pts), minPoints)) {
 		return true
 	}
-	size := max(minPoints, 2*len(s.pts))
-	more := int64(size-len(s.pts)) * pointSize
-	for st.bytes+more > st.maxBytes && st.shrinkOther(2*size) {
+	for size := minPoints / 2; len(s.pts) == 0 && size >= fewestPoints; size /= 2 {
+		if st.grow(s, size) {
+			return true
+		}
 	}
-	if st.bytes+more <= st.maxBytes {
-		st.resize(s, size)
-		return true
-	}
+	st.stats.evictedBytes.Add(1)
 	if len(s.pts) == 0 {
-		st.stats.evictedBytes.Add(1)
 		return false
 	}
 	s.head++
-	st.stats.evictedBytes.Add(1)
+	return true
+}
+
+// grow gives a series a ring of n points, which is larger than the one it has; false: there is no room.
+func (st *Store) grow(s *series, n int) bool {
+	more := int64(n-len(s.pts)) * pointSize
+	for st.bytes+more > st.maxBytes && st.shrinkOther(2*n) {
+	}
+	if st.bytes+more > st.maxBytes {
+		return false
+	}
+	st.resize(s, n)
 	return true
 }
 

@@ -15,7 +15,8 @@ type point struct {
 
 const (
 	pointSize    = 32
-	minPoints    = 128
+	minPoints    = 128 // of a ring while there is room
+	fewestPoints = 16  // where there is little
 	medianWindow = 9
 	// gapFactor: two samples further apart than this many intervals do not cover the time between them.
 	gapFactor = 3

@@ -33,8 +33,9 @@ type Store struct {
 	stats stats
 	uses  useTable
 
-	hosted  atomic.Pointer[[]Device] // for onlyDevice, whose callers may hold the rings' lock already
-	written atomic.Bool              // somebody has asked for the Writer
+	hostedMu sync.Mutex // of hosted; callers of onlyDevice may hold the rings' lock already
+	hosted   map[*device]*Device
+	written  atomic.Bool // somebody has asked for the Writer
 }
 
 type hostPCI struct{ host, bdf string }
@@ -68,6 +69,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		now:        now,
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
+		hosted:     map[*device]*Device{},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }
@@ -99,7 +101,9 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	d.gen++
 	d.setDescription(desc)
 	st.index(d)
-	st.publishHosted()
+	st.hostedMu.Lock()
+	st.hosted[d] = &desc
+	st.hostedMu.Unlock()
 	return &deviceWriter{st: st, d: d, gen: d.gen}, nil
 }
 
@@ -124,7 +128,6 @@ func (st *Store) unindex(d *device) {
 
 // sweep removes devices that nobody writes and whose samples are too old; mu is held.
 func (st *Store) sweep(now time.Time) {
-	st.swept = now
 	for key, d := range st.devices {
 		if !d.open && now.UnixNano()-d.newest > st.maxAge {
 			st.unindex(d)
@@ -134,10 +137,11 @@ func (st *Store) sweep(now time.Time) {
 				}
 			}
 			delete(st.devices, key)
+			st.hostedMu.Lock()
+			delete(st.hosted, d)
+			st.hostedMu.Unlock()
 		}
 	}
-	st.trimRings()
-	st.publishHosted()
 }
 
 // Lease implements Reader.
@@ -192,26 +196,14 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// publishHosted notes which devices there are; mu is held. One that was lost still counts until its samples are too old:
-// a span may have been on it.
-func (st *Store) publishHosted() {
-	list := make([]Device, 0, len(st.devices))
-	for _, d := range st.devices {
-		list = append(list, d.desc)
-	}
-	st.hosted.Store(&list)
-}
-
 // onlyDevice is the one device of the workload's host; empty when it has none or several. A board that is cut into one
-// MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one.
+// MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one. A device
+// that was lost still counts until its samples are too old: a span may have been on it.
 func (st *Store) onlyDevice(w *Workload) string {
-	list := st.hosted.Load()
-	if list == nil {
-		return ""
-	}
+	st.hostedMu.Lock()
+	defer st.hostedMu.Unlock()
 	var board, instance *Device
-	for i := range *list {
-		d := &(*list)[i]
+	for _, d := range st.hosted {
 		if !onHost(w, d.HostID, d.HostName) {
 			continue
 		}
