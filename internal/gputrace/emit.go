@@ -27,7 +27,7 @@ type Stats struct {
 	Spans        int64
 	Cut          int64            // spans that a limit on the trace cut
 	DeepSteps    int64            // steps within 64 others, which have no totals of the device
-	Forgotten    int64            // launches that were forgotten before the end, for want of memory
+	Forgotten    int64            // activities whose launch was forgotten before they began, for want of memory
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
 	Devices      []verdict.Report // of the window, by device

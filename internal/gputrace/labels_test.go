@@ -152,6 +152,23 @@ func TestLaunchTableRemembersTheLatest(t *testing.T) {
 	assert.False(t, ok)
 }
 
+func TestLaunchesThatNothingLooksForAreNoLoss(t *testing.T) {
+	tab := newLaunchTable(0)
+	for i := int64(1); i <= 2*launchMemory; i++ {
+		tab.put(i, launch{start: i})
+		_, ok := tab.get(i)
+		assert.True(t, ok, "its work begins at once")
+	}
+	_, ok := tab.get(3 * launchMemory)
+	assert.False(t, ok, "launched before the profile began")
+	assert.Zero(t, tab.forgotten)
+	for i := int64(1); i <= 10; i++ {
+		_, ok := tab.get(i)
+		assert.False(t, ok)
+	}
+	assert.Equal(t, int64(10), tab.forgotten, "of work that began after its launch was forgotten")
+}
+
 func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
 	tab := newLaunchTable(0)
 	for pid := range int64(4) {

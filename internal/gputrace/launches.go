@@ -3,7 +3,11 @@
 
 package gputrace
 
-import "github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
 
 // launch is a host call that may have put work on a device.
 type launch struct {
@@ -35,9 +39,12 @@ type surroundings struct {
 // of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
 // launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
 type launchTable struct {
-	buckets   []launchBucket
-	launches  []launch
-	forgotten int64
+	buckets  []launchBucket
+	launches []launch
+	// The least and the highest correlation that was given up. An activity between them without a launch counts as one
+	// whose launch was forgotten; that it has none in the file is unlikely there.
+	least, highest int64
+	forgotten      int64 // activities whose launch was given up before they began
 }
 
 const (
@@ -62,7 +69,9 @@ func newLaunchTable(launches int64) *launchTable {
 	for buckets*launchWays < n {
 		buckets *= 2
 	}
-	return &launchTable{buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n)}
+	return &launchTable{
+		buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n), least: math.MaxInt64,
+	}
 }
 
 // put remembers a launch; the same correlation again replaces it.
@@ -85,7 +94,8 @@ func (t *launchTable) put(corr int64, l launch) {
 			}
 		}
 		if len(t.buckets)*launchWays >= launchMemory {
-			t.forgotten++
+			gone := b.keys[oldest]
+			t.least, t.highest = min(t.least, gone), max(t.highest, gone)
 			b.keys[oldest] = corr
 			t.launches[b.at[oldest]] = l
 			return
@@ -122,6 +132,9 @@ func (t *launchTable) get(corr int64) (*launch, bool) {
 		if k == corr {
 			return &t.launches[b.at[i]], true
 		}
+	}
+	if t.least <= corr && corr <= t.highest {
+		t.forgotten++
 	}
 	return nil, false
 }
