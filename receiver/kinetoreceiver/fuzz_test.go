@@ -26,6 +26,7 @@ func FuzzConvert(f *testing.F) {
 		`[{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":110,"args":{"Bytes":512,"Device Id":0,"Total Allocated":1024}},{"ph":"X","cat":"Trace","ts":1,"dur":2}]`), uint8(3))
 	f.Add([]byte(
 		`[{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1,"dur":2,"args":{"Input type":["float"],"Input Dims":[[1,2],[2,3]]}}]`), uint8(2))
+	f.Add([]byte(rocText), uint8(4))
 	f.Fuzz(func(t *testing.T, b []byte, level uint8) {
 		if bytes.Contains(b, []byte("otelgpuFormat")) {
 			t.Skip("see FuzzRestore")

@@ -119,9 +119,11 @@ func (r *rocprofiler) processes() error {
 	}
 	switch t {
 	case json.Delim('{'):
+		r.process()
 		return r.fields(r.part)
 	case json.Delim('['):
 		for r.json.More() {
+			r.process()
 			if err := r.object(r.part); err != nil {
 				return err
 			}
@@ -132,20 +134,36 @@ func (r *rocprofiler) processes() error {
 	return fmt.Errorf("%w: rocprofiler-sdk-tool is %v", ErrSyntax, t)
 }
 
+// process begins a process: numbers and names are its own.
+func (r *rocprofiler) process() {
+	r.agents, r.kernels, r.markers = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}
+	r.names, r.pid, r.gpus = nil, 0, 0
+}
+
 func (r *rocprofiler) object(field func(key string) error) error {
-	if err := r.open('{', "an object"); err != nil {
+	if there, err := r.open('{', "an object"); !there {
 		return err
 	}
 	return r.fields(field)
 }
 
-// open reads the bracket with which a value begins.
-func (r *rocprofiler) open(bracket json.Delim, what string) error {
+// open reads the bracket with which a value begins; null is as if it were not there.
+func (r *rocprofiler) open(bracket json.Delim, what string) (there bool, err error) {
 	t, err := r.json.Token()
-	if err == nil && t != bracket {
+	if err == nil && t != bracket && t != nil {
 		err = fmt.Errorf("%w at byte %d: %v where %s is expected", ErrSyntax, r.json.InputOffset(), t, what)
 	}
-	return err
+	return err == nil && t != nil, err
+}
+
+// decode reads a value; ok is false where its types are others, which is counted. The rest of it is read all the same.
+func (r *rocprofiler) decode(what string, v any) (ok bool, err error) {
+	err = r.json.Decode(v)
+	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+		r.c.p.Skip(what + " of another form")
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // fields reads the rest of an object; field reads or passes over one value.
@@ -183,17 +201,18 @@ func (r *rocprofiler) pass() error {
 	}
 }
 
-// list calls f for each element of an array.
-func list[T any](r *rocprofiler, f func(*T) error) error {
-	if err := r.open('[', "a list"); err != nil {
+// list calls f for each element of the array that is the value of key.
+func list[T any](r *rocprofiler, key string, f func(*T) error) error {
+	if there, err := r.open('[', "a list"); !there {
 		return err
 	}
 	for r.json.More() {
 		var x T
-		if err := r.json.Decode(&x); err != nil {
-			return err
+		ok, err := r.decode(key, &x)
+		if ok {
+			err = f(&x)
 		}
-		if err := f(&x); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -208,19 +227,17 @@ const maxRocNames = 1 << 20
 func (r *rocprofiler) part(key string) error {
 	switch key {
 	case "metadata":
-		r.agents, r.kernels, r.markers, r.names = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}, nil
-		r.gpus = 0
 		var m struct {
 			PID  int64 `json:"pid"`
 			Node struct {
 				Host string `json:"hostname"`
 			} `json:"node"`
 		}
-		err := r.json.Decode(&m)
+		_, err := r.decode(key, &m)
 		r.pid, r.c.meta.meta.Host = m.PID, m.Node.Host
 		return err
 	case "agents":
-		return list(r, func(a *struct {
+		return list(r, key, func(a *struct {
 			ID      rocHandle `json:"id"`
 			Type    int       `json:"type"`
 			Name    string    `json:"name"`
@@ -253,14 +270,14 @@ func (r *rocprofiler) part(key string) error {
 				Value string `json:"value"`
 			} `json:"marker_api"`
 		}
-		err := r.json.Decode(&s)
+		_, err := r.decode(key, &s)
 		r.names = s.Kinds
 		for _, m := range s.Markers[:min(len(s.Markers), maxRocNames)] {
 			r.markers[m.Key] = m.Value
 		}
 		return err
 	case "kernel_symbols":
-		return list(r, func(k *struct {
+		return list(r, key, func(k *struct {
 			ID        uint64 `json:"kernel_id"`
 			Formatted string `json:"formatted_kernel_name"`
 			Name      string `json:"kernel_name"`
@@ -300,7 +317,7 @@ func (r *rocprofiler) kind(key string) error {
 	default:
 		return r.pass()
 	}
-	return list(r, func(x *rocRecord) error {
+	return list(r, key, func(x *rocRecord) error {
 		r.records++
 		e := gputrace.Event{
 			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread,

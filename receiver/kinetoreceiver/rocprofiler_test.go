@@ -109,3 +109,55 @@ func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {
 	_, err = Read(t.Context(), strings.NewReader(strings.Replace(rocText, `"kind": 5`, `"kind": x`, 1)), Options{}, nil)
 	require.ErrorIs(t, err, ErrSyntax)
 }
+
+// A part that comes elsewhere, is not there or is of another form takes nothing else along.
+func TestPartsOfRocprofv3FilesThatAreOdd(t *testing.T) {
+	const metadata = `"metadata": {"pid": 77, "init_time": 1000, "fini_time": 90000, "node": {"id": 3, "hostname": "node1"}},`
+	lastly := strings.TrimSuffix(strings.Replace(rocText, metadata, "", 1), "}]}") + "," +
+		strings.TrimSuffix(metadata, ",") + "}]}"
+	const copies = `"src_agent_id": {"handle": 1}, "bytes": 4096}]`
+	for name, c := range map[string]struct {
+		old, with string
+		skipped   map[string]int64
+	}{
+		"no metadata":   {metadata, "", nil},
+		"metadata last": {rocText, lastly, nil},
+		"number as text": {
+			`"start_timestamp": 1900`, `"start_timestamp": "1900"`,
+			map[string]int64{"marker_api of another form": 1},
+		},
+		"null list":   {`[{"kind": 4}]`, "null", nil},
+		"null object": {`"hsa_api": [{"kind": 4}]`, `"hip_api": null`, nil},
+		"a time beyond int64": {
+			copies, copies[:len(copies)-1] + `, {"start_timestamp": 1, "end_timestamp": 18446744073709551615}]`,
+			map[string]int64{"memory_copy of another form": 1},
+		},
+		"an agent": {
+			`"agents": [`, `"agents": [{"id": 5}, [], `,
+			map[string]int64{"agents of another form": 2},
+		},
+		"a kernel": {
+			`"kernel_symbols": [`, `"kernel_symbols": [{"kernel_id": "9"}, `,
+			map[string]int64{"kernel_symbols of another form": 1},
+		},
+		"process": {`"pid": 77`, `"pid": "77"`, map[string]int64{"metadata of another form": 1}},
+		"texts": {
+			`"marker_api": [{"key": 5`, `"marker_api": [{"key": "x"}, {"key": 5`,
+			map[string]int64{"strings of another form": 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(rocText, c.old, c.with, 1)
+			require.NotEqual(t, rocText, text)
+			batches, st := convert(t, text, Options{Detail: DetailKernels})
+			if c.skipped == nil {
+				c.skipped = map[string]int64{}
+			}
+			assert.Equal(t, c.skipped, st.Skipped)
+			assert.EqualValues(t, 1, st.Kernels)
+			assert.EqualValues(t, 1, st.Copies)
+			assert.Equal(t, int64(1), find(t, batches, "gemm").Attributes().AsRaw()["gpu.device.ordinal"])
+			assert.Equal(t, find(t, batches, "hipLaunchKernel").SpanID(), find(t, batches, "gemm").ParentSpanID())
+		})
+	}
+}
