@@ -46,6 +46,20 @@ const CorrelationBits = 40
 
 const correlationMask = 1<<CorrelationBits - 1
 
+// maxBytes is more than what a device addresses; sums of as many copies as a profile has stay within int64.
+const maxBytes = 1 << 48
+
+// bounded is the detail of a device's activity without the numbers that no device has: they are as if not stated.
+func (d *Detail) bounded() {
+	if d.Bytes < 0 || d.Bytes > maxBytes {
+		d.Bytes, d.HasBytes = 0, false
+	}
+	d.HasGrid = d.HasGrid && min(d.Grid[0], d.Grid[1], d.Grid[2], d.Block[0], d.Block[1], d.Block[2]) >= 0
+	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory) >= 0
+	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1
+	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
+}
+
 // End is Start + Duration.
 func (e *Event) End() int64 { return e.Start + e.Duration }
 

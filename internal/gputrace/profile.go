@@ -126,6 +126,7 @@ func (p *Profile) Add(e *Event) error {
 	p.seq++
 	t := track{outer: e.Process, inner: e.Thread}
 	if e.Kind.Device() {
+		e.Detail.bounded()
 		t = track{device: true, outer: e.Device, inner: e.Stream}
 		if e.HasProcess {
 			t.owned, t.owner = true, e.Process

@@ -60,6 +60,9 @@ var kinds = []kind{
 		remedy: "torch.profiler.profile(...).export_chrome_trace",
 	},
 	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},
+	{is: begins("BZh"), says: "bzip2", remedy: "bunzip2 FILE"},
+	{is: begins("\xfd7zXZ\x00"), says: "xz", remedy: "unxz FILE"},
+	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},
 }
 
 // xplane reports whether the file is a message XSpace (tsl/profiler/protobuf/xplane.proto): its first field are planes,

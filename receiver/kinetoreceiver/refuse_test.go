@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 func gz(t testing.TB, text string) string {
@@ -115,6 +119,11 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 			"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1,
 			nil, "",
 		},
+		"no category": {
+			"[" + strings.Replace(oneEvent, `"kernel"`, "null", 1) + "," + strings.Replace(oneEvent, `"k"`, "null", 1) + "]", 1,
+			map[string]int64{"event without a category": 1},
+			"",
+		},
 		"not UTF-8":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
 		"not UTF-16": {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
 		"zero byte":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
@@ -208,4 +217,37 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	cancel(gone)
 	_, err := Read(ctx, bytes.NewReader([]byte("["+oneEvent+"]")), Options{}, nil)
 	assert.ErrorIs(t, err, gone)
+}
+
+// Numbers that no device has are as if they were not there, so that no sum is of them.
+func TestNumbersThatNoDeviceHasAreAbsent(t *testing.T) {
+	event := func(cat, name string, at int, args string) string {
+		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":0,"tid":7,"ts":%d,"dur":5,"args":{"device":0,"stream":7,%s}}`,
+			cat, name, at, args)
+	}
+	for _, n := range []string{"-7", "-9223372036854775808", "9223372036854775807", "1e18"} {
+		text := "[" + strings.Join([]string{
+			event("kernel", "gemm", 100, fmt.Sprintf(`"registers per thread":-7,"shared memory":5,"grid":[-7,1,1],"block":[32,1,1],
+				"est. achieved occupancy %%":%s,"blocks per SM":-7,"warps per SM":-7`, n)),
+			event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 110, `"bytes":`+n),
+			event("gpu_memset", "Memset (Device)", 120, `"bytes":`+n),
+		}, ",") + "]"
+		for _, level := range []Detail{DetailAuto, DetailKernels} {
+			batches, st := convert(t, text, Options{Detail: level, Attributes: spanfacts.Full})
+			assert.EqualValues(t, 3, st.Kernels+st.Copies+st.Memsets)
+			for _, td := range batches {
+				require.NoError(t, conformance.Traces(td))
+			}
+			for _, s := range spansOf(batches) {
+				for _, key := range []string{
+					"gpu.io.size", "gpu.summary.copy.size", "gpu.summary.memset.size", "gpu.kernel.registers", "gpu.kernel.grid",
+					"gpu.kernel.occupancy.estimate", "gpu.kernel.blocks_per_sm", "gpu.kernel.warps_per_sm",
+				} {
+					if v, ok := s.Attributes().Get(key); ok {
+						assert.Equal(t, "0", v.AsString(), "%s of %s", key, s.Name())
+					}
+				}
+			}
+		}
+	}
 }

@@ -122,7 +122,10 @@ func (e *Event) set(b []byte, p *parsed) {
 }
 
 func (e *Event) text(v []byte) []byte {
-	if len(v) == 0 || v[0] != '"' {
+	switch {
+	case string(v) == "null":
+		return nil
+	case len(v) == 0 || v[0] != '"':
 		return v
 	}
 	v = v[1 : len(v)-1]
