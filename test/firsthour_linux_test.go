@@ -38,7 +38,7 @@ func TestStandInForVLLM(t *testing.T) {
 	}
 	zero := time.Now().Add(200 * time.Millisecond)
 	time.Sleep(time.Until(zero.Add(3800 * time.Millisecond)))
-	export(t, endpoint, []*sender{{td: vllm(zero, "")}})
+	export(t, endpoint, []*sender{{td: vllm(zero, "", 0, func(int) bool { return true })}})
 }
 
 // Every command of the README's first hour is run as it stands, in this checkout, and leaves nothing that git sees.

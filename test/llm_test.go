@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,18 +46,21 @@ var load = []served{
 }
 
 // truth is what each request took of devices that draw that many watts while they are used, millisecond by
-// millisecond: equal parts for those that the engine runs.
-func truth(watts float64) (joules []float64) {
+// millisecond: equal parts for the servers on them that run any, and of each for those that its engine runs. Requests
+// are the servers' in turn.
+func truth(watts float64, servers int, served func(i int) bool) (joules []float64) {
 	joules = make([]float64, len(load))
 	for ms := range 4000 {
-		var active []int
+		active := map[int][]int{} // by server
 		for i, r := range load {
-			if r.begins <= ms && ms < r.ends {
-				active = append(active, i)
+			if r.begins <= ms && ms < r.ends && served(i) {
+				active[i%servers] = append(active[i%servers], i)
 			}
 		}
-		for _, i := range active {
-			joules[i] += watts * 1e-3 / float64(len(active))
+		for _, list := range active {
+			for _, i := range list {
+				joules[i] += watts * 1e-3 / float64(len(active)*len(list))
+			}
 		}
 	}
 	return joules
@@ -73,14 +77,17 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		watts    []float64 // of each device
 		identity bool      // the resource lists the devices; else they are found: the host has one
+		servers  int       // which take turns in serving; what ended last is told of first where there are several
 	}{
-		"one device, found":     {[]float64{412}, false},
-		"eight devices, listed": {[]float64{310, 320, 330, 340, 350, 360, 370, 380}, true},
+		"one device, found":                      {[]float64{412}, false, 1},
+		"eight devices, listed":                  {[]float64{310, 320, 330, 340, 350, 360, 370, 380}, true, 1},
+		"one device, of two servers":             {[]float64{412}, false, 2},
+		"eight devices, each server with a half": {[]float64{310, 320, 330, 340, 350, 360, 370, 380}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			ids, total := recordDevices(t, filepath.Join(dir, "devices.gpurec"), tt.watts)
+			ids := recordDevices(t, filepath.Join(dir, "devices.gpurec"), tt.watts)
 			otlp, metrics := freeAddress(t), freeAddress(t)
 			_, telemetry, _ := strings.Cut(freeAddress(t), ":")
 			overlay := filepath.Join(dir, "overlay.yaml")
@@ -107,13 +114,35 @@ service:
 
 			zero := time.Now().Add(200 * time.Millisecond).Truncate(time.Millisecond)
 			time.Sleep(time.Until(zero.Add(3800 * time.Millisecond)))
-			list := ""
+			want, devices := make([]float64, len(load)), len(ids)
 			if tt.identity {
-				list = strings.Join(ids, ",")
+				devices /= tt.servers
 			}
-			export(t, otlp, []*sender{{td: vllm(zero, list)}})
-
-			want := truth(total)
+			for k := range tt.servers {
+				list, watts, sharing := "", tt.watts, tt.servers
+				if tt.identity {
+					list, watts, sharing = strings.Join(ids[k*devices:][:devices], ","), watts[k*devices:][:devices], 1
+				}
+				total := 0.0
+				for _, w := range watts {
+					total += w
+				}
+				served := func(i int) bool { return sharing > 1 || i%tt.servers == k }
+				for i, joules := range truth(total, sharing, served) {
+					if i%tt.servers == k {
+						want[i] = joules
+					}
+				}
+				if tt.servers == 1 {
+					export(t, otlp, []*sender{{td: vllm(zero, list, k, func(int) bool { return true })}})
+					continue
+				}
+				for i := range slices.Backward(load) {
+					if i%tt.servers == k {
+						export(t, otlp, []*sender{{td: vllm(zero, list, k, func(n int) bool { return n == i })}})
+					}
+				}
+			}
 			got := map[int]ptrace.Span{}
 			require.Eventually(t, func() bool {
 				for _, s := range writtenSpans(t, filepath.Join(dir, "spans.json")) {
@@ -126,8 +155,8 @@ service:
 			for i, r := range load {
 				assert.InEpsilon(t, want[i], value(got[i], "gpu.energy"), 0.01, "request %d", i)
 				assert.EqualValues(t, r.tokens, value(got[i], "gpu.operation.items"))
-				if len(tt.watts) > 1 {
-					assert.EqualValues(t, len(tt.watts), value(got[i], "gpu.device.count"))
+				if devices > 1 {
+					assert.EqualValues(t, devices, value(got[i], "gpu.device.count"))
 				}
 				joules += want[i]
 				tokens += r.tokens
@@ -146,11 +175,13 @@ service:
 	}
 }
 
-// vllm is what engine v1 of vLLM exports for the load (vllm/v1/engine/output_processor.py, do_tracing).
-func vllm(zero time.Time, devices string) ptrace.Traces {
+// vllm is what engine v1 of vLLM exports for the requests of the load that a server has served
+// (vllm/v1/engine/output_processor.py, do_tracing).
+func vllm(zero time.Time, devices string, server int, of func(i int) bool) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
 	rs.Resource().Attributes().PutStr("service.name", "vllm-server")
+	rs.Resource().Attributes().PutInt("process.pid", int64(1000+server))
 	if devices != "" {
 		rs.Resource().Attributes().PutStr("hw.id", devices)
 	}
@@ -160,6 +191,9 @@ func vllm(zero time.Time, devices string) ptrace.Traces {
 		return pcommon.NewTimestampFromTime(zero.Add(time.Duration(n) * time.Millisecond))
 	}
 	for i, r := range load {
+		if !of(i) {
+			continue
+		}
 		s := ss.Spans().AppendEmpty()
 		s.SetName("llm_request")
 		s.SetKind(ptrace.SpanKindServer)
@@ -179,13 +213,12 @@ func vllm(zero time.Time, devices string) ptrace.Traces {
 }
 
 // recordDevices writes a recording of devices that draw these watts all the time.
-func recordDevices(t *testing.T, path string, watts []float64) (ids []string, total float64) {
+func recordDevices(t *testing.T, path string, watts []float64) (ids []string) {
 	t.Helper()
 	var devices, lines []object
-	for i, w := range watts {
+	for i := range watts {
 		id := fmt.Sprintf("GPU-51a0c0de-0000-4000-8000-%012d", i)
 		ids = append(ids, id)
-		total += w
 		devices = append(devices, object{
 			"id": id, "model": "NVIDIA H100 80GB HBM3", "name": fmt.Sprintf("gpu%d", i), "vendor": "NVIDIA",
 			"driver":  "580.65.06",
@@ -201,7 +234,7 @@ func recordDevices(t *testing.T, path string, watts []float64) (ids []string, to
 		}
 	}
 	recordAll(t, path, devices, lines)
-	return ids, total
+	return ids
 }
 
 // writtenSpans are those of a file exporter's file so far.

@@ -29,6 +29,26 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
 			},
 		},
+		"gen_ai of a stream": {
+			"gen_ai", ptrace.SpanKindServer, "chat llama",
+			attrs{
+				"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7, "gen_ai.usage.completion_tokens": 8,
+				"gen_ai.response.time_to_first_chunk": 0.25, "gen_ai.response.model": "llama-3-8b",
+			},
+			attrs{
+				"gpu.operation.type": "request", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
+				"gpu.request.time_to_first_item": 0.25, "gen_ai.request.model": "llama-3-8b",
+			},
+		},
+		"gen_ai before 1.27": {
+			"gen_ai", ptrace.SpanKindServer, "x",
+			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.completion_tokens": 7},
+			attrs{
+				"gpu.operation.type": "request", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
+			},
+		},
 		"gen_ai of a client": {
 			"gen_ai", ptrace.SpanKindClient, "x",
 			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},

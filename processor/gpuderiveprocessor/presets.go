@@ -65,8 +65,12 @@ var presets = map[string][]MappingConfig{
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},
-	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's).
-	"gen_ai": {genAI("internal"), genAI("server")},
+	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's). Until
+	// version 1.26 the output's tokens were the completion's.
+	"gen_ai": {
+		genAI("internal", "gen_ai.usage.output_tokens"), genAI("server", "gen_ai.usage.output_tokens"),
+		genAI("internal", "gen_ai.usage.completion_tokens"), genAI("server", "gen_ai.usage.completion_tokens"),
+	},
 	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly),
 	// and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
@@ -110,11 +114,13 @@ func vllm(m MappingConfig) MappingConfig {
 	)
 }
 
-func genAI(kind string) MappingConfig {
-	return request(MappingConfig{Has: "gen_ai.usage.output_tokens", Kind: kind},
+func genAI(kind, output string) MappingConfig {
+	return request(MappingConfig{Has: output, Kind: kind},
 		tokens,
-		from("gen_ai.usage.output_tokens", toItems),
+		from(output, toItems),
 		from("gen_ai.operation.name", string(semconv.GPUOperationNameKey)),
+		from("gen_ai.response.time_to_first_chunk", toFirstItem),
+		from("gen_ai.response.model", toModel),
 	)
 }
 
