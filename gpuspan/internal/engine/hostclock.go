@@ -15,7 +15,8 @@ type hostClock struct {
 	base   time.Time
 	unix   int64            // of base
 	read   func() time.Time // nil: the process's own clock
-	offset atomic.Int64     // wall clock minus (unix + elapsed)
+	ahead  func() int64     // wall clock minus (unix + elapsed), read now; nil where read is not
+	offset atomic.Int64     // the same, as it is believed
 }
 
 // stepThreshold separates steps of the wall clock from the time between the wall and monotonic reads of one time.Now.
@@ -28,6 +29,12 @@ func newHostClock(now func() time.Time) *hostClock {
 		c.read = now
 	}
 	c.unix = c.base.UnixNano()
+	if c.read == nil {
+		c.ahead = func() int64 {
+			t := time.Now()
+			return t.UnixNano() - c.unix - int64(t.Sub(c.base))
+		}
+	}
 	return c
 }
 
@@ -59,14 +66,15 @@ func (c *hostClock) wall(ns int64) int64 { return c.at(ns, c.offset.Load()) }
 // clock bends none of their differences.
 func (c *hostClock) at(ns, offset int64) int64 { return c.unix + ns + offset }
 
-// observe learns steps of the wall clock.
+// observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens of
+// thousands is interrupted between its two clocks, for milliseconds even.
 func (c *hostClock) observe() {
-	if c.read != nil {
+	if c.ahead == nil {
 		return
 	}
-	t := time.Now()
-	offset := t.UnixNano() - c.unix - int64(t.Sub(c.base))
-	if d := offset - c.offset.Load(); d > stepThreshold || d < -stepThreshold {
+	if offset := c.ahead(); stepped(c.offset.Load(), offset) && !stepped(offset, c.ahead()) {
 		c.offset.Store(offset)
 	}
 }
+
+func stepped(from, to int64) bool { return max(to-from, from-to) > stepThreshold }
