@@ -228,6 +228,7 @@ func (a *Anchorer) probe(i int) (before, after int64, st backend.Status) {
 	}
 	t1 := t0
 	for n := 0; ; n++ {
+		late := t1.Sub(t0) > patience // before the question: this thread may have waited for a processor since
 		st = a.dev.Query(a.spare[i])
 		t1 = a.dev.Now()
 		if st != backend.StatusNotReady {
@@ -241,7 +242,7 @@ func (a *Anchorer) probe(i int) (before, after int64, st backend.Status) {
 			t1 = a.dev.Now()
 			break
 		}
-		if t1.Sub(t0) > patience || n > spinQueries+int(patience/pause) {
+		if late || n > spinQueries+int(patience/pause) {
 			return 0, 0, backend.StatusNotReady
 		}
 		a.rest(pause)

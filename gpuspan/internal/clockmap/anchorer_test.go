@@ -170,6 +170,29 @@ func TestHangingDeviceDoesNotHangTheThread(t *testing.T) {
 	require.Zero(t, a.Map().Anomalies())
 }
 
+// stalled is a device whose polling thread is off its processor after each first answer.
+type stalled struct {
+	*physics
+	asked event
+}
+
+func (s *stalled) Query(e event) status {
+	st := s.physics.Query(e)
+	if s.asked != e {
+		s.asked = e
+		s.sleep(300e6)
+	}
+	return st
+}
+
+func TestAThreadThatWaitedForAProcessorDoesNotTakeTheDeviceForHanging(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	a.dev = &stalled{physics: p}
+	require.Zero(t, a.Anchor())
+	require.Equal(t, 1, a.made)
+}
+
 func TestClockThatStandsStillDoesNotHangTheThread(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
