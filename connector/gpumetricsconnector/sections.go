@@ -4,8 +4,6 @@
 package gpumetricsconnector
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -27,9 +25,8 @@ type sectionTree struct {
 
 	// of the batch that is being read
 	spans   []treeSpan
-	streams []spanfacts.NestSpan  // the same
-	index   map[spanfacts.Key]int // of spans
-	path    []int
+	streams []spanfacts.NestSpan // the same
+	order   spanfacts.Order      // of spans
 	hosts   []hostSpan
 	ups     map[spanfacts.Key]spanfacts.Key // parents of hosts
 }
@@ -39,7 +36,6 @@ type treeSpan struct {
 	key            spanfacts.Key
 	time           float64
 	name, category string
-	depth          int // spans of the batch around it, and itself
 }
 
 func (s *treeSpan) parent() spanfacts.Key { return spanfacts.Key{Trace: s.Trace, Span: s.Parent} }
@@ -81,46 +77,20 @@ func (t *sectionTree) settle() {
 			t.spans[inner].NestSpan = *x
 		})
 		t.streams = t.streams[:0]
-		t.depths()
-		slices.SortFunc(t.spans, func(x, y treeSpan) int { return cmp.Compare(y.depth, x.depth) })
+		t.order.Reset()
 		for i := range t.spans {
-			t.span(&t.spans[i])
-			t.spans[i] = treeSpan{} // its strings are the batch's memory
+			t.order.Add(t.spans[i].key, t.spans[i].parent())
 		}
+		for _, i := range t.order.ChildrenFirst() {
+			t.span(&t.spans[i])
+		}
+		clear(t.spans) // their strings are the batch's memory
 		for _, h := range t.hosts {
 			t.lift(h.key, t.above(h.parent))
 		}
 		clear(t.ups)
 	}
 	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
-}
-
-// depths finds how deep spans are within others. Times do not say that: a section on an idle stream begins before the
-// one around it, whose stream is still busy.
-func (t *sectionTree) depths() {
-	const onPath = -1
-	for i := range t.spans {
-		t.index[t.spans[i].key] = i
-	}
-	for i := range t.spans {
-		at, depth := i, t.spans[i].depth
-		for depth == 0 {
-			t.spans[at].depth = onPath
-			t.path = append(t.path, at)
-			up, ok := t.index[t.spans[at].parent()]
-			if !ok {
-				break
-			}
-			at, depth = up, t.spans[up].depth
-		}
-		depth = max(depth, 0) // a circle of parents ends where it began
-		for _, at := range slices.Backward(t.path) {
-			depth++
-			t.spans[at].depth = depth
-		}
-		t.path = t.path[:0]
-	}
-	clear(t.index)
 }
 
 // above is the first of a span and its ancestors that is no host span of this batch.

@@ -43,7 +43,7 @@ type rankStep struct {
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
-	t := &sectionTree{index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
+	t := &sectionTree{ups: make(map[spanfacts.Key]spanfacts.Key)}
 	t.sums.Max = maxSums
 	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
 	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}

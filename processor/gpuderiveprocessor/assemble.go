@@ -4,7 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -21,21 +20,24 @@ import (
 type assembler struct {
 	cfg AssembleConfig
 
-	mu   sync.Mutex
-	sums spanfacts.Waiting[partial]
+	mu    sync.Mutex
+	sums  spanfacts.Waiting[partial]
+	order spanfacts.Order
 }
 
 func newAssembler(cfg AssembleConfig) *assembler {
 	return &assembler{cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}}
 }
 
-// assemble takes a batch. Within it order does not matter: spans are taken by start, latest first, so that children
-// come before parents. now is unix ns.
+// assemble takes a batch; within it order does not matter. now is unix ns.
 func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted int64) {
 	type scoped struct {
 		ptrace.Span
 		scope *spanfacts.Scope
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.order.Reset()
 	var spans []scoped
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -43,19 +45,16 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted in
 			scope.Load(nil, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
 				spans = append(spans, scoped{s, scope})
+				trace := s.TraceID()
+				a.order.Add(spanfacts.Key{Trace: trace, Span: s.SpanID()}, spanfacts.Key{Trace: trace, Span: s.ParentSpanID()})
 			}
 		}
 	}
-	slices.SortStableFunc(spans, func(x, y scoped) int {
-		return cmp.Or(cmp.Compare(y.StartTimestamp(), x.StartTimestamp()), cmp.Compare(x.EndTimestamp(), y.EndTimestamp()))
-	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	evicted = int64(a.sums.Expire(now - int64(a.cfg.MaxAge)))
 	var f spanfacts.Facts
-	for _, s := range spans {
-		f.Load(s.Span, s.scope)
-		done, gone := a.span(s.Span, &f, now)
+	for _, i := range a.order.ChildrenFirst() {
+		f.Load(spans[i].Span, spans[i].scope)
+		done, gone := a.span(spans[i].Span, &f, now)
 		if done {
 			assembled++
 		}

@@ -104,6 +104,28 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 	}
 }
 
+// The device's clock is known to within an error: a step's first section may begin before it, and one on a stream that
+// is idle before the one around it.
+func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+		spans := []node{
+			{1, 0, 10, 100, attrs{"gpu.operation.type": "step"}},
+			{2, 1, 9, 30, section("forward", nil)},
+			{3, 2, 8, 20, section("", attrs{"gpu.flop.count": 1e12})},
+		}
+		td := ptrace.NewTraces()
+		for _, i := range order {
+			put(t, td, spans[i])
+		}
+		d := newTestDeriver(t, assembling(nil))
+		process(t, d, td)
+		got := gained(stepOf([]ptrace.Traces{td}), spans[0].a)
+		assert.Equal(t, 0.02, got["gpu.step.phase.duration.forward"], "%v", order)
+		assert.Equal(t, 1e12, got["gpu.flop.count"], "%v", order)
+		assert.Zero(t, d.steps.sums.Len())
+	}
+}
+
 // Producers export what ended first: children before parents, cut anywhere.
 func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 	byEnd := []int{1, 3, 2, 5, 7, 6, 4, 8, 0} // indexes of stepTree by end; 7, the host span, ends before its child
