@@ -197,7 +197,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		s.mu.Unlock()
 		p.drop(reason)
 		if wake {
-			p.wake()
+			p.poller.wake()
 		}
 		return Section{}
 	}

@@ -103,7 +103,7 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 		l.mu.Unlock()
 	}
 	if crowded || s.p.idle.Load() {
-		s.p.wake()
+		s.p.poller.wake()
 	}
 }
 

@@ -25,11 +25,9 @@ const emitBudget = 16
 // application's code: a span processor that takes its time holds up neither the driver's polling nor the clocks.
 type emitter struct {
 	worker
-	p        *Profiler
-	wakeups  chan struct{}
-	stopping chan struct{} // what is queued is the last
-	asked    atomic.Bool   // untimed sections are to be reported
-	since    atomic.Int64  // hostClock when the work on a nest began; 0: resting
+	p     *Profiler
+	asked atomic.Bool  // untimed sections are to be reported
+	since atomic.Int64 // hostClock when the work on a nest began; 0: resting
 
 	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
 	linksKept int // which were as many at most
@@ -52,17 +50,7 @@ type emitter struct {
 }
 
 func newEmitter(p *Profiler) *emitter {
-	return &emitter{
-		worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}),
-		linksKept: usualLinks, byID: map[uint64]*record{},
-	}
-}
-
-func (t *emitter) wake() {
-	select {
-	case t.wakeups <- struct{}{}:
-	default:
-	}
+	return &emitter{worker: newWorker(), p: p, linksKept: usualLinks, byID: map[uint64]*record{}}
 }
 
 // loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
@@ -93,7 +81,7 @@ func (t *emitter) loop() (quit bool) {
 		case <-t.wakeups:
 		case f := <-t.calls:
 			f()
-		case <-t.stopping:
+		case <-t.quit: // what is queued is the last
 			t.drainUntil(math.MaxInt64)
 			t.checkSealed(t.p.clock.now(), true)
 			t.reportUntimed()
@@ -136,7 +124,7 @@ func (t *emitter) turn(s *Stream, until int64) bool {
 	defer func() {
 		t.since.Store(0)
 		if done > 0 && s.inFlight.Add(-done) == 0 && s.isClosed() {
-			t.p.wake() // it can be forgotten
+			t.p.poller.wake() // it can be forgotten
 		}
 	}()
 	for n := range emitBudget {
@@ -151,7 +139,7 @@ func (t *emitter) turn(s *Stream, until int64) bool {
 		done += int32(q.count())
 		if x, read := q.nest, q.read; x != nil {
 			q.nest = nil
-			t.nest(s, x, read)
+			t.nest(x, read)
 		} else {
 			t.plain(s, q)
 		}
@@ -160,7 +148,7 @@ func (t *emitter) turn(s *Stream, until int64) bool {
 }
 
 // nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
-func (t *emitter) nest(s *Stream, n *nest, read int64) {
+func (t *emitter) nest(n *nest, read int64) {
 	defer n.put(&t.spare)
 	if n.step != nil || n.expiry {
 		t.boundary(n, read)
@@ -282,13 +270,24 @@ var errStopped = errors.New("the profiler is shut down")
 
 // worker is a goroutine that others hand functions to.
 type worker struct {
-	calls chan func()
-	quit  chan struct{}
-	done  chan struct{}
+	calls   chan func()
+	wakeups chan struct{}
+	quit    chan struct{}
+	done    chan struct{}
 }
 
 func newWorker() worker {
-	return worker{calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	return worker{
+		calls: make(chan func()), wakeups: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// wake gets the goroutine out of its sleep.
+func (w *worker) wake() {
+	select {
+	case w.wakeups <- struct{}{}:
+	default:
+	}
 }
 
 // call runs f on the worker's goroutine and waits for it, or for ctx. A panic of f is an error, and so is a Goexit.

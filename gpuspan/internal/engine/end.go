@@ -53,7 +53,7 @@ func (x Section) finish(w *Work) {
 	s.mu.Unlock()
 	p.rangeEnd(annotation)
 	if crowded || p.idle.Load() {
-		p.wake()
+		p.poller.wake()
 	}
 	if wait {
 		s.wait(end)
@@ -112,7 +112,6 @@ func (s *Stream) release(sl *slot) {
 	s.free = append(s.free, int32(sl.index))
 }
 
-// Elapsed is gpuspan.Elapsed.
 type Elapsed struct {
 	done   chan struct{}
 	settle sync.Once
@@ -135,7 +134,6 @@ func (e *Elapsed) set(d time.Duration, known bool) {
 	}
 }
 
-// Done is gpuspan.Elapsed.Done.
 func (e *Elapsed) Done() <-chan struct{} {
 	if e == nil {
 		return closed
@@ -145,7 +143,6 @@ func (e *Elapsed) Done() <-chan struct{} {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Get is gpuspan.Elapsed.Get.
 func (e *Elapsed) Get() (d time.Duration, ok bool) {
 	if e == nil {
 		return 0, false
@@ -158,13 +155,11 @@ func (e *Elapsed) Get() (d time.Duration, ok bool) {
 	}
 }
 
-// Elapsed is gpuspan.Section.Elapsed.
 func (x Section) Elapsed() (e *Elapsed) {
 	x.with(func(extra *extra) { e = asked(&extra.elapsed) })
 	return e
 }
 
-// Elapsed is train.Step.Elapsed.
 func (st *Step) Elapsed() (e *Elapsed) {
 	st.change(true, func() {
 		if st.timed {

@@ -83,7 +83,6 @@ type misuse struct {
 	invalidWork       atomic.Int64 // what is stated and cannot be
 }
 
-// Misuse is gpuspan.Profiler.Misuse.
 func (p *Profiler) Misuse() map[string]int64 {
 	if p == nil {
 		return nil

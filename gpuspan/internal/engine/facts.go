@@ -65,15 +65,9 @@ func (f *Facts) of(r *record, clock *hostClock) {
 	switch {
 	case r.flags&flagGiven != 0:
 		f.float(FactDuration, r.gpu/1e9)
-	case r.timed: // the delays place the calls of Start and End
+	case r.timed:
 		f.float(FactDuration, r.gpu/1e9)
-		if r.device.unusual(r.errorNs) {
-			f.float(FactTimingError, seconds(r.errorNs))
-		}
-		f.float(FactStartDelay, seconds(r.startNs-clock.at(r.hostStart, r.offset)))
-		if d := r.endNs - clock.at(r.hostEnd, r.offset); waited(d, r.gpu) {
-			f.float(FactEndDelay, seconds(d))
-		}
+		f.place(r, clock)
 	}
 	w := &r.work
 	if w.FLOPs != 0 {
@@ -87,6 +81,17 @@ func (f *Facts) of(r *record, clock *hostClock) {
 	f.stated(FactItems, w.Items)
 	if r.occurrence == 1 { // the first, which may be slower than all others
 		f.stated(FactOccurrence, 1)
+	}
+}
+
+// place takes how sure the place of a section or step is, and the delays, which place the calls of Start and End.
+func (f *Facts) place(r *record, clock *hostClock) {
+	if r.device.unusual(r.errorNs) {
+		f.float(FactTimingError, seconds(r.errorNs))
+	}
+	f.float(FactStartDelay, seconds(r.startNs-clock.at(r.hostStart, r.offset)))
+	if d := r.endNs - clock.at(r.hostEnd, r.offset); waited(d, r.gpu) {
+		f.float(FactEndDelay, seconds(d))
 	}
 }
 

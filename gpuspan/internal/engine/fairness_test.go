@@ -102,7 +102,7 @@ func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
 	p := f.p
 	s := p.Stream(3, "main")
 	testOp.Start(context.Background(), s).End()
-	p.wake()
+	p.poller.wake()
 	<-hangs
 	slots := int64(len(s.slots))
 	for ended := int64(1); ended < 4*slots; { // slots come back, as the sections are read

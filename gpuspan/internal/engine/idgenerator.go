@@ -12,19 +12,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// IDSource is gpuspan.IDSource.
 type IDSource interface {
 	NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID)
 	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
 }
 
-// IDGenerator is gpuspan.IDGenerator.
 type IDGenerator struct{ next IDSource }
 
-// NewIDGenerator is gpuspan.NewIDGenerator.
 func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{next: next} }
 
-// NewIDs is gpuspan.IDGenerator.NewIDs.
 func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if r := reservationOf(ctx); r != nil && r.taken.CompareAndSwap(false, true) {
 		return r.ids.trace, r.ids.span
@@ -32,7 +28,6 @@ func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) 
 	return g.drawIDs(ctx)
 }
 
-// NewSpanID is gpuspan.IDGenerator.NewSpanID.
 func (g *IDGenerator) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
 	if r := reservationOf(ctx); r != nil && r.ids.trace == traceID && r.taken.CompareAndSwap(false, true) {
 		return r.ids.span

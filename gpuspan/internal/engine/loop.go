@@ -48,7 +48,6 @@ type LoopConfig struct {
 	Phases     []Phase
 }
 
-// Loop is train.NewLoop.
 func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop {
 	name = cmp.Or(name, "step")
 	c := LoopConfig{First: 1}
@@ -77,14 +76,12 @@ func newStepOperation(name string) *Operation {
 	return NewOperation(name, func(c *OperationConfig) { c.Info.Type = semconv.GPUOperationTypeStep })
 }
 
-// SetEpoch is train.Loop.SetEpoch.
 func (l *Loop) SetEpoch(epoch int64) {
 	if l != nil {
 		l.epoch.Store(&epoch)
 	}
 }
 
-// Steps is train.Loop.Steps.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	ctx = cmp.Or(ctx, context.Background())
 	if l == nil {

@@ -64,7 +64,6 @@ type namedOpen struct {
 // maxNamedOpen bounds the open sections of StartNamed on one stream.
 const maxNamedOpen = 1024
 
-// StartNamed is gpuspan.Stream.StartNamed.
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	if s == nil || s.p.level.Load() < int32(settings.VerbosityDefault) {
 		return Section{}
@@ -80,7 +79,6 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	return x
 }
 
-// EndNamed is gpuspan.Stream.EndNamed.
 func (s *Stream) EndNamed(name string, w Work) {
 	// What was switched off meanwhile must still end, and what is off must cost nothing.
 	if s == nil || s.p.level.Load() < int32(settings.VerbosityDefault) && s.openNamed.Load() == 0 {

@@ -80,7 +80,6 @@ func (o *Operation) Real() *Operation {
 	return o
 }
 
-// Name is gpuspan.Operation.Name.
 func (o *Operation) Name() string {
 	if o == nil {
 		return ""
@@ -88,7 +87,6 @@ func (o *Operation) Name() string {
 	return o.cfg.Info.Name
 }
 
-// Info is gpuspan.Operation.Info.
 func (o *Operation) Info() report.Info {
 	if o == nil {
 		return report.Info{}
@@ -114,7 +112,6 @@ func appendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribut
 	return append(kv, k.String(ValidText(v)))
 }
 
-// Start is gpuspan.Operation.Start.
 func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
 	if s != nil { // small enough to be inlined into callers
 		x = s.begin(ctx, o, flagNone)
@@ -122,7 +119,6 @@ func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
 	return
 }
 
-// Launch is gpuspan.Operation.Launch.
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	x := o.graph().Start(ctx, s)
 	defer x.End()

@@ -152,7 +152,7 @@ func (t *poller) loop() (quit bool) {
 		timer.Reset(sleep)
 		select {
 		case <-timer.C:
-		case <-t.p.wakeups:
+		case <-t.wakeups:
 			if idle {
 				empty = 0
 			}
@@ -374,7 +374,7 @@ func (t *poller) stop(ctx context.Context) error {
 		limit = ctx
 	}
 	hangs := t.call(limit, t.giveUpAll)
-	close(e.stopping)
+	close(e.quit)
 	select {
 	case <-e.done:
 	case <-limit.Done():

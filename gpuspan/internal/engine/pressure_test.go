@@ -19,7 +19,7 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 	s := p.Stream(3, "main")
 	awake := func() bool {
 		select {
-		case <-p.wakeups:
+		case <-p.poller.wakeups:
 			return true
 		default:
 			return false

@@ -1,14 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is what package gpuspan and package train are made of. Their exported types are these, with the
-// documentation for users.
+// Package engine is what package gpuspan and package train are made of. Their types and methods are those of the same
+// names here, and have the documentation for users.
 //
 //	caller's side     begin, record, end: take a slot, record events, hand the slot over
 //	                  section, operation, stream, register, named, step, loop, boundary, phase: what callers hold
 //	polling thread    poller, drain: read events back, many with one question; device: their clocks; tidy: what is due each second; watchdog: what hangs
 //	placing           hostclock, and package clockmap: GPU times on the wall clock
-//	nesting           nest: sections within sections; settlestep, stepfigures: steps and their phases
+//	nesting           nest: sections within sections; settlestep: steps and their phases
 //	emitting          emit: spans; facts: their numbers; sink: without an SDK; metrics, observe: instruments; opstate, place: counts
 package engine
 
@@ -30,7 +30,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Profiler is gpuspan.Profiler.
 type Profiler struct {
 	cfg      Config
 	backend  backend.Backend // nil: host times only
@@ -71,7 +70,6 @@ type Profiler struct {
 	emitter  *emitter
 	watchdog *watchdog
 	idle     atomic.Bool // the polling thread sleeps until woken
-	wakeups  chan struct{}
 
 	stopped     atomic.Bool
 	down        chan struct{} // closed when Shutdown is over
@@ -93,7 +91,6 @@ const (
 
 func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
 
-// New is gpuspan.New.
 func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 	set, err := settings.FromEnv()
 	errs := []error{err}
@@ -106,7 +103,7 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 		c.Settings = c.Valid()
 	}
 	c.fill()
-	p := &Profiler{cfg: c, wakeups: make(chan struct{}, 1), down: make(chan struct{})}
+	p := &Profiler{cfg: c, down: make(chan struct{})}
 	p.errors.handle = c.OnError
 	if a := c.Annotator; a != nil && !p.listens(a) {
 		p.cfg.Annotator = nil
@@ -190,7 +187,6 @@ func (p *Profiler) openBackend() error {
 	return nil
 }
 
-// SetEnabled is gpuspan.Profiler.SetEnabled.
 func (p *Profiler) SetEnabled(on bool) {
 	if p == nil {
 		return
@@ -201,7 +197,6 @@ func (p *Profiler) SetEnabled(on bool) {
 	p.setLevel()
 }
 
-// SetVerbosity is gpuspan.Profiler.SetVerbosity.
 func (p *Profiler) SetVerbosity(v settings.Verbosity) {
 	if p == nil || v < settings.VerbosityOff || v > settings.VerbosityDebug {
 		return
@@ -221,10 +216,8 @@ func (p *Profiler) setLevel() {
 	p.level.Store(int32(level))
 }
 
-// Enabled is gpuspan.Profiler.Enabled.
 func (p *Profiler) Enabled() bool { return p != nil && p.level.Load() > int32(settings.VerbosityOff) }
 
-// Source is gpuspan.Profiler.Source.
 func (p *Profiler) Source() string {
 	if p == nil {
 		return ""
@@ -232,7 +225,6 @@ func (p *Profiler) Source() string {
 	return p.source
 }
 
-// Devices is gpuspan.Profiler.Devices.
 func (p *Profiler) Devices() []backend.Device {
 	if p == nil {
 		return nil
@@ -244,7 +236,6 @@ func (p *Profiler) Devices() []backend.Device {
 	return out
 }
 
-// Snapshot is gpuspan.Profiler.Snapshot.
 func (p *Profiler) Snapshot() report.Summary {
 	if p == nil || p.recorder == nil {
 		return report.Summary{}
@@ -282,7 +273,6 @@ func (p *Profiler) summary() (s report.Summary) {
 	return s
 }
 
-// Reset is gpuspan.Profiler.Reset.
 func (p *Profiler) Reset() {
 	if p == nil || p.recorder == nil {
 		return
@@ -292,7 +282,6 @@ func (p *Profiler) Reset() {
 	p.recorder.Reset()
 }
 
-// Stats is gpuspan.Profiler.Stats.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	if p == nil || o == nil {
 		return report.Figures{}, false
@@ -300,7 +289,6 @@ func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.Snapshot().ByName(o.cfg.Info.Name)
 }
 
-// Flush is gpuspan.Profiler.Flush.
 func (p *Profiler) Flush(ctx context.Context) error {
 	if p == nil || p.stopped.Load() {
 		return nil
@@ -327,7 +315,6 @@ func (p *Profiler) Real() *Profiler {
 	return p
 }
 
-// Shutdown is gpuspan.Profiler.Shutdown.
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -358,14 +345,6 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		}
 	}
 	return p.shutdownErr
-}
-
-// wake gets the polling thread out of its sleep.
-func (p *Profiler) wake() {
-	select {
-	case p.wakeups <- struct{}{}:
-	default:
-	}
 }
 
 // untimed counts a run that is not timed.

@@ -29,7 +29,6 @@ type StreamConfig struct {
 	current backend.Context // of the goroutine that registers the legacy stream
 }
 
-// Stream is gpuspan.Profiler.Stream.
 func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *Stream {
 	if p == nil || p.stopped.Load() {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Section is gpuspan.Section.
 type Section struct {
 	slot *slot  // nil: not timed
 	at   *place // nil: nothing at all
@@ -20,7 +19,6 @@ type Section struct {
 	p    *Profiler
 }
 
-// Timed is gpuspan.Section.Timed.
 func (x Section) Timed() (timed bool) {
 	x.change(func(*record) { timed = true })
 	return timed
@@ -29,7 +27,6 @@ func (x Section) Timed() (timed bool) {
 // live reports whether the section is open. The stream's mutex must be held.
 func (x Section) live() bool { return x.slot.rec.id == x.id && x.slot.state == slotOpen }
 
-// Start is gpuspan.Section.Start.
 func (x Section) Start(o *Operation) Section {
 	if x.slot != nil {
 		return x.StartOn(o, x.slot.stream)
@@ -40,7 +37,6 @@ func (x Section) Start(o *Operation) Section {
 	return x.untimed(o)
 }
 
-// StartOn is gpuspan.Section.StartOn.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
 	if x.at == nil || o == nil || s == nil || x.p.level.Load() < int32(o.cfg.Verbosity) {
 		return Section{}
@@ -63,7 +59,6 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 // untimed counts a run within this section that is not timed.
 func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.state(o)).run(x.p) }
 
-// Add is gpuspan.Section.Add.
 func (x Section) Add(w Work) {
 	if x.at == nil {
 		return
@@ -78,7 +73,6 @@ func (x Section) Add(w Work) {
 	x.change(func(r *record) { r.work.add(&w) })
 }
 
-// AddCopied is gpuspan.Section.AddCopied.
 func (x Section) AddCopied(d Direction, bytes int64) {
 	if x.at == nil || bytes == 0 {
 		return
@@ -94,10 +88,8 @@ func (x Section) AddCopied(d Direction, bytes int64) {
 	x.with(func(e *extra) { e.copied[d] += bytes; e.moved = true })
 }
 
-// Link is gpuspan.Section.Link.
 func (x Section) Link(ctx context.Context) { x.LinkItems(ctx, 0) }
 
-// LinkItems is gpuspan.Section.LinkItems.
 func (x Section) LinkItems(ctx context.Context, items int64) {
 	if x.slot == nil {
 		return
@@ -113,7 +105,6 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	x.with(func(e *extra) { e.link(sc, items) })
 }
 
-// Chunk is gpuspan.Section.Chunk.
 func (x Section) Chunk(i, n int) {
 	if x.at == nil {
 		return
@@ -132,14 +123,12 @@ func (x Section) Chunk(i, n int) {
 	})
 }
 
-// SetAttributes is gpuspan.Section.SetAttributes.
 func (x Section) SetAttributes(kv ...attribute.KeyValue) {
 	if len(kv) != 0 {
 		x.with(func(e *extra) { e.attrs = append(e.attrs, kv...) })
 	}
 }
 
-// Checksum is gpuspan.Section.Checksum.
 func (x Section) Checksum(sum uint64) {
 	x.with(func(e *extra) { e.checksum, e.summed = sum, true })
 }
@@ -160,7 +149,6 @@ func (x Section) change(f func(*record)) {
 // with changes the section's extra if the section is open.
 func (x Section) with(f func(*extra)) { x.change(func(r *record) { f(r.more()) }) }
 
-// Context is gpuspan.Section.Context.
 func (x Section) Context(ctx context.Context) context.Context {
 	if x.at == nil || ctx == nil {
 		return ctx
@@ -179,14 +167,12 @@ type sectionSpan struct {
 	section Section
 }
 
-// End is gpuspan.Section.End.
 func (x Section) End() {
 	if x.slot != nil {
 		x.finish(nil)
 	}
 }
 
-// EndWith is gpuspan.Section.EndWith.
 func (x Section) EndWith(w Work) {
 	if x.at != nil {
 		x.endWith(&w)
@@ -216,7 +202,6 @@ var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, tim
 func possibleRun(d time.Duration) bool { return d >= 0 && d <= longestRun }
 func possibleTime(t time.Time) bool    { return !t.Before(firstTime) && !t.After(lastTime) }
 
-// Record is gpuspan.Operation.Record.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
 		return
@@ -240,7 +225,6 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	x.EndWith(w)
 }
 
-// Open is gpuspan.Operation.Open.
 func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
 	if s != nil {
 		x = s.begin(ctx, o, flagLent)
@@ -248,7 +232,6 @@ func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
 	return
 }
 
-// Events is gpuspan.Section.Events.
 func (x Section) Events() (start, end uintptr) {
 	x.change(func(r *record) {
 		if r.flags&(flagLent|flagHost) == flagLent && !x.slot.stream.closed {
@@ -258,7 +241,6 @@ func (x Section) Events() (start, end uintptr) {
 	return start, end
 }
 
-// Recorded is gpuspan.Section.Recorded.
 func (x Section) Recorded(w Work) {
 	x.change(func(r *record) {
 		if r.flags&flagLent != 0 {

@@ -246,7 +246,6 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 
 // describe appends the attributes of a timed step, what was measured first.
 func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times stepTimes) []attribute.KeyValue {
-	p := st.loop.p
 	kv = append(kv,
 		semconv.GPUStepDurationKey.Float64(seconds(times.total)),
 		semconv.GPUStepHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)),
@@ -258,13 +257,9 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
 	}
 	if r.timed {
-		if r.device.unusual(r.errorNs) {
-			kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)))
-		}
-		kv = append(kv, semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))))
-		if d := r.endNs - p.clock.at(r.hostEnd, r.offset); waited(d, float64(times.total)) {
-			kv = append(kv, semconv.GPUEndDelayKey.Float64(seconds(d)))
-		}
+		var f Facts
+		f.place(r, st.loop.p.clock)
+		kv = f.attributes(kv, 0, NumFacts)
 	} else {
 		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 	}
@@ -272,9 +267,7 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 	if st.flops > 0 {
 		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
 	}
-	if precision := st.precisionOf(); precision != PrecisionUnset {
-		kv = append(kv, semconv.GPUFLOPPrecisionKey.String(precision.String()))
-	}
+	kv = append(kv, precisionAttrs[st.precisionOf()]...)
 	if r.status != statusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Step is train.Step.
 type Step struct {
 	loop   *Loop
 	index  int64
@@ -69,7 +68,6 @@ type phaseTime struct {
 	hasSet bool
 }
 
-// Index is train.Step.Index.
 func (st *Step) Index() int64 {
 	if st == nil {
 		return 0
@@ -77,10 +75,8 @@ func (st *Step) Index() int64 {
 	return st.index
 }
 
-// Recording is train.Step.Recording.
 func (st *Step) Recording() bool { return st != nil && st.span != nil && st.span.IsRecording() }
 
-// Span is train.Step.Span.
 func (st *Step) Span() trace.Span {
 	if st == nil || st.span == nil {
 		return trace.SpanFromContext(nil) //nolint:staticcheck // documented to give a no-op span
@@ -91,10 +87,8 @@ func (st *Step) Span() trace.Span {
 // measured reports whether the step belongs to a loop with a profiler.
 func (st *Step) measured() bool { return st != nil && st.loop != nil && st.loop.p != nil }
 
-// Phase is train.Step.Phase.
 func (st *Step) Phase(ph Phase) Section { return st.PhaseOn(ph, nil) }
 
-// PhaseOn is train.Step.PhaseOn.
 func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 	if !st.measured() {
 		return Section{}
@@ -141,7 +135,6 @@ func (st *Step) indexOf(ph Phase) int {
 	return len(st.phases) - 1
 }
 
-// AddPhase is train.Step.AddPhase.
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	st.change(possibleRun(d), func() {
 		if d > 0 && st.measured() {
@@ -150,7 +143,6 @@ func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	})
 }
 
-// SetPhase is train.Step.SetPhase.
 func (st *Step) SetPhase(ph Phase, d time.Duration) {
 	st.change(possibleRun(d), func() {
 		if !st.measured() {
@@ -161,7 +153,6 @@ func (st *Step) SetPhase(ph Phase, d time.Duration) {
 	})
 }
 
-// AddPhaseAt is train.Step.AddPhaseAt.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	st.change(possibleRun(d) && (d == 0 || possibleTime(start)), func() {
 		if d == 0 || !st.measured() {
@@ -172,27 +163,22 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	})
 }
 
-// SetItems is train.Step.SetItems.
 func (st *Step) SetItems(n int64) {
 	st.change(!impossible(n), func() { st.items, st.itemsSet = n, true })
 }
 
-// AddItems is train.Step.AddItems.
 func (st *Step) AddItems(n int64) {
 	st.change(!impossible(n), func() { st.items += n; st.itemsSet = true })
 }
 
-// SetModelFLOPs is train.Step.SetModelFLOPs.
 func (st *Step) SetModelFLOPs(f float64) {
 	st.change(!impossibleFLOPs(f), func() { st.modelFLOPs = f })
 }
 
-// SetAttributes is train.Step.SetAttributes.
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
 	st.change(true, func() { st.attrs = append(st.attrs, kv...) })
 }
 
-// Cancel is train.Step.Cancel.
 func (st *Step) Cancel() { st.change(true, func() { st.cancelled = true }) }
 
 // change does f unless the step has ended. What cannot be is not stated, and counts as misuse.
@@ -273,7 +259,6 @@ func (st *Step) addFLOPs(r *record) {
 	}
 }
 
-// Phase is train.Phase.
 type Phase string
 
 // Phases that the report tells apart.

@@ -98,7 +98,6 @@ func (r *ring) place(i int) int {
 	return i
 }
 
-// Name is gpuspan.Stream.Name.
 func (s *Stream) Name() string {
 	if s == nil {
 		return ""
@@ -106,7 +105,6 @@ func (s *Stream) Name() string {
 	return s.name
 }
 
-// DeviceTimed is gpuspan.Stream.DeviceTimed.
 func (s *Stream) DeviceTimed() bool {
 	if s == nil || s.host {
 		return false
@@ -138,7 +136,6 @@ func (s *Stream) Real() *Stream {
 	return s
 }
 
-// Close is gpuspan.Stream.Close.
 func (s *Stream) Close() {
 	if s == nil {
 		return
@@ -146,5 +143,5 @@ func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.p.wake()
+	s.p.poller.wake()
 }

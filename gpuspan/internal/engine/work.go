@@ -31,7 +31,6 @@ var precisionNames = [precisions]string{"", "fp64", "fp32", "tf32", "fp16", "bf1
 // String is the value of gpu.flop.precision; empty when not stated.
 func (p Precision) String() string { return nameIn(precisionNames[:], uint8(p)) }
 
-// Work is gpuspan.Work.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)
