@@ -39,7 +39,7 @@ func NewFactory(opts ...Option) exporter.Factory {
 	var pages shared.Instances[*Config, *server]
 	of := func(set exporter.Settings, cfg component.Config) (*server, error) {
 		c := cfg.(*Config)
-		return pages.Get(c, func(*server) bool { return true }, func(forget func()) (*server, error) {
+		return pages.Get(c, nil, func(forget func()) (*server, error) {
 			return newServer(c, set, o, forget), nil
 		})
 	}

@@ -22,7 +22,10 @@ import (
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Traces takes spans into the model. It keeps nothing of td.
-func (m *Model) Traces(td ptrace.Traces) {
+func (m *Model) Traces(td ptrace.Traces) { m.traces(td, nil) }
+
+// traces takes spans, which are of a profile as well unless that is nil.
+func (m *Model) traces(td ptrace.Traces, p *Profile) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
@@ -33,6 +36,9 @@ func (m *Model) Traces(td ptrace.Traces) {
 	m.latest = now.Unix() + maxSkew
 	for _, rs := range td.ResourceSpans().All() {
 		r.Load(rs.Resource().Attributes())
+		if p != nil && r.Rank >= 0 {
+			p.Rank, p.World = r.Rank, r.WorldSize
+		}
 		for _, ss := range rs.ScopeSpans().All() {
 			sc.Load(&r, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
@@ -40,6 +46,9 @@ func (m *Model) Traces(td ptrace.Traces) {
 				if f.Load(s, &sc) {
 					m.health.GPUSpans++
 					m.span(&f, &r, s)
+					if p != nil {
+						p.activity(&f)
+					}
 				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
 					q := m.request(&f, &r) // the span of a request's queue
 					q.Queue = max(q.Queue, spanfacts.Positive(v))

@@ -86,28 +86,9 @@ func (b *Book) profile(name string) *Profile {
 
 // Spans takes spans of a profile. It keeps nothing of td.
 func (b *Book) Spans(name string, td ptrace.Traces) {
-	p := b.profile(name)
-	if p == nil {
-		return
-	}
-	b.model.Traces(td)
-	var r spanfacts.Resource
-	var sc spanfacts.Scope
-	var f spanfacts.Facts
-	for _, rs := range td.ResourceSpans().All() {
-		r.Load(rs.Resource().Attributes())
-		if r.Rank >= 0 {
-			p.Rank, p.World = r.Rank, r.WorldSize
-		}
-		for _, ss := range rs.ScopeSpans().All() {
-			sc.Load(&r, ss.Scope().Attributes())
-			for _, s := range ss.Spans().All() {
-				p.Spans++
-				if f.Load(s, &sc) {
-					p.activity(&f)
-				}
-			}
-		}
+	if p := b.profile(name); p != nil {
+		p.Spans += int64(td.SpanCount())
+		b.model.traces(td, p)
 	}
 }
 

@@ -242,18 +242,19 @@ var states = [...]string{
 }
 
 func emitFLOPRateLimit(w *pointWriter, d *deviceState) {
-	if !d.hasPeaks || !d.fresh() {
+	p, ok := d.peaks()
+	if !ok || !d.fresh() {
 		return
 	}
 	for _, precision := range peaks.Precisions() {
-		if rate := d.peaks.FLOPs.Of(precision); rate > 0 {
+		if rate := p.FLOPs.Of(precision); rate > 0 {
 			w.limit(d, string(semconv.GPUFLOPPrecisionKey), precision, rate)
 		}
 	}
 }
 
 func emitBandwidthLimit(w *pointWriter, d *deviceState) {
-	if d.hasPeaks && d.fresh() && d.peaks.MemoryBandwidth > 0 {
-		w.limit(d, "", "", d.peaks.MemoryBandwidth)
+	if p, ok := d.peaks(); ok && d.fresh() && p.MemoryBandwidth > 0 {
+		w.limit(d, "", "", p.MemoryBandwidth)
 	}
 }

@@ -279,7 +279,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 		if gone[desc.ID] {
 			r.set.Logger.Info("GPU is back", deviceFields(&desc)...)
 		}
-		d.describe(desc)
+		d.desc, d.present = desc, true
 		r.register(d)
 		r.current = append(r.current, d)
 	}

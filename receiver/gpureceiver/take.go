@@ -182,9 +182,6 @@ type deviceState struct {
 	throttled [64]float64
 	// processes is the newest reading of the memory of each process.
 	processes []gpudata.Process
-	// peaks is the row of the device table, scaled for a MIG instance.
-	peaks    peaks.Device
-	hasPeaks bool
 }
 
 // seriesState is one quantity of one device.
@@ -266,23 +263,17 @@ func (d *deviceState) giveUp() {
 	}
 }
 
-// describe takes a new description.
-func (d *deviceState) describe(desc gpusamplesextension.Device) {
-	if d.desc.Model != desc.Model || d.desc.MIG != desc.MIG || !d.hasPeaks {
-		d.peaks, d.hasPeaks = peaks.Lookup(desc.Model)
-		if d.hasPeaks && desc.Parent != "" {
-			d.peaks, d.hasPeaks = instancePeaks(d.peaks, desc)
-		}
+// peaks is the row of the device table, scaled for a MIG instance; false where it, or the instance's share, is not known.
+func (d *deviceState) peaks() (peaks.Device, bool) {
+	p, ok := peaks.Lookup(d.desc.Model)
+	switch mig := d.desc.MIG; {
+	case !ok || d.desc.Parent == "":
+		return p, ok
+	case mig.SMs > 0 && d.desc.Limits.Memory > 0:
+		return p.Instance(mig.SMs, float64(d.desc.Limits.Memory))
+	default:
+		return p.Profile(mig.Profile)
 	}
-	d.desc, d.present = desc, true
-}
-
-// instancePeaks scales a board's peaks to a MIG instance; false when its share is not known.
-func instancePeaks(board peaks.Device, desc gpusamplesextension.Device) (peaks.Device, bool) {
-	if desc.MIG.SMs > 0 && desc.Limits.Memory > 0 {
-		return board.Instance(desc.MIG.SMs, float64(desc.Limits.Memory))
-	}
-	return board.Profile(desc.MIG.Profile)
 }
 
 // fresh says whether there is anything newer than the last emission.

@@ -19,6 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -30,7 +31,7 @@ func Spans(jobs []page.Job) ptrace.Traces {
 		rs := td.ResourceSpans().AppendEmpty()
 		m := rs.Resource().Attributes()
 		m.PutStr(string(semconv.ServiceNameKey), "profiles")
-		putText(m, semconv.GPUJobIDKey, j.ID)
+		shared.PutText(m, semconv.GPUJobIDKey, j.ID)
 		if j.World > 0 {
 			m.PutInt(string(semconv.GPUJobWorldSizeKey), j.World)
 		}
@@ -56,7 +57,7 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 		gputrace.PutVerdict(s, s.EndTimestamp(), v)
 		m := s.Events().At(s.Events().Len() - 1).Attributes()
 		m.PutInt(string(semconv.GPUJobRankKey), l.Rank)
-		putText(m, semconv.GPURankRangeKey, l.In)
+		shared.PutText(m, semconv.GPURankRangeKey, l.In)
 		if len(l.At) == 0 {
 			continue
 		}
@@ -122,12 +123,6 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 	v.Evidence = strings.TrimSpace(fmt.Sprintf("%d ranks compared by %s", len(j.Ranks),
 		strings.ReplaceAll(string(j.Method), "_", " ")))
 	return v
-}
-
-func putText(m pcommon.Map, k attribute.Key, v string) {
-	if v != "" {
-		m.PutStr(string(k), v)
-	}
 }
 
 func putTime(m pcommon.Map, k attribute.Key, d time.Duration) { m.PutDouble(string(k), d.Seconds()) }
