@@ -82,7 +82,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		complain(problems, err)
 	}
 	text, err := pipeline.Fill(pipelineText, map[string]string{
-		"Spans": pipeline.Quote(results.temporary(spansFile)), "Trace": pipeline.Quote(results.temporary(traceFile)),
+		"Spans": results.temporary(spansFile), "Trace": results.temporary(traceFile),
 	})
 	if err != nil {
 		return err

@@ -220,11 +220,7 @@ func configuration(f files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := f
-	for _, s := range []*string{&quoted.Socket, &quoted.Spans, &quoted.Metrics, &quoted.Trace, &quoted.Endpoint} {
-		*s = pipeline.Quote(*s)
-	}
-	text, err := pipeline.Fill(overlay, quoted)
+	text, err := pipeline.Fill(overlay, f)
 	return []string{base, text}, err
 }
 

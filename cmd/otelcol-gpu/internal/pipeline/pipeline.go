@@ -110,9 +110,9 @@ func (p *Pipeline) Done() <-chan struct{} { return p.done }
 // Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
 func Quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "$$") }
 
-// Fill fills in a template of YAML (text/template).
+// Fill fills in a template of YAML (text/template), which has Quote as quote.
 func Fill(text string, data any) (string, error) {
-	t, err := template.New("pipeline").Parse(text)
+	t, err := template.New("pipeline").Funcs(template.FuncMap{"quote": Quote}).Parse(text)
 	if err != nil {
 		return "", err
 	}
