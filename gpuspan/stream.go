@@ -109,7 +109,6 @@ func (s *Stream) EndNamed(name string, w Work) {
 	(*engine.Stream)(s).Real().EndNamed(name, engine.Work(w))
 }
 
-// syncOption is a [StreamOption] and an [OperationOption].
 type syncOption settings.SyncMode
 
 // Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over

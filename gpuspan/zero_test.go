@@ -13,8 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/hip"
+	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -29,7 +33,7 @@ func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 		&train.Step{},
 		settings.Key{},
 		settings.Schedule{},
-		(*otlp.Sink)(nil),
+		(*otlp.Sink)(nil), &otlp.Sink{},
 	} {
 		for _, zero := range []bool{true, false} {
 			all(t, v, zero)
@@ -46,6 +50,17 @@ func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 	all(t, y, true)
 	require.Nil(t, gpuspan.StreamFromContext(nil))                                    //nolint:staticcheck // nil is what is tried
 	require.Equal(t, s, gpuspan.StreamFromContext(gpuspan.ContextWithStream(nil, s))) //nolint:staticcheck // nil is what is tried
+}
+
+func TestANilOptionDoesNothing(t *testing.T) {
+	for name, open := range map[string]func(){
+		"cuda":   func() { _, _ = cuda.Open(nil) },
+		"hip":    func() { _, _ = hip.Open(nil) },
+		"nvtx":   func() { _, _ = nvtx.Open(nil) },
+		"simgpu": func() { simgpu.New(nil, nil) },
+	} {
+		require.NotPanics(t, open, name)
+	}
 }
 
 // all calls the methods. zero: arguments that are pointers point to zero values, else they are nil.

@@ -191,7 +191,6 @@ func (l *load) join() {
 	l.changes = joined
 }
 
-// writeLoads draws the counters.
 func (w *Writer) writeLoads() {
 	for _, k := range slices.SortedFunc(maps.Keys(w.loaded), func(a, b loadKey) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.name, b.name))

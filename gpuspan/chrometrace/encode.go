@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 )
 
-// appendString appends a JSON string.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if !plain[s[i]] {
@@ -68,7 +67,6 @@ func appendValue(b []byte, v Value) []byte {
 	return append(b, "null"...)
 }
 
-// appendElements appends a list or a map.
 func appendElements(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
 	brackets := "[]"
 	if v.kind == kindMap {

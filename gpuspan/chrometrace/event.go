@@ -206,7 +206,6 @@ func mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "_R")
 }
 
-// maxSeconds bounds durations that are believed.
 const maxSeconds = 1e6
 
 func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }

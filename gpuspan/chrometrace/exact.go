@@ -148,7 +148,6 @@ func (w *Writer) exact(e *Event, origin int, start, end int64) {
 	w.buf = append(w.buf, '}')
 }
 
-// appendExactArgs writes an object under a key.
 func appendExactArgs(b []byte, key string, args []Arg) []byte {
 	b = append(appendKey(b, key), '{')
 	for i := range args {

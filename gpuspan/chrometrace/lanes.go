@@ -166,7 +166,6 @@ func (s *siblings) enclose(i, j int, v slot) {
 	s.slots = slices.Replace(s.slots, i, j, v)
 }
 
-// put adds a slot at i.
 func (s *siblings) put(i int, v slot) {
 	s.slots = slices.Insert(s.slots, i, v)
 	if len(s.slots) > maxSiblings {
@@ -201,7 +200,6 @@ func (s *siblings) forget() {
 	}
 }
 
-// count is how many intervals there are.
 func (s *siblings) count() (n int) {
 	for s != nil { // down the last that holds others, so that chains take no stack
 		var last *siblings

@@ -40,7 +40,6 @@ func (w *Writer) place(pid, tid, ts int64) {
 	w.micros("ts", ts-w.base)
 }
 
-// slice writes a span.
 func (w *Writer) slice(e *Event, p *process, tid, start, end int64) {
 	w.head(e, p.pid, tid, start, end)
 	w.buf = appendArgs(w.buf, e.Args)

@@ -133,7 +133,6 @@ func (e *Event) occupancy(a *Arg) {
 	a.Key, a.Value = occupancyPercent, Float(percent)
 }
 
-// whole reads a whole number.
 func whole(v Value, otherwise int64) int64 {
 	if n, ok := v.AsInt(); ok {
 		return n

@@ -16,6 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -70,9 +71,7 @@ func Open(opts ...Option) (*Backend, error) {
 
 func open(opts []Option) (*Backend, error) {
 	var c config
-	for _, o := range opts {
-		o.apply(&c)
-	}
+	options.All(opts, Option.apply)(&c)
 	drv, err := driver.Open(c.library)
 	if err != nil {
 		return nil, err

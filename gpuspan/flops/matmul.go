@@ -133,7 +133,6 @@ func whole(v float64) int64 {
 	return int64(math.Ceil(v))
 }
 
-// invalid reports whether any dimension is negative.
 func invalid(dims ...int) bool { return slices.ContainsFunc(dims, func(d int) bool { return d < 0 }) }
 
 func empty(dims ...int) bool { return slices.Contains(dims, 0) }

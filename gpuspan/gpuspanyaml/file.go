@@ -248,7 +248,6 @@ func (p *parser) turn(top string, on bool) {
 	}
 }
 
-// isSwitch reads true or false.
 func isSwitch(n *yaml.Node) (on, ok bool) {
 	ok = n.Kind == yaml.ScalarNode && n.Tag == "!!bool"
 	return ok && strings.EqualFold(n.Value, "true"), ok

@@ -14,6 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -50,9 +51,7 @@ func open(opts []Option) (*Backend, error) {
 		return nil, fmt.Errorf("cannot use HIP on %s (only Linux is supported)", runtime.GOOS)
 	}
 	var c config
-	for _, o := range opts {
-		o.apply(&c)
-	}
+	options.All(opts, Option.apply)(&c)
 	lib, err := dl.Find(c.library, EnvLibrary, places)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load HIP (install ROCm, or name libamdhip64 in %s): %w", EnvLibrary, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
 var (
@@ -39,9 +40,7 @@ type operation struct {
 // cannot be loaded, is no NVTX tool or refuses, it returns such an Annotator and an error that says so.
 func Open(opts ...Option) (*Annotator, error) {
 	c := config{domain: "gpuspan"}
-	for _, o := range opts {
-		o.apply(&c)
-	}
+	options.All(opts, Option.apply)(&c)
 	cl, err := attach(c.library)
 	if err != nil || cl == nil {
 		return &Annotator{}, err

@@ -48,7 +48,6 @@ func appendFixed32(b []byte, field int, v uint32) []byte {
 	return binary.LittleEndian.AppendUint32(appendTag(b, field, 5), v)
 }
 
-// uvarintLen is the length of a varint.
 func uvarintLen(v uint64) int {
 	n := 1
 	for v >= 0x80 {

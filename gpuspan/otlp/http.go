@@ -74,7 +74,6 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) Close() error { return nil }
 
-// maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 10
 
 func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, err error) {

@@ -34,7 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
-// Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything.
+// Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything, and so does
+// a zero one.
 type Sink struct {
 	cfg config
 
@@ -102,13 +103,15 @@ func New(opts ...Option) (*Sink, error) {
 	return s, err
 }
 
+func (s *Sink) made() bool { return s != nil && s.done != nil }
+
 // fullRequest is how many bytes of spans are not added to: half of the 4 MiB that receivers take if nobody tells them
 // otherwise.
 const fullRequest = 2 << 20
 
 // Section implements gpuspan.Sink.
 func (s *Sink) Section(x *engine.SinkSpan) {
-	if s == nil {
+	if !s.made() {
 		return
 	}
 	s.mu.Lock()
@@ -277,7 +280,7 @@ func (s *Sink) settle(r request, dropped int64, reason string, err error) {
 
 // Stats counts spans by what became of them.
 func (s *Sink) Stats() Stats {
-	if s == nil {
+	if !s.made() {
 		return Stats{}
 	}
 	s.mu.Lock()
@@ -289,7 +292,7 @@ func (s *Sink) Stats() Stats {
 
 // Flush sends what there is and waits until it is taken or dropped, or ctx is done. Flush the profiler first.
 func (s *Sink) Flush(ctx context.Context) error {
-	if s == nil {
+	if !s.made() {
 		return nil
 	}
 	s.mu.Lock()
@@ -308,7 +311,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 
 // Shutdown sends what there is until ctx is done; what is left then is dropped and counted. Later sections are dropped.
 func (s *Sink) Shutdown(ctx context.Context) error {
-	if s == nil {
+	if !s.made() {
 		return nil
 	}
 	s.mu.Lock()

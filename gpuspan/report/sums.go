@@ -202,7 +202,6 @@ func (r *reservoir) Quantile(q float64) (float64, bool) {
 	return sorted[min(max(i, 0), len(sorted)-1)], true
 }
 
-// loop adds up the steps of one loop.
 type loop struct {
 	Loop      // but for Steps, what is of durations, and MFU
 	dur, host durations

@@ -79,10 +79,8 @@ const MaxStackDepth = 64
 // MaxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
 const MaxSlots = 1 << 15
 
-// problems are what is wrong with settings.
 type problems []error
 
-// when adds a problem where there is one.
 func (p *problems) when(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))

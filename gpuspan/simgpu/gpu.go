@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
 // GPU is a driver with one or more simulated devices. It is a [backend.Backend]; all methods are safe for concurrent
@@ -90,9 +91,7 @@ func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.ji
 func New(clock Clock, opts ...Option) *GPU {
 	clock = cmp.Or[Clock](clock, realClock{base: time.Now()})
 	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
-	for _, o := range opts {
-		o.apply(&cfg)
-	}
+	options.All(opts, Option.apply)(&cfg)
 	if len(cfg.specs) == 0 {
 		cfg.specs = []Spec{DefaultSpec()}
 	}

@@ -74,7 +74,6 @@ func newColumns(further []string) (columns, error) {
 	return c, nil
 }
 
-// head is the first line.
 func (c columns) head() []byte {
 	var b bytes.Buffer
 	write(&b, c.header)

@@ -73,7 +73,6 @@ func NewAnchorer(dev backend.Backend, c backend.Context, opts Options) (*Anchore
 	return a, backend.StatusOK
 }
 
-// open makes stream and events.
 func (a *Anchorer) open() backend.Status {
 	var st backend.Status
 	if a.stream, st = a.dev.NewAnchorStream(a.context); st != backend.StatusOK {

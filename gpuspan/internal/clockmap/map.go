@@ -305,7 +305,6 @@ func Defaults() Options {
 // roundings is the relative error of one elapsed time: float32 rounds to 2^-24, HIP rounds twice.
 const roundings = 1.0 / (1 << 23)
 
-// maxPast bounds the history of a map.
 const maxPast = 256
 
 // history is a thinned-out record of the anchors before the window, for sections that began there: the longer it gets

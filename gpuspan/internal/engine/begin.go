@@ -79,7 +79,6 @@ func (p *Profiler) stepTimed(ctx context.Context, s *Stream) bool {
 	return st == nil || st.timed
 }
 
-// beginOuter starts an outermost section.
 func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags recordFlags) Section {
 	p := s.p
 	n := nesting{ctx: ctx}

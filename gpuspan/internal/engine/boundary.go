@@ -120,7 +120,6 @@ func (k link) release() {
 	}
 }
 
-// unchain drops a reference to a step's slot.
 func (sl *slot) unchain() {
 	if sl.refs.Add(-1) > 0 {
 		return

@@ -216,7 +216,6 @@ func (t *poller) givenDevice(info backend.Device) *device {
 	return d
 }
 
-// sameDevice compares identities.
 func sameDevice(a, b backend.Device) bool {
 	a.Peaks, b.Peaks = nil, nil
 	return a == b

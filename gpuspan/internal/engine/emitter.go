@@ -253,7 +253,6 @@ func (t *emitter) reportUntimed() {
 	}
 }
 
-// logOutput writes the line of a section.
 func (t *emitter) logOutput(r *record) {
 	if t.outputsFailed || r.extra == nil || !r.extra.summed {
 		return
@@ -282,7 +281,6 @@ func newWorker() worker {
 	}
 }
 
-// wake gets the goroutine out of its sleep.
 func (w *worker) wake() {
 	select {
 	case w.wakeups <- struct{}{}:

@@ -12,7 +12,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// finish ends an open section.
 func (x Section) finish(w *Work) {
 	sl := x.slot
 	s := sl.stream

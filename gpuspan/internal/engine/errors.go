@@ -16,7 +16,6 @@ import (
 // flood the application's error handler.
 const reportInterval = 10 * time.Second
 
-// maxReportKinds bounds the memory of a reporter.
 const maxReportKinds = 64
 
 // reporter hands errors to the application's error handler, rate-limited by kind. It never panics.

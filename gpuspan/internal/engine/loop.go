@@ -127,7 +127,6 @@ func (l *Loop) next() *Step {
 	return &Step{loop: l, index: l.index - 1 + l.config.First, epoch: l.epoch.Load()}
 }
 
-// begin makes the next step.
 func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	p := l.p
 	st := l.next()

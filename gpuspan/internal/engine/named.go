@@ -55,7 +55,6 @@ func (n *names) operation(name string) *Operation {
 	return o
 }
 
-// namedOpen is an open section of StartNamed.
 type namedOpen struct {
 	name    string
 	section Section

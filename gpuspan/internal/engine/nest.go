@@ -162,7 +162,6 @@ func (t *poller) settleRoot(sl *slot) {
 	t.waiting = append(t.waiting, sl)
 }
 
-// hold keeps a slot that is resolved.
 func (sl *slot) hold() {
 	sl.stream.mu.Lock()
 	sl.state = slotHeld

@@ -90,7 +90,6 @@ func addFloat(a *atomic.Uint64, v float64) {
 	}
 }
 
-// tallySnapshot is a tally at one moment.
 type tallySnapshot struct {
 	count, items, read, written int64
 	copied                      [directions]int64

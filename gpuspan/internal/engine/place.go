@@ -156,7 +156,6 @@ func (pl *place) tell(rec report.Recorder, n int64, s report.Sample) {
 	}
 }
 
-// stated reports whether any work was.
 func (t *tally) stated() bool {
 	s := t.load()
 	s.count = 0

@@ -347,7 +347,6 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 	return p.shutdownErr
 }
 
-// untimed counts a run that is not timed.
 func (p *Profiler) untimed(o *Operation) Section {
 	st := p.known(o)
 	if st == nil {

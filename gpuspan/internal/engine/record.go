@@ -27,7 +27,6 @@ func (s *Stream) recordStart(sl *slot) {
 	r.startEvent = backend.Event(sl.start.Args[0])
 }
 
-// recordEnd records the end event.
 func (s *Stream) recordEnd(sl *slot) {
 	r := &sl.rec
 	switch {
@@ -113,7 +112,6 @@ func (s *Stream) recordBound(c *backend.Call) backend.Status {
 	return s.recordHere(c)
 }
 
-// memoryUsage is the device memory in use now.
 func (s *Stream) memoryUsage() (int64, bool) {
 	if !s.DeviceTimed() {
 		return 0, false

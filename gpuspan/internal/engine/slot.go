@@ -55,7 +55,6 @@ type slot struct {
 	_ uint64 // to whole lines of the cache
 }
 
-// recordFlags are facts about a section.
 type recordFlags uint16
 
 const (
@@ -129,7 +128,6 @@ type result struct {
 	heldOn      *Stream // of a record that was taken out of its slot
 }
 
-// times are when a section ran.
 type times struct {
 	startNs, endNs int64 // wall clock
 	errorNs        int64 // that both are off by at most

@@ -139,7 +139,6 @@ func (t *poller) giveUpAll() {
 	t.place(true)
 }
 
-// close frees everything.
 func (t *poller) close() {
 	for _, s := range t.p.streamList.all() {
 		t.freeEvents(s)

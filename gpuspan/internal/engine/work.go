@@ -23,7 +23,6 @@ const (
 	INT8
 )
 
-// precisions is the number of values of Precision.
 const precisions = int(INT8) + 1
 
 var precisionNames = [precisions]string{"", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
@@ -83,7 +82,6 @@ func (w *Work) add(o *Work) {
 	}
 }
 
-// stated reports whether any work is.
 func (w *Work) stated() bool {
 	return w.Read != 0 || w.Written != 0 || w.Bytes != 0 || w.Items != 0 || w.FLOPs != 0
 }
