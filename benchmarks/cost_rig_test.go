@@ -50,10 +50,40 @@ func requests(tb testing.TB) []byte {
 		s.SetEndTimestamp(pcommon.Timestamp(start + took))
 		s.Attributes().PutStr("hw.id", deviceID(i%devices))
 		s.Attributes().PutDouble("gpu.duration", took.Seconds())
+		if *costWide {
+			stateAll(s, int64(i))
+		}
 	}
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	require.NoError(tb, err)
 	return wire
+}
+
+// stateAll adds what a span may leave to its scope, or to what follows from other attributes: emitters that know no
+// scope attributes write it on each span.
+func stateAll(s ptrace.Span, i int64) {
+	a := s.Attributes()
+	a.PutStr("gpu.operation.name", s.Name())
+	a.PutInt("gpu.operation.occurrence", i)
+	a.PutStr("hw.model", "NVIDIA H100 80GB HBM3")
+	a.PutStr("hw.vendor", "NVIDIA")
+	a.PutStr("gpu.pci.bdf", "0000:17:00.0")
+	a.PutInt("gpu.device.ordinal", i%devices)
+	a.PutStr("gpu.timing.source", "cuda_event")
+	a.PutStr("gpu.timing.status", "ok")
+	a.PutDouble("gpu.timing.error", 2.1e-6)
+	a.PutDouble("gpu.end.delay", float64(900_000+i*i%20_000)/1e9)
+	a.PutDouble("gpu.host.duration", float64(41_000+i*i%20_000)/1e9)
+	read, _ := a.Get("gpu.io.read.size")
+	write, _ := a.Get("gpu.io.write.size")
+	a.PutInt("gpu.io.size", read.Int()+write.Int())
+}
+
+// attributesOf is how many attributes each span of a request has.
+func attributesOf(tb testing.TB, wire []byte) int {
+	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(wire)
+	require.NoError(tb, err)
+	return td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes().Len()
 }
 
 // samplesHost has a gpu_samples extension and its writers.

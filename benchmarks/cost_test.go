@@ -30,6 +30,7 @@ var (
 	costRounds = flag.Int("cost", 0, "rounds of the tests of costs; 0: skip them")
 	costOf     = flag.String("cost-of", "",
 		"measure only passing through and pipelines whose names match this regular expression")
+	costWide = flag.Bool("cost-wide", false, "send spans of 25 attributes: each states its device and how it was timed")
 )
 
 // stage puts a component in front of the rest of a pipeline.
@@ -64,13 +65,6 @@ func joinStage(level string) stage {
 func deriveStage(level string) stage {
 	return processorStage(gpuderiveprocessor.NewFactory(), map[string]any{"attributes": level})
 }
-
-// What gpu_join and gpu_derive write on a span: what a person asks, as by default, or all that is known, which is
-// what the floors and the other processors are compared with.
-const (
-	lean = "lean"
-	full = "full"
-)
 
 func metricsStage() stage {
 	return connectorStage(gpumetricsconnector.NewFactory(), map[string]any{"flush_interval": "1h"})
@@ -149,8 +143,8 @@ func TestCostOfAPipeline(t *testing.T) {
 			}
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s, best of %d rounds, per span of 13 attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
-			"", "cpu ns", "× pass", "own ns", "own B", "allocs")
+		fmt.Fprintf(&b, "%s, best of %d rounds, per span of %d attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
+			attributesOf(t, wire), "", "cpu ns", "× pass", "own ns", "own B", "allocs")
 		own := func(name string) float64 { return best[name].minus(best[pass]).cpu }
 		for _, c := range cases {
 			x := best[c.name].minus(best[pass])

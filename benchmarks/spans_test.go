@@ -18,6 +18,13 @@ const batchSize = 512
 // traceSpans is how many spans of a batch are of one trace, below one span of the host.
 const traceSpans = 8
 
+// What gpu_join and gpu_derive write on a span: what a person asks, as by default, or all that is known, which is
+// what the floors and the other processors are compared with.
+const (
+	lean = "lean"
+	full = "full"
+)
+
 // sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the
 // attributes that a timed section with declared work has. IDs are random, and times, delays and work differ from span
 // to span, as they do where they are measured: what a compressor makes of them decides what sending them costs. One

@@ -92,7 +92,7 @@ func networked(t *testing.T, build stage) float64 {
 	require.NoError(t, err)
 	target := free.Addr().String()
 	require.NoError(t, free.Close())
-	child := exec.Command(os.Args[0], "-test.run", "^TestOtherEnds$")
+	child := exec.Command(os.Args[0], "-test.run", "^TestOtherEnds$", fmt.Sprintf("-cost-wide=%t", *costWide))
 	child.Env = append(os.Environ(), wireTarget+"="+target)
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
@@ -186,8 +186,8 @@ func TestCostOverTheNetwork(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of 13 attributes\n%-34s%9s%9s\n",
-		*costRounds, "", "cpu ns", "× pass")
+	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of %d attributes\n%-34s%9s%9s\n",
+		*costRounds, attributesOf(t, requests(t)), "", "cpu ns", "× pass")
 	for _, c := range cases {
 		fmt.Fprintf(&b, "%-34s%9.0f%9.2f\n", c.name, best[c.name], best[c.name]/best[pass])
 	}
