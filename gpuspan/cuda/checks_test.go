@@ -191,7 +191,9 @@ func (c *checks) elapsed() {
 	}
 	tick := 0.0
 	for _, candidate := range []float64{1024, 1000, 512, 500, 64, 32, 16, 8} {
-		if !slices.ContainsFunc(gaps, func(g float64) bool { return math.Abs(math.Remainder(g, candidate)) > 1.5 }) {
+		if !slices.ContainsFunc(gaps, func(g float64) bool {
+			return math.Abs(math.Remainder(g, candidate)) > 1.5+g*0x1p-24 // a gap is rounded to a float32
+		}) {
 			tick = candidate
 			break
 		}
