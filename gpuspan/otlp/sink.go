@@ -43,12 +43,12 @@ type Sink struct {
 	batch  batch
 	queue  []request
 	spare  []byte // of a request that was sent
-	armed  bool   // what comes is sent when the interval of something earlier is over
 	stats  Stats
 	closed bool
 	said   time.Time // when an error was last told
 
-	work  chan struct{} // something is to be done
+	timer *time.Timer   // of the interval that the first span of a batch begins
+	work  chan struct{} // there is a request
 	last  chan struct{} // closed when the newest request is over
 	quit  chan struct{}
 	done  chan struct{}
@@ -86,7 +86,7 @@ func New(opts ...Option) (*Sink, error) {
 	err := c.complete()
 	s := &Sink{
 		cfg: c, work: make(chan struct{}, 1), last: make(chan struct{}), quit: make(chan struct{}),
-		done: make(chan struct{}),
+		done: make(chan struct{}), timer: time.NewTimer(c.interval),
 	}
 	if len(c.resource) > 0 {
 		s.batch.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
@@ -124,8 +124,8 @@ func (s *Sink) Section(x *engine.SinkSpan) {
 	switch {
 	case s.batch.spans >= s.cfg.batchSize || s.batch.bytes >= fullRequest:
 		s.enqueue()
-	case s.batch.spans == 1 && !s.armed:
-		s.wake() // the interval begins
+	case s.batch.spans == 1:
+		s.timer.Reset(s.cfg.interval)
 	}
 }
 
@@ -143,11 +143,6 @@ func (s *Sink) enqueue() {
 	s.last = make(chan struct{})
 	s.queue = append(s.queue, request{s.batch.request(s.spare), n, s.last})
 	s.spare = nil
-	s.wake()
-}
-
-// wake tells the sender. The mutex must be held.
-func (s *Sink) wake() {
 	select {
 	case s.work <- struct{}{}:
 	default:
@@ -159,34 +154,28 @@ func (s *Sink) run() {
 	quit := false
 	defer func() {
 		if quit {
+			s.timer.Stop()
 			close(s.done)
 		} else {
 			go s.run()
 		}
 	}()
-	timer := time.NewTimer(s.cfg.interval) // also of what had come when a goroutine before this one ended
-	defer timer.Stop()
 	for {
-		r, ok, begins := s.next()
-		if ok {
+		if r, ok := s.next(); ok {
 			s.send(r)
 			continue
 		}
-		if begins {
-			timer.Reset(s.cfg.interval)
-		}
 		select {
-		case <-s.work: // a request, or the first span of one
-		case <-timer.C:
+		case <-s.work:
+		case <-s.timer.C:
 			s.mu.Lock()
-			s.armed = false
 			s.enqueue()
 			s.mu.Unlock()
 		case <-s.quit:
 			s.mu.Lock()
 			s.enqueue()
 			s.mu.Unlock()
-			for r, ok, _ = s.next(); ok; r, ok, _ = s.next() {
+			for r, ok := s.next(); ok; r, ok = s.next() {
 				s.send(r)
 			}
 			quit = true
@@ -195,21 +184,17 @@ func (s *Sink) run() {
 	}
 }
 
-// next is the oldest request. begins: there is none, but spans for one, and an interval begins.
-func (s *Sink) next() (r request, ok, begins bool) {
+// next is the oldest request.
+func (s *Sink) next() (r request, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 {
-		r = s.queue[0]
-		s.queue[0] = request{}
-		s.queue = s.queue[1:]
-		return r, true, false
+	if len(s.queue) == 0 {
+		return request{}, false
 	}
-	if s.batch.spans > 0 {
-		begins, s.armed = !s.armed, true
-		return request{}, false, begins
-	}
-	return request{}, false, false
+	r = s.queue[0]
+	s.queue[0] = request{}
+	s.queue = s.queue[1:]
+	return r, true
 }
 
 const (
