@@ -82,6 +82,8 @@ func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
 	i, known := r.at[key]
 	switch {
 	case known:
+	case r.most == 0:
+		return gone, false
 	case len(r.ring) < r.most:
 		i = int32(len(r.ring))
 		r.ring = append(r.ring, slot[K, V]{})

@@ -66,3 +66,10 @@ func TestTheLargestValueIsThatOfTheLeastKey(t *testing.T) {
 	assert.Equal(t, 4, keyed.Largest(map[int]float64{7: -2, 4: -1, 9: -1}))
 	assert.Zero(t, keyed.Largest(map[string]int{}))
 }
+
+func TestARecentOfNothingKeepsNone(t *testing.T) {
+	var r keyed.Recent[int, string]
+	r.Put(1, "a")
+	assert.Nil(t, r.Find(1))
+	assert.Zero(t, r.Len())
+}

@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -251,10 +251,8 @@ func (x *derived) put(attrs pcommon.Map) {
 }
 
 var outcomeOptions = [outcomes]metric.AddOption{
-	outcomeDerived:    metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "derived"))),
-	outcomeBelowFloor: metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "below_floor"))),
-	outcomeUntimed:    metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "untimed"))),
-	outcomeUndeclared: metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "undeclared"))),
+	outcomeDerived: shared.Label("outcome", "derived"), outcomeBelowFloor: shared.Label("outcome", "below_floor"),
+	outcomeUntimed: shared.Label("outcome", "untimed"), outcomeUndeclared: shared.Label("outcome", "undeclared"),
 }
 
 func (d *deriver) count(ctx context.Context, b *batch) {

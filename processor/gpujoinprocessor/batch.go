@@ -96,7 +96,6 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	var at placeName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
-	total := 0
 	for _, rs := range all.All() {
 		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
 		r := &b.resources[len(b.resources)-1]
@@ -106,6 +105,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 			for _, s := range ss.Spans().All() {
 				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
+					b.host = append(b.host, hostSpan{fairshare.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
 					continue
 				}
 				g.place, g.scope = b.places.number(&at), int32(len(b.scopes))
@@ -118,11 +118,9 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{scope: ss.Scope()})
-			total += ss.Spans().Len()
 		}
 	}
-	if n := len(b.spans); n > 0 && n < total {
-		b.hosts(all)
+	if len(b.spans) > 0 && len(b.host) > 0 {
 		b.bridge()
 	}
 	b.nest()
@@ -141,22 +139,6 @@ func (b *batch) nest() {
 			in.share.Parent, b.streams[inner].Parent = out.share.Span, out.share.Span
 		}
 	})
-}
-
-// hosts lists the spans that are not in b.spans.
-func (b *batch) hosts(all ptrace.ResourceSpansSlice) {
-	next := b.spans
-	for _, rs := range all.All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, s := range ss.Spans().All() {
-				if len(next) > 0 && next[0].span == s {
-					next = next[1:]
-					continue
-				}
-				b.host = append(b.host, hostSpan{fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}, s.ParentSpanID()})
-			}
-		}
-	}
 }
 
 // others is a number of the spans that are not waited for, whatever their order; 0: there are none.

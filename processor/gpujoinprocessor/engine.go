@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
@@ -24,7 +25,7 @@ type engine struct {
 	mu     sync.Mutex
 	boards map[string]*board
 	budget fairshare.Budget
-	beside recentSums
+	beside keyed.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
 }
 
 // boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a
@@ -104,7 +105,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			w.board.dev.Pass(h.key, h.parent)
 		}
 	}
-	e.beside.add(b.others())
+	e.sawBeside(b.others())
 	return known == 0 || known < b.waiting
 }
 
@@ -114,14 +115,20 @@ func (e *engine) repeats(b *batch) bool {
 	others := b.others()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return others == 0 || e.beside.has[others]
+	return others == 0 || e.beside.Find(others) != nil
 }
 
 // passed notes that the next component has taken what was beside spans that had come before.
 func (e *engine) passed(others uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.beside.add(others)
+	e.sawBeside(others)
+}
+
+func (e *engine) sawBeside(others uint64) {
+	if others != 0 {
+		e.beside.Put(others, struct{}{})
+	}
 }
 
 // removeKnown takes the spans that have come before out of a request; it returns their number.
@@ -273,30 +280,6 @@ func (e *engine) known() int {
 	return e.budget.Used()
 }
 
-// recentSums remembers what others returned, the oldest giving way: of a request that is repeated later, what is beside
-// the GPU spans passes again.
-type recentSums struct {
-	has  map[uint64]bool
-	ring []uint64
-	next int
-}
-
-// maxSums takes half a megabyte, and half a minute of 500 requests a second.
+// maxSums bounds what is remembered of requests that are repeated, of which what is beside the GPU spans passes again
+// later: half a megabyte, and half a minute of 500 requests a second.
 const maxSums = 1 << 14
-
-func (r *recentSums) add(sum uint64) {
-	if sum == 0 || r.has[sum] {
-		return
-	}
-	if r.has == nil {
-		r.has = map[uint64]bool{}
-	}
-	if len(r.ring) < maxSums {
-		r.ring = append(r.ring, sum)
-	} else {
-		delete(r.has, r.ring[r.next])
-		r.ring[r.next] = sum
-		r.next = (r.next + 1) % maxSums
-	}
-	r.has[sum] = true
-}

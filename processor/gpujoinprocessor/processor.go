@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // tickEvery is how often idle devices are settled and the energy is reported.
@@ -67,7 +68,10 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		stop:     make(chan struct{}),
 	}
 	p.batches.New = func() any { return new(batch) }
-	p.engine = &engine{cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{}}
+	p.engine = &engine{
+		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
+		beside: keyed.NewRecent[uint64, struct{}](maxSums),
+	}
 	p.engine.budget.Max = cfg.MaxSpans
 	for ordinal, id := range cfg.Ordinals {
 		n, err := strconv.ParseInt(ordinal, 10, 64)

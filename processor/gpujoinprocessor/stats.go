@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 )
 
@@ -26,24 +26,20 @@ type stats struct {
 	reasons   [reasons]metric.MeasurementOption
 }
 
-func reasonOption(r string) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", r)))
-}
-
 func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	tb, err := metadata.NewTelemetryBuilder(set)
 	if err != nil {
 		return nil, err
 	}
-	s := &stats{tb: tb, noSamples: reasonOption("no_samples")}
+	s := &stats{tb: tb, noSamples: shared.Label("reason", "no_samples")}
 	for i, n := range faultNames {
-		s.faults[i] = reasonOption(n)
+		s.faults[i] = shared.Label("reason", n)
 	}
 	for i, n := range outcomeNames {
-		s.outcomes[i] = reasonOption(n)
+		s.outcomes[i] = shared.Label("reason", n)
 	}
 	for i, n := range reasonNames {
-		s.reasons[i] = reasonOption(n)
+		s.reasons[i] = shared.Label("reason", n)
 	}
 	err = tb.RegisterProcessorGpuJoinHeldSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(max(0, s.held.Load()))

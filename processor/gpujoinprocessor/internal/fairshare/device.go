@@ -87,15 +87,6 @@ func (d *Device) Settled() (t int64, ok bool) { return d.settled, d.started }
 // Totals are the sums so far.
 func (d *Device) Totals() Totals { return d.totals }
 
-// Pending is the number of spans that have not ended yet in settled time.
-func (d *Device) Pending() int {
-	n := 0
-	for i := range d.procs.all {
-		n += d.procs.all[i].nodes
-	}
-	return n
-}
-
 // Share is what one span has.
 type Share struct {
 	Value   float64 // its own part and its descendants'

@@ -11,3 +11,12 @@ func (d *Device) PlaceOf(k Key) (at Place, ok bool) {
 	}
 	return Place{n.self}, true
 }
+
+// Pending is the number of spans that have not ended yet in settled time.
+func (d *Device) Pending() int {
+	n := 0
+	for i := range d.procs.all {
+		n += d.procs.all[i].nodes
+	}
+	return n
+}
