@@ -147,9 +147,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()
 	if len(found) > 0 {
-		if left := c.spans.put(found); left > 0 {
-			c.tel.ConnectorGpuMetricsDropped.Add(ctx, left, dropped("spans_limit"))
-		}
+		shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
 	n := out.DataPointCount()
 	if n == 0 || c.Metrics.Next == nil {
@@ -185,20 +183,15 @@ var (
 )
 
 func (c *gpuMetrics) count(ctx context.Context, s *counts) {
-	add := func(counter metric.Int64Counter, n int64, options ...metric.AddOption) {
-		if n > 0 {
-			counter.Add(ctx, n, options...)
-		}
-	}
-	add(c.tel.ConnectorGpuMetricsSpans, s.spans)
-	add(c.tel.ConnectorGpuMetricsRepeated, s.repeated)
-	add(c.tel.ConnectorGpuMetricsOverflow, s.overflow)
-	add(c.tel.ConnectorGpuMetricsEvicted, s.evicted)
-	add(c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
-	add(c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
-	add(c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
-	add(c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
-	add(c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsSpans, s.spans, nil)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsRepeated, s.repeated, nil)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsOverflow, s.overflow, nil)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsEvicted, s.evicted, nil)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
+	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
 }
 
 // refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of

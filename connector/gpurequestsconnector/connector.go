@@ -221,18 +221,10 @@ var closedReasons = [reasons]metric.AddOption{
 // count adds to the connector's own telemetry.
 func (c *gpuRequests) count(ctx context.Context, s *counts) {
 	for i, n := range s.closed {
-		if n > 0 {
-			c.tel.ConnectorGpuRequestsClosed.Add(ctx, n, closedReasons[i])
-		}
+		shared.Count(ctx, c.tel.ConnectorGpuRequestsClosed, n, closedReasons[i])
 	}
-	for _, x := range []struct {
-		to metric.Int64Counter
-		n  int64
-	}{{c.tel.ConnectorGpuRequestsLate, s.late}, {c.tel.ConnectorGpuRequestsRepeated, s.repeated}} {
-		if x.n > 0 {
-			x.to.Add(ctx, x.n)
-		}
-	}
+	shared.Count(ctx, c.tel.ConnectorGpuRequestsLate, s.late, nil)
+	shared.Count(ctx, c.tel.ConnectorGpuRequestsRepeated, s.repeated, nil)
 	c.drop(ctx, "children", int(s.lostChildren))
 	c.drop(ctx, "requests", int(s.lostRequests))
 	c.drop(ctx, "operations", int(s.lostOperations))

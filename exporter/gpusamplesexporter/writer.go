@@ -130,9 +130,7 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 		}
 	}
 	for o, n := range counts {
-		if n > 0 {
-			x.telemetry.ExporterGpuSamplesPoints.Add(ctx, n, x.outcomes[o])
-		}
+		shared.Count(ctx, x.telemetry.ExporterGpuSamplesPoints, n, x.outcomes[o])
 	}
 	return nil
 }

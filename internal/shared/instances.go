@@ -6,6 +6,7 @@
 package shared
 
 import (
+	"context"
 	"hash/fnv"
 	"os"
 	"sync"
@@ -54,6 +55,17 @@ func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func(
 // Label is the one attribute of a count.
 func Label(key, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
+}
+
+// Count adds to a counter what is more than nothing. of may be nil.
+func Count(ctx context.Context, c metric.Int64Counter, n int64, of metric.AddOption) {
+	switch {
+	case n <= 0:
+	case of == nil:
+		c.Add(ctx, n)
+	default:
+		c.Add(ctx, n, of)
+	}
 }
 
 // PutText puts an attribute where its value is known.

@@ -257,17 +257,10 @@ var outcomeOptions = [outcomes]metric.AddOption{
 
 func (d *deriver) count(ctx context.Context, b *batch) {
 	for o, n := range b.counts {
-		if n > 0 {
-			d.tel.ProcessorGpuDeriveSpans.Add(ctx, n, outcomeOptions[o])
-		}
+		shared.Count(ctx, d.tel.ProcessorGpuDeriveSpans, n, outcomeOptions[o])
 	}
-	add := func(c metric.Int64Counter, n int64) {
-		if n > 0 {
-			c.Add(ctx, n)
-		}
-	}
-	add(d.tel.ProcessorGpuDeriveMapped, b.mapped)
-	add(d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks)
-	add(d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled)
-	add(d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted)
+	shared.Count(ctx, d.tel.ProcessorGpuDeriveMapped, b.mapped, nil)
+	shared.Count(ctx, d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks, nil)
+	shared.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled, nil)
+	shared.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted, nil)
 }

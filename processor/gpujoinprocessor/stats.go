@@ -66,9 +66,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 		}
 	}
 	for i, k := range bad {
-		if k > 0 {
-			s.tb.ProcessorGpuJoinBadSpans.Add(ctx, k, s.faults[i])
-		}
+		shared.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.faults[i])
 	}
 	return s.unplaced(ctx, b)
 }
@@ -97,15 +95,9 @@ func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason
 
 // joined counts the spans of a batch by what they lack.
 func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
-	if late > 0 {
-		s.tb.ProcessorGpuJoinLateSpans.Add(ctx, late)
-	}
-	if uncovered > 0 {
-		s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, uncovered, s.noSamples)
-	}
-	if untracked > 0 {
-		s.tb.ProcessorGpuJoinUntrackedSpans.Add(ctx, untracked)
-	}
+	shared.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, late, nil)
+	shared.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, uncovered, s.noSamples)
+	shared.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, untracked, nil)
 }
 
 // energy reports what became of a board's energy since the last report.
@@ -115,7 +107,5 @@ func (s *stats) energy(b *board) {
 	for i, joules := range more {
 		s.tb.ProcessorGpuJoinEnergy.Add(ctx, joules, b.energy.states[i])
 	}
-	if orphans > 0 {
-		s.tb.ProcessorGpuJoinOrphans.Add(ctx, orphans)
-	}
+	shared.Count(ctx, s.tb.ProcessorGpuJoinOrphans, orphans, nil)
 }

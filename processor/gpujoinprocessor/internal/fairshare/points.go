@@ -21,38 +21,39 @@ type point struct {
 // process exports spans; queues take those and cost nothing to sort, two of each, for a second process sends of the
 // same time. A heap takes the others, such as the starts of outer spans.
 type points struct {
-	starts, ends [2]run
-	others       heap
+	runs   [4]run // ends, starts, ends, starts
+	others heap
 }
 
 func (x *points) push(p point) {
-	in := &x.ends
+	i := 0
 	if p.start {
-		in = &x.starts
+		i = 1
 	}
-	if !in[0].push(p) && !in[1].push(p) {
+	if !x.runs[i].push(p) && !x.runs[i+2].push(p) {
 		x.others.push(p)
 	}
 }
 
 // first is the time of the earliest point; none: math.MaxInt64.
 func (x *points) first() int64 {
-	return min(x.starts[0].first(), x.starts[1].first(), x.ends[0].first(), x.ends[1].first(), x.others.first())
+	t := x.others.first()
+	for i := range x.runs {
+		t = min(t, x.runs[i].first())
+	}
+	return t
 }
 
 // pop takes the earliest point, if it is not after the time to.
 func (x *points) pop(to int64) (p point, ok bool) {
-	switch t := x.first(); {
-	case t > to || t == math.MaxInt64:
+	t := x.first()
+	if t > to || t == math.MaxInt64 {
 		return point{}, false
-	case t == x.ends[0].first():
-		return x.ends[0].pop(), true
-	case t == x.starts[0].first():
-		return x.starts[0].pop(), true
-	case t == x.ends[1].first():
-		return x.ends[1].pop(), true
-	case t == x.starts[1].first():
-		return x.starts[1].pop(), true
+	}
+	for i := range x.runs {
+		if r := &x.runs[i]; r.first() == t {
+			return r.pop(), true
+		}
 	}
 	return x.others.pop(), true
 }

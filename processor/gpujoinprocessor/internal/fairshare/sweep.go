@@ -34,8 +34,8 @@ func (d *Device) Settle(to int64, m Meter) {
 
 // fetch reads the nodes that start up to a time, whose memory is in no cache: see Fetch.
 func (d *Device) fetch(to int64) {
-	for i := range d.points.starts {
-		r := &d.points.starts[i]
+	for i := 1; i < len(d.points.runs); i += 2 {
+		r := &d.points.runs[i]
 		for j := r.head; j < len(r.list) && r.list[j].t <= to; j++ {
 			n := d.at(r.list[j].n)
 			d.nodes.fetched ^= n.times ^ uint32(n.seen) // one of each cache line
