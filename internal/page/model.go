@@ -13,6 +13,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -277,7 +278,7 @@ func (m *Model) shorten() {
 func (m *Model) device(id *spanfacts.Identity) *device {
 	key := cmp.Or(id.ID, id.Name)
 	if key == "" && id.Ordinal >= 0 {
-		key = "device " + itoa(id.Ordinal)
+		key = fmt.Sprint("device ", id.Ordinal)
 	}
 	if key == "" {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -18,8 +17,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Traces takes spans into the model. It keeps nothing of td.
 func (m *Model) Traces(td ptrace.Traces) { m.traces(td, nil) }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
@@ -81,9 +82,14 @@ func (s *stats) runs() string { return fmt.Sprint(int64(s.Sums[spansums.Count]))
 const (
 	maxServices = 16
 	maxLengths  = 4096 // newest requests of a service, for the median
-	maxLoops    = 64
-	maxRanks    = 4096
+	maxRanks    = 4096 // of all loops
 )
+
+// rankOf is a rank of a loop.
+type rankOf struct {
+	loop string
+	rank int64
+}
 
 // lateness is how often and by how many seconds in all a rank was late.
 type lateness struct {
@@ -104,8 +110,7 @@ func (t *Table) request(service string, seconds float64) {
 		if len(t.serve) >= maxServices {
 			return
 		}
-		r = &requests{}
-		t.serve[strings.Clone(service)] = r
+		r = keyed.Of(t.serve, strings.Clone(service))
 	}
 	if len(r.lengths) < maxLengths {
 		r.lengths = append(r.lengths, seconds)
@@ -121,30 +126,23 @@ func (t *Table) straggler(span ptrace.Span, rank int64) {
 	if !x.Load(span) {
 		return
 	}
-	ranks := t.late[x.Loop]
-	if ranks == nil {
-		if len(t.late) >= maxLoops {
+	l := t.late[rankOf{x.Loop, rank}]
+	if l == nil {
+		if len(t.late) >= maxRanks {
 			return
 		}
-		ranks = map[int64]*lateness{}
-		t.late[strings.Clone(x.Loop)] = ranks
+		l = keyed.Of(t.late, rankOf{strings.Clone(x.Loop), rank})
 	}
-	if ranks[rank] == nil {
-		if len(ranks) >= maxRanks {
-			return
-		}
-		ranks[rank] = &lateness{}
-	}
-	ranks[rank].steps++
-	ranks[rank].seconds += x.Late
+	l.steps++
+	l.seconds += x.Late
 }
 
 // lateRank names the rank that cost a loop most.
 func (t *Table) lateRank(loop string) string {
 	most, worst := int64(-1), &lateness{}
-	for rank, l := range t.late[loop] {
-		if l.seconds > worst.seconds || l.seconds == worst.seconds && rank < most {
-			most, worst = rank, l
+	for k, l := range t.late {
+		if k.loop == loop && (l.seconds > worst.seconds || l.seconds == worst.seconds && k.rank < most) {
+			most, worst = k.rank, l
 		}
 	}
 	if worst.steps == 0 {

@@ -37,8 +37,8 @@ type Table struct {
 	names map[key]*key
 	ops   map[place]*stats
 	steps map[place]*stats
-	late  map[string]map[int64]*lateness // by loop and rank
-	serve map[string]*requests           // by service
+	late  map[rankOf]*lateness
+	serve map[string]*requests // by service
 	spans int64
 	gpu   int64
 
@@ -60,7 +60,7 @@ type part struct {
 func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
-		late: map[string]map[int64]*lateness{}, serve: map[string]*requests{},
+		late: map[rankOf]*lateness{}, serve: map[string]*requests{},
 		known: keyed.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
 	}
 }

@@ -54,8 +54,9 @@ func (s *source) discover() (changed bool, err error) {
 	if s.units != nil && slices.EqualFunc(found, s.units, func(a, b *unit) bool { return a.desc.ID == b.desc.ID }) {
 		return false, nil
 	}
-	if len(found) == 0 {
-		// The library lists what was there when it was initialised: a driver that is loaded again has other boards.
+	if len(found) == 0 && len(s.units) == 0 {
+		// The library lists what was there when it was initialised: of a driver that was loaded again nothing is seen until
+		// it is initialised again. That the boards are gone was told the time before.
 		return false, fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
 	}
 	s.closeUnits()

@@ -406,6 +406,9 @@ func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
 	read(t, s)
 	boards := m.boards
 	m.boards, s.slow = nil, time.Time{}
+	require.True(t, read(t, s).Changed, "so that the board counts as failed")
+	require.Empty(t, s.Devices())
+	s.slow = time.Time{}
 	require.ErrorIs(t, s.Read(&gpudata.Batch{}), gpudata.ErrUnavailable)
 	require.NoError(t, s.Close())
 	m.boards = boards
