@@ -56,7 +56,7 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 // settingFlag is a flag.Value. Package flag asks its zero value for the default, too.
 type settingFlag Key
 
-func (f settingFlag) String() string     { return Key(f).value() }
+func (f settingFlag) String() string     { return Key(f).Default() }
 func (f settingFlag) Set(v string) error { return f.set(v) }
 
 // IsBoolFlag lets boolean settings be given without a value.

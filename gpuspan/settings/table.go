@@ -30,10 +30,7 @@ func (k Key) Flag() string {
 }
 
 // Default is the value when nothing is set.
-func (k Key) Default() string { return k.value() }
-
-// value is that in the settings that the key is of.
-func (k Key) value() string {
+func (k Key) Default() string {
 	if k.get == nil { // the zero Key
 		return ""
 	}

@@ -99,7 +99,8 @@ func New(clock Clock, opts ...Option) *GPU {
 	for i, spec := range cfg.specs {
 		info := Identity(0, i, spec)
 		info.Peaks = spec.peaks()
-		g.devices = append(g.devices, &device{spec: spec, info: info, meter: newMeter(spec, g.start)})
+		m := &meter{spec: spec, celsius: spec.Ambient, startUTC: g.start}
+		g.devices = append(g.devices, &device{spec: spec, info: info, meter: m})
 	}
 	return g
 }

@@ -51,12 +51,6 @@ type meter struct {
 // thermalTau is the time constant of the first-order thermal model, in seconds.
 const thermalTau = 12.0
 
-func newMeter(spec Spec, start time.Time) *meter {
-	return &meter{spec: spec, celsius: spec.Ambient, startUTC: start}
-}
-
-func (m *meter) add(s segment) { m.pieces = append(m.pieces, s) }
-
 // advance integrates to now, piecewise: between two neighbouring boundaries of pieces every rate is constant.
 func (m *meter) advance(now int64) {
 	for m.last < now {

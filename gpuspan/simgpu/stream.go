@@ -212,7 +212,7 @@ func (g *GPU) advance(d *device, now int64) {
 		st.doneAt, d.engines[p.engine] = end, end
 		d.turn++
 		st.served = d.turn
-		d.meter.add(segment{start: at, end: end, kernel: p.kernel, rates: p.r})
+		d.meter.pieces = append(d.meter.pieces, segment{start: at, end: end, kernel: p.kernel, rates: p.r})
 	}
 	d.meter.advance(now)
 }
