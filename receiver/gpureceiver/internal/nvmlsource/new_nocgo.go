@@ -7,5 +7,5 @@ package nvmlsource
 
 import "github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 
-// New returns a source that cannot be opened: go-nvml needs cgo and Linux.
+// New returns a source that cannot be opened: it is called with cgo and on Linux only.
 func New(Settings) gpudata.Source { return gpudata.NotBuilt("nvml", "NVML") }
