@@ -29,8 +29,7 @@ type meters struct {
 
 // meter is the metrics of one resource.
 type meter struct {
-	attrs    pcommon.Map
-	instance string // service.instance.id, where attrs have none
+	source   *source // whose attributes they have
 	families [metrics]series.Family
 	seen     int64
 	written  uint64 // time of the last points, unix ns
@@ -98,7 +97,7 @@ func (m *meters) get(s *source, now int64) *meter {
 	if len(m.of) >= 2*m.cfg.MaxResources {
 		m.lost += m.giveWay()
 	}
-	x := &meter{attrs: s.attrs, instance: s.instance, seen: now}
+	x := &meter{source: s, seen: now}
 	for i, d := range definitions {
 		x.families[i] = series.Family{Name: d.name, Form: series.Histogram, Bounds: d.bounds, Exemplars: maxExemplars}
 	}
@@ -179,7 +178,7 @@ func (m *meters) output() pmetric.Metrics {
 	out := pmetric.NewMetrics()
 	for _, x := range m.of {
 		at := max(uint64(time.Now().UnixNano()), series.Next(x.written))
-		if at, wrote := m.Write(out, x.attrs, x.instance, x.families[:], at, x.written); wrote {
+		if at, wrote := m.Write(out, x.source.attrs, x.source.instance, x.families[:], at, x.written); wrote {
 			x.written = at
 		}
 	}

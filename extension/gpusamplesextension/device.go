@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown. As JSON it is an entry of a
@@ -57,12 +59,7 @@ type Limits struct {
 
 // NormalizeID makes an identity comparable: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as some emitters
 // write them, and prefixed ones of the same device become equal.
-func NormalizeID(id string) string {
-	if len(id) > 4 && (strings.EqualFold(id[:4], "GPU-") || strings.EqualFold(id[:4], "MIG-")) {
-		id = id[4:]
-	}
-	return strings.ToLower(id)
-}
+func NormalizeID(id string) string { return strings.ToLower(spanfacts.Bare(id)) }
 
 // NormalizePCI makes a PCI address comparable: lower case, domain of four digits, as Linux writes it
 // ("00000000:17:00.0" as NVML writes it, "17:00.0" and "0000:17:00.0" become equal).

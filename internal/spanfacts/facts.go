@@ -4,6 +4,8 @@
 package spanfacts
 
 import (
+	"cmp"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -190,24 +192,13 @@ func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 			if !f.HasFloor {
 				f.Floor, f.HasFloor = scope.Floor, scope.HasFloor
 			}
-			if f.TimingError == 0 {
-				f.TimingError = scope.TimingError
-			}
+			f.TimingError = cmp.Or(f.TimingError, scope.TimingError)
 		}
-		if f.Source == "" {
-			f.Source = scope.Source
-		}
+		f.Source = cmp.Or(f.Source, scope.Source)
 		f.Joined = f.Joined || scope.Measured != ""
 	}
-	if f.Name == "" {
-		f.Name = s.Name()
-	}
-	if f.Status == "" {
-		f.Status = semconv.GPUTimingStatusOk
-	}
-	if f.Size == 0 {
-		f.Size = f.Read + f.Write
-	}
+	f.Name, f.Status = cmp.Or(f.Name, s.Name()), cmp.Or(f.Status, semconv.GPUTimingStatusOk)
+	f.Size = cmp.Or(f.Size, f.Read+f.Write)
 	if f.L2Hit > 1 {
 		f.L2Hit = 0 // not a ratio
 	}

@@ -4,6 +4,7 @@
 package spanfacts
 
 import (
+	"cmp"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -47,21 +48,8 @@ func (d *Identity) inherit(wide *Identity) bool {
 	if d.differs(wide) {
 		return false
 	}
-	if d.ID == "" {
-		d.ID = wide.ID
-	}
-	if d.Parent == "" {
-		d.Parent = wide.Parent
-	}
-	if d.Name == "" {
-		d.Name = wide.Name
-	}
-	if d.Model == "" {
-		d.Model = wide.Model
-	}
-	if d.BDF == "" {
-		d.BDF = wide.BDF
-	}
+	d.ID, d.Parent = cmp.Or(d.ID, wide.ID), cmp.Or(d.Parent, wide.Parent)
+	d.Name, d.Model, d.BDF = cmp.Or(d.Name, wide.Name), cmp.Or(d.Model, wide.Model), cmp.Or(d.BDF, wide.BDF)
 	if d.Ordinal < 0 {
 		d.Ordinal = wide.Ordinal
 	}
@@ -82,12 +70,12 @@ func (d *Identity) differs(wide *Identity) bool {
 // SameDevice says whether two values of hw.id name one device. Some producers leave out the prefix `GPU-` or `MIG-`, or
 // write the UUID in capitals.
 func SameDevice(a, b string) bool {
-	return a == b || a != "" && strings.EqualFold(bare(a), bare(b))
+	return a == b || a != "" && strings.EqualFold(Bare(a), Bare(b))
 }
 
-// bare is a value of hw.id without its prefix.
-func bare(id string) string {
-	if len(id) > 4 && id[3] == '-' && (strings.EqualFold(id[:3], "gpu") || strings.EqualFold(id[:3], "mig")) {
+// Bare is a value of hw.id without its prefix.
+func Bare(id string) string {
+	if len(id) > 4 && (strings.EqualFold(id[:4], "gpu-") || strings.EqualFold(id[:4], "mig-")) {
 		return id[4:]
 	}
 	return id

@@ -14,8 +14,6 @@ import (
 // resourceInfo is what the join takes from a resource.
 type resourceInfo struct {
 	process  uint64
-	hostID   string
-	hostName string
 	workload gpusamplesextension.Workload
 }
 
@@ -39,9 +37,9 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	for k, v := range attrs.All() {
 		switch k {
 		case "host.id":
-			r.hostID = v.Str()
+			r.workload.HostID = v.Str()
 		case "host.name":
-			r.hostName = v.Str()
+			r.workload.HostName = v.Str()
 		case "service.instance.id":
 			instance = v.Type() != pcommon.ValueTypeStr || v.Str() != ""
 		case "process.pid":
@@ -59,7 +57,6 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			r.workload.ContainerID = v.Str()
 		}
 	}
-	r.workload.HostID, r.workload.HostName = r.hostID, r.hostName
 	switch {
 	case instance:
 		r.process = i.of(attrs, instanceKeys[:])

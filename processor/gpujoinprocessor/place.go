@@ -106,7 +106,7 @@ func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamples
 		}
 	}
 	if p.bdf != "" {
-		for _, host := range [...]string{p.res.hostID, p.res.hostName} {
+		for _, host := range [...]string{p.res.workload.HostID, p.res.workload.HostName} {
 			if host != "" {
 				if dev, ok := view.LookupPCI(host, p.bdf); ok {
 					return dev, found

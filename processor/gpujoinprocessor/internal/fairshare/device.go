@@ -4,6 +4,7 @@
 package fairshare
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -62,15 +63,8 @@ type Device struct {
 
 // New returns a device that has settled nothing yet.
 func New(l Limits, b *Budget) *Device {
-	if l.Remember <= 0 {
-		l.Remember = 2 * time.Minute
-	}
-	if l.Free <= 0 {
-		l.Free = 5 * time.Minute
-	}
-	if l.FreeIntervals <= 0 {
-		l.FreeIntervals = 1 << 14
-	}
+	l.Remember, l.Free = cmp.Or(l.Remember, 2*time.Minute), cmp.Or(l.Free, 5*time.Minute)
+	l.FreeIntervals = cmp.Or(l.FreeIntervals, 1<<14)
 	return &Device{
 		limits:     l,
 		budget:     b,
