@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
-	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -139,13 +138,9 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 	if len(st.phases) == 0 || st.phaseFull {
 		return
 	}
-	slices.SortFunc(st.phaseAll, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
-	var all intervals.Ordered
-	for _, i := range st.phaseAll {
-		all.Add(i.start, i.end)
-	}
-	putSeconds(m, semconv.GPUStepOverlapDurationKey, sum-all.Length)
-	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all.Length)
+	all := st.phaseAll.Length()
+	putSeconds(m, semconv.GPUStepOverlapDurationKey, sum-all)
+	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all)
 }
 
 // windows writes the root span of each process and below it one span per device.

@@ -41,11 +41,12 @@ const maxMeanings = 1 << 16
 type meaning struct {
 	move verdict.Move
 	role verdict.Role
+	maps bool // computes each element of the result by the same elements of the inputs
 }
 
 // means says what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for that,
 // else by its own name; and what it may be in attention, by its operator or its own name.
-func (s *sweep) means(a *activity) (verdict.Move, verdict.Role) {
+func (s *sweep) means(a *activity) meaning {
 	k := kernelOf{a.name, a.launch.op, a.launch.mover}
 	m, ok := s.meanings[k]
 	if !ok {
@@ -56,12 +57,12 @@ func (s *sweep) means(a *activity) (verdict.Move, verdict.Role) {
 		if outer := movers[name(k.mover)]; m.move != verdict.MovesNothing && outer != verdict.MovesNothing {
 			m.move = outer
 		}
-		m.role = roleOf(name(k.operator), name(k.kernel))
+		m.role, m.maps = roleOf(name(k.operator), name(k.kernel)), strings.Contains(name(k.kernel), "elementwise_kernel")
 		if len(s.meanings) < maxMeanings {
 			s.meanings[k] = m
 		}
 	}
-	return m.move, m.role
+	return m
 }
 
 // roleOf is what a kernel may be in attention that is computed in parts. Operators for plain products are none: between

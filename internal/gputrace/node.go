@@ -72,11 +72,9 @@ type step struct {
 	places     map[uint32]int64 // collectives launched, by name
 	devices    map[int64]struct{}
 	phases     map[string]*intervals.Ordered
-	phaseAll   []interval
+	phaseAll   intervals.Set
 	phaseFull  bool // phaseAll is not complete
 }
-
-type interval struct{ start, end int64 }
 
 func (s *step) device(a *activity) {
 	if a.end <= s.start || a.start >= s.end {
@@ -137,7 +135,7 @@ func (s *step) addPhase(name string, start, end int64) {
 		s.phaseFull = true
 		return
 	}
-	s.phaseAll = append(s.phaseAll, interval{start, end})
+	s.phaseAll.Add(intervals.Interval{Start: start, End: end}, 0)
 }
 
 // maxPhaseRanges bounds the intervals that a step keeps; a step has a handful.

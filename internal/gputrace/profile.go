@@ -11,6 +11,7 @@ import (
 	"math/bits"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/keyed"
 )
 
 // Device is what a file says about a device.
@@ -206,11 +207,8 @@ func (p *Profile) count(e *Event) {
 	switch e.Kind {
 	case KindOperator, KindRuntime, KindAnnotation, KindStep:
 		if p.process == nil || p.process.pid != e.Process {
-			p.process = p.processes[e.Process]
-			if p.process == nil {
-				p.process = &processCount{pid: e.Process}
-				p.processes[e.Process] = p.process
-			}
+			p.process = keyed.Of(p.processes, e.Process)
+			p.process.pid = e.Process
 		}
 		p.process.calls++
 	}
@@ -250,13 +248,11 @@ func (p *Profile) communicates(name uint32) bool {
 // mainProcess is the process with most calls; device activities without a launch and ranges of processes that the file
 // only mentions (0 for Python frames, -1 for the profiler's own overhead) are its.
 func (p *Profile) mainProcess() (pid int64, known bool) {
-	var best *processCount
+	calls := map[int64]int64{}
 	for id, c := range p.processes {
-		if best == nil || c.calls > best.calls || c.calls == best.calls && id < pid {
-			best, pid = c, id
-		}
+		calls[id] = c.calls
 	}
-	return pid, best != nil
+	return keyed.Largest(calls), len(calls) > 0
 }
 
 // mix is the finaliser of splitmix64.

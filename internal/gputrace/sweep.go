@@ -53,7 +53,6 @@ type sweep struct {
 	launches  *launchTable
 	steps     int64
 	lastStep  int64                // highest number of a step of the main process
-	mapping   map[uint32]bool      // by name, see maps
 	meanings  map[kernelOf]meaning // see means
 	act       activity
 	slot      func() *activity // where the next one goes; nil: to act
@@ -98,7 +97,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 	}
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		mapping: map[uint32]bool{}, meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{},
+		meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{},
 		flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 		playing:  map[int64]*playing{}, hosts: hostOnly{},
@@ -334,16 +333,6 @@ func (s *sweep) analyse(proc *process, a *activity) {
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
 	p.during(a.start, a.end, func(st *step) { st.device(a) })
-}
-
-// maps reports whether a kernel computes each element of its result by the same elements of its inputs.
-func (s *sweep) maps(name uint32) bool {
-	m, ok := s.mapping[name]
-	if !ok {
-		m = strings.Contains(s.p.Names.Name(name), "elementwise_kernel")
-		s.mapping[name] = m
-	}
-	return m
 }
 
 // memory takes an event of the allocator.

@@ -81,8 +81,8 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))
 	default:
-		v.Class, v.Maps = verdict.Computing, s.maps(a.name)
-		v.Moves, v.Role = s.means(a)
+		means := s.means(a)
+		v.Class, v.Moves, v.Role, v.Maps = verdict.Computing, means.move, means.role, means.maps
 		if v.Caller = a.launch.caller; v.Moves != verdict.MovesNothing {
 			if v.Mover = a.launch.mover; v.Mover == 0 && movers[s.p.Names.Name(a.launch.op)] != verdict.MovesNothing {
 				v.Mover = a.launch.op

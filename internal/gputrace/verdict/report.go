@@ -190,14 +190,13 @@ func (d *Device) Report(f *Facts) Report {
 	d.finish()
 	r := Report{
 		Ordinal: f.Ordinal, Model: f.Model, Window: time.Duration(d.end - d.first), Kernels: d.kernels, Steps: f.Steps,
-		Parts: Parts{
-			Computing: time.Duration(d.parts[Computing]), CommExposed: time.Duration(d.parts[Communicating]),
-			CopyExposed: time.Duration(d.parts[Copying]),
-			CommHidden:  time.Duration(d.busy[Communicating].Length - d.parts[Communicating]),
-			CopyHidden:  time.Duration(d.busy[Copying].Length - d.parts[Copying]),
-			Idle:        time.Duration(d.idleTime()),
-		},
-		Idle: d.idleBy(f), Around: causeTimes(d.edges), Before: causeTimes(d.before), Memory: f.Memory.Levels,
+		Parts: d.exclusive(), Idle: causeTimes(d.idles), Around: causeTimes(d.edges), Before: causeTimes(d.before),
+		Memory: f.Memory.Levels,
+	}
+	r.Parts.CommHidden = time.Duration(d.busy[Communicating].Length) - r.Parts.CommExposed
+	r.Parts.CopyHidden = time.Duration(d.busy[Copying].Length) - r.Parts.CopyExposed
+	for i := range r.Idle {
+		r.Idle[i].Where = d.places(f, r.Idle[i].Cause)
 	}
 	d.operators(&r, f)
 	d.byKernel(&r, f)
@@ -210,18 +209,17 @@ func (d *Device) Report(f *Facts) Report {
 // Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so
 // long: that is no part of accounts.
 func (a *Account) Step(name string, start, length, computing int64) Step {
-	return Step{Name: name, Start: start, Time: time.Duration(length), Parts: Parts{
-		Computing: time.Duration(computing), CommExposed: time.Duration(a.parts[Communicating]),
-		CopyExposed: time.Duration(a.parts[Copying]), Idle: time.Duration(a.idleTime()),
-	}, Idle: causeTimes(a.idles)}
+	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: a.exclusive(), Idle: causeTimes(a.idles)}
+	s.Parts.Computing = time.Duration(computing)
+	return s
 }
 
-func (a *account) idleBy(f *Facts) []CauseTime {
-	list := causeTimes(a.idles)
-	for i := range list {
-		list[i].Where = a.places(f, list[i].Cause)
+// exclusive are the parts that add up.
+func (a *account) exclusive() Parts {
+	return Parts{
+		Computing: time.Duration(a.parts[Computing]), CommExposed: time.Duration(a.parts[Communicating]),
+		CopyExposed: time.Duration(a.parts[Copying]), Idle: time.Duration(a.idleTime()),
 	}
-	return list
 }
 
 // causeTimes are those that have any time, the longest first.

@@ -5,7 +5,6 @@ package ranks
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
@@ -75,26 +74,17 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 	})
 	times := map[string]int64{}
 	var stack []hostRange
-	at := int64(math.MinInt64)
-	pass := func(to int64) { // gives the time up to an instant to whatever is innermost
-		for len(stack) > 0 && at < to {
-			top := stack[len(stack)-1]
-			if end := min(top.End, to); end > at {
-				times[top.name] += gaps.Within(intervals.Interval{Start: at, End: end})
-				at = end
-			}
-			if top.End > to {
-				break
-			}
+	for _, r := range list {
+		for len(stack) > 0 && stack[len(stack)-1].End <= r.Start {
 			stack = stack[:len(stack)-1]
 		}
-		at = max(at, to)
-	}
-	for _, r := range list {
-		pass(r.Start)
+		times[r.name] += gaps.Within(r.Interval)
+		if len(stack) > 0 { // the range around is not the innermost meanwhile
+			around := stack[len(stack)-1]
+			times[around.name] -= gaps.Within(intervals.Interval{Start: r.Start, End: min(r.End, around.End)})
+		}
 		stack = append(stack, r)
 	}
-	pass(math.MaxInt64)
 	name = keyed.Largest(times)
 	return name, times[name]
 }
