@@ -186,7 +186,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	*n = node{
 		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
 		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
-		thread: p.trackList[r.track].inner, hasThread: true,
+		thread: p.trackList[r.track].inner,
 	}
 	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
 	if r.kind == KindStep {

@@ -31,7 +31,7 @@ func (s *spans) host(n *node) {
 	d.decode(n.detail)
 	m := sp.Attributes()
 	m.EnsureCapacity(attributesOf[n.kind])
-	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
+	if n.thread >= 0 {
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
 	if hasInstance {
@@ -191,12 +191,18 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	if d.queueMax > 0 {
 		putInt(m, semconv.GPUWindowQueueMaxKey, int64(d.queueMax))
 	}
-	if d.kernels > 0 {
-		putInt(m, semconv.GPUWindowKernelCountKey, d.kernels)
-		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
+	if r.Kernels > 0 {
+		var all int64
+		times := map[string]int64{}
+		for _, k := range r.ByKernel {
+			all += int64(k.Time)
+			times[k.Name] += int64(k.Time)
+		}
+		putInt(m, semconv.GPUWindowKernelCountKey, r.Kernels)
+		putSeconds(m, semconv.GPUWindowKernelDurationKey, all)
 		putSeconds(m, semconv.GPUWindowComputeDurationKey, int64(parts.Computing))
 		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.Computing))
-		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(d.verdicts.KernelTimes(), topKernels))
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(times))
 	}
 	d.computed.write(m)
 	writeEfficiency(m, &r.Efficiency)

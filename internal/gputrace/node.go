@@ -22,8 +22,7 @@ type node struct {
 	corr       int64
 	detail     []byte
 	seq        uint32
-	thread     int64 // of the host, when hasThread
-	hasThread  bool
+	thread     int64 // of the host; negative: a track that is no thread, as of ranges that end on any
 	process    *process
 	parent     *node // nil: the window
 	step       *step // the step that it is or lies in

@@ -6,9 +6,7 @@ package gputrace
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"strconv"
-	"strings"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -48,11 +46,11 @@ func Shapes(types, dims string) []string {
 		if json.Unmarshal(raw, &shape) != nil || len(shape) == 0 {
 			continue
 		}
-		name := "?"
+		kind := ""
 		if i < len(t) {
-			name = cmp.Or(shortTypes[t[i]], t[i])
+			kind = t[i]
 		}
-		out = append(out, name+strings.ReplaceAll(fmt.Sprint(shape), " ", ","))
+		out = append(out, string(AppendShape(nil, kind, raw)))
 	}
 	return out
 }

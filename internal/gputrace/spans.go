@@ -217,17 +217,12 @@ func (s *spans) kernelText(id uint32) *text {
 
 func (s *spans) shortName(id uint32) string { return s.kernelText(id).short }
 
-// topNames are the short names with most time, at most n, longest first.
-func (s *spans) topNames(times map[uint32]int64, n int) []string {
-	short := make(map[string]int64, len(times))
-	for id, t := range times {
-		short[s.shortName(id)] += t
-	}
-	list := slices.Collect(maps.Keys(short))
-	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(cmp.Compare(short[b], short[a]), cmp.Compare(a, b))
+// topNames are the names with most time, longest first.
+func topNames(times map[string]int64) []string {
+	list := slices.SortedFunc(maps.Keys(times), func(a, b string) int {
+		return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b))
 	})
-	return list[:min(n, len(list))]
+	return list[:min(topKernels, len(list))]
 }
 
 func (s *spans) resource(m pcommon.Map, p *process) {

@@ -65,7 +65,11 @@ func (s *spans) summary(m pcommon.Map, sum *summary) {
 			putInt(m, key.bytes, of.bytes)
 		}
 		if i == 0 {
-			putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(sum.names, topKernels))
+			times := map[string]int64{}
+			for id, t := range sum.names {
+				times[s.shortName(id)] += t
+			}
+			putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(times))
 		}
 	}
 	if sum.ranges > 0 {

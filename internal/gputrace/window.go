@@ -20,8 +20,6 @@ type deviceWindow struct {
 	verdicts   *verdict.Device
 	taking     *process // whose steps take what the verdicts claim
 	first, end int64
-	kernels    int64
-	kernelTime int64
 	computed   computed
 	streams    map[int64]*stream
 	queueMax   int
@@ -50,12 +48,7 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 	d.end = max(d.end, a.end)
 	d.queue(a)
 	d.judge(s, proc, a, firstOfWork)
-	if a.kind != KindKernel {
-		return
-	}
-	d.kernels++
-	d.kernelTime += a.duration
-	if !a.comm {
+	if a.kind == KindKernel && !a.comm {
 		d.computed.add(a, firstOfWork)
 	}
 }

@@ -18,15 +18,6 @@ type operator struct {
 	names map[uint32]time.Duration // time of its kernels by name
 }
 
-// KernelTimes are the times of all kernels by name.
-func (d *Device) KernelTimes() map[uint32]int64 {
-	m := make(map[uint32]int64, len(d.kern))
-	for name, k := range d.kern {
-		m[name] = int64(k.Time)
-	}
-	return m
-}
-
 // kernel is the kernels of one name while they are summed up.
 type kernel struct {
 	Kernel

@@ -3,7 +3,10 @@
 
 package chromejson
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and Name without their
 // quotes, everything else as it stands in the file. Absent fields are empty.
@@ -20,26 +23,11 @@ type Event struct {
 }
 
 // eventKey is the number of a field of Event, 0 for every other key.
-func eventKey(key []byte) int {
-	switch string(key) {
-	case "ph":
-		return keyPhase
-	case "cat":
-		return keyCat
-	case "name":
-		return keyName
-	case "pid":
-		return keyPID
-	case "tid":
-		return keyTID
-	case "ts":
-		return keyTS
-	case "dur":
-		return keyDur
-	case "args":
-		return keyArgs
-	}
-	return 0
+func eventKey(key []byte) int { return max(0, slices.Index(eventKeys[:], string(key))) }
+
+var eventKeys = [...]string{
+	keyCat: "cat", keyName: "name", keyPID: "pid", keyTID: "tid", keyTS: "ts", keyDur: "dur", keyArgs: "args",
+	keyPhase: "ph",
 }
 
 const (
