@@ -51,48 +51,47 @@ var elementwiseOperators = []struct {
 	{10, 2, "gelu_backward"},
 }
 
-// norms by operations for each element, without the parameters, each of which is one more, and for each row.
+// norms by names, with operations for each element, without the parameters, each of which is one more, and for each row.
 var norms = map[string]norm{
 	"aten::native_layer_norm": {ops: 5, row: 2, parameters: []int{2, 3}, over: 1},
 	"aten::native_group_norm": {ops: 5, row: 2, parameters: []int{1, 2}, rows: func(in *inputs, _ []int) int {
 		return times(in.number(3), in.number(6))
 	}},
-	"aten::native_batch_norm": batchNorm, "aten::cudnn_batch_norm": batchNorm, "aten::miopen_batch_norm": batchNorm,
+	"aten::native_batch_norm aten::cudnn_batch_norm aten::miopen_batch_norm": {
+		ops: 5, row: 2, parameters: []int{1, 2}, rows: func(_ *inputs, shape []int) int {
+			return shape[min(1, len(shape)-1)]
+		},
+	},
 	"aten::_fused_rms_norm": {ops: 3, row: 2, parameters: []int{2}, over: 1},
 
-	"_C::rms_norm":           {ops: 3, row: 2, at: 1, parameters: []int{2}},
-	"_C::fused_add_rms_norm": {ops: 4, row: 2, parameters: []int{2}, added: true},
+	"_C::rms_norm sgl_kernel::rmsnorm flashinfer::rmsnorm aiter::rmsnorm": {
+		ops: 3, row: 2, at: 1, parameters: []int{2},
+	},
+	"_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm flashinfer::fused_add_rmsnorm": {
+		ops: 4, row: 2, parameters: []int{2}, added: true,
+	},
 	// with a scale behind the weight, the result is of 8 bits
 	"_C::rms_norm_static_fp8_quant":           {ops: 4, row: 2, at: 1, parameters: []int{2}, into: 1},
 	"_C::fused_add_rms_norm_static_fp8_quant": {ops: 5, row: 2, at: 1, parameters: []int{3}, added: true, into: 1},
 
-	"aiter::rms_norm":                  {ops: 3, row: 2, parameters: []int{1}},
-	"aiter::rmsnorm2d_fwd":             {ops: 3, row: 2, parameters: []int{1}},
-	"aiter::rmsnorm":                   {ops: 3, row: 2, at: 1, parameters: []int{2}},
-	"aiter::add_rmsnorm":               {ops: 4, row: 2, at: 1, parameters: []int{4}, added: true},
-	"aiter::rmsnorm2d_fwd_with_add":    {ops: 4, row: 2, at: 1, parameters: []int{4}, added: true},
-	"aiter::rmsnorm2d_fwd_with_add_ck": {ops: 4, row: 2, at: 1, parameters: []int{4}, added: true},
-	"aiter::layernorm2d_fwd":           {ops: 5, row: 2, parameters: []int{1, 2}},
+	"aiter::rms_norm aiter::rmsnorm2d_fwd": {ops: 3, row: 2, parameters: []int{1}},
+	"aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add aiter::rmsnorm2d_fwd_with_add_ck": {
+		ops: 4, row: 2, at: 1, parameters: []int{4}, added: true,
+	},
+	"aiter::layernorm2d_fwd": {ops: 5, row: 2, parameters: []int{1, 2}},
 
 	"aiter::_groupnorm_run": {ops: 5, row: 2, parameters: []int{2, 3}, rows: func(in *inputs, shape []int) int {
 		return times(shape[0], in.number(1))
 	}},
-
-	"sgl_kernel::rmsnorm":           {ops: 3, row: 2, at: 1, parameters: []int{2}},
-	"sgl_kernel::fused_add_rmsnorm": {ops: 4, row: 2, parameters: []int{2}, added: true},
-	"flashinfer::rmsnorm":           {ops: 3, row: 2, at: 1, parameters: []int{2}},
-	"flashinfer::fused_add_rmsnorm": {ops: 4, row: 2, parameters: []int{2}, added: true},
 }
-
-var batchNorm = norm{ops: 5, row: 2, parameters: []int{1, 2}, rows: func(_ *inputs, shape []int) int {
-	return shape[min(1, len(shape)-1)]
-}}
 
 func operatorTable() map[string]rule {
 	m := map[string]rule{}
-	put := func(library, names string, r rule) {
-		for name := range strings.FieldsSeq(names) {
-			m[library+"::"+name] = r
+	put := func(libraries, names string, r rule) {
+		for library := range strings.FieldsSeq(libraries) {
+			for name := range strings.FieldsSeq(names) {
+				m[library+"::"+name] = r
+			}
 		}
 	}
 	put("aten", "mm bmm matmul mv dot _int_mm _scaled_mm", product(0, -1))
@@ -118,10 +117,9 @@ func operatorTable() map[string]rule {
 		attentionBackward(11))
 	put("aten", "_scaled_dot_product_cudnn_attention_backward", attentionBackward(14))
 	put("aten", "_flash_attention_forward", packed(8))
-	put("flash_attn", "_flash_attn_forward", flashAttention(0, 5, false))
-	put("aiter", "_flash_attn_forward mha_fwd fmha_v3_fwd", flashAttention(0, 5, false))
-	put("flash_attn", "_flash_attn_backward", flashAttention(1, 11, true))
-	put("aiter", "_flash_attn_backward", flashAttention(1, 11, true))
+	put("flash_attn aiter", "_flash_attn_forward", flashAttention(0, 5, false))
+	put("aiter", "mha_fwd fmha_v3_fwd", flashAttention(0, 5, false))
+	put("flash_attn aiter", "_flash_attn_backward", flashAttention(1, 11, true))
 	put("flash_attn", "_flash_attn_varlen_forward", packed(9))
 	put("aiter", "_flash_attn_varlen_forward", packed(10))
 
@@ -154,14 +152,15 @@ func operatorTable() map[string]rule {
 	put("aten", "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward "+
 		"cudnn_batch_norm_backward miopen_batch_norm_backward", rowwise(0, 14, 3))
 	put("aten", "_fused_rms_norm_backward", rowwise(0, 10, 3))
-	for name, n := range norms {
-		m[name] = n.work
+	for names, n := range norms {
+		for name := range strings.FieldsSeq(names) {
+			m[name] = n.work
+		}
 	}
 
 	// results are the first input, and operations are for each element of it
-	put("_C", "silu_and_mul mul_and_silu gelu_and_mul gelu_tanh_and_mul", moves(6, 0, 1))
-	put("aiter", "silu_and_mul gelu_and_mul gelu_tanh_and_mul", moves(6, 0, 1))
-	put("sgl_kernel", "silu_and_mul gelu_and_mul gelu_tanh_and_mul", moves(6, 0, 1))
+	put("_C aiter sgl_kernel", "silu_and_mul gelu_and_mul gelu_tanh_and_mul", moves(6, 0, 1))
+	put("_C", "mul_and_silu", moves(6, 0, 1))
 	put("_C", "silu_and_mul_quant", moves(7, 0, 1))
 	put("_C", "gelu_new gelu_fast gelu_quick", moves(5, 0, 1))
 	put("_C", "static_scaled_fp8_quant", moves(1, 0, 1))
@@ -172,8 +171,7 @@ func operatorTable() map[string]rule {
 	put("aten", "nll_loss_backward nll_loss2d_backward", moves(0, 1, 2))
 	put("aten", "native_dropout", dropout)
 
-	put("_C", "rotary_embedding", rotary)
-	put("sgl_kernel", "rotary_embedding", rotary)
+	put("_C sgl_kernel", "rotary_embedding", rotary)
 	put("_C_cache_ops", "reshape_and_cache_flash reshape_and_cache", stored)
 	put("sglang", "store_cache", stored)
 
