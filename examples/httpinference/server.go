@@ -115,7 +115,7 @@ func (*batches) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (*batches) Shutdown(context.Context) error                  { return nil }
 func (*batches) ForceFlush(context.Context) error                { return nil }
 
-// OnEnd runs on gpuspan's polling thread for GPU spans: it must not take long.
+// OnEnd runs on the one goroutine that makes gpuspan's spans: it must not take long.
 func (b *batches) OnEnd(s sdktrace.ReadOnlySpan) {
 	if s.Name() != opDecode.Name() {
 		return
