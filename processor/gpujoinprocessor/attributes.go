@@ -43,7 +43,7 @@ type attributes struct {
 	energyOnMIG bool
 	spanEvents  bool
 	level       spanfacts.Level
-	events      []gpusamplesextension.Event
+	events      []gpusamplesextension.Event // of the span's boards
 }
 
 // room is how many attributes a span of a place mostly gains here and from gpu_derive, the next processor: pdata's maps
@@ -86,14 +86,17 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 				coverage = c
 			}
 		}
-		throttled := a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
+		var h holdback
+		h.add(either(dev, boardDev, gpusamplesextension.Throttle), start, end)
+		throttled := a.throttle(to, &h, end-start)
 		if lean {
 			a.leanMeans(to, at, start, end, how, throttled)
 		} else {
 			a.fullMeans(g, to, at, start, end)
 		}
 	}
-	a.met(g, to, boardDev, start, end)
+	a.events = boardDev.Events(start, end, a.events[:0])
+	a.met(g, to)
 	if share.Late > 0 {
 		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
 	}
@@ -177,25 +180,36 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 	return board
 }
 
-// throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0
-// is not stated, and one of the whole span only by its reasons.
-func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) bool {
+// holdback is how much of a span, and why, any of its devices was held back.
+type holdback struct {
+	known bool
+	part  float64 // of the span, on the device where it is most
+	mask  gpusamplesextension.ThrottleReason
+}
+
+func (h *holdback) add(dev gpusamplesextension.DeviceView, start, end int64) {
 	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
-	if known == 0 {
+	h.known = h.known || known > 0
+	h.part = max(h.part, share*known)
+	if share > 0 {
+		h.mask |= gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+	}
+}
+
+// throttle says for how long and why a device was held back; it reports whether it was. At level lean a time of 0
+// is not stated, and one of the whole span only by its reasons.
+func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
+	if !h.known {
 		return false
 	}
-	var mask gpusamplesextension.ThrottleReason
-	if share > 0 {
-		mask = gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+	if a.level == spanfacts.Full || h.part > 0 && (h.part < wholeCoverage || h.mask == 0) {
+		to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(h.part*float64(length)*1e-9))
 	}
-	if a.level == spanfacts.Full || share > 0 && (share*known < wholeCoverage || mask == 0) {
-		to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(share*known*float64(end-start)*1e-9))
-	}
-	if mask == 0 {
-		return share > 0
+	if h.mask == 0 {
+		return h.part > 0
 	}
 	reasons := make([]string, 0, 8)
-	mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
+	h.mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
 	slices.Sort(reasons)
 	list := to.PutEmptySlice(string(semconv.GPUThrottleReasonsKey))
 	list.EnsureCapacity(len(reasons))
@@ -205,12 +219,8 @@ func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView
 	return true
 }
 
-// met writes the events of the board that fell into the span.
-func (a *attributes) met(g *gpuSpan, to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) {
-	a.events = dev.Events(start, end, a.events[:0])
-	if len(a.events) == 0 {
-		return
-	}
+// met writes the events of its boards that fell into the span.
+func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
 	var xids pcommon.Slice
 	hasXID := false
 	errs := int64(0)

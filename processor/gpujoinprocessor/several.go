@@ -25,11 +25,7 @@ type spot struct {
 func (e *engine) devicesOf(x *place) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
-		ids := strings.Split(x.hwID, ",")
-		for i := range ids {
-			ids[i] = strings.TrimSpace(ids[i])
-		}
-		return ids
+		return strings.FieldsFunc(x.hwID, func(r rune) bool { return r == ',' || r == ' ' })
 	case x.hwID != "" || x.bdf != "" || x.unreadable || e.uses == nil:
 		return nil
 	}
@@ -91,9 +87,12 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 	lean := a.level == spanfacts.Lean
 
 	var mean, weight [len(means)]float64
-	var memory, energy, own, hottest, throttled float64
+	var memory, energy, own, hottest float64
+	var late int64
+	var held holdback
+	a.events = a.events[:0]
 	coverage, samples, known := 1.0, math.MaxInt, shared
-	hasMemory, hasTemperature, hasThrottle := true, false, false
+	hasMemory, hasTemperature := true, false
 	each := func(dev gpusamplesextension.DeviceView, b *board, s fairshare.Share) {
 		board := b.meter.dev
 		c, n := dev.Coverage(start, end)
@@ -110,9 +109,9 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		if t, ok := either(dev, board, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
 			hottest, hasTemperature = max(hottest, t), true
 		}
-		if part, k := either(dev, board, gpusamplesextension.Throttle).Mean(gpusamplesextension.Throttle, start, end); k > 0 {
-			throttled, hasThrottle = max(throttled, part*k*float64(end-start)*1e-9), true
-		}
+		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
+		a.events = board.Events(start, end, a.events)
+		late = max(late, s.Late)
 		energy += max(0, s.Value)
 		own += max(0, s.Own)
 		known = known && s.Ended && s.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "")
@@ -143,15 +142,17 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		if hasTemperature && !lean {
 			to.PutDouble(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(hottest))
 		}
-		if hasThrottle {
-			to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(throttled))
-		}
+		a.throttle(to, &held, end-start)
 		if known {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 			if own != energy {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}
 		}
+	}
+	a.met(g, to)
+	if late > 0 {
+		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
 	}
 	to.PutDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
 	to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))

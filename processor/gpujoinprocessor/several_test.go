@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // node is a rig with n devices that draw 100 W, 200 W and so on.
@@ -107,7 +108,7 @@ func TestAListOfDevicesIsBelieved(t *testing.T) {
 	node(t, 8, func(r *rig, zero time.Time, ids []string) {
 		time.Sleep(2 * time.Second)
 		td := newTraces("a")
-		td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+", "+ids[7])
+		td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+", "+ids[7]+",")
 		td.request(1, zero, zero.Add(time.Second))
 		td.resource("b").rs.Resource().Attributes().PutStr("hw.id", ids[0]+",GPU-unknown")
 		td.request(2, zero, zero.Add(time.Second))
@@ -152,4 +153,49 @@ func TestDeviceTimedWorkComesBeforeItsRequests(t *testing.T) {
 		assert.InDelta(t, 200, energy(t, got[1]), 1e-6)
 		assert.InDelta(t, 100, energy(t, got[2]), 1e-6)
 	})
+}
+
+// What happened to any of the devices happened to the request, and a request that comes late says so.
+func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
+	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			zero := time.Now()
+			var ids []string
+			for i := range 2 {
+				ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+				w := r.device(gpusamplesextension.Device{ID: ids[i], Interval: 100 * time.Millisecond})
+				r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
+					steady(zero, 100)(at, s)
+					if x := at.Sub(zero).Seconds(); i == 1 && x > 1.45 && x < 1.95 {
+						s.Set(gpusamplesextension.Throttle, float64(gpusamplesextension.ThrottleHWThermal))
+					}
+				})
+				w.WriteEvents([]gpusamplesextension.Event{
+					{Time: zero.Add(1100 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: int64(60 + i)},
+					{Time: zero.Add(1200 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 2},
+				})
+			}
+			r.join(func(c *Config) { c.Attributes = level })
+			defer r.close()
+			time.Sleep(30 * time.Second)
+			td := newTraces("a")
+			td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+","+ids[1])
+			td.request(1, zero.Add(time.Second), zero.Add(2*time.Second))
+			td.request(2, zero.Add(3*time.Second), zero.Add(4*time.Second))
+			r.consume(td.Traces)
+			time.Sleep(8 * time.Second)
+			one, two := r.spans()[1].Attributes().AsRaw(), r.spans()[2].Attributes().AsRaw()
+			assert.InDelta(t, 1, one["gpu.join.late.duration"], 1e-9)
+			assert.Equal(t, []any{int64(60), int64(61)}, one["gpu.xid"])
+			assert.EqualValues(t, 4, one["gpu.ecc.errors"])
+			assert.InDelta(t, 0.5, one["gpu.throttle.time"], 1e-9)
+			assert.Equal(t, []any{"hw_thermal_slowdown"}, one["gpu.throttle.reasons"])
+			if level == spanfacts.Lean {
+				assert.NotContains(t, two, "gpu.throttle.time")
+			} else {
+				assert.Zero(t, two["gpu.throttle.time"])
+			}
+		})
+	}
 }
