@@ -124,12 +124,9 @@ func Fill(text string, data any) (string, error) {
 // SourceType is the component type of a [Source].
 var SourceType = component.MustNewType("source")
 
-// Source makes receivers that other code pushes traces into: the receiver source/NAME of a configuration is where
-// Next(NAME) leads to.
-type Source struct {
-	mu   sync.Mutex
-	next map[string]consumer.Traces
-}
+// Source makes receivers that other code pushes traces into once the pipelines run: the receiver source/NAME of a
+// configuration is where Next(NAME) leads to.
+type Source struct{ next map[string]consumer.Traces }
 
 type sourceReceiver struct {
 	component.StartFunc
@@ -138,14 +135,10 @@ type sourceReceiver struct {
 
 // NewFactory makes the receiver factory.
 func (s *Source) NewFactory() receiver.Factory {
+	s.next = map[string]consumer.Traces{}
 	create := func(_ context.Context, set receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces,
 		error,
 	) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.next == nil {
-			s.next = map[string]consumer.Traces{}
-		}
 		s.next[set.ID.Name()] = next
 		return sourceReceiver{}, nil
 	}
@@ -154,11 +147,7 @@ func (s *Source) NewFactory() receiver.Factory {
 }
 
 // Next is the first consumer behind source/NAME, or nil where no pipeline has that receiver.
-func (s *Source) Next(name string) consumer.Traces {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.next[name]
-}
+func (s *Source) Next(name string) consumer.Traces { return s.next[name] }
 
 // SinkType is the component type of a [Sink].
 var SinkType = component.MustNewType("sink")
