@@ -12,12 +12,15 @@ import (
 
 // summary is what happened below a span and has no span of its own.
 type summary struct {
-	activities [len(summarised)]struct{ count, time, bytes int64 }
-	names      map[uint32]int64 // kernels: time by name
-	ranges     int64
-	cut        int64
-	cutTime    int64
-	cutSize    bool // by the limit on bytes
+	activities [len(summarised)]struct {
+		count, time, bytes int64
+		sized              bool // some activity states its size
+	}
+	names   map[uint32]int64 // kernels: time by name
+	ranges  int64
+	cut     int64
+	cutTime int64
+	cutSize bool // by the limit on bytes
 }
 
 // summarised are the kinds of activities that a summary tells apart, with what it says of them.
@@ -45,6 +48,7 @@ func (s *summary) add(a *activity) {
 	}
 	of := &s.activities[i]
 	of.count, of.time, of.bytes = of.count+1, of.time+a.duration, of.bytes+a.detail.Bytes
+	of.sized = of.sized || a.detail.HasBytes
 }
 
 // topKernels is how many names a summary holds.
@@ -61,7 +65,7 @@ func (s *spans) summary(m pcommon.Map, sum *summary) {
 		key := &summarised[i]
 		putInt(m, key.count, of.count)
 		putSeconds(m, key.time, of.time)
-		if key.bytes != "" {
+		if key.bytes != "" && of.sized {
 			putInt(m, key.bytes, of.bytes)
 		}
 		if i == 0 {
