@@ -106,11 +106,9 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("token"))
 	cp := gpuspan.NewOperation("cp", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned))
-	unsampled := trace.ContextWithSpanContext(context.Background(),
-		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	w := gpuspan.Work{Read: 10, Written: 5, Items: 2, FLOPs: 100, Precision: gpuspan.FP8}
 	for range 3 {
-		op.Start(unsampled, s).EndWith(w)
+		op.Start(unsampledTrace(), s).EndWith(w)
 	}
 	for range 2 {
 		x := op.Start(context.Background(), s)
@@ -289,4 +287,17 @@ func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
 	for _, s := range r.named("decode") {
 		require.Equal(t, "c", attrs(s)["gpu.operation.category"].AsString())
 	}
+}
+
+func TestCountersBeginAgainBeyondTheLargestNumber(t *testing.T) {
+	r, reader := metricRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	const most = 1 << 52
+	for range 1<<11 + 1 {
+		op.Start(unsampledTrace(), s).EndWith(gpuspan.Work{Read: most, Items: most})
+	}
+	got := collect(t, reader)
+	require.Equal(t, map[string]int64{"op ": most}, ints(got[semconv.GPUOperationIOName]))
+	require.Equal(t, map[string]int64{"op ": most}, ints(got[semconv.GPUOperationItemsName]))
 }

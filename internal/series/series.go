@@ -444,10 +444,6 @@ func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	}
 }
 
-// toInt is a whole number as int64, at most the largest.
-func toInt(v float64) int64 {
-	if v >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(v)
-}
+// toInt is a whole number as int64. A counter that reaches 2^63, as bytes do within weeks, begins again at 0, which
+// rates take as any restart; one that stayed at the largest number would say that nothing moves any more.
+func toInt(v float64) int64 { return int64(math.Mod(v, 1<<63)) }

@@ -43,6 +43,25 @@ func TestWhatIsNotWrittenYetIsNotGivenUp(t *testing.T) {
 	assert.Zero(t, st.Kept)
 }
 
+func TestACountBeginsAgainBeyondTheLargestNumber(t *testing.T) {
+	for _, delta := range []bool{false, true} {
+		st := &Settings{CardinalityLimit: 10, Delta: delta}
+		f := Family{Name: semconv.GPUOperationIOName, Form: Count}
+		s := f.Get(st, named("a"), second)
+		var got []int64
+		for i := range uint64(3) {
+			s.Add(1<<62, int64(i))
+			points := write(t, st, &f, (i+2)*second).Sum().DataPoints() // the first time a 0 before it
+			got = append(got, points.At(points.Len()-1).IntValue())
+		}
+		if delta {
+			assert.Equal(t, []int64{1 << 62, 1 << 62, 1 << 62}, got)
+		} else {
+			assert.Equal(t, []int64{1 << 62, 0, 1 << 62}, got)
+		}
+	}
+}
+
 func TestTheSeriesOfWhatIsTooMuchIsGivenUpAndMadeAgain(t *testing.T) {
 	st := &Settings{CardinalityLimit: 2, Delta: true}
 	f := Family{Name: semconv.GPUOperationCountName, Form: Count}

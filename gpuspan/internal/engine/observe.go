@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"math"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -55,12 +56,12 @@ func (m *metrics) observeOperations(o metric.Observer) {
 		sum.add(st.timed.load())
 		o.ObserveInt64(m.count, sum.count, a.count...)
 		if sum.items != 0 {
-			o.ObserveInt64(m.items, sum.items, a.items...)
+			o.ObserveInt64(m.items, wrapped(sum.items), a.items...)
 		}
 		sum.copied[DirectionUnset] += sum.read + sum.written
 		for d, n := range sum.copied {
 			if n != 0 {
-				o.ObserveInt64(m.io, n, a.io[d]...)
+				o.ObserveInt64(m.io, wrapped(n), a.io[d]...)
 			}
 		}
 		for f, v := range sum.flops {
@@ -70,6 +71,9 @@ func (m *metrics) observeOperations(o metric.Observer) {
 		}
 	}
 }
+
+// wrapped begins a sum that has reached 2^63, as bytes do within weeks, again at 0, which rates take as any restart.
+func wrapped(sum int64) int64 { return sum & math.MaxInt64 }
 
 func (m *metrics) observeStreams(o metric.Observer) {
 	now := m.p.clock.now()
