@@ -229,7 +229,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 // facts are what a report needs beside the activities.
 func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	f := s.naming()
-	f.Ordinal, f.Model, f.Steps = d.ordinal, s.modelOf(d.ordinal), sw.steps
+	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps
 	f.Peak = verdict.PeakOf(f.Model)
 	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {

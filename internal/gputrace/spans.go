@@ -36,8 +36,6 @@ type spans struct {
 	reports []verdict.Report
 	noGPU   *verdict.Verdict         // of a profile without activities of a device
 	steps   map[int64][]verdict.Step // by device
-	devices map[int64]Device
-	only    Device // what all rows stand for where the file's numbers do not match: of its only model
 }
 
 // scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
@@ -56,16 +54,7 @@ type lastScope struct {
 
 func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) *spans {
 	s := &spans{
-		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), devices: map[int64]Device{},
-		steps: map[int64][]verdict.Step{},
-	}
-	for i, d := range p.Meta.Devices {
-		s.devices[d.Ordinal] = d
-		if i == 0 {
-			s.only.Model = d.Model
-		} else if d.Model != p.Meta.Devices[0].Model {
-			s.only.Model = ""
-		}
+		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), steps: map[int64][]verdict.Step{},
 	}
 	s.reset()
 	return s
@@ -87,29 +76,28 @@ func (s *spans) flush() error {
 	return s.err
 }
 
-// device finds what the file says about a device. Files of one model are answered for any ordinal: some number
-// their devices otherwise in the list than in the rows.
-func (s *spans) deviceOf(ordinal int64) Device {
-	if d, ok := s.devices[ordinal]; ok {
-		return d
+// deviceOf is what the file says about a device. Files of one model are answered for any ordinal: some number their
+// devices otherwise in the list than in the rows.
+func (p *Profile) deviceOf(ordinal int64) (stated Device) {
+	for i, d := range p.Meta.Devices {
+		switch {
+		case d.Ordinal == ordinal:
+			return d
+		case i == 0:
+			stated.Model = d.Model
+		case d.Model != p.Meta.Devices[0].Model:
+			stated.Model = ""
+		}
 	}
-	return s.only
+	return stated
 }
 
 // modelOf is the model that the file states, else the one that the options name.
-func (s *spans) modelOf(ordinal int64) string { return s.p.modelOf(s.deviceOf(ordinal).Model) }
-
-func (p *Profile) modelOf(model string) string { return cmp.Or(model, p.opts.Device) }
+func (p *Profile) modelOf(ordinal int64) string { return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device) }
 
 // multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
-	model := ""
-	for i, d := range p.Meta.Devices {
-		if i == 0 || d.Ordinal == ordinal { // files of one model number their devices as they like
-			model = d.Model
-		}
-	}
-	return int64(verdict.PeakOf(p.modelOf(model)).SMs)
+	return int64(verdict.PeakOf(p.modelOf(ordinal)).SMs)
 }
 
 // new is a span of the host.
@@ -179,13 +167,13 @@ func (s *spans) scope(rs ptrace.ResourceSpans, k scopeKey) {
 // names puts down which device a span is of.
 func (s *spans) names(m pcommon.Map, ordinal int64) {
 	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
-	putText(m, semconv.HWIDKey, s.deviceOf(ordinal).ID)
+	putText(m, semconv.HWIDKey, s.p.deviceOf(ordinal).ID)
 }
 
 // identity is names with the model, for spans that stand for a device as a whole.
 func (s *spans) identity(m pcommon.Map, ordinal int64) {
 	s.names(m, ordinal)
-	putText(m, semconv.HWModelKey, s.modelOf(ordinal))
+	putText(m, semconv.HWModelKey, s.p.modelOf(ordinal))
 }
 
 // text is what spans show of a name.
