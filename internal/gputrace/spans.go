@@ -93,7 +93,9 @@ func (p *Profile) deviceOf(ordinal int64) (stated Device) {
 }
 
 // modelOf is the model that the file states, else the one that the options name.
-func (p *Profile) modelOf(ordinal int64) string { return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device) }
+func (p *Profile) modelOf(ordinal int64) string {
+	return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device)
+}
 
 // multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
