@@ -122,7 +122,7 @@ const (
 // account finds the request's account of an operation, or makes it.
 func (b *book) account(r *request, op *operation, s *source) *account {
 	for i := range r.accounts {
-		if a := &r.accounts[i]; *a.op == *op && a.source.id == s.id {
+		if a := &r.accounts[i]; (a.op == op || *a.op == *op) && a.source.id == s.id {
 			return a
 		}
 	}
