@@ -79,10 +79,10 @@ func (s *spans) flush() error {
 // deviceOf is what the file says about a device. Files of one model are answered for any ordinal: some number their
 // devices otherwise in the list than in the rows.
 func (p *Profile) deviceOf(ordinal int64) (stated Device) {
-	for i, d := range p.Meta.Devices {
-		switch {
+	for i := range p.Meta.Devices {
+		switch d := &p.Meta.Devices[i]; {
 		case d.Ordinal == ordinal:
-			return d
+			return *d
 		case i == 0:
 			stated.Model = d.Model
 		case d.Model != p.Meta.Devices[0].Model:
