@@ -60,8 +60,8 @@ func (o *Operation) Open(ctx context.Context, s *Stream) Section {
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no
-// gpu.timing.source, and no range is annotated: it is over. With a negative d, one of more than a year, or a start before
-// 1970 or after 2199 it only counts, also as misuse.
+// gpu.timing.source, and no range is annotated: it is over. With a negative d, one of more than a year, or a start
+// before 1970 or after 2199 it only counts, also as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	(*engine.Operation)(o).Real().Record(ctx, (*engine.Stream)(s).Real(), start, d, engine.Work(w))
 }
@@ -184,8 +184,8 @@ func PrintReport(w io.Writer) OperationOption {
 }
 
 // Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values
-// that cannot be (negative ones, 2^53 and more, FLOPs that are no number or above 1e30, unknown precisions) count as not
-// stated and as misuse.
+// that cannot be (negative ones, 2^53 and more, FLOPs that are no number or above 1e30, unknown precisions) count as
+// not stated and as misuse.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)

@@ -135,7 +135,8 @@ type IDSource interface {
 //
 //	ids := gpuspan.NewIDGenerator(nil)
 //	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
-//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
+//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+//		gpuspan.WithAnnotator(ranges))
 //
 // A nil IDGenerator draws at random.
 type IDGenerator engine.IDGenerator

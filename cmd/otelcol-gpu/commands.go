@@ -37,10 +37,10 @@ func newCaptureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [--for 500ms] [--out DIR] [--html] PID",
 		Short: "Record what a running CUDA process does on the GPU, now",
-		Long: "Record the kernels, copies and memsets of a running CUDA process for a moment, write them as convert does\n" +
-			"(DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with\n" +
-			"CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so (\"make capture\" builds it) and with a folder for its ring,\n" +
-			"OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is recorded before and after.",
+		Long: `Record the kernels, copies and memsets of a running CUDA process for a moment, write them as convert does
+(DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with
+CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so ("make capture" builds it) and with a folder for its ring,
+OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is recorded before and after.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pid, err := strconv.Atoi(args[0])

@@ -35,20 +35,23 @@ func newConvertCommand() *cobra.Command {
 	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
-		Use:   "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n  otelcol-gpu convert --compare [--html] BEFORE AFTER",
+		Use: "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n" +
+			"  otelcol-gpu convert --compare [--html] BEFORE AFTER",
 		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
-		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
-			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than\n" +
-			"three months apart go to trace-1.json, trace-2.json …), through the same\n" +
-			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. The Chrome trace and the\n" +
-			"table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,\n" +
-			".json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.\n" +
-			"Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were\n" +
-			"read but of some only the beginning, because they are cut off or broken.\n\n" +
-			"With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,\n" +
-			"the streams, roofline, kernels, operators, communication and ranks. DIR is otelgpu-report then, unless told.\n\n" +
-			"With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to\n" +
-			"DIR/compare.html with --html.",
+		Long: `Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to
+DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than
+three months apart go to trace-1.json, trace-2.json …), through the same
+code as the kineto and nsys receivers and the processors, and print where the GPU time went. The Chrome trace and the
+table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,
+.json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.
+Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were
+read but of some only the beginning, because they are cut off or broken.
+
+With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,
+the streams, roofline, kernels, operators, communication and ranks. DIR is otelgpu-report then, unless told.
+
+With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to
+DIR/compare.html with --html.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd,
@@ -87,7 +90,8 @@ func newConvertCommand() *cobra.Command {
 	cmd.Flags().StringVar(&common.Device, "device", "",
 		"model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
-		"traces, or folders of them, in which graphs were captured that the files launch: kernels of graphs get their operators")
+		"traces, or folders of them, in which graphs were captured that the files launch: kernels of graphs get their "+
+			"operators")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")

@@ -117,8 +117,8 @@ type counts struct {
 func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{
 		settings: settings{cfg: cfg, Settings: series.Settings{
-			Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval, Delta: cfg.Temporality == TemporalityDelta,
-			CardinalityLimit: cfg.CardinalityLimit, MaxSeries: cfg.MaxSeries,
+			Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval,
+			Delta: cfg.Temporality == TemporalityDelta, CardinalityLimit: cfg.CardinalityLimit, MaxSeries: cfg.MaxSeries,
 		}},
 		resources: make(map[string]*resource),
 		gone:      make(map[string]uint64),

@@ -10,8 +10,8 @@ import (
 )
 
 // The energy and the time of a span contain those of its descendants on its device, also below spans of the host; those
-// of a step also what is on other devices directly below it. So where a batch lies within another one, its part is taken
-// off the outer one: each joule is charged once, by the innermost batch.
+// of a step also what is on other devices directly below it. So where a batch lies within another one, its part is
+// taken off the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
 //	└─ layers                   8 J

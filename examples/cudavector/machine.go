@@ -177,5 +177,6 @@ func (g *gpu) close() error {
 // memory is the memory of v.
 func memory(v []float32) []byte {
 	defer runtime.KeepAlive(v)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v)) //nolint:forbidigo // seen as bytes, by Go alone
+	first := unsafe.Pointer(unsafe.SliceData(v)) //nolint:forbidigo // seen as bytes, by Go alone
+	return unsafe.Slice((*byte)(first), 4*len(v))
 }

@@ -42,15 +42,16 @@
 //
 // # What happens when
 //
-//   - there is no driver, it is too old, or no device is visible: [Open] says which of these it is and names every place
-//     that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with the host's clock.
+//   - there is no driver, it is too old, or no device is visible: [Open] says which of these it is and names every
+//     place that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with
+//     the host's clock.
 //   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions serve.
-//   - a stream is per-thread, is the legacy one of a thread without a context, or captures while it is registered: an error
-//     with the reason; sections on it get host times.
-//   - the driver wants a context for each record (it does not, as far as is known): gpuspan's self-test at registration notices, and
-//     records are made within [Backend.Bind], 60 ns more.
-//   - the device fails, or a context is destroyed: the driver's status goes to gpuspan, which retires the stream. Streams
-//     of other devices and of a later context are timed as before.
+//   - a stream is per-thread, is the legacy one of a thread without a context, or captures while it is registered: an
+//     error with the reason; sections on it get host times.
+//   - the driver wants a context for each record (it does not, as far as is known): gpuspan's self-test at registration
+//     notices, and records are made within [Backend.Bind], 60 ns more.
+//   - the device fails, or a context is destroyed: the driver's status goes to gpuspan, which retires the stream.
+//     Streams of other devices and of a later context are timed as before.
 //   - what the driver does not tell about a device (UUID, PCI address, memory, version) is empty, never invented.
 //
 // # Costs

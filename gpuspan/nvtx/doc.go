@@ -6,7 +6,8 @@
 //	ranges, err := nvtx.Open() // nothing happens unless a profiler is attached
 //	ids := gpuspan.NewIDGenerator(nil)
 //	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
-//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
+//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+//		gpuspan.WithAnnotator(ranges))
 //
 // Under Nsight Systems (`nsys profile -t cuda,nvtx ./service`) each timed section and each step is then a range of the
 // domain `gpuspan`, named after its operation, in the operation's category, and it carries the trace and span ids of

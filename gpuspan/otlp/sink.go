@@ -316,7 +316,8 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.done:
 	case <-time.After(time.Second): // the sender does not look at its context
-		return fmt.Errorf("shutdown of gpuspan/otlp: the sender hangs, and what it has is left behind: %w", context.Cause(ctx))
+		return fmt.Errorf("shutdown of gpuspan/otlp: the sender hangs, and what it has is left behind: %w",
+			context.Cause(ctx))
 	}
 	if n := s.Stats().Dropped[shutdown]; n > 0 {
 		return fmt.Errorf("shutdown of gpuspan/otlp: %d spans were not sent: %w", n, context.Cause(ctx))

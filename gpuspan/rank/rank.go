@@ -7,7 +7,8 @@
 //	attribute            torchrun            Open MPI                     MPICH, Intel MPI   Slurm
 //	gpu.job.rank         RANK                OMPI_COMM_WORLD_RANK         PMI_RANK           SLURM_PROCID
 //	gpu.job.local_rank   LOCAL_RANK          OMPI_COMM_WORLD_LOCAL_RANK   MPI_LOCALRANKID    SLURM_LOCALID
-//	gpu.job.world_size   WORLD_SIZE          OMPI_COMM_WORLD_SIZE         PMI_SIZE           SLURM_STEP_NUM_TASKS, SLURM_NTASKS
+//	gpu.job.world_size   WORLD_SIZE          OMPI_COMM_WORLD_SIZE         PMI_SIZE           SLURM_STEP_NUM_TASKS,
+//	                                                                                           SLURM_NTASKS
 //
 // The first launcher, from the left, that gives a rank decides all three: a torchrun within an srun has both, and
 // Slurm's number then counts launchers, not workers. Values that contradict each other are named in the error: a rank

@@ -113,14 +113,16 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		rate = ", at " + scaled(r, 1e9) + " GB/s"
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
-		"%d copies of %s from or to pageable memory took %s, %s %% of all section time%s; pinned memory copies faster and without blocking",
+		"%d copies of %s from or to pageable memory took %s, %s %% of all section time%s; pinned memory copies faster and "+
+			"without blocking",
 		o.All.Count, size(o.All.PCIe.Total()), duration(d.Total), percent(o.ShareOfTotal), rate),
 		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
 
 	enough := d.Count >= t.MinRuns
 	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
 	add(finding(HostStarved, part(o.Starved), t.StarvedShare, d.Total,
-		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for launches; mean %s",
+		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for "+
+			"launches; mean %s",
 		o.Starved, d.Count, starvedPart, duration(d.Mean)),
 		enough && part(o.Starved) >= t.StarvedShare)
 	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,

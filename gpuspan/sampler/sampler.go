@@ -20,7 +20,8 @@ type linksBased struct{ other sdktrace.Sampler }
 // its trace ID do not matter. Spans without links are decided by other; nil is what the SDK does by itself,
 // parent-based with all roots recorded.
 //
-//	sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler.LinksBased(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.01)))))
+//	others := sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.01))
+//	sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler.LinksBased(others)))
 //
 // A link to a span of which it is not known whether it is sampled counts as not sampled. Links are seen only when they
 // are given at the span's start, as gpuspan does.

@@ -100,7 +100,8 @@ func (s Schedule) Validate(steps int64) error {
 	bad.when(s.Every > 0 && s.Wait > 0, "`schedule.every` (%d) and `schedule.wait` (%d) exclude each other", s.Every,
 		s.Wait)
 	need, least := max(s.Warmup, 0)+max(s.Active, 1), s.Minimum()
-	bad.when(s.Every > 0 && need > s.Every, "`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every, need)
+	bad.when(s.Every > 0 && need > s.Every, "`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every,
+		need)
 	bad.when(s.Active <= 0 && s.Every <= 0 && s.Repeat > 0, "`schedule.repeat` is %d but no `active` steps end a cycle",
 		s.Repeat)
 	bad.when(len(bad) == 0 && steps > 0 && steps < least,

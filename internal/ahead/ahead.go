@@ -14,8 +14,8 @@ type Pipe[T any] struct {
 	over       chan struct{}
 }
 
-// Run calls fill in a goroutine of its own, and use in this one with each batch that fill sends, in order. Fill holds one
-// batch from the beginning; the others are free, and zero values until they have been used. Run returns use's first
+// Run calls fill in a goroutine of its own, and use in this one with each batch that fill sends, in order. Fill holds
+// one batch from the beginning; the others are free, and zero values until they have been used. Run returns use's first
 // error, and no sooner than fill has. A panic of fill is one of Run.
 func Run[T any](fill func(*Pipe[T]), use func(T) error) error {
 	p := &Pipe[T]{make(chan T, Batches), make(chan T, Batches), make(chan struct{})}

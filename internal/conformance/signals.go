@@ -103,13 +103,13 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 	const grain = 1e-6 // s: of writers whose clocks count microseconds
 	if v, ok := s.Attributes().Get(string(semconv.GPUDurationKey)); ok && f.Kind.Work() && f.Kind != spanfacts.Step &&
 		v.Double() > longest*float64(f.End-f.Start)/1e9+grain {
-		complain("attribute gpu.duration: longer than the span", fmt.Sprintf("seconds, as a double; here %v of %v", v.Double(),
-			float64(f.End-f.Start)/1e9))
+		complain("attribute gpu.duration: longer than the span",
+			fmt.Sprintf("seconds, as a double; here %v of %v", v.Double(), float64(f.End-f.Start)/1e9))
 	}
 }
 
-// longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of the device and the host
-// run apart by less.
+// longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of the device and the
+// host run apart by less.
 const longest = 1.01
 
 const inNanoseconds = "times are unix nanoseconds"

@@ -86,8 +86,8 @@ func (b *builder) wait() {
 	}
 }
 
-// sweep runs the sweep of a writer. Where the level brings many spans and the program has several processors, it runs in
-// a goroutine of its own, which has ended when sweep returns, and the spans are made in this one.
+// sweep runs the sweep of a writer. Where the level brings many spans and the program has several processors, it runs
+// in a goroutine of its own, which has ended when sweep returns, and the spans are made in this one.
 func (w *writer) sweep(ctx context.Context, s *sweep) error {
 	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
 		return s.run(ctx)

@@ -64,7 +64,8 @@ func flagOf(kind Kind, name string) nameFlag {
 		}
 		return f
 	case KindOperator:
-		f.class, f.operator, f.moves = verdict.RangeOperator, strings.Contains(name, "::"), movers[name] != verdict.MovesNothing
+		f.class, f.operator = verdict.RangeOperator, strings.Contains(name, "::")
+		f.moves = movers[name] != verdict.MovesNothing
 	default:
 		f.class = verdict.RangeNamed
 	}
@@ -122,7 +123,8 @@ func callClass(name string) verdict.Range {
 // windowsSlash parts the paths of frames on Windows.
 const windowsSlash = `\`
 
-// windowsFrame reports whether a name is the frame of a Python file on Windows: "torch\cuda\__init__.py(219): _lazy_init".
+// windowsFrame reports whether a name is the frame of a Python file on Windows: "torch\cuda\__init__.py(219):
+// _lazy_init".
 func windowsFrame(name string) bool {
 	path, _, ok := strings.Cut(name, ".py(")
 	return ok && strings.Contains(path, windowsSlash)
@@ -164,8 +166,8 @@ func builtin(frame string) bool {
 
 // standard are modules of Python, and packages of them, as frames name them.
 var standard = []string{
-	"asyncio/", "concurrent/", "contextlib", "functools", "multiprocessing/", "pickle", "queue", "selectors", "socket", "ssl",
-	"subprocess", "threading",
+	"asyncio/", "concurrent/", "contextlib", "functools", "multiprocessing/", "pickle", "queue", "selectors", "socket",
+	"ssl", "subprocess", "threading",
 }
 
 // loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
@@ -201,8 +203,8 @@ var loaderWords = map[string]int{
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 
-// eventLoops are parts of the frames of Python that run what comes from outside, and wait for it by themselves; polls of
-// those in which they wait, as others do for files and processes.
+// eventLoops are parts of the frames of Python that run what comes from outside, and wait for it by themselves; polls
+// of those in which they wait, as others do for files and processes.
 var (
 	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}

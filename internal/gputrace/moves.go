@@ -127,10 +127,11 @@ var moveWords = func() map[string]verdict.Move {
 		verdict.MovesCopy: "copy clone contiguous memcpy",
 		verdict.MovesJoin: "cat concat concatenate pad padding",
 		verdict.MovesFill: "fill memset",
-		verdict.MovesNothing: "kernel cuda hip gpu device batched array vectorized packed pack tiled tile tiles tensor generic " +
-			"simple op ops to from and in out with of by no using half float double bfloat bf fp int uint f b d x v kd dim " +
-			"dims dimension aligned alignment contig read write ediv edge opt impl triton poi fused view wrapped amd rocclr buffer " +
-			"sub strided unsafe expand unsqueeze squeeze slice select reshape split sizes chunk list swap unrolled folded async",
+		verdict.MovesNothing: "kernel cuda hip gpu device batched array vectorized packed pack tiled tile tiles tensor " +
+			"generic simple op ops to from and in out with of by no using half float double bfloat bf fp int uint f b d x v " +
+			"kd dim dims dimension aligned alignment contig read write ediv edge opt impl triton poi fused view wrapped amd " +
+			"rocclr buffer sub strided unsafe expand unsqueeze squeeze slice select reshape split sizes chunk list swap " +
+			"unrolled folded async",
 	} {
 		for w := range strings.FieldsSeq(list) {
 			words[w] = m

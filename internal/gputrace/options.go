@@ -104,8 +104,8 @@ const (
 	minBytes = 200_000
 )
 
-// Check reports every problem of a configuration. It is not called Validate, for the path of an error would name a field
-// of Go that no configuration has.
+// Check reports every problem of a configuration. It is not called Validate, for the path of an error would name a
+// field of Go that no configuration has.
 func (o *Options) Check() error {
 	var bad invalid.List
 	bad.If(o.BatchSpans <= 0, "`batch_spans` must be positive, found %d", o.BatchSpans)

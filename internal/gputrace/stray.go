@@ -58,7 +58,8 @@ func (p *Profile) bound() error {
 	}
 	if p.hasWindow && p.first <= p.last && (apart(p.last, p.windowLast) || apart(p.windowFirst, p.first)) {
 		p.hasWindow = false
-		p.strays.Named = append(p.strays.Named, "when the profiler recorded is left out: that is more than a day from all events")
+		p.strays.Named = append(p.strays.Named, "when the profiler recorded is left out: that is more than a day from all "+
+			"events")
 	}
 	if p.hasWindow {
 		p.first, p.last = min(p.first, p.windowFirst), max(p.last, p.windowLast)

@@ -42,7 +42,8 @@ func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 func (l *List) Err() error { return errors.Join(*l...) }
 
 // Read is conf.Unmarshal(into), for the Unmarshal methods of configurations. It refuses what that takes in silence: for
-// a whole number one with a fraction or out of the option's range, which it cuts, and for one of several words a number.
+// a whole number one with a fraction or out of the option's range, which it cuts, and for one of several words a
+// number.
 func Read(conf *confmap.Conf, into any) error {
 	var bad List
 	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
@@ -56,7 +57,8 @@ func (l *List) numbers(key string, found any, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if words, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(t)); ok && (whole(t) || t.Kind() == reflect.String) {
+	words, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(t))
+	if ok && (whole(t) || t.Kind() == reflect.String) {
 		if _, text := found.(string); !text && found != nil {
 			if err := words.UnmarshalText(fmt.Append(nil, found)); err != nil {
 				l.Add("`%s`: %w", key, err)
@@ -126,7 +128,8 @@ func fits(v reflect.Value, t reflect.Type) bool {
 	case v.CanInt():
 		return signed && !to.OverflowInt(v.Int()) || !signed && v.Int() >= 0 && !to.OverflowUint(uint64(v.Int()))
 	case v.CanUint():
-		return !signed && !to.OverflowUint(v.Uint()) || signed && v.Uint() <= math.MaxInt64 && !to.OverflowInt(int64(v.Uint()))
+		return !signed && !to.OverflowUint(v.Uint()) ||
+			signed && v.Uint() <= math.MaxInt64 && !to.OverflowInt(int64(v.Uint()))
 	}
 	return true
 }

@@ -38,8 +38,8 @@ func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 	return key
 }
 
-// Recent keeps the values of the newest keys: where there are too many, the oldest gives way. The zero value keeps none;
-// see [NewRecent].
+// Recent keeps the values of the newest keys: where there are too many, the oldest gives way. The zero value keeps
+// none; see [NewRecent].
 type Recent[K comparable, V any] struct {
 	at     map[K]int32 // place in ring
 	ring   []slot[K, V]

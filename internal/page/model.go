@@ -55,7 +55,7 @@ type Model struct {
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
 	requests   keyed.Recent[pcommon.TraceID, *Request]
-	slowest    *Request                               // of those that gave way within the kept time, so that it is still found
+	slowest    *Request                               // of those that gave way within the kept time, to be found
 	lengths    keyed.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health

@@ -48,8 +48,8 @@ const (
 const Mark = "<!-- otelgpu -->"
 
 // policy lets the page run its own script and style and talk to its own server, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
-	"form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Handler serves the page of a model. traceURL, if not empty, is a template with {traceID} that clicks lead to.
 //

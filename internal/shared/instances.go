@@ -26,8 +26,8 @@ type Instances[C, I comparable] struct {
 	all map[C]I
 }
 
-// Get is the instance of a configuration where there is one that fits (nil: any does), else a new one, which calls forget
-// when it has ended. Another configuration, as after a reload, has another instance.
+// Get is the instance of a configuration where there is one that fits (nil: any does), else a new one, which calls
+// forget when it has ended. Another configuration, as after a reload, has another instance.
 func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func()) (I, error)) (I, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type Repeats struct {
 	Max int // spans that are remembered, about 16 to 32 bytes each
 
 	seed  maphash.Seed
-	lines [][8]uint64 // hashes that end alike, the newest first; 2 Max of them in all, so that half of Max nearly always fit
+	lines [][8]uint64 // hashes that end alike, the newest first; 2 Max in all, so that half of Max nearly always fit
 }
 
 // identity of a span. Another one may have the same IDs, of a producer that makes them badly.

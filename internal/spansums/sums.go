@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The sums. A sum of amounts is of the spans that state the amount, and so is the sum of times beside it: one divided by
-// the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes bytes.
+// The sums. A sum of amounts is of the spans that state the amount, and so is the sum of times beside it: one divided
+// by the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes bytes.
 const (
 	Count      = iota // spans
 	Time              // on the device; of steps their length

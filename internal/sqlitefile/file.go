@@ -308,12 +308,14 @@ func (t *Table) define(def []word) {
 	t.columns = append(t.columns, c)
 }
 
-// isReal reports whether a column of the type holds floating point numbers: section 3.1 of https://sqlite.org/datatype3.html.
+// isReal reports whether a column of the type holds floating point numbers: section 3.1 of
+// https://sqlite.org/datatype3.html.
 func isReal(kind string) bool {
 	for _, other := range []string{"INT", "CHAR", "CLOB", "TEXT", "BLOB"} {
 		if strings.Contains(kind, other) {
 			return false
 		}
 	}
-	return strings.Contains(kind, "REAL") || strings.Contains(kind, "FLOA") || strings.Contains(kind, "DOUB") //nolint:misspell // as the format says
+	return strings.Contains(kind, "REAL") || strings.Contains(kind, "FLOA") ||
+		strings.Contains(kind, "DOUB") //nolint:misspell // as the format says
 }

@@ -6,10 +6,11 @@
 // In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one.
 // Two measures see through that:
 //
-//   - [Compare]: a rank's own time is its step without the communication that nothing hides; a rank stands out when its own time is
-//     far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can be compared.
-//   - [Arrivals]: of each collective that all ranks take part in, who came last and how long the others waited for it. It needs the
-//     collectives' times and no steps.
+//   - [Compare]: a rank's own time is its step without the communication that nothing hides; a rank stands out when its
+//     own time is far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
+//     be compared.
+//   - [Arrivals]: of each collective that all ranks take part in, who came last and how long the others waited for it.
+//     It needs the collectives' times and no steps.
 //
 // [Sections] are where a rank's time went, so that a comparison can name the section that costs it.
 package straggler

@@ -178,7 +178,8 @@ func (p *joinProcessor) report(b *board) {
 	if every := b.meter.dev.Interval(); every >= p.cfg.MaxWait && !b.warned {
 		b.warned = true
 		p.logger.Warn(
-			"samples come too rarely for `max_wait`: spans leave before the next sample (set `max_wait` longer than the sampling interval)",
+			"samples come too rarely for `max_wait`: spans leave before the next sample "+
+				"(set `max_wait` longer than the sampling interval)",
 			zap.String("hw.id", b.meter.dev.Device().ID), zap.Duration("interval", every),
 			zap.Duration("max_wait", p.cfg.MaxWait))
 	}
@@ -264,10 +265,10 @@ func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 // remedies are what a user can do about spans whose device is not found.
 var remedies = [outcomes]string{
 	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
-	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at log level info; " +
-		"spans of services on other hosts must come to the Collector there)",
-	noIdentity: "they name no device (hw.id on the span, its scope or resource, a PCI address, or `ordinals` here; a `gpu_derive` with presets " +
-		"must stand before gpu_join)",
+	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at " +
+		"log level info; spans of services on other hosts must come to the Collector there)",
+	noIdentity: "they name no device (hw.id on the span, its scope or resource, a PCI address, or `ordinals` here; " +
+		"a `gpu_derive` with presets must stand before gpu_join)",
 }
 
 // now is the time on the clock of spans.

@@ -252,6 +252,7 @@ func notFound(pid int, folder string) error {
 			"process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
 	}
 	return fmt.Errorf(
-		"process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder (OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
+		"process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder "+
+			"(OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
 		pid, folder)
 }

@@ -263,7 +263,8 @@ func (d *deviceState) giveUp() {
 	}
 }
 
-// peaks is the row of the device table, scaled for a MIG instance; false where it, or the instance's share, is not known.
+// peaks is the row of the device table, scaled for a MIG instance; false where it, or the instance's share, is not
+// known.
 func (d *deviceState) peaks() (peaks.Device, bool) {
 	p, ok := peaks.Lookup(d.desc.Model)
 	switch mig := d.desc.MIG; {

@@ -51,7 +51,8 @@ var elementwiseOperators = []struct {
 	{10, 2, "gelu_backward"},
 }
 
-// norms by names, with operations for each element, without the parameters, each of which is one more, and for each row.
+// norms by names, with operations for each element, without the parameters, each of which is one more, and for each
+// row.
 var norms = map[string]norm{
 	"aten::native_layer_norm": {ops: 5, row: 2, parameters: []int{2, 3}, over: 1},
 	"aten::native_group_norm": {ops: 5, row: 2, parameters: []int{1, 2}, rows: func(in *inputs, _ []int) int {

@@ -25,7 +25,7 @@ import (
 //	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id (not in older versions)
 //	strings         buffer_records: kind and names of operations; marker_api: texts by correlation
 //	kernel_symbols  kernel_id, formatted_kernel_name, kernel_name
-//	buffer_records  kernel_dispatch, memory_copy, hip_api, marker_api: records with start_timestamp and end_timestamp in ns
+//	buffer_records  kernel_dispatch, memory_copy, hip_api, marker_api: records with start_timestamp and end_timestamp, ns
 //
 // Times count from the start of the machine; the file does not say when that was.
 type rocprofiler struct {

@@ -258,7 +258,9 @@ func (c *collect) calls(ctx context.Context) error {
 	return err
 }
 
-func (c *collect) callsOf(ctx context.Context, table, column string, kind gputrace.Kind, nameOf func(string) string) error {
+func (c *collect) callsOf(ctx context.Context, table, column string, kind gputrace.Kind,
+	nameOf func(string) string,
+) error {
 	names := map[int64]string{}
 	return c.db.each(ctx, table, []string{"start", "end", "globalTid", "correlationId", column},
 		func(r []any) error {

@@ -107,7 +107,7 @@ func (m *Map) centre(ref, rate, guard float64) float64 {
 // The rate before and after is the same, the distance of the clocks is not:
 //
 //	host  ───a────a────a──╮                 a: anchors
-//	                      ╰──a────a────a──  between the two anchors around the jump nobody knows on which side an event lies
+//	                      ╰──a────a────a──  between the two anchors nobody knows on which side an event lies
 //
 // So anchors on one side say nothing of the position on the other. What lies between the two gets the limits of both.
 const (

@@ -97,7 +97,8 @@ func (n *nesting) idsAround() (ids spanIDs) {
 }
 
 var errIDsRefused = errors.New(
-	"the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the same one to sdktrace.WithIDGenerator)")
+	"the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the " +
+		"same one to sdktrace.WithIDGenerator)")
 
 // checkIDs finds out whether the provider took the ids that were reserved. If not it never will.
 func (p *Profiler) checkIDs(want spanIDs, got trace.SpanContext) {

@@ -144,8 +144,8 @@ func (s *Stream) take(st *opState) (*slot, dropReason) {
 }
 
 // takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
-// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would cost the stream its times for as
-// long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
+// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would cost the stream its
+// times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
 func (s *Stream) takeBack(n *nesting, now int64) bool {
 	if s.closed || 2*s.pending.size > len(s.slots) {
 		return false

@@ -66,8 +66,8 @@ func (c *hostClock) wall(ns int64) int64 { return c.at(ns, c.offset.Load()) }
 // clock bends none of their differences.
 func (c *hostClock) at(ns, offset int64) int64 { return c.unix + ns + offset }
 
-// observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens of
-// thousands is interrupted between its two clocks, for milliseconds even.
+// observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens
+// of thousands is interrupted between its two clocks, for milliseconds even.
 func (c *hostClock) observe() {
 	if c.ahead == nil {
 		return

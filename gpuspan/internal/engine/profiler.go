@@ -6,10 +6,12 @@
 //
 //	caller's side     begin, record, end: take a slot, record events, hand the slot over
 //	                  section, operation, stream, register, named, step, loop, boundary, phase: what callers hold
-//	polling thread    poller, drain: read events back, many with one question; device: their clocks; tidy: what is due each second; watchdog: what hangs
+//	polling thread    poller, drain: read events back, many with one question; device: their clocks;
+//	                  tidy: what is due each second; watchdog: what hangs
 //	placing           hostclock, and package clockmap: GPU times on the wall clock
 //	nesting           nest: sections within sections; settlestep: steps and their phases
-//	emitting          emit: spans; facts: their numbers; sink: without an SDK; metrics, observe: instruments; opstate, place: counts
+//	emitting          emit: spans; facts: their numbers; sink: without an SDK;
+//	                  metrics, observe: instruments; opstate, place: counts
 package engine
 
 import (

@@ -193,8 +193,8 @@ func (x Section) endWith(w *Work) {
 	}
 }
 
-// longestRun is the longest that a run takes, and what is no time of one lies before firstTime or after lastTime: years that
-// times in ns and sums of them hold.
+// longestRun is the longest that a run takes, and what is no time of one lies before firstTime or after lastTime: years
+// that times in ns and sums of them hold.
 const longestRun = 366 * 24 * time.Hour
 
 var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -206,7 +206,8 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	if s == nil {
 		return
 	}
-	if !(possibleRun(d) && (start.IsZero() || possibleTime(start))) && o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
+	possible := possibleRun(d) && (start.IsZero() || possibleTime(start))
+	if !possible && o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
 		s.p.misuse.invalidWork.Add(1)
 		s.p.untimed(o).EndWith(w)
 		return

@@ -77,8 +77,8 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	if f.cfg.Storage != nil && f.cfg.ReplayBatches > 0 {
 		f.log.Warn(
 			"storage remembers what was handed on; what exporters have in queues in memory is lost by a kill, and handed on "+
-				"again after it (with the same ids). Give each exporter a queue on disk (sending_queue: {storage: ...}) and set replay_batches: 0 "+
-				"for neither loss nor repetition", zap.Int("replay_batches", f.cfg.ReplayBatches))
+				"again after it (with the same ids). Give each exporter a queue on disk (sending_queue: {storage: ...}) and set "+
+				"replay_batches: 0 for neither loss nor repetition", zap.Int("replay_batches", f.cfg.ReplayBatches))
 	}
 	if again > 0 {
 		f.log.Warn("the Collector did not end by itself: the last batches are handed on again", zap.Int("batches", again))

@@ -77,7 +77,7 @@ func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Te
 		return nil, err
 	}
 	r := &Receiver{tel: tel, log: set.Logger, what: what, told: map[string]bool{}}
-	r.Follower = New(cfg, set.ID, set.Logger, func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
+	take := func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 		st, err := read(ctx, path, emit)
 		switch {
 		case ctx.Err() != nil:
@@ -89,7 +89,8 @@ func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Te
 			r.took(ctx, path, &st)
 		}
 		return err
-	}, emit)
+	}
+	r.Follower = New(cfg, set.ID, set.Logger, take, emit)
 	return r, nil
 }
 

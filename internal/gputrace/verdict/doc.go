@@ -22,8 +22,8 @@
 // to
 //
 //   - the loader, a wait for another rank, an allocation or another slow call of the runtime, if the host was in one;
-//   - the synchronization, if the host was in a call that waits, or had come out of one and launched within [quietLimit]
-//     or did nothing that has a name;
+//   - the synchronization, if the host was in a call that waits, or had come out of one and launched within
+//     [quietLimit] or did nothing that has a name;
 //   - the dispatch of work, if the host launched at most [quietLimit] before, or at most [pauseLimit] before and was in
 //     nothing for [longPiece]: it launches as fast as it can;
 //   - the host range around, else.

@@ -125,7 +125,8 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 				"what they compute is not judged",
 			},
 			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)),
-			Remedy:   "name the traces in which the graphs were captured (--captures), or profile once without graphs and compilation",
+			Remedy: "name the traces in which the graphs were captured (--captures), or profile once without graphs and " +
+				"compilation",
 		}, float64(d.opaque)/float64(c), thresholdOpaque)
 	}
 	j.memory(&j.f.Memory)

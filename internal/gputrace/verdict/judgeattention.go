@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Role is what a kernel is in attention that is computed in parts: a batched product makes the scores, a softmax follows,
-// and another batched product uses them. The backward pass is alike.
+// Role is what a kernel is in attention that is computed in parts: a batched product makes the scores, a softmax
+// follows, and another batched product uses them. The backward pass is alike.
 type Role uint8
 
 // Roles.
@@ -103,8 +103,8 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 				Span(needed*alone), Span(needed*least)),
 		},
 		Evidence: fmt.Sprintf("%s; most in %s", Count(d.attentions, "time", "times"), Names(where)),
-		Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half precision, a " +
-			"mask that it takes), FlashAttention, attn_implementation",
+		Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half " +
+			"precision, a mask that it takes), FlashAttention, attn_implementation",
 	})
 	return rest
 }

@@ -30,7 +30,8 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	mean := time.Duration(o.time) / time.Duration(max(1, o.count))
 	switch {
 	case few > 0 && few < int64(multiprocessors):
-		return fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", name, few, tileSide, multiprocessors),
+		return fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", name, few, tileSide,
+				multiprocessors),
 			"split-K or stream-K, batched or grouped products, smaller tiles"
 	case o.narrow > o.alone/2:
 		return fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", name),
@@ -161,8 +162,8 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	if 2*double > alone {
 		v.Certainty, v.Chain[0] = Low, "products are in double precision, for which the device has fewer engines"
 		v.Evidence = "longest: " + clip(where[0].Name)
-		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, and " +
-			v.Remedy
+		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, " +
+			"and " + v.Remedy
 	}
 	j.add(v)
 }

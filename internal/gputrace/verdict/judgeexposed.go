@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of computing
-// time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
+// copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of
+// computing time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
 func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
 		var exposed, stalled time.Duration
@@ -110,12 +110,12 @@ func (j *judge) copyText(c Copy) string {
 	return s
 }
 
-// compareRanks is how remedies begin that need a job's other ranks. It holds beside them as well as without them: a file
-// is judged before it is known which others are of its job.
+// compareRanks is how remedies begin that need a job's other ranks. It holds beside them as well as without them: a
+// file is judged before it is known which others are of its job.
 const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
-// largeMessage is the size from which on latency says little of a collective's rate, slowLink the part of the rate of the
-// host's bus below which something is wrong with a link: a network of 25 Gbit/s is at a tenth.
+// largeMessage is the size from which on latency says little of a collective's rate, slowLink the part of the rate of
+// the host's bus below which something is wrong with a link: a network of 25 Gbit/s is at a tenth.
 const (
 	largeMessage = 1 << 20
 	slowLink     = 0.1
@@ -151,12 +151,12 @@ func (j *judge) collectives(r *Report) {
 			"sizes are not recorded"
 	}
 	if 2*small > moving {
-		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, of "+
-			"which latency is most", Size(smallMessage))
+		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, "+
+			"of which latency is most", Size(smallMessage))
 	}
 	if 2*slow > moving {
-		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus (NCCL_DEBUG=INFO "+
-			"says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
+		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus "+
+			"(NCCL_DEBUG=INFO says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
 	}
 	if waiting > 0 {
 		j.add(Verdict{

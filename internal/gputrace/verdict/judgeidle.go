@@ -123,16 +123,16 @@ func (j *judge) afterWaits() {
 	}
 	w := min(n, j.account.waited)
 	v := j.idled(CauseAfterWait, KindHost, Low, "",
-		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the device's "+
-			"result belongs before the wait")
+		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the "+
+			"device's result belongs before the wait")
 	if 2*w >= n {
 		v.Certainty = Medium
 	}
 	v.Chain[0] = "the host waited for the device in " + clip(v.Where[0].Name) + ", then did something in no named range"
 	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", Names(v.Where), Span(pauseLimit))
 	if w > 0 {
-		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have run "+
-			"beside the device", Span(w))
+		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have "+
+			"run beside the device", Span(w))
 	}
 	j.add(v)
 }
@@ -350,7 +350,8 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 		}
 	}
 	if c == CauseAllocation && min(frees, mallocs) >= manyRetries {
-		v.Chain[0] = "the framework's allocator gave memory back and took it anew, as it does at the limit of the device's memory"
+		v.Chain[0] = "the framework's allocator gave memory back and took it anew, as it does at the limit of the " +
+			"device's memory"
 		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
 		if m := j.f.Memory.Highest; m > 0 {
 			v.Evidence += fmt.Sprintf("; tensors had %s at most", Held(m))

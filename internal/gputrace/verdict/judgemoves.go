@@ -31,8 +31,8 @@ const (
 var moveTexts = [moveCount]struct{ done, remedy string }{
 	MovesLayout: {"brought into another layout", "one layout from end to end (model and inputs in " +
 		"memory_format=torch.channels_last, or neither), kernels that take the layout that is there"},
-	MovesType: {"cast to another type", "keep weights and inputs in the type in which they are used, one autocast region " +
-		"around all of it so that its casts of weights are kept, fused kernels (torch.compile)"},
+	MovesType: {"cast to another type", "keep weights and inputs in the type in which they are used, one autocast " +
+		"region around all of it so that its casts of weights are kept, fused kernels (torch.compile)"},
 	MovesCopy: {"copied on the device", "views in place of copies (no clone, contiguous or repeat where a stride does), " +
 		"fused kernels (torch.compile)"},
 	MovesJoin: {"joined or padded", "write into one buffer that is allocated once"},

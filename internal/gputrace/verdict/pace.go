@@ -259,7 +259,8 @@ func (j *judge) slow(d *Device) (claimed float64) {
 			fmt.Sprintf("%s computed %s longer", j.device0(), Span(gain)),
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),
-		Remedy:   "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu receiver), lock clocks, mend cooling or power limit",
+		Remedy: "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu " +
+			"receiver), lock clocks, mend cooling or power limit",
 	}
 	if !s.shaped {
 		v.Evidence += "; their shapes are not known, and longer inputs look the same"

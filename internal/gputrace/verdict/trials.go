@@ -148,7 +148,8 @@ func (j *judge) trials(d *Device) (claimed float64) {
 				Span(computing), Span(idle)),
 		},
 		Evidence: "in " + Names(where),
-		Remedy:   "once for each shape: leave the first steps out of what is measured; where shapes change, turn benchmarking off",
+		Remedy: "once for each shape: leave the first steps out of what is measured; where shapes change, turn " +
+			"benchmarking off",
 	})
 	return float64(computing) / float64(max(1, d.kernelTime))
 }

@@ -124,7 +124,9 @@ func inWorkspace(dir string) bool {
 	if json.Unmarshal(out, &work) != nil {
 		return false
 	}
-	return slices.ContainsFunc(work.Use, func(u struct{ DiskPath string }) bool { return filepath.Clean(u.DiskPath) == dir })
+	return slices.ContainsFunc(work.Use, func(u struct{ DiskPath string }) bool {
+		return filepath.Clean(u.DiskPath) == dir
+	})
 }
 
 func test(dir string, args []string) result {

@@ -56,7 +56,8 @@ func (p *Program) WaitFor(text string, limit time.Duration) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended (%w) before it said %q:\n%s", p.name, cmp.Or(p.err, errors.New("exit status 0")), text, p.Output())
+			err := cmp.Or(p.err, errors.New("exit status 0"))
+			return fmt.Errorf("%s ended (%w) before it said %q:\n%s", p.name, err, text, p.Output())
 		case <-deadline:
 			return fmt.Errorf("%s did not say %q within %s:\n%s", p.name, text, limit, p.Output())
 		case <-tick.C:

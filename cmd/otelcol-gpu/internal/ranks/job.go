@@ -42,8 +42,8 @@ type analysis struct {
 }
 
 // inStep is said of a job whose ranks are not told apart from those of another one.
-const inStep = " Profiles of several jobs of this size fit together, for they ran in step, and nothing in them names their " +
-	"job: a rank may be another job's (name it: gpu.job.id in the profiles, or a folder for each job)."
+const inStep = " Profiles of several jobs of this size fit together, for they ran in step, and nothing in them " +
+	"names their job: a rank may be another job's (name it: gpu.job.id in the profiles, or a folder for each job)."
 
 func (a *analysis) run() page.Job {
 	out := &a.out
@@ -323,8 +323,8 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 	}
 }
 
-// kernels says whether the same kernels take longer on a rank than on the others, in the median, or it runs more of them.
-// Empty where neither explains much.
+// kernels says whether the same kernels take longer on a rank than on the others, in the median, or it runs more of
+// them. Empty where neither explains much.
 func (a *analysis) kernels(late *profile) string {
 	const alike, slower = 0.1, 1.1 // numbers of kernels that differ by less are the same; times as long
 	var same, longer, more, most float64
@@ -353,8 +353,8 @@ func (a *analysis) kernels(late *profile) string {
 	}
 	switch {
 	case longer > more && longer > (slower-1)*same:
-		return fmt.Sprintf("the same kernels take %.3g times as long as there: a lower clock, larger inputs, or somebody else on "+
-			"the device", 1+longer/same)
+		return fmt.Sprintf("the same kernels take %.3g times as long as there: a lower clock, larger inputs, or somebody "+
+			"else on the device", 1+longer/same)
 	case more > longer && name != "":
 		return fmt.Sprintf("it runs more kernels, most of all %s", name)
 	}

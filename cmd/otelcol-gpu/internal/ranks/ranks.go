@@ -101,8 +101,8 @@ func (p *Profiles) NotCompared() string {
 		return ""
 	}
 	return fmt.Sprintf("%d profiles have collectives and do not say of which rank they are, so they are not compared "+
-		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their environment or "+
-		"a name as rank3.sqlite)", p.rankless)
+		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their "+
+		"environment or a name as rank3.sqlite)", p.rankless)
 }
 
 // Judged takes the verdicts on the devices of a file that was added, once.
@@ -183,8 +183,8 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 // at collectives, whatever their clocks say, or, of those that met nobody, their windows overlap. What remains alone is
 // no job.
 //
-// Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as many jobs, so they come
-// first; each of the others goes where its collectives ended most nearly together.
+// Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as many jobs, so they
+// come first; each of the others goes where its collectives ended most nearly together.
 func (p *Profiles) jobs() (jobs [][]*profile) {
 	list := slices.Clone(p.list)
 	number := map[int64]int{}

@@ -170,9 +170,9 @@ func says(j *page.Job) string {
 // collectively says what collectives say that match.
 func collectively(b *strings.Builder, j *page.Job) {
 	if j.Bubbles > 0 {
-		fmt.Fprintf(b, "no rank holds the others up: they are stages of a pipeline that compute equally long, and for %.0f %% of "+
-			"the time they wait for each other's results (bubbles); more micro-batches in a step or an interleaved schedule make "+
-			"that less", 100*j.Bubbles)
+		fmt.Fprintf(b, "no rank holds the others up: they are stages of a pipeline that compute equally long, and for "+
+			"%.0f %% of the time they wait for each other's results (bubbles); more micro-batches in a step or an "+
+			"interleaved schedule make that less", 100*j.Bubbles)
 		return
 	}
 	if len(j.Late) == 0 {

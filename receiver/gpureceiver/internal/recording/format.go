@@ -5,7 +5,8 @@
 //
 // A recording is one zstd stream (RFC 8878; any number of frames) of lines of UTF-8 text, each a JSON object.
 //
-//	line 1      {"format":"otelgpu-recording","version":1,"source":"dcgm","host":"n1","start":1764000000000000000,"interval":100000000}
+//	line 1      {"format":"otelgpu-recording","version":1,"source":"dcgm","host":"n1",
+//	             "start":1764000000000000000,"interval":100000000}   (on one line)
 //	devices     {"devices":[{"id":"GPU-…","name":"gpu0","model":"NVIDIA H200",…}]}
 //	sample      {"d":0,"t":1764000000100000000,"v":{"energy":123.4,"power":312.5}}
 //	event       {"d":0,"t":1764000000150000000,"e":"xid","code":79,"count":1}

@@ -62,8 +62,8 @@ func Micros(b []byte) (ns int64, ok bool) {
 	return int64(v), true
 }
 
-// eightDigits is the number of eight digits, the first of which is the lowest byte: those of pairs are added, then those
-// of pairs of pairs.
+// eightDigits is the number of eight digits, the first of which is the lowest byte: those of pairs are added, then
+// those of pairs of pairs.
 func eightDigits(x uint64) (n uint64, ok bool) {
 	x -= lows * '0'
 	if (x|(x+lows*(0x7f-9)))&highs != 0 {

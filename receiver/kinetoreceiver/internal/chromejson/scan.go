@@ -80,7 +80,8 @@ func structural(x uint64) uint64 {
 	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
 }
 
-// unlikeNumber has the high bit of the bytes set (and perhaps of bytes after one of those) that are none of -./0123456789.
+// unlikeNumber has the high bit of the bytes set (and perhaps of bytes after one of those) that are none of
+// -./0123456789.
 func unlikeNumber(x uint64) uint64 {
 	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs
 }
