@@ -151,10 +151,8 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	r, reader := metricRig(t, set(func(s *settings.Settings) { s.Metrics = settings.MetricsAll }))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
-	unsampled := trace.ContextWithSpanContext(context.Background(),
-		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	for range 4 {
-		op.Start(unsampled, s).End()
+		op.Start(unsampledTrace(), s).End()
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
