@@ -28,8 +28,8 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|-... | --listen [HOST:PORT]",
 		Short: "Hold OTLP of any emitter against the registry of names",
-		Long: `Hold spans, metrics and log records against the registry of names (docs/semconv.md): names, types, units, values
-of enumerations, what is required, and what cannot be. FILE is OTLP in JSON, one request after the other, as the
+		Long: `Hold spans, metrics and log records against the registry of names (docs/semconv.md): names, types, units,
+values of enumerations, what is required, and what cannot be. FILE is OTLP in JSON, one request after the other, as the
 Collector's file exporter and "otelcol-gpu convert" write it; - is standard input. With --listen it takes OTLP by
 gRPC at HOST:PORT and by HTTP at the next port, until Ctrl-C or for the time of --for; a complaint is printed when it
 is met first. The exit code is 1 where there are complaints or something cannot be read.`,
