@@ -192,6 +192,9 @@ func names[T any](list func() []T, name func(T) string) func() []string {
 // then the remedy is the name that it may be a misspelling of.
 func unknown(name string, known []string) (what, remedy string) {
 	what = "not in the registry"
+	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
+		return what, "did you mean " + lower + "?"
+	}
 	best, distance := "", len(name)/3+1
 	for _, k := range known {
 		if template, _, ok := strings.Cut(k, "<"); ok && strings.HasPrefix(name, template) {

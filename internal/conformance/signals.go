@@ -40,12 +40,24 @@ func (r *Report) Traces(td ptrace.Traces) {
 		r.attributes(rs.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
 		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
-			r.attributes(ss.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", ss.Scope().Name()))
+			r.scope(ss.Scope(), ss.SchemaUrl())
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
 				r.span(s, &scope)
 			}
 		}
+	}
+}
+
+// schemas is what the schema URLs of this family begin with.
+var schemas = semconv.SchemaURL[:strings.LastIndexByte(semconv.SchemaURL, '/')+1]
+
+// scope checks the scope of any signal and the schema that it says of its names.
+func (r *Report) scope(s pcommon.InstrumentationScope, schema string) {
+	where := fmt.Sprintf("scope %q", s.Name())
+	r.attributes(s.Attributes(), "scope", "scope", where)
+	if version, ok := strings.CutPrefix(schema, schemas); ok && schema != semconv.SchemaURL {
+		r.complain("scope", where, fmt.Sprintf("%q is no version of the schema", version), "it is "+semconv.SchemaURL)
 	}
 }
 
@@ -88,6 +100,9 @@ func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
 func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, remedy string)) {
 	if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
 		complain("has no trace ID or no span ID", "it cannot be joined with samples of the device")
+	}
+	if s.Kind() < ptrace.SpanKindUnspecified || s.Kind() > ptrace.SpanKindConsumer {
+		complain(fmt.Sprintf("kind %d is none of OTLP's", s.Kind()), "0 to 5; 1 is internal")
 	}
 	if f.Start == 0 || f.End == 0 {
 		complain("has no start or no end", inNanoseconds)
@@ -142,7 +157,7 @@ func (r *Report) Metrics(md pmetric.Metrics) {
 	for i, rm := range md.ResourceMetrics().All() {
 		r.attributes(rm.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
 		for _, sm := range rm.ScopeMetrics().All() {
-			r.attributes(sm.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", sm.Scope().Name()))
+			r.scope(sm.Scope(), sm.SchemaUrl())
 			for _, m := range sm.Metrics().All() {
 				r.metric(m)
 			}
@@ -320,7 +335,7 @@ func (r *Report) Logs(ld plog.Logs) {
 	for i, rl := range ld.ResourceLogs().All() {
 		r.attributes(rl.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
 		for _, sl := range rl.ScopeLogs().All() {
-			r.attributes(sl.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", sl.Scope().Name()))
+			r.scope(sl.Scope(), sl.SchemaUrl())
 			for _, l := range sl.LogRecords().All() {
 				r.record(l)
 			}

@@ -124,6 +124,10 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			`attribute gpu.start.dleay: not in the registry (did you mean gpu.start.delay?)`,
 		},
 		{
+			"capitals", at(func(m pcommon.Map) { m.PutDouble("GPU.Start.delay", 1) }),
+			`attribute GPU.Start.delay: not in the registry (did you mean gpu.start.delay?)`,
+		},
+		{
 			"hardware nobody knows", at(func(m pcommon.Map) { m.PutStr("hw.something_else", "x") }),
 			`attribute hw.something_else: not in the registry (names of OpenTelemetry's hardware conventions, or a namespace of your own)`,
 		},
@@ -233,6 +237,10 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			`has no start or no end (times are unix nanoseconds)`,
 		},
 		{
+			"no kind of span", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetKind(6) },
+			`kind 6 is none of OTLP's (0 to 5; 1 is internal)`,
+		},
+		{
 			"no span ID", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetSpanID([8]byte{}) },
 			`has no trace ID or no span ID (it cannot be joined with samples of the device)`,
 		},
@@ -314,6 +322,30 @@ func TestEventsOfASpanAreThoseOfTheRegistry(t *testing.T) {
 		td, _, s := good()
 		do(s)
 		require.Equal(t, []string{`span "attention", ` + want}, strict(td))
+	}
+}
+
+func TestASchemaOfTheFamilyHasAVersionThatExists(t *testing.T) {
+	const family = "https://raw.githubusercontent.com/otelgpu/otelgpu/main/semconv/schemas/"
+	for url, want := range map[string]string{
+		semconv.SchemaURL:                         "",
+		"https://opentelemetry.io/schemas/1.37.0": "",
+		family + "0.1":                            `"0.1" is no version of the schema`,
+		family + "0.1.0/":                         `"0.1.0/" is no version of the schema`,
+	} {
+		td, _, _ := good()
+		td.ResourceSpans().At(0).ScopeSpans().At(0).SetSchemaUrl(url)
+		md, _ := counter(1)
+		md.ResourceMetrics().At(0).ScopeMetrics().At(0).SetSchemaUrl(url)
+		ld := plog.NewLogs()
+		ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().SetSchemaUrl(url)
+		for _, err := range []error{Traces(td), Metrics(md), Logs(ld)} {
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
+		}
 	}
 }
 
