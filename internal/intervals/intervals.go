@@ -54,11 +54,8 @@ func (s *Set) AddAll(other Set, limit int) {
 	}
 }
 
-// join closes the smallest gap.
+// join closes the smallest gap of two intervals or more.
 func (s Set) join() Set {
-	if len(s) < 2 {
-		return s
-	}
 	best := 1
 	for i := 2; i < len(s); i++ {
 		if s[i].Start-s[i-1].End < s[best].Start-s[best-1].End {

@@ -47,10 +47,15 @@ func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
 		require.Equal(t, within.End-within.Start-s.Within(within), gaps.Length())
 		for _, gap := range gaps {
 			require.Zero(t, marked(list, gap))
+			require.Less(t, gap.Start, gap.End, "a gap has a length")
 		}
-		for i := 1; i < len(s); i++ {
-			require.Less(t, s[i-1].End, s[i].Start, "touching intervals are one")
+		for i, v := range s {
+			require.Less(t, v.Start, v.End, "an interval has a length")
+			require.True(t, i == 0 || s[i-1].End < v.Start, "touching intervals are one")
 		}
+		var united Set
+		united.AddAll(s, 0)
+		require.Equal(t, s, united)
 		slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.Start, b.Start) })
 		var u, clipped Ordered
 		between := int64(0)
@@ -61,19 +66,24 @@ func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
 		require.Equal(t, s.Length(), u.Length)
 		require.Equal(t, u.Extent(), u.Length+between)
 		require.Equal(t, s.Within(within), clipped.Length)
+		require.Equal(t, clipped.Any, clipped.Length > 0)
 	}
 }
 
 func TestTheSmallestGapIsClosedWhereThereAreTooMany(t *testing.T) {
-	var s Set
-	for _, v := range []Interval{{0, 10}, {100, 110}, {13, 20}, {200, 210}} {
-		s.Add(v, 3)
+	for _, c := range []struct {
+		limit    int
+		add, set Set
+	}{
+		{3, Set{{0, 10}, {100, 110}, {13, 20}, {200, 210}}, Set{{0, 20}, {100, 110}, {200, 210}}},
+		{3, Set{{0, 10}, {100, 110}, {113, 120}, {200, 210}}, Set{{0, 10}, {100, 120}, {200, 210}}},
+		{3, Set{{0, 10}, {100, 110}, {200, 210}, {213, 220}}, Set{{0, 10}, {100, 110}, {200, 220}}},
+		{1, Set{{0, 1}, {5, 6}}, Set{{0, 6}}},
+	} {
+		var s Set
+		s.AddAll(c.add, c.limit)
+		assert.Equal(t, c.set, s)
 	}
-	assert.Equal(t, Set{{0, 20}, {100, 110}, {200, 210}}, s)
-	var one Set
-	one.Add(Interval{0, 1}, 1)
-	one.Add(Interval{5, 6}, 1)
-	assert.Equal(t, Set{{0, 6}}, one)
 }
 
 func TestTimesBeyondTheLargestAreTheLargest(t *testing.T) {

@@ -15,18 +15,22 @@ import (
 func TestRatesAreOfSpansThatStateTheAmountAndAreAboveTheFloor(t *testing.T) {
 	var s Sums
 	for _, f := range []spanfacts.Facts{
-		{Kind: spanfacts.Kernel, Time: 2, Size: 10, Bound: semconv.GPURooflineBoundMemory},
-		{Kind: spanfacts.Kernel, Time: 1, FLOPs: 6, Throttle: "sw_power_cap", Bound: semconv.GPURooflineBoundCompute},
-		{Kind: spanfacts.Kernel, Time: 4, Size: 1e9, BelowFloor: true, HasEnergy: true, Energy: 7, SelfEnergy: 3},
+		{Kind: spanfacts.Kernel, Time: 0.125, Size: 10, Bound: semconv.GPURooflineBoundMemory},
+		{Kind: spanfacts.Kernel, Time: 0.0625, FLOPs: 6, Throttle: "sw_power_cap", Bound: semconv.GPURooflineBoundCompute},
+		{Kind: spanfacts.Kernel, Time: 0.5, Size: 32, FLOPs: 64, HasRoofline: true, Roofline: 0.25},
+		{Kind: spanfacts.Copy, Time: 1, HostMemory: semconv.GPUCopyHostMemoryPageable, Joined: true, Coverage: 0.5},
+		{Kind: spanfacts.Kernel, Time: 0.25, Size: 1e9, BelowFloor: true, HasEnergy: true, Energy: 7, SelfEnergy: 3},
+		{Kind: spanfacts.Kernel, Size: 1e9, Bound: semconv.GPURooflineBoundLaunch},
 	} {
 		x := Of(&f)
 		s.Add(&x, 1)
 	}
-	assert.Equal(t, []float64{3, 7, 7, 3, 1}, []float64{s[Count], s[Time], s[Energy], s[SelfEnergy], s[Measured]})
-	assert.Equal(t, 5.0, s.Ratio(Bytes, ByteTime))
-	assert.Equal(t, 6.0, s.Ratio(FLOPs, FLOPTime))
-	assert.Equal(t, 1.0, s[Held])
-	assert.Zero(t, s[BothBytes])
+	assert.Equal(t, Sums{
+		Count: 6, Time: 1.9375, Energy: 7, SelfEnergy: 3, Measured: 1, Bytes: 42, ByteTime: 0.625, FLOPs: 70, FLOPTime: 0.5625,
+		BothBytes: 32, BothFLOPs: 64, Roofline: 0.125, RoofTime: 0.5, Pageable: 1, Held: 1, HeldTime: 0.0625,
+		Coverage: 0.5, Joined: 1, boundTime: 0.0625, boundTime + 1: 0.125,
+	}, s)
+	assert.Equal(t, 67.2, s.Ratio(Bytes, ByteTime))
 	assert.Equal(t, semconv.GPURooflineBoundMemory, s.Bound())
 	whole := s
 	s.Add(&whole, -1)
