@@ -227,7 +227,7 @@ func (d *Device) Pass(k Key, parent [8]byte) {
 // link hangs n, with all that is below it, under its parent, which may not have come yet. Circles of parents and chains
 // longer than maxHeight are left apart.
 func (d *Device) link(n *node, parent Key) {
-	if n.parent != 0 || parent == n.key {
+	if n.parent != 0 {
 		return
 	}
 	p := d.at(d.caller)

@@ -74,6 +74,12 @@ func TestShare(t *testing.T) {
 			},
 			want: map[int]float64{1: 8, 2: 5, 3: 4}, late: map[int]int64{1: 3, 2: 1},
 		},
+		"an active grandchild before the middle before the top": {
+			ops: []op{
+				arrive(3, 2, 1, 4, 12), settle(8), arrive(2, 1, 1, 2, 10), arrive(1, 0, 1, 0, 14), settle(20),
+			},
+			want: map[int]float64{1: 14, 2: 10, 3: 8}, late: map[int]int64{1: 2, 2: 2},
+		},
 		"equal timestamps": {
 			ops: []op{
 				arrive(1, 0, 1, 0, 5), arrive(2, 0, 1, 5, 10), arrive(3, 2, 1, 5, 10), arrive(4, 0, 1, 5, 10), settle(5),
@@ -117,14 +123,39 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// 129 spans hang together, then a new chain begins, whether parents arrive before their children or after them.
 func TestChainsOfParentsAreBounded(t *testing.T) {
-	d, g := newDevice(), flat()
-	for id := 1; id <= 300; id++ { // each the parent of the next
-		take(d, span(id, id-1, 1, 0, 9), g)
+	for name, tt := range map[string]struct {
+		arrive    func(i int) int
+		innermost []int
+	}{
+		"parents first":  {func(i int) int { return i }, []int{129, 258, 300}},
+		"children first": {func(i int) int { return 301 - i }, []int{42, 171, 300}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &fairshare.Budget{Max: 1 << 20}
+			d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
+			for i := 1; i <= 300; i++ {
+				id := tt.arrive(i)
+				take(d, span(id, id-1, 1, 0, 9), g)
+			}
+			d.Settle(9*cellNS, g)
+			var innermost []int
+			for id := 1; id <= 300; id++ {
+				s, ok := share(d, id)
+				require.True(t, ok)
+				assert.InDelta(t, 3, s.Value, 1e-12)
+				if s.Own > 0 {
+					innermost = append(innermost, id)
+				}
+			}
+			assert.Equal(t, tt.innermost, innermost)
+			for at := 10; at < 5000 && b.Used() > 0; at += 10 { // parents after their children
+				d.Settle(int64(at)*cellNS, g)
+			}
+			assert.Zero(t, b.Used())
+		})
 	}
-	d.Settle(9*cellNS, g)
-	// 129 spans hang together, then a new chain begins: three innermost spans.
-	assert.InDeltaSlice(t, []float64{3, 3, 3, 3, 3}, shares(t, d, 1, 129, 130, 259, 300), 1e-12)
 }
 
 func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
@@ -142,11 +173,27 @@ func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{got[2], got[2], 1 + 89./2}, got, 1e-9)
 }
 
+func TestElsewhereIsWhatIsBelowASpanOfAnotherDevice(t *testing.T) {
+	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, &fairshare.Budget{Max: 100}), flat()
+	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
+	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
+	d.Settle(6*cellNS, g)
+	for id, want := range map[int]float64{1: 4, 2: 0, 9: 0} { // 2 is of this device, 9 not known
+		assert.InDelta(t, want, d.Elsewhere(key(id)), 1e-12, "span %d", id)
+	}
+	for at := 10; at < 100; at += 10 {
+		d.Settle(int64(at)*cellNS, g)
+	}
+	assert.Zero(t, d.Totals().Orphans, "another device has the parent")
+}
+
 func TestPassMovesChildrenThroughAHostSpan(t *testing.T) {
 	d, g := newDevice(), flat()
 	d.Arrive(span(3, 2, 1, 0, 4), 0, g) // kernel below host span 2 below step 1
 	d.Settle(2*cellNS, g)
 	d.Pass(key(2), spanID(1))
+	d.Settle(5*cellNS, g)
+	d.Pass(key(2), spanID(1)) // the batch again
 	d.Arrive(span(1, 0, 1, 0, 6), 0, g)
 	d.Settle(6*cellNS, g)
 	assert.InDeltaSlice(t, []float64{4, 6}, shares(t, d, 3, 1), 1e-12)

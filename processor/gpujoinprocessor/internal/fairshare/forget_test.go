@@ -72,8 +72,8 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	assert.Equal(t, 100.0, s.Value, "299 s later")
 }
 
-// A process is known while it has spans that have not ended: in a year there are many.
-func TestProcessesAreForgottenWhenTheyLeave(t *testing.T) {
+// A process is known while it has spans that have not ended, a span while it is remembered: in a year there are many.
+func TestProcessesAndSpansAreForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
 	for p := range int64(1000) {
 		d.Arrive(Span{
@@ -83,6 +83,8 @@ func TestProcessesAreForgottenWhenTheyLeave(t *testing.T) {
 		d.Settle(10*p, g)
 		require.LessOrEqual(t, len(d.procs.byID), 3)
 		require.LessOrEqual(t, len(d.procs.all), 4)
+		require.LessOrEqual(t, d.nodes.n, 4)
+		require.LessOrEqual(t, int(d.budget.slab.made), 4)
 	}
 	d.Settle(1e6, g)
 	assert.Empty(t, d.procs.byID)
@@ -123,16 +125,37 @@ func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
 	}
 }
 
-// What a descendant holds when the host span between them turns out to have a parent counts for that.
+// What descendants hold when the host span between them turns out to have a parent counts for that.
 func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
-	d, g := New(Limits{}, &Budget{Max: 100}), even{}
-	d.Arrive(Span{Key: id(3), Parent: id(2).Span, Process: 1, Start: 0, End: 100}, 0, g)
-	d.Settle(50, g)
-	d.Pass(id(2), id(1).Span)
-	d.Settle(100, g)
-	_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 100}, 0, g)
-	s, ok := d.Share(id(1), at)
+	for _, x := range []struct{ end, pass, late int64 }{{100, 50, 0}, {40, 50, 60}} { // still active, and ended
+		d, g := New(Limits{}, &Budget{Max: 100}), even{}
+		d.Arrive(Span{Key: id(3), Parent: id(2).Span, Process: 1, Start: 0, End: x.end}, 0, g)
+		d.Settle(x.pass, g)
+		d.Pass(id(2), id(1).Span)
+		d.Settle(100, g)
+		_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 100}, 0, g)
+		s, ok := d.Share(id(1), at)
+		require.True(t, ok)
+		assert.Equal(t, x.late, s.Late)
+		assert.Equal(t, 100.0, s.Value)
+	}
+}
+
+// A forgotten node serves another device, which may have a span of the same ID.
+func TestAForgottenParentIsNotThatOfAnotherDevice(t *testing.T) {
+	budget, g := &Budget{Max: 100}, even{}
+	a, b := New(Limits{Remember: 10}, budget), New(Limits{}, budget)
+	a.Arrive(Span{Key: id(2), Parent: id(1).Span, Process: 1, Start: 0, End: 10}, 0, g)
+	for to := int64(10); to <= 100; to += 10 {
+		a.Settle(to, g)
+	}
+	require.Zero(t, budget.Used())
+	_, at, _ := b.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	a.Arrive(Span{Key: id(3), Parent: id(1).Span, Process: 1, Start: 100, End: 110}, 0, g)
+	a.Settle(110, g)
+	b.Settle(110, g)
+	s, ok := b.Share(id(1), at)
 	require.True(t, ok)
-	assert.Zero(t, s.Late)
-	assert.Equal(t, 100.0, s.Value)
+	assert.Equal(t, 10.0, s.Value)
+	assert.Equal(t, 10.0, a.Elsewhere(id(1)))
 }

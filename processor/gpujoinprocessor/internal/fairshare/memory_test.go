@@ -72,11 +72,15 @@ func TestRememberedSpansExpire(t *testing.T) {
 	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
 	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
 	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
+	d.Arrive(span(5, 4, 1, 3, 4), 0, g) // a third of a unit
+	d.Arrive(span(7, 6, 2, 3, 4), 0, g)
+	d.Arrive(span(9, 8, 2, 4, 5), 0, g) // nothing
+	g.flow[4] = 0
 	d.Settle(5*cellNS, g)
-	assert.Equal(t, 3, b.Used())
+	assert.Equal(t, 9, b.Used())
 	d.Settle(30*cellNS, g)
 	d.Settle(60*cellNS, g)
 	assert.Zero(t, b.Used())
-	assert.EqualValues(t, 1, d.Totals().Orphans, "the parent never came")
+	assert.EqualValues(t, 3, d.Totals().Orphans, "the parents of spans with energy never came")
 	d.Close()
 }

@@ -180,9 +180,7 @@ func (f *freeTime) forget(t int64) {
 
 // drop removes the n oldest; a quarter of the list at least, so that the copy is paid by many.
 func (f *freeTime) drop(n int) {
-	if n > 0 && n < len(f.list) {
-		n = min(max(n, f.max/4), len(f.list))
-	}
+	n = min(max(n, f.max/4), len(f.list))
 	f.list = f.list[:copy(f.list, f.list[n:])]
 }
 
