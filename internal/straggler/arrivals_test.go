@@ -28,6 +28,7 @@ func TestTheLastToArriveIsSaid(t *testing.T) {
 		run(0, 0, 10, 31), run(1, 0, 28, 31), run(2, 0, 20, 31), // rank 1 last, 8 ms after rank 2
 		run(0, 1, 50, 61), run(1, 1, 51, 61), run(2, 1, 58, 61), // rank 2 last, 7 ms after rank 1
 		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: no collective of both
+		run(0, 5, 70, 99), run(1, 5, 70, 71), // likewise
 		run(0, 3, 70, 71),                                       // alone
 		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives of one number
 	})
@@ -43,6 +44,20 @@ func TestTheLastToArriveIsSaid(t *testing.T) {
 		assert.InDelta(t, want.HeldUp, got[i].HeldUp, 1e-12)
 		assert.InDelta(t, want.Delay, got[i].Delay, 1e-12)
 	}
+}
+
+func TestTheCollectiveBeforeIsTheOneThatEndedLast(t *testing.T) {
+	var h history
+	for _, end := range []int64{5, 9, 7, 1} {
+		h.add(meeting{end: end})
+	}
+	for at, want := range map[int64]int64{1: 1, 4: 1, 5: 5, 6: 5, 7: 7, 8: 7, 9: 9, 20: 9} {
+		got, ok := h.before(at)
+		assert.True(t, ok)
+		assert.Equal(t, want, got.end, "at %d", at)
+	}
+	_, ok := h.before(0)
+	assert.False(t, ok)
 }
 
 // Rank 2 meets only rank 1, whose clock is 100 ns ahead of rank 0's.
@@ -151,6 +166,9 @@ func TestWhoHadToWaitItselfIsNotToBlame(t *testing.T) {
 	assert.InDelta(t, 5*(900+900+900)*1e-6, got[1].Caused, exact)
 	assert.Zero(t, got[2].Caused)
 	assert.Empty(t, got[0].LastAt, "where it was last it had been held up")
-	assert.Len(t, got[1].LastAt, 5)
+	require.Len(t, got[1].LastAt, 5)
+	assert.Equal(t, 1000*us+hour, got[1].LastAt[0].Start, "on the rank's own clock")
+	assert.Equal(t, 1100*us+hour, got[1].LastAt[0].End)
+	assert.InDelta(t, 900e-6, got[1].LastAt[0].Held, exact)
 	assert.InDelta(t, 3600, got[1].Clock-got[0].Clock, exact)
 }

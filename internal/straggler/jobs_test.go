@@ -4,6 +4,7 @@
 package straggler
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -117,6 +118,21 @@ func TestARepeatedStepIsNoNewRun(t *testing.T) {
 	assert.Equal(t, 1, g.Waiting())
 }
 
+func TestLoopsAndRanksAreBounded(t *testing.T) {
+	g := NewJobs[int64](Limits{MaxWaiting: 1 << 20})
+	add := func(service string, rank int64) Outcome {
+		return g.Add(Loop{Service: service}, 0, rank, 1, 1, 2, 0, rank)
+	}
+	for i := range maxJobs {
+		require.Equal(t, Taken, add(strconv.Itoa(i), 0))
+	}
+	assert.Equal(t, Full, add("one more", 0))
+	for rank := range int64(maxRanks) {
+		require.Equal(t, Taken, add("0", rank))
+	}
+	assert.Equal(t, Full, add("0", maxRanks))
+}
+
 func TestWhatWaitsIsBounded(t *testing.T) {
 	g := newRig(t, 50)
 	full := 0
@@ -129,7 +145,9 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 	assert.Equal(t, 50, g.Waiting())
 	assert.Equal(t, 40, full)
-	g.due(0, true)
+	g.Due(0, -1, true, func(c Compared[int64]) {
+		assert.EqualValues(t, 1e18+30*100_000_000, c.Newest, "the end of the last step that came")
+	})
 	assert.Zero(t, g.Waiting())
 	g.Due(1, 1, false, nil)
 	assert.Zero(t, len(g.loops), "silent loops are forgotten")

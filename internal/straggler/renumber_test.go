@@ -22,7 +22,7 @@ func TestRecordsAreNumberedAsTheOthers(t *testing.T) {
 	record := func(at func(int64) int64, from, to, clock int64, groups ...string) (all []Collective) {
 		for k := from; k < to; k++ {
 			for i, g := range groups {
-				end := at(k) + int64(i)*300_000 + clock
+				end := at(k) + int64(i)*300_000 + clock + r.Int64N(500)
 				all = append(all, Collective{Group: g, Name: "all_reduce", Start: end - 100_000, End: end})
 			}
 		}
@@ -50,6 +50,10 @@ func TestRecordsAreNumberedAsTheOthers(t *testing.T) {
 			record(irregular, 3, 20, day, "a", "b")[1:], record(irregular, 0, 20, 0, "a", "b"),
 			map[string]int64{"a": 4, "b": 3},
 		},
+		"between two groups, half of them together": {
+			record(irregular, 10, 30, day, "a", "b")[1:], record(irregular, 0, 20, 0, "a", "b"),
+			map[string]int64{"a": 11, "b": 10},
+		},
 		"too few":            {record(irregular, 2, 5, 0, "a"), record(irregular, 0, 20, 0, "a"), map[string]int64{"a": 0}},
 		"a group of its own": {record(irregular, 2, 20, 0, "x"), record(irregular, 0, 20, 0, "a"), map[string]int64{"x": 0}},
 	} {
@@ -60,5 +64,35 @@ func TestRecordsAreNumberedAsTheOthers(t *testing.T) {
 			got[x.Group] = x.Sequence
 		}
 		assert.Equal(t, c.want, got, name)
+	}
+}
+
+func TestRecordsOfOneJobEndTogether(t *testing.T) {
+	const day, length = 86_400_000_000_000, 100_000 // ns
+	record := func(late ...int64) (all []Collective) {
+		for k, by := range late {
+			end := int64(k)*1_000_000 + by
+			all = append(all, Collective{Name: "all_reduce", Sequence: int64(k), Start: end - length, End: end})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		others        []Collective
+		clock, spread int64
+		ok            bool
+	}{
+		"to the nanosecond":           {record(day, day, day), day, 0, true},
+		"too few":                     {record(day, day), 0, 0, false},
+		"within a quarter of a run":   {record(-25_000, -25_000, 0, 25_000, 25_000), 0, 25_000, true},
+		"not within a quarter of one": {record(-25_000, -25_001, 0, 25_001, 25_001), 0, 25_001, false},
+		"others of the same numbers":  {record(0, 400_000, -300_000, 200_000, -700_000), 0, 300_000, false},
+	} {
+		for i := range c.others {
+			c.others[i].Start -= 900_000 // what waits on one rank lasts longer there
+		}
+		clock, spread, ok := Met(append(record(0, 0, 0, 0, 0), Collective{Name: "of these only"}), c.others)
+		assert.Equal(t, c.clock, clock, name)
+		assert.Equal(t, c.spread, spread, name)
+		assert.Equal(t, c.ok, ok, name)
 	}
 }

@@ -101,19 +101,44 @@ func TestThePathLeadsToTheDeepestSectionThatExplainsHalf(t *testing.T) {
 }
 
 func TestSectionsAreBounded(t *testing.T) {
-	p := &Sections{}
+	p, grown := &Sections{}, 0
 	for i := range 100 {
-		p.Add(string(rune('A'+i)), "", 1, Extent{}, nil)
+		grown += p.Add(string(rune('A'+i)), "", 1, Extent{}, nil)
 	}
 	assert.Equal(t, maxNames, p.Size())
+	assert.Equal(t, maxNames, grown)
 	deep := &Sections{}
 	deep.Add("leaf", "", 1, Extent{}, nil)
 	for range 40 {
 		up := &Sections{}
 		up.Add("level", "", 1, Extent{}, deep)
 		deep = up
+		require.LessOrEqual(t, deep.Size(), maxDepth)
 	}
 	assert.Equal(t, maxDepth, deep.Size())
+}
+
+func TestSectionsBelowAStepAreDividedAmongItsPhases(t *testing.T) {
+	below := func(name string) *Sections {
+		s := &Sections{}
+		s.Add(name, "", 1, Extent{12, 14}, nil)
+		return s
+	}
+	var phases, sections Sections
+	phases.Add("forward", "", 5, Extent{}, nil)
+	sections.Add("forward", "forward", 4, Extent{10, 20}, below("layer"))
+	sections.Add("loss", "forward", 1, Extent{20, 30}, below("softmax"))
+	sections.Add("log", "", 2, Extent{40, 50}, below("write"))
+	loose := phases.Divide(&sections)
+	forward := phases.Find("forward")
+	assert.Equal(t, 5.0, forward.Duration, "as the step states it")
+	assert.Equal(t, Extent{10, 30}, forward.At)
+	assert.Equal(t, 4, phases.Size())
+	assert.NotNil(t, forward.Below.Find("layer"))
+	assert.Equal(t, below("softmax"), forward.Below.Find("loss").Below)
+	assert.Equal(t, 2, loose.Size())
+	assert.Equal(t, below("write"), loose.Find("log").Below)
+	assert.Nil(t, phases.Divide(nil))
 }
 
 func TestAddSaysHowMuchTheSectionsGrew(t *testing.T) {
