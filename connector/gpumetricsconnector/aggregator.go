@@ -102,6 +102,7 @@ type aggregator struct {
 	targets    series.Targets
 	now        int64 // of the batch or output that is being worked on, by a series.Clock
 	ahead      int64 // of the host's clock, ns: by how much it was set forward since the start
+	taken      int64 // when the last output was made that the next component took
 	swept      int64 // when room was last made
 
 	stats counts
@@ -179,28 +180,27 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 	}
 }
 
+// resource finds or makes the resource of a batch's spans. Where there are too many, the spans count as those of an
+// empty resource, of which nothing is known.
 func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resource {
 	key := a.targets.Key(attrs)
-	if r := a.resources[string(key)]; r != nil {
-		r.identify(of)
-		return r
-	}
-	if len(a.resources) >= a.cfg.MaxResources {
+	r := a.resources[string(key)]
+	if r == nil && len(a.resources) >= a.cfg.MaxResources {
 		a.sweep()
-	}
-	if len(a.resources) >= a.cfg.MaxResources {
-		if r := a.resources[series.OverflowKey]; r != nil {
-			return r
+		if len(a.resources) >= a.cfg.MaxResources {
+			key, attrs, of = nil, pcommon.NewMap(), &spanfacts.Resource{Rank: -1, WorldSize: -1}
+			r = a.resources[""]
 		}
-		key, attrs = []byte(series.OverflowKey), pcommon.NewMap()
 	}
-	kept, instance := a.targets.Attributes(attrs)
-	r := newResource(kept, &a.settings)
-	r.instance = instance
+	if r == nil {
+		kept, instance := a.targets.Attributes(attrs)
+		r = newResource(kept, &a.settings)
+		r.instance = instance
+		r.written = a.gone[string(key)] // its series begin after their last points
+		delete(a.gone, string(key))
+		a.resources[string(key)] = r
+	}
 	r.identify(of)
-	r.written = a.gone[string(key)] // its series begin after their last points
-	delete(a.gone, string(key))
-	a.resources[string(key)] = r
 	return r
 }
 
@@ -291,14 +291,16 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	return out
 }
 
-// sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval.
+// sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval, but none
+// that has more than was taken.
 func (a *aggregator) sweep() {
 	if a.cfg.Expiry == 0 || a.now-a.swept < int64(a.cfg.FlushInterval) {
 		return
 	}
 	a.swept = a.now
+	before := min(a.now-int64(a.cfg.Expiry), a.taken)
 	for key, r := range a.resources {
-		expired, empty := r.expire(&a.settings, a.now-int64(a.cfg.Expiry))
+		expired, empty := r.expire(&a.settings, before)
 		a.stats.evicted += int64(expired)
 		if !empty {
 			continue

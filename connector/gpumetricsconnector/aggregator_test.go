@@ -327,6 +327,24 @@ func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	assert.Positive(t, points)
 }
 
+// A start that changed would say that the series began again.
+func TestASeriesOfASpanAheadOfTheClockHasOneStart(t *testing.T) {
+	for _, temporality := range []string{TemporalityCumulative, TemporalityDelta} {
+		a := newTest(t, func(c *Config) { c.Temporality = temporality })
+		for i := range int64(3) {
+			now := clock + i*int64(15*time.Second)
+			a.take(batch(t, nil, span{"p", 40_000_000, 41_000_000, prefill, 1, 0, ""}), now)
+			for _, p := range output(t, a, now).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().All() {
+				if start := uint64(p.StartTimestamp()); temporality == TemporalityCumulative {
+					assert.EqualValues(t, clock-1e6, start, "the point of 0")
+				} else {
+					assert.EqualValues(t, now-min(i, 1)*int64(15*time.Second), start)
+				}
+			}
+		}
+	}
+}
+
 func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Dimensions = []string{"model", "tenant"} })
 	in := attrs{"gpu.operation.type": "section"}

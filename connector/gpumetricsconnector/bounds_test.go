@@ -65,6 +65,16 @@ func TestTooManyResourcesShareOne(t *testing.T) {
 	assert.EqualValues(t, 10, total, "none is lost")
 }
 
+// Of ranks whose resources are too many nothing is compared, and none stands for another.
+func TestRanksOfTooManyResourcesAreNotCompared(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.MaxResources = 3 })
+	for rank := range 8 {
+		a.take(trainStep(t, rank, 8, 1, 40+float64(10*rank)), clock)
+	}
+	assert.Equal(t, 3, a.jobs.jobs.Waiting())
+	assert.Contains(t, values(t, output(t, a, clock)), "gpu.step.duration[gpu.operation.name:train]", "of no rank")
+}
+
 func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.MaxSeries = 50; c.Expiry = time.Minute })
 	in := attrs{"gpu.operation.type": "section"}
@@ -74,7 +84,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, a.Kept, 50+3*2, "and the overflow of each resource and metric")
 	assert.LessOrEqual(t, a.operations, 50)
 	var total int64
-	for k, v := range values(t, onlyCounts(output(t, a, clock))) {
+	for k, v := range values(t, onlyCounts(output(t, a, clock+1))) {
 		assert.NotEmpty(t, k)
 		total += v.(int64)
 	}

@@ -142,7 +142,8 @@ func (c *gpuMetrics) now() int64 {
 
 func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
-	out := c.aggregator.output(c.now(), final)
+	now := c.now()
+	out := c.aggregator.output(now, final)
 	found := c.aggregator.findings()
 	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()
@@ -150,20 +151,25 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 		shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
 	n := out.DataPointCount()
-	if n == 0 || c.Metrics.Next == nil {
-		return
+	sends, began, err := n > 0 && c.Metrics.Next != nil, true, error(nil)
+	if sends {
+		began, err = c.Metrics.Send(ctx, out, begins)
 	}
-	began, err := c.Metrics.Send(ctx, out, begins)
+	c.mu.Lock()
 	if !began {
-		c.mu.Lock()
 		c.aggregator.Refused()
-		c.mu.Unlock()
 	}
+	if err == nil {
+		c.aggregator.taken = now
+	}
+	c.mu.Unlock()
 	if err != nil {
 		// Cumulative points come again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 	}
-	c.refusal.note(c.log, n, err)
+	if sends {
+		c.refusal.note(c.log, n, err)
+	}
 }
 
 // scope is that of spans.

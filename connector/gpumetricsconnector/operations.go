@@ -67,7 +67,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 	}
 	over := false
 	need := func(s **series.Series, id metricID) *series.Series {
-		if *s == nil {
+		if (*s).GivenUp() { // to make room for one before it
 			*s = r.operationSeries(&a.settings, id, f, &d)
 		}
 		over = over || r.families[id].Overflowed(*s)

@@ -37,7 +37,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 	over := false
 	need := func(s **series.Series, id metricID, phase string) *series.Series {
-		if *s == nil {
+		if (*s).GivenUp() { // to make room for one before it
 			*s = r.stepSeries(&a.settings, id, f, phase)
 		}
 		over = over || r.families[id].Overflowed(*s)

@@ -189,16 +189,20 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	out := c.meters.output()
 	c.drop(ctx, "metrics", c.meters.lost)
 	c.meters.lost = 0
-	if n := out.DataPointCount(); n > 0 {
-		began, err := c.Metrics.Send(ctx, out, len(c.meters.Begun) > 0)
-		if !began {
-			c.meters.Refused()
-		}
-		if err != nil {
-			c.drop(ctx, "metrics", n) // cumulative points come again with the next output
-			c.log.Debug("metrics of requests are refused", zap.Error(err))
-		}
+	n := out.DataPointCount()
+	if n == 0 {
+		return
 	}
+	began, err := c.Metrics.Send(ctx, out, len(c.meters.Begun) > 0)
+	if !began {
+		c.meters.Refused()
+	}
+	if err != nil {
+		c.drop(ctx, "metrics", n) // cumulative points come again with the next output
+		c.log.Debug("metrics of requests are refused", zap.Error(err))
+		return
+	}
+	c.meters.trim()
 }
 
 // scope is that of spans.

@@ -502,6 +502,7 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(b.sources), 2)
 	assert.Equal(t, 2, m.lost, "time and energy of the first")
 	md := m.output()
+	m.trim()
 	assert.Len(t, m.of, 2)
 	assert.Equal(t, 2*2, m.Kept, "time and energy of each")
 	var names []any
@@ -509,6 +510,37 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 		names = append(names, rm.Resource().Attributes().AsRaw()["service.name"])
 	}
 	assert.ElementsMatch(t, []any{"1", "2", "3", "4"}, names, "what gives way was written")
+}
+
+// A resource that is one too many is kept as long as its metrics are refused.
+func TestAResourceGivesWayWhenItWasTaken(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.MaxResources = 1
+	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	refusing, sink := true, new(consumertest.MetricsSink)
+	c.Metrics.Next, err = consumer.NewMetrics(func(ctx context.Context, md pmetric.Metrics) error {
+		if refusing {
+			return errors.New("not now")
+		}
+		return sink.ConsumeMetrics(ctx, md)
+	})
+	require.NoError(t, err)
+	for i := range 2 {
+		c.book.take(payload(t, attrs{"service.name": fmt.Sprint(i)}, in{
+			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),
+			links: []linked{{1, 1, nil, 0}},
+		}), clock)
+	}
+	c.meters.record(c.book.due(clock, true), clock)
+	c.flush(t.Context())
+	assert.Len(t, c.meters.of, 2)
+	refusing = false
+	c.flush(t.Context())
+	assert.Len(t, c.meters.of, 1)
+	require.Len(t, sink.AllMetrics(), 2, "points of 0, and the others")
+	assert.Equal(t, 2, sink.AllMetrics()[1].ResourceMetrics().Len())
+	require.NoError(t, c.Shutdown(t.Context()))
 }
 
 func TestConfig(t *testing.T) {

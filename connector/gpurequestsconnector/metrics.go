@@ -171,8 +171,7 @@ func attributes(op *operation, model string) pcommon.Map {
 	return m
 }
 
-// output makes the points of all resources. Those beyond the bound give way when they are written: before that there is
-// room for as many again.
+// output makes the points of all resources.
 func (m *meters) output() pmetric.Metrics {
 	m.Output()
 	out := pmetric.NewMetrics()
@@ -182,8 +181,13 @@ func (m *meters) output() pmetric.Metrics {
 			x.written = at
 		}
 	}
+	return out
+}
+
+// trim makes the resources beyond the bound give way, after an output that was taken: before that there is room for as
+// many again.
+func (m *meters) trim() {
 	for len(m.of) > m.cfg.MaxResources {
 		m.giveWay()
 	}
-	return out
 }

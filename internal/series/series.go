@@ -137,17 +137,17 @@ func (f *Family) Overflowed(s *Series) bool { return s == f.overflow }
 
 // Expire gives up the series that were last seen before a time; it returns how many.
 func (f *Family) Expire(st *Settings, before int64) int {
-	gone := func(s *Series) bool { return s.seen < before && !s.changed }
 	n := len(f.list)
 	f.list = slices.DeleteFunc(f.list, func(s *Series) bool {
-		if gone(s) && s == f.overflow {
+		s.gone = s.seen < before && !s.changed
+		if s.gone && s == f.overflow {
 			f.overflow = nil
 		}
-		return gone(s)
+		return s.gone
 	})
 	if len(f.list) < n {
 		for k, s := range f.byKey {
-			if gone(s) {
+			if s.gone {
 				delete(f.byKey, k)
 			}
 		}
@@ -277,6 +277,7 @@ type Series struct {
 	seen    int64  // when it last changed, by the caller's clock
 	changed bool   // since the last output
 	begun   bool   // a point was written
+	gone    bool   // was given up
 
 	total   float64 // of a sum: all; of a gauge, which is a quotient of sums since the last output: the numerator
 	divisor float64 // of a gauge
@@ -292,6 +293,9 @@ type exemplar struct {
 	trace pcommon.TraceID
 	span  pcommon.SpanID
 }
+
+// GivenUp says whether nothing may be added any more: the family has the series no longer, or s is nil.
+func (s *Series) GivenUp() bool { return s == nil || s.gone }
 
 func (s *Series) touch(now int64) { s.seen, s.changed = now, true }
 
@@ -389,6 +393,7 @@ func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointT
 	if s.start == 0 || at/millisecond >= ts.at/millisecond {
 		at = ts.at - min(ts.at, millisecond)
 	}
+	s.start = min(s.start, at) // of a span that is ahead of the clock; points go on from there
 	if at == 0 || at/millisecond <= ts.before/millisecond {
 		return
 	}

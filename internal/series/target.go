@@ -75,21 +75,25 @@ var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
 // Attributes are those of attrs that metrics have, and the service.instance.id that they need beside them: made of the
 // key, which must be that of the last call, as the semantic conventions recommend. It is empty where there is one, and
-// where nothing but the service is known.
+// where nothing but the service's name and namespace is known, which Prometheus has as job.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
-	own := false
+	own, service, namespace := false, false, false
 	for k, v := range attrs.All() {
 		if len(t.Kept) > 0 && !slices.Contains(t.Kept, k) {
 			continue
 		}
 		v.CopyTo(kept.PutEmpty(k))
 		switch k {
-		case string(semconv.ServiceNameKey), string(semconv.ServiceInstanceIDKey), "service.namespace", "service.version":
+		case string(semconv.ServiceNameKey):
+			service = true
+		case "service.namespace":
+			namespace = true
 		default:
 			own = true
 		}
 	}
+	own = own || namespace && !service // without a name there is no job
 	if own && !t.instance(attrs) {
 		instance = uuid.NewSHA1(instanceNamespace, t.key).String()
 	}

@@ -23,6 +23,13 @@ func TestResourcesThatPrometheusTellsApartHaveMetricsOfTheirOwn(t *testing.T) {
 		"two processes":           {attrs{"service.name": "s", "process.pid": 1}, attrs{"service.name": "s", "process.pid": 2}, nil, false, own},
 		"in another order":        {attrs{"service.name": "s", "host.name": "h"}, attrs{"host.name": "h", "service.name": "s"}, nil, true, own},
 		"nothing but the service": {attrs{"service.name": "s"}, attrs{"service.name": "t"}, nil, false, ""},
+		"two versions": {
+			attrs{"service.name": "s", "service.version": "1"}, attrs{"service.name": "s", "service.version": "2"}, nil, false, own,
+		},
+		"namespaces of no service": {attrs{"service.namespace": "n"}, attrs{"service.namespace": "m"}, nil, false, own},
+		"an empty instance, and none": {
+			attrs{"service.name": "s", "service.instance.id": ""}, attrs{"service.name": "s"}, nil, false, own,
+		},
 		"a container that was started again": {
 			attrs{"service.name": "s", "service.instance.id": "pod-0", "container.id": "a"},
 			attrs{"service.name": "s", "service.instance.id": "pod-0", "container.id": "b"},
