@@ -164,6 +164,26 @@ func TestWhatTheStepSaysItselfStands(t *testing.T) {
 	assert.Empty(t, gained(stepOf([]ptrace.Traces{td}), own))
 }
 
+func TestFLOPsOfSeveralPrecisionsHaveNone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		step, more attrs
+		want       any
+	}{
+		"the same":     {nil, attrs{"gpu.flop.count": 2e12}, "bf16"},
+		"of no FLOPs":  {nil, attrs{"gpu.flop.precision": "fp32"}, "bf16"},
+		"two":          {nil, attrs{"gpu.flop.count": 2e12, "gpu.flop.precision": "fp32"}, nil},
+		"of the step":  {attrs{"gpu.flop.precision": "fp8"}, attrs{"gpu.flop.count": 2e12}, "fp8"},
+		"one unstated": {nil, attrs{"gpu.flop.count": 2e12, "gpu.flop.precision": ""}, nil},
+	} {
+		td := ptrace.NewTraces()
+		put(t, td, node{1, 0, 0, 100, with(attrs{"gpu.operation.type": "step"}, tt.step)})
+		put(t, td, node{2, 1, 0, 20, section("", attrs{"gpu.flop.count": 1e12})})
+		put(t, td, node{3, 1, 20, 40, section("", tt.more)})
+		process(t, newTestDeriver(t, assembling(nil)), td)
+		assert.Equal(t, tt.want, stepOf([]ptrace.Traces{td}).Attributes().AsRaw()["gpu.flop.precision"], name)
+	}
+}
+
 func TestSumsThatWaitAreBounded(t *testing.T) {
 	d := newTestDeriver(t, assembling(func(a *AssembleConfig) { a.MaxSums = 3 }))
 	now := time.Now().UnixNano()

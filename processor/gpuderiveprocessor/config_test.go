@@ -53,6 +53,9 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 		"`presets::0` must be one of gen_ai, obi, pytorch, sdk, sglang, tgi, triton, vllm, found \"dynamo\"",
 		"`peaks::0::model` must not be empty",
 		"`peaks::0::memory_bandwidth` must be a finite number and not negative (0: not stated), found -1",
+		"`peaks::0::host_bandwidth` must be a finite number and not negative (0: not stated), found -2",
+		"`peaks::0::interconnect_bandwidth` must be a finite number and not negative (0: not stated), found -3",
+		"`peaks::0::interconnect_devices` must not be negative, found -4",
 		"`peaks::0::flop_rate` must have keys of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"fp17\"",
 		"`peaks::1::model` must be a pattern, found \"[\"",
 		"`mappings::0` must have a condition",
@@ -64,6 +67,8 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 		"`mappings::1::kind` must be one of internal, server, client, producer, consumer, found \"remote\"",
 		"`mappings::1::attributes::2` must give one of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer, found \"up\"",
 		"`assemble_steps::max_sums` must be positive, found 0",
+		"`assemble_steps::max_age` must be positive, found 0s",
+		"`assemble_steps::max_intervals` must be at least 2, found 1",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

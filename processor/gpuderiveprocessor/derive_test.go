@@ -87,6 +87,17 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},
+		"a collective behind which the queue ran empty has no roofline": {
+			with(h100, attrs{
+				"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
+				"gpu.collective.group.size": 8, "gpu.io.size": 20_000_000, "gpu.end.delay": 0.0001,
+			}),
+			attrs{
+				"gpu.io.rate": 1e10, "gpu.collective.bus.rate": 1.75e10, "gpu.io.utilization": 0.0388888888888889,
+				"gpu.io.basis":    "bus_bandwidth",
+				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
+			},
+		},
 		"all_gather of 4 ranks": {
 			with(h100, attrs{
 				"gpu.operation.type": "collective", "gpu.collective.name": "all_gather",
@@ -121,6 +132,13 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 				"gpu.io.rate": 3.35e12, "gpu.io.utilization": 0.5, "gpu.io.basis": "l2_misses", "gpu.flop.rate": 33.5e12,
 				"gpu.flop.utilization":     0.5,
 				"gpu.arithmetic_intensity": 10.0, "gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5,
+				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
+			},
+		},
+		"all hits of L2 are no DRAM traffic at all": {
+			with(h100, attrs{"gpu.io.size": 1_000_000, "gpu.cache.l2.hit_ratio": 1.0}),
+			attrs{
+				"gpu.io.rate": 5e8, "gpu.io.utilization": 0.0, "gpu.io.basis": "l2_misses",
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},

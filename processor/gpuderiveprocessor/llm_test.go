@@ -124,6 +124,15 @@ func TestAMappingWithoutATypeDoesNothingByItself(t *testing.T) {
 	})
 	process(t, d, td)
 	everySpan(td, func(s ptrace.Span) { assert.NotContains(t, s.Attributes().AsRaw(), "hw.id") })
+
+	in := attrs{"a": 3}
+	td, s := oneSpan(t, in)
+	process(t, newTestDeriver(t, func(c *Config) {
+		c.Mappings = []MappingConfig{{Has: "a", Attributes: []AttributeConfig{
+			{From: "a", To: "gpu.operation.items"}, {Value: "request", To: "gpu.operation.type"},
+		}}}
+	}), td)
+	assert.Equal(t, attrs{"gpu.operation.type": "request", "gpu.operation.items": int64(3)}, gained(s, in), "a constant one")
 }
 
 func TestAMappingLooksAtTheResource(t *testing.T) {

@@ -133,7 +133,6 @@ func pytorch(span string, types pytorchTypes, more ...AttributeConfig) MappingCo
 		"gpu_memcpy": types.copy, "Memcpy": types.copy,
 		"gpu_memset": types.memset, "Memset": types.memset,
 	}
-	maps.DeleteFunc(values, func(_, kind string) bool { return kind == "" })
 	return MappingConfig{Has: "cat", Span: span, Attributes: append([]AttributeConfig{
 		{From: "cat", To: string(semconv.GPUOperationTypeKey), Values: values},
 		constant(string(semconv.GPUTimingSourceKey), semconv.GPUTimingSourceCupti),

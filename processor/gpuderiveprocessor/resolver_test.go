@@ -193,6 +193,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	cfg := createDefaultConfig().(*Config)
 	cfg.Presets = []string{"obi"}
+	assembling(func(a *AssembleConfig) { a.MaxSums = 1 })(cfg)
 	sink := new(consumertest.TracesSink)
 	p, err := NewFactory().CreateTraces(context.Background(), set, cfg, sink)
 	require.NoError(t, err)
@@ -205,21 +206,33 @@ func TestOutcomesAreCounted(t *testing.T) {
 		h100,
 		{"cuda.memcpy.kind": 1, "size": 10},
 		{"http.request.method": "GET"},
+		{"gpu.operation.type": "step", "gpu.step.items": 4},
+		{"gpu.operation.type": "step", "gpu.step.model.flop.count": 1e9},
+		{"gpu.operation.type": "step"},
 	} {
 		td, _ := oneSpan(t, a)
 		require.NoError(t, p.ConsumeTraces(context.Background(), td))
 	}
+	for _, n := range []node{ // the first sum makes room for the second
+		{2, 9, 0, 10, section("data", nil)},
+		{3, 1, 0, 10, section("data", nil)},
+		{1, 0, 0, 20, attrs{"gpu.operation.type": "step"}},
+	} {
+		td := ptrace.NewTraces()
+		put(t, td, n)
+		require.NoError(t, p.ConsumeTraces(context.Background(), td))
+	}
 	require.NoError(t, p.Shutdown(context.Background()))
-	assert.Equal(t, 7, sink.SpanCount(), "nothing is lost")
+	assert.Equal(t, 13, sink.SpanCount(), "nothing is lost")
 	got := map[string]int64{}
-	for _, name := range []string{"spans", "mapped", "unknown_peaks"} {
+	for _, name := range []string{"spans", "mapped", "unknown_peaks", "steps_assembled", "steps_evicted"} {
 		m, err := tel.GetMetric("otelcol_processor_gpu_derive_" + name)
 		require.NoError(t, err)
 		maps.Copy(got, sumByOutcome(name, m))
 	}
 	assert.Equal(t, map[string]int64{
-		"spans derived": 2, "spans below_floor": 1, "spans untimed": 2, "spans undeclared": 1, "mapped ": 1,
-		"unknown_peaks ": 1,
+		"spans derived": 4, "spans below_floor": 1, "spans untimed": 2, "spans undeclared": 5, "mapped ": 1,
+		"unknown_peaks ": 3, "steps_assembled ": 1, "steps_evicted ": 1,
 	}, got)
 }
 
@@ -254,8 +267,9 @@ func TestOverridesWinFieldByField(t *testing.T) {
 		c.Precision = "bf16"
 		c.Peaks = []PeakConfig{
 			{Model: "*h100*", MemoryBandwidth: 3e12, FLOPRate: map[string]float64{"bf16": 8e14}},
-			{Model: "NVIDIA H100 80GB *", MemoryBandwidth: 2e12},
+			{Model: "NVIDIA H100 80GB *", MemoryBandwidth: 2e12, InterconnectDevices: 16},
 			{Model: "Voodoo ?", MemoryBandwidth: 1e9},
+			{Model: "Rage", FLOPRate: map[string]float64{"bf16": 1e9}},
 		}
 	})
 	in := with(h100, attrs{"gpu.io.size": 2_000_000_000, "gpu.flop.count": 8e11})
@@ -270,6 +284,21 @@ func TestOverridesWinFieldByField(t *testing.T) {
 	td, s = oneSpan(t, in)
 	process(t, d, td)
 	assert.InEpsilon(t, 0.5, gained(s, in)["gpu.io.utilization"], 1e-12)
+
+	in = with(h100, attrs{"hw.model": "Rage", "gpu.io.size": 1_000_000, "gpu.flop.count": 1e6})
+	td, s = oneSpan(t, in)
+	process(t, d, td)
+	got = gained(s, in)
+	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
+	assert.NotContains(t, got, "gpu.roofline.bound", "without a peak of the memory")
+
+	in = with(h100, attrs{
+		"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce", "gpu.collective.group.size": 16,
+		"gpu.io.size": 200_000_000,
+	})
+	td, s = oneSpan(t, in)
+	process(t, d, td)
+	assert.InEpsilon(t, 1.875e11/450e9, gained(s, in)["gpu.io.utilization"], 1e-12, "NVLink joins 16")
 }
 
 // More devices than a batch remembers, in an order in which they push each other out, and one without a model of its
