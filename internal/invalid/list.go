@@ -11,6 +11,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,8 +43,8 @@ func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 func (l *List) Err() error { return errors.Join(*l...) }
 
 // Read is conf.Unmarshal(into), for the Unmarshal methods of configurations. It refuses what that takes in silence: for
-// a whole number one with a fraction or out of the option's range, which it cuts, and for one of several words a
-// number.
+// a whole number one with a fraction or out of the option's range, which it cuts, for one of several words a number,
+// and for a duration a number under a millisecond in nanoseconds, which is one whose unit was forgotten.
 func Read(conf *confmap.Conf, into any) error {
 	var bad List
 	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
@@ -67,6 +68,8 @@ func (l *List) numbers(key string, found any, t reflect.Type) {
 		return
 	}
 	switch {
+	case t == reflect.TypeFor[time.Duration]() && !isDuration(found):
+		l.Add("`%s` must be a duration such as 10s or 100ms, found %s", key, quoted(found))
 	case whole(t):
 		if v := reflect.ValueOf(found); v.IsValid() && !fits(v, t) {
 			l.Add("`%s` must be a whole number within the range of %s, found %v", key, t.Kind(), found)
@@ -112,6 +115,36 @@ func join(outer, key string) string {
 		return key
 	}
 	return outer + confmap.KeyDelimiter + key
+}
+
+// isDuration reports whether a value of a file is a duration. What is neither text nor a number that fits is left to
+// others.
+func isDuration(found any) bool {
+	if text, ok := found.(string); ok {
+		_, err := time.ParseDuration(text)
+		return err == nil
+	}
+	v := reflect.ValueOf(found)
+	if _, typed := found.(time.Duration); typed || !v.IsValid() || !fits(v, reflect.TypeFor[time.Duration]()) {
+		return true
+	}
+	ns := 0.0
+	switch {
+	case v.CanInt():
+		ns = float64(v.Int())
+	case v.CanUint():
+		ns = float64(v.Uint())
+	case v.CanFloat():
+		ns = v.Float()
+	}
+	return ns == 0 || math.Abs(ns) >= float64(time.Millisecond)
+}
+
+func quoted(found any) string {
+	if text, ok := found.(string); ok {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprintf("%v (a number alone is nanoseconds)", found)
 }
 
 func whole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr }

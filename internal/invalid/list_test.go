@@ -76,6 +76,13 @@ func TestNumbersThatDoNotFitAreRefused(t *testing.T) {
 		"small: 256":           "`small` must be a whole number within the range of uint8, found 256",
 		"small: -1":            "`small` must be a whole number within the range of uint8, found -1",
 		"for: 1e19":            "`for` must be a whole number within the range of int64, found 1e+19",
+		"for: 6":               "`for` must be a duration such as 10s or 100ms, found 6 (a number alone is nanoseconds)",
+		"for: -200":            "`for` must be a duration such as 10s or 100ms, found -200 (a number alone is nanoseconds)",
+		"for: 999999":          "`for` must be a duration such as 10s or 100ms, found 999999 (a number alone is nanoseconds)",
+		"for: 1.5":             "`for` must be a whole number within the range of int64, found 1.5",
+		"for: 100 ms":          "`for` must be a duration such as 10s or 100ms, found \"100 ms\"",
+		"for: ten":             "`for` must be a duration such as 10s or 100ms, found \"ten\"",
+		"may: {for: 5}":        "`may::for` must be a duration such as 10s or 100ms, found 5 (a number alone is nanoseconds)",
 		"may: {small: 3.5}":    "`may::small` must be a whole number within the range of uint8, found 3.5",
 		"list: [{small: 999}]": "`list::0::small` must be a whole number within the range of uint8, found 999",
 		"by: {a: 0.5}":         "`by::a` must be a whole number within the range of int, found 0.5",
@@ -97,4 +104,18 @@ func TestNumbersThatDoNotFitAreRefused(t *testing.T) {
 		Word: 4, Count: 3, Limit: 2.5, Inner: part{Small: 255, For: 5 * time.Second}, May: configoptional.Some(part{Small: 7}),
 		List: []part{{For: time.Second}}, By: map[string]int{"a": 4},
 	}, o)
+	for found, want := range map[string]time.Duration{
+		"for: 0": 0, "for: 1000000": time.Millisecond, "for: 5e9": 5 * time.Second, "for: 800ns": 800, `for: "0"`: 0,
+	} {
+		raw, err := confmap.NewRetrievedFromYAML([]byte(found))
+		require.NoError(t, err)
+		conf, err := raw.AsConf()
+		require.NoError(t, err)
+		o := options{}
+		require.NoError(t, conf.Unmarshal(&o), found)
+		require.Equal(t, want, o.Inner.For, found)
+	}
+	o = options{}
+	require.NoError(t, confmap.NewFromStringMap(map[string]any{"for": time.Microsecond}).Unmarshal(&o))
+	require.Equal(t, time.Microsecond, o.Inner.For)
 }
