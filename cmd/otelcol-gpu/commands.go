@@ -41,13 +41,13 @@ func newCaptureCommand() *cobra.Command {
 (DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with
 CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so ("make capture" builds it) and with a folder for its ring,
 OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is recorded before and after.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1, "capture takes one process id (otelcol-gpu capture PID)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 {
 				return fmt.Errorf("%q is no process id", args[0])
 			}
-			if err := cfg.Validate(); err != nil {
+			if err := byFlag(cfg.Validate(), "`window`", "--for", "`budget`", "--budget", "`folder`", "--folder"); err != nil {
 				return err
 			}
 			o.Out = cmp.Or(o.Out, fmt.Sprintf("capture-%d", pid))
@@ -106,8 +106,11 @@ func newRecordCommand() *cobra.Command {
 		Short: "Record device samples to a file that the gpu receiver replays",
 		Long: "Record device samples to a file, until Ctrl-C or the end of --duration. The gpu receiver plays it with\n" +
 			"source: replay, on any machine.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return errors.New("no file for the recording (--out FILE)")
+			}
 			ctx, stop := interruptible(cmd, "no recording; "+out+".partial-* can be deleted")
 			defer stop()
 			return record(ctx, cmd, cfg, out, duration)
@@ -119,7 +122,6 @@ func newRecordCommand() *cobra.Command {
 	f.StringVar(&cfg.DCGM.Endpoint, "endpoint", cfg.DCGM.Endpoint, "DCGM host engine: host:port or unix:///path")
 	f.DurationVar(&cfg.SamplingInterval, "interval", cfg.SamplingInterval, "time between two samples")
 	f.DurationVar(&duration, "duration", 0, "how long to record (0: until Ctrl-C)")
-	_ = cmd.MarkFlagRequired("out")
 	return cmd
 }
 
@@ -127,6 +129,10 @@ func newRecordCommand() *cobra.Command {
 func record(
 	ctx context.Context, cmd *cobra.Command, cfg *gpureceiver.Config, out string, duration time.Duration,
 ) (err error) {
+	if err := byFlag(cfg.Validate(), "`source`", "--source", "`sampling_interval`", "--interval", "`dcgm::endpoint`",
+		"--endpoint"); err != nil {
+		return err
+	}
 	if duration < 0 {
 		return fmt.Errorf("--duration must not be negative, found %s", duration)
 	}
@@ -169,7 +175,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run an instrumented service through the pipelines and show what comes out",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd, "the files in "+o.Out+" are not complete")
 			defer stop()

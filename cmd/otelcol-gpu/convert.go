@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -52,7 +53,7 @@ the streams, roofline, kernels, operators, communication and ranks. DIR is otelg
 
 With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to
 DIR/compare.html with --html.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: takes(1, math.MaxInt, "convert takes profiles, or folders of them (otelcol-gpu convert --html FILE)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd,
 				"results of an earlier run are as they were; what is beside them with a temporary name can be deleted")
@@ -68,7 +69,7 @@ DIR/compare.html with --html.`,
 				return comparison(ctx, cmd.OutOrStdout(), args, common, o.Rows, html)
 			}
 			if o.Out == "" {
-				return errors.New(`required flag(s) "out" not set`)
+				return errors.New("no folder for the results (--out DIR, or --html, which takes otelgpu-report)")
 			}
 			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)

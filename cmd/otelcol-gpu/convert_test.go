@@ -293,9 +293,9 @@ func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
 
 func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 	_, _, err := inProcess(t, "convert", "--out", t.TempDir())
-	require.ErrorContains(t, err, "at least 1 arg")
+	require.EqualError(t, err, "convert takes profiles, or folders of them (otelcol-gpu convert --html FILE), found 0")
 	_, _, err = inProcess(t, "convert", "x.json")
-	require.ErrorContains(t, err, "out")
+	require.EqualError(t, err, "no folder for the results (--out DIR, or --html, which takes otelgpu-report)")
 	_, _, err = inProcess(t, "convert", "--detail", "everything", "--out", t.TempDir(), "x.json")
 	require.ErrorContains(t, err, "everything")
 }

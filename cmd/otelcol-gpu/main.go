@@ -139,7 +139,13 @@ func command() (*cobra.Command, error) {
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
 		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm.\n" +
 		"The ready pipelines log warnings and errors; OTELGPU_LOG_LEVEL=info or debug makes them say more."
-	root.Args = cobra.NoArgs
+	root.Args, root.SuggestionsMinimumDistance = noCommand, 2
+	root.SetFlagErrorFunc(unknownFlag)
+	for _, cmd := range root.Commands() {
+		if cmd.Args != nil && cmd.Args(cmd, []string{"one"}) != nil { // validate, components, print-config
+			cmd.Args = noArguments
+		}
+	}
 	for _, cmd := range append(root.Commands(), root) { // the Collector's texts are up to forty names in one line
 		for name, usage := range map[string]string{
 			"config":        "`file` or name of a ready pipeline; may be repeated, later ones are laid over earlier ones",
@@ -160,7 +166,7 @@ func newConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "config [NAME]",
 		Short: "Print a ready pipeline, or list their names",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  takes(0, 1, "config takes one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				for _, name := range config.Names() {
@@ -204,7 +210,10 @@ func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.
 //go:embed builder-full.yaml
 var fullBuild string
 
-var unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
+var (
+	noFile      = regexp.MustCompile(`unable to read the file file:([\w/-]+): .*: no such file`)
+	unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
+)
 
 // withHint adds what to do to an error of the Collector that names only what went wrong.
 func withHint(err error) error {
@@ -214,6 +223,12 @@ func withHint(err error) error {
 	}
 	if err == nil {
 		return nil
+	}
+	if m := noFile.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%w (nor is %q a ready pipeline, which are %s)", err, m[1], strings.Join(config.Names(), ", "))
+	}
+	if strings.Contains(err.Error(), "found character that cannot start any token") {
+		return fmt.Errorf("%w (is a tab there? YAML is indented by spaces)", err)
 	}
 	for _, m := range unknownType.FindAllStringSubmatch(err.Error(), -1) {
 		if !strings.Contains(fullBuild, "/"+strings.ReplaceAll(m[2], "_", "")+m[1]+" ") {
