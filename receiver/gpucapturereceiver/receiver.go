@@ -6,6 +6,7 @@
 package gpucapturereceiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,21 +239,46 @@ func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTra
 	return Result{}, notFound(pid, cfg.Folder)
 }
 
-// notFound says why there is no ring: the process is not there, was not started with the library, or has not used CUDA
-// yet.
+// notFound says why there is no ring: the process is not there, was not started with the library or with this folder,
+// or has not used CUDA yet. Paths are looked up as the process sees them, which may be in a container.
 func notFound(pid int, folder string) error {
-	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	text, err := os.ReadFile(proc + "environ")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no process %d", pid)
 	case err != nil:
 		return fmt.Errorf("process %d has no ring in %s, and its environment cannot be read: %w", pid, folder, err)
-	case !strings.Contains("\x00"+string(environment), "\x00CUDA_INJECTION64_PATH="):
+	}
+	environment := map[string]string{}
+	for variable := range strings.SplitSeq(string(text), "\x00") {
+		name, value, _ := strings.Cut(variable, "=")
+		environment[name] = value
+	}
+	missing := func(path string) bool {
+		if filepath.IsAbs(path) {
+			path = proc + "root" + path
+		} else {
+			path = proc + "cwd/" + path
+		}
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	library := environment["CUDA_INJECTION64_PATH"]
+	its := cmp.Or(environment["OTELGPU_CAPTURE_DIR"], defaultFolder)
+	switch {
+	case library == "":
 		return fmt.Errorf(
 			"process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
+	case missing(library):
+		return fmt.Errorf("process %d cannot be captured: its CUDA_INJECTION64_PATH names %s, which is not there",
+			pid, library)
+	case missing(its):
+		return fmt.Errorf("process %d has no ring: its folder %s is not there (make it before the process starts: "+
+			"mkdir -m 0700 %s)", pid, its, its)
+	case filepath.Clean(its) != filepath.Clean(folder):
+		return fmt.Errorf("process %d has no ring in %s: its OTELGPU_CAPTURE_DIR is %s (--folder %s)", pid, folder, its, its)
 	}
-	return fmt.Errorf(
-		"process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder "+
-			"(OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
-		pid, folder)
+	return fmt.Errorf("process %d has no ring in %s: it has not used CUDA yet, or the folder was not there when it did "+
+		"(OTELGPU_CAPTURE_VERBOSE=1 makes it say why)", pid, folder)
 }

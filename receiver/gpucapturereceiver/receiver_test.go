@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -202,8 +203,34 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "was started without CUDA_INJECTION64_PATH=")
 	p := capturetest.Start(t, t.TempDir())
 	_, err = Capture(t.Context(), p.PID, cfg, nil)
-	require.ErrorContains(t, err,
-		"has no ring in "+dir+": it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder")
+	require.ErrorContains(t, err, "has no ring in "+dir+": its OTELGPU_CAPTURE_DIR is "+p.Folder+" (--folder "+p.Folder+")")
+
+	library := filepath.Join(t.TempDir(), "lib.so")
+	require.NoError(t, os.WriteFile(library, nil, 0o600))
+	for _, c := range []struct {
+		want        string
+		environment []string
+	}{
+		{"names /not/there.so, which is not there", []string{"CUDA_INJECTION64_PATH=/not/there.so"}},
+		{"names there.so, which is not there", []string{"CUDA_INJECTION64_PATH=there.so"}},
+		{"has no ring in " + dir + ": it has not used CUDA yet, or the folder was not there when it did", []string{
+			"CUDA_INJECTION64_PATH=" + library, "OTELGPU_CAPTURE_DIR=" + dir + "/",
+		}},
+		{
+			"its folder " + dir + "/none is not there (make it before the process starts: mkdir -m 0700 " + dir + "/none)",
+			[]string{"CUDA_INJECTION64_PATH=" + library, "OTELGPU_CAPTURE_DIR=" + dir + "/none"},
+		},
+	} {
+		idle := exec.CommandContext(t.Context(), "sleep", "60")
+		idle.Env = c.environment
+		require.NoError(t, idle.Start())
+		t.Cleanup(func() {
+			_ = idle.Process.Kill()
+			_ = idle.Wait()
+		})
+		_, err = Capture(t.Context(), idle.Process.Pid, cfg, nil)
+		require.ErrorContains(t, err, c.want)
+	}
 }
 
 func TestTheReceiverFollowsProcesses(t *testing.T) {
