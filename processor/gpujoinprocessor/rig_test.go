@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -53,6 +54,8 @@ type rig struct {
 
 	logger *zap.Logger                      // nil: none
 	w      gpusamplesextension.DeviceWriter // of a bubble's device
+
+	warnings *observer.ObservedLogs // of a rig that node makes
 }
 
 func newRig(t testing.TB) *rig {

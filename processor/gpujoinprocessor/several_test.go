@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -21,6 +24,9 @@ import (
 func node(t *testing.T, n int, f func(r *rig, zero time.Time, ids []string)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		var core zapcore.Core
+		core, r.warnings = observer.New(zap.WarnLevel)
+		r.logger = zap.New(core)
 		zero := time.Now()
 		var ids []string
 		for i := range n {
@@ -84,6 +90,8 @@ func TestARequestIsOnAllDevicesOfItsPod(t *testing.T) {
 		assert.NotContains(t, one, "hw.id")
 		assert.NotContains(t, got[3].Attributes().AsRaw(), "gpu.energy", "which of the two ran the section is not known")
 		assert.EqualValues(t, 1, r.count("uncovered_spans", "several_devices"))
+		require.Equal(t, 1, r.warnings.Len())
+		assert.Contains(t, r.warnings.All()[0].Message, "say which one by hw.id")
 	})
 }
 
