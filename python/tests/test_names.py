@@ -17,8 +17,17 @@ def test_every_name_is_in_the_registry():
         pytest.skip("not in a checkout of the repository: docs/semconv.md is not here")
     known = set(re.findall(r"^\| `([a-z0-9_.<>]+)`", registry.read_text(), re.M))
     for key, name in vars(_names).items():
-        if key.isupper():
+        if key.isupper() and isinstance(name, str):
             assert name in known or any(k.startswith(name) and "<" in k for k in known) and name.endswith("."), name
+
+
+def test_words_are_those_of_the_registry():
+    registry = ROOT / "docs" / "semconv.md"
+    if not registry.exists():
+        pytest.skip("not in a checkout of the repository: docs/semconv.md is not here")
+    for name, words in _names.WORDS.items():
+        row = re.search(rf"^\| `{re.escape(name)}` .* Values: (.*?)\. \|", registry.read_text(), re.M).group(1)
+        assert tuple(re.findall(r"(?:^|, )`(\w+)` \(", row)) == words, name
 
 
 def test_versions_are_told_in_one_way():

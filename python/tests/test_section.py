@@ -311,6 +311,24 @@ def test_odd_names_and_values_reach_the_exporter(exporter, gpu):
     assert otelgpu.stats()["error"] == 1
 
 
+def test_words_that_nobody_knows_are_named_once(exporter, gpu, caplog):
+    for _ in range(3):
+        with otelgpu.section("a", flops=1e9, precision="BF16"):
+            pass
+    with otelgpu.section("b", type="kopy"):
+        pass
+    with otelgpu.section("c", type="copy", copy="h2d", host_memory="pined"):
+        pass
+    with otelgpu.section("d", type="copy", copy="host_to_device", host_memory="pinned"):
+        pass
+    otelgpu.flush(5)
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == 4 and otelgpu.stats()["error"] == 6
+    assert "gpu.flop.precision: 'BF16' is none of bf16, fp16, fp32," in said[0]
+    assert "gpu.operation.type: 'kopy' is none of collective, copy," in said[1]
+    assert "gpu.copy.direction: 'h2d' is none of" in said[2] and "'pined' is none of managed" in said[3]
+
+
 def test_off_by_the_environment(exporter, gpu, monkeypatch):
     monkeypatch.setenv("OTELGPU_ENABLED", "false")
     monkeypatch.setattr(_runtime, "_runtime", _runtime.Runtime())

@@ -46,3 +46,11 @@ HW_VENDOR = "hw.vendor"
 PCI_BDF = "gpu.pci.bdf"
 DEVICE_ORDINAL = "gpu.device.ordinal"
 ERROR_TYPE = "error.type"
+
+# What the attributes of an enumeration may say.
+WORDS = {
+    OPERATION_TYPE: ("collective", "copy", "graph", "host", "kernel", "memset", "request", "section", "share", "step"),
+    FLOP_PRECISION: ("bf16", "fp16", "fp32", "fp4", "fp64", "fp8", "int8", "tf32"),
+    COPY_DIRECTION: ("device_to_device", "device_to_host", "host_to_device", "host_to_host", "peer_to_peer"),
+    COPY_HOST_MEMORY: ("managed", "pageable", "pinned"),
+}

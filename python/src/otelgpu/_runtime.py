@@ -110,7 +110,7 @@ class Runtime:
     # -- the program's side -------------------------------------------------------------------------------------------
 
     def trouble(self, where: str, reason: str) -> None:
-        """Counts what went wrong and says it once per place. Called while handling the exception."""
+        """Counts what went wrong and says it once per place."""
         self.counts["error"] += 1
         if where not in self.said and len(self.said) < 64:
             self.said.add(where)

@@ -211,6 +211,9 @@ class Section:
         if kind is not None:
             node.error = getattr(kind, "__qualname__", str(kind))
         self._describe(node)
+        for key, words in n.WORDS.items():
+            if node.attributes.get(key, words[0]) not in words:
+                rt.trouble(key, f"{node.attributes[key]!r} is none of {', '.join(words)}")
         outer = self._outer
         self._outer = self._span = None
         if outer is not None and outer._runtime is rt and outer._node is not None:
