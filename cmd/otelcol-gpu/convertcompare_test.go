@@ -5,6 +5,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,6 +43,11 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	assert.Contains(t, lines[3], "-57.550     58.733     1.183  idle: loader")
 	assert.Contains(t, out, "aten::cudnn_convolution")
 	assert.Contains(t, out, "wgrad_alg0_engine")
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "verdicts.md"))
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(guide), "a step is ")
+	example, _, _ = strings.Cut("a step is "+example, "\n```")
+	require.Equal(t, strings.Split(example, "\n"), lines[:5], "of docs/verdicts.md")
 
 	back, err := convertOutput(t, "--compare", with, without)
 	require.NoError(t, err)
