@@ -60,6 +60,11 @@ var kinds = []kind{
 		remedy: "torch.profiler.profile(...).export_chrome_trace",
 	},
 	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},
+	{is: tarball, says: "a tar archive", remedy: "unpack it"},
+	{
+		is: table, says: "a table in CSV",
+		remedy: "for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite",
+	},
 	{is: begins("BZh"), says: "bzip2", remedy: "bunzip2 FILE"},
 	{is: begins("\xfd7zXZ\x00"), says: "xz", remedy: "unxz FILE"},
 	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},
@@ -72,13 +77,59 @@ func xplane(head []byte) bool {
 		bytes.Contains(head, []byte("/device:")))
 }
 
+// tarball looks for the magic string of POSIX archives (pax(1), ustar interchange format).
+func tarball(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }
+
+// table looks for the columns of times in tables that rocprofv3, rocprof and nsys stats write.
+func table(head []byte) bool {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	return !readable(head) && slices.ContainsFunc([]string{"Start_Timestamp", "BeginNs", "Start (ns)", "Total Time (ns)"},
+		func(column string) bool { return bytes.Contains(first, []byte(column)) })
+}
+
+// documents are forms of JSON that are no traces, by keys that all of them have.
+var documents = []struct {
+	keys         []string
+	says, remedy string
+}{
+	{
+		[]string{`"schema"`, `"nodes"`},
+		"an execution trace of PyTorch, as for Chakra, which has no times of a device",
+		"torch.profiler.profile(...).export_chrome_trace",
+	},
+	{
+		[]string{`"frame"`, `"metrics"`, `"children"`},
+		"a tree of sums, as of Triton's Proton, without a timeline",
+		"torch.profiler.profile(...).export_chrome_trace",
+	},
+	{[]string{`"globalVid"`}, "JSON of Nsight Systems", "nsys export --type sqlite"},
+	{[]string{`"CudaEvent"`}, "JSON of Nsight Systems", "nsys export --type sqlite"},
+	{[]string{`"TraceProcessEvent"`}, "JSON of Nsight Systems", "nsys export --type sqlite"},
+	{[]string{`"resourceSpans"`}, "OTLP", "otelcol-gpu check FILE"},
+	{[]string{`"resourceMetrics"`}, "OTLP", "otelcol-gpu check FILE"},
+}
+
+// Document says like [Foreign] what a file of JSON is that turned out to be no trace; head is not compressed.
+func Document(path string, head []byte) string {
+	for _, d := range documents {
+		if !slices.ContainsFunc(d.keys, func(key string) bool { return !bytes.Contains(head, []byte(key)) }) {
+			return named(path, d.says, d.remedy)
+		}
+	}
+	return ""
+}
+
+func named(path, says, remedy string) string {
+	return "it is " + says + " (" + strings.ReplaceAll(remedy, "FILE", filepath.Base(path)) + ")"
+}
+
 // Foreign says what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems (nsys
 // export --type sqlite FILE)". It is empty for files that are read, and for those that nothing is known of.
 func Foreign(path string, head []byte) string {
 	for _, k := range kinds {
-		named := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })
-		if k.is != nil && k.is(head) || named && !readable(head) {
-			return "it is " + k.says + " (" + strings.ReplaceAll(k.remedy, "FILE", filepath.Base(path)) + ")"
+		ends := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })
+		if k.is != nil && k.is(head) || ends && !readable(head) {
+			return named(path, k.says, k.remedy)
 		}
 	}
 	return ""

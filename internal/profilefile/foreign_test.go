@@ -51,6 +51,7 @@ func TestReportsOfAFolderAreReadOnceTheyAreExported(t *testing.T) {
 	assert.True(t, profilefile.InFolder(at("open.nsys-rep")), "it is refused by name, with the command that exports it")
 	assert.False(t, profilefile.InFolder(at("done.nsys-rep")), "its export is read")
 	assert.False(t, profilefile.InFolder(at("notes.txt")))
+	assert.False(t, profilefile.InFolder(at("steps.csv")), "tables are refused by their content, and not looked for")
 }
 
 func TestHeadOfAShortFile(t *testing.T) {

@@ -70,7 +70,9 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 		case argDevice:
 			*hasDevice = setInt(&e.Device, v)
 		case argStream:
-			*hasStream = setInt(&e.Stream, v)
+			if *hasStream = setInt(&e.Stream, v); !*hasStream && string(v) != "null" {
+				e.Stream, *hasStream = c.id(v), true // as an address: what is of another stream stays apart
+			}
 		case argCorrelation:
 			c.correlates = setInt(&e.Correlation, v) || c.correlates
 		case argExternal:

@@ -30,6 +30,9 @@ type collect struct {
 	correlates   bool                  // some event of the file has a correlation
 	withoutFLOPs int                   // operators, of those that were looked at
 	texts        map[string]int64      // numbers that stand for thread and process ids that are no numbers
+	foreign      *producer             // who else wrote the file
+	found        int64                 // events that the profile was given
+	activities   int64                 // of devices among them
 }
 
 var (
@@ -37,9 +40,9 @@ var (
 	modulePrefix = []byte("nn.Module: ")
 )
 
-// Wants leaves out flows, which repeat the correlation, and the names of rows.
+// Wants leaves out flows, which repeat the correlation.
 func (c *collect) Wants(phase byte) bool {
-	return phase != 's' && phase != 't' && phase != 'f' && phase != 'M'
+	return phase != 's' && phase != 't' && phase != 'f'
 }
 
 // Event takes one event; what cannot be used is counted by reason.
@@ -56,6 +59,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 			return c.memory(j)
 		}
 		return nil // marks of the profiler itself
+	case 'M':
+		c.process(j)
+		return nil
 	case 'C':
 		if c.clock(j) {
 			return nil
@@ -128,6 +134,13 @@ func (c *collect) Event(j *chromejson.Event) error {
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
 	if c.arguments(e, j, name); own {
 		e.Process, e.Thread = gputrace.ProfilerProcess, 0
+	}
+	if c.found++; e.Kind.Device() {
+		if e.Device < 0 {
+			c.p.Skip("activity of a device that has no number")
+			return nil
+		}
+		c.activities++
 	}
 	return c.p.Add(e)
 }
@@ -214,7 +227,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name []byte)
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
-			e.Device = c.id(j.PID)
+			e.Device = c.deviceOf(j.PID)
 		}
 		if !stream {
 			e.Stream = c.id(j.TID)
@@ -232,6 +245,16 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name []byte)
 			annotationArgs(&e.Detail, j.Args)
 		}
 	}
+}
+
+// deviceOf is the device of a row: the number itself, or that at the end of "GPU 3". Of a row that is called otherwise,
+// as "stream 3", the device is not known: it is below zero.
+func (c *collect) deviceOf(pid []byte) int64 {
+	name := strings.ToLower(string(unquote(pid)))
+	if strings.Contains(name, "stream") || name == "" || name == "null" {
+		return -1
+	}
+	return c.id(pid)
 }
 
 // id is a process or thread as a number: the number itself, the one at the end of "stream 7", else one made up, below

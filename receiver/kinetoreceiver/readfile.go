@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -39,6 +40,9 @@ var (
 	ErrNotTrace  = chromejson.ErrNotTrace  // another kind of file, or an empty one
 	ErrSyntax    = chromejson.ErrSyntax    // JSON that is broken
 	ErrTruncated = chromejson.ErrTruncated // the file ends within the trace
+
+	// a Chrome trace of a profiler whose work of devices would not be found
+	ErrForeign = errors.New("not a trace of PyTorch's profiler")
 )
 
 // Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
@@ -70,8 +74,8 @@ type Stats struct {
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
 // hands its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
-// file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated; the error names it) leaves nothing behind. An error of
-// emit ends reading and is returned.
+// file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names it) leaves nothing behind. An
+// error of emit ends reading and is returned.
 //
 // A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only
 // BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are those that the spans state, in the
@@ -143,6 +147,13 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	}
 	defer done()
 	whole := bufio.NewReader(&contextReader{ctx, plain})
+	if plain != io.Reader(b) {
+		if err := knownPacked(path, whole); err != nil {
+			return Stats{}, compressed(err)
+		}
+	}
+	head, _ := whole.Peek(profilefile.HeadSize) // what cannot be read is left to the readers
+	head = slices.Clone(head)
 	var js chromejson.Stats
 	if isRocprofiler(whole) {
 		roc := &rocprofiler{c: c}
@@ -153,6 +164,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 			"times count from the start of the machine, shown as 1970: the file does not say when that was")
 	} else {
 		js, err = chromejson.Read(whole, c)
+		err = c.refuse(path, head, err)
 	}
 	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events}
 	partial := ""
@@ -188,6 +200,8 @@ func compressed(err error) error {
 	return err
 }
 
+const gzipMagic, zstdMagic = "\x1f\x8b", "\x28\xb5\x2f\xfd"
+
 // Unpack goes by the first bytes, not by the name: what follows gzip's or zstd's magic number is unpacked, all else is
 // handed on as it is. The function that is returned ends the unpacking.
 func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
@@ -196,14 +210,14 @@ func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 		return nil, nil, err
 	}
 	switch {
-	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+	case bytes.HasPrefix(head, []byte(gzipMagic)):
 		z, err := gzip.NewReader(b)
 		if err != nil {
 			return nil, nil, compressed(err)
 		}
 		z.Multistream(false)
 		return &gzipMembers{z, b}, func() { z.Close() }, nil
-	case bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")):
+	case bytes.HasPrefix(head, []byte(zstdMagic)):
 		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 		if err != nil {
 			return nil, nil, fmt.Errorf("broken zstd data: %w", err)
@@ -226,6 +240,14 @@ func known(path string, b *bufio.Reader) error {
 		return fmt.Errorf("%w: %s", ErrNotTrace, what)
 	}
 	return nil
+}
+
+// knownPacked is known for what was compressed.
+func knownPacked(path string, b *bufio.Reader) error {
+	if head, _ := b.Peek(4); len(head) == 4 && (string(head[:2]) == gzipMagic || string(head) == zstdMagic) {
+		return fmt.Errorf("%w: it was compressed twice (unpack it once)", ErrNotTrace)
+	}
+	return known(path, b)
 }
 
 // gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and block devices fill

@@ -34,6 +34,13 @@ func gz(t testing.TB, text string) string {
 
 const oneEvent = `{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1000,"dur":5,"args":{"device":0,"stream":7,"correlation":3}}`
 
+// rowsOf is a trace with a range of the host and an event in the row of a process with a name.
+func rowsOf(process, event string) string {
+	return fmt.Sprintf(`{"traceEvents":[{},{"ph":"M","name":"process_name","pid":800,"tid":0,"args":{"name":%q}},
+		{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":"1","dur":5},
+		{"ph":"X","pid":800,"tid":3,"ts":"2","dur":"1.5",%s}]}`, process, event)
+}
+
 func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 	whole := gz(t, `{"traceEvents":[`+oneEvent+`]}`)
 	for name, c := range map[string]struct {
@@ -41,16 +48,19 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		is   error
 		says string
 	}{
-		"empty.json":          {"", ErrNotTrace, "it is empty"},
-		"space.json":          {" \n", ErrNotTrace, "it is empty"},
-		"text.json":           {"hello", ErrNotTrace, "it begins with 'h'"},
-		"number.json":         {"17", ErrNotTrace, "it begins with '1'"},
-		"executiontrace.json": {`{"schema":"1.0.1","nodes":[{"id":2}]}`, ErrNotTrace, "it has no traceEvents"},
-		"emptyobject.json":    {"{}", ErrNotTrace, "it has no traceEvents"},
-		"cut.json":            {`{"traceEvents":[` + oneEvent + `,{"ph":"X","na`, ErrTruncated, "after 1 events"},
-		"cutafter.json":       {`{"traceEvents":[` + oneEvent, ErrTruncated, "after 1 events"},
-		"cutclose.json":       {`{"traceEvents":[` + oneEvent + "]", ErrTruncated, "the file ends"},
-		"nocolon.json":        {`{"traceEvents":[{"ph" "X"}]}`, ErrSyntax, "a colon is missing"},
+		"empty.json":  {"", ErrNotTrace, "it is empty"},
+		"space.json":  {" \n", ErrNotTrace, "it is empty"},
+		"text.json":   {"hello", ErrNotTrace, "it begins with 'h'"},
+		"number.json": {"17", ErrNotTrace, "it begins with '1'"},
+		"executiontrace.json": {
+			`{"schema":"1.0.1","nodes":[{"id":2}]}`, ErrNotTrace,
+			"it has no traceEvents: it is an execution trace of PyTorch",
+		},
+		"emptyobject.json": {"{}", ErrNotTrace, "it has no traceEvents"},
+		"cut.json":         {`{"traceEvents":[` + oneEvent + `,{"ph":"X","na`, ErrTruncated, "after 1 events"},
+		"cutafter.json":    {`{"traceEvents":[` + oneEvent, ErrTruncated, "after 1 events"},
+		"cutclose.json":    {`{"traceEvents":[` + oneEvent + "]", ErrTruncated, "the file ends"},
+		"nocolon.json":     {`{"traceEvents":[{"ph" "X"}]}`, ErrSyntax, "a colon is missing"},
 		"nocomma.json": {
 			`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax,
 			"a comma is missing between events",
@@ -68,6 +78,44 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"a.sqlite":        {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
 		"rubbish.json.gz": {whole + "rubbish after the end", gzip.ErrHeader, "broken gzip data"},
 		"header.json.gz":  {"\x1f\x8b\x07" + strings.Repeat("\x00", 40), gzip.ErrHeader, "broken gzip data"},
+		"ranks.tar.gz": {
+			gz(t, "a.json"+strings.Repeat("\x00", 251)+"ustar\x0000"+strings.Repeat("\x00", 247)), ErrNotTrace,
+			"it is a tar archive (unpack it)",
+		},
+		"twice.json.gz": {gz(t, whole), ErrNotTrace, "it was compressed twice (unpack it once)"},
+		"kernel_trace.csv": {
+			`"Kind","Agent_Id","Kernel_Name","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
+			"it is a table in CSV (for ROCm: rocprofv3 --output-format json;",
+		},
+		"proton.hatchet": {
+			`[{"children":[],"frame":{"name":"ROOT","type":"function"},"metrics":{"count":0}}]`, ErrNotTrace,
+			"it is a tree of sums, as of Triton's Proton, without a timeline",
+		},
+		"report1.json": {
+			`{"globalVid":281474976710656}` + "\n" + `{"CudaEvent":{"startNs":"1","endNs":"2"}}`, ErrNotTrace,
+			"it is JSON of Nsight Systems (nsys export --type sqlite)",
+		},
+		"spans.json": {`{"resourceSpans":[]}`, ErrNotTrace, "it is OTLP (otelcol-gpu check spans.json)"},
+		"trace_view.json": {
+			rowsOf("Ascend Hardware", `"name":"MatMulV2","args":{"Task Type":"AI_CORE","Stream Id":3}`), ErrForeign,
+			"it is a trace of Ascend's profiler (torch_npu, msprof) (work of NPUs is not read)",
+		},
+		"host.trace.json.gz": {
+			gz(t, rowsOf("/device:GPU:0", `"name":"loop_fusion","args":{"correlation_id":7}`)), ErrForeign,
+			"it is a trace of XLA's profiler (JAX, TensorFlow) (profile the program with nsys profile",
+		},
+		"timeline.json": {
+			rowsOf("/job:localhost/replica:0/task:0/device:GPU:0/stream:all Compute", `"cat":"Op","name":"MatMul"`), ErrForeign,
+			"it is a trace of XLA's profiler",
+		},
+		"results.json": {
+			rowsOf("CPU HIP API", `"name":"gemm","args":{"BeginNs":"2000","EndNs":"3500"}`), ErrForeign,
+			"it is a trace of rocprof (record with rocprofv3 --output-format json)",
+		},
+		"unitrace.json": {
+			rowsOf("RANK 0 DEVICE<node1>[Intel(R) Data Center GPU Max 1550] 0:29:0:0 #0", `"cat":"gpu_op","name":"gemm"`), ErrForeign,
+			"it is a trace of Intel's unitrace (record with torch.profiler and ProfilerActivity.XPU)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
@@ -124,6 +172,19 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 			map[string]int64{"event without a category": 1},
 			"",
 		},
+		"rows of others": {
+			strings.Replace(rowsOf("/device:TPU:0", `"name":"fusion"`), "{},", oneEvent+",", 1), 1,
+			map[string]int64{"event without a category": 1},
+			"work in rows as of a trace of XLA's profiler (JAX, TensorFlow) is not read",
+		},
+		"rows that name no device": {
+			"[" + oneEvent + "," + strings.ReplaceAll(strings.Join([]string{
+				strings.Replace(second, `"pid":0`, `"pid":"stream 7"`, 1), strings.Replace(second, `"pid":0`, `"pid":"abc"`, 1),
+				strings.Replace(second, `"pid":0`, `"pid":-1`, 1), strings.Replace(second, `"pid":0`, `"pid":null`, 1),
+			}, ","), `"device":0,`, "") + "," + strings.Replace(second, `"device":0`, `"device":-1`, 1) + "]", 1,
+			map[string]int64{"activity of a device that has no number": 5},
+			"",
+		},
 		"not UTF-8":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
 		"not UTF-16": {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
 		"zero byte":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
@@ -152,6 +213,22 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Streams that are no numbers of ours, as addresses, are not that of the row, which is another's.
+func TestStreamsThatAreAddressesStayApart(t *testing.T) {
+	seen := map[any]bool{}
+	of := func(stream string) string { return strings.Replace(oneEvent, `"stream":7`, `"stream":`+stream, 1) }
+	batches, st := convert(t, "["+strings.Join([]string{of("7"), of(`"0x7f3c"`), of("18446744073709551615"), of("null")}, ",")+"]",
+		Options{Detail: DetailKernels})
+	assert.EqualValues(t, 4, st.Kernels)
+	for _, s := range spansOf(batches) {
+		if id, ok := s.Attributes().Get("gpu.stream.id"); ok {
+			seen[id.AsRaw()] = true
+		}
+	}
+	assert.Len(t, seen, 3)
+	assert.True(t, seen[int64(7)])
 }
 
 func TestPartOfAFileIsReadWhereThatIsWanted(t *testing.T) {

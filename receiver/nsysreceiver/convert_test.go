@@ -171,6 +171,14 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 			"QuadD report"): "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
 		export(t,
 			"CREATE TABLE rocpd_kernel_dispatch (id INT)"): "it is a rocpd database of rocprofv3 (record with --output-format json)",
+		export(t, kernel0, "CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (_id_ INT, start INT, end INT, name INT)"): "it is a " +
+			"database of nvprof (record with: nsys profile --trace=cuda,nvtx)",
+		export(t, runtime0, "CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY, value TEXT)"): "it is a database of nvprof",
+		export(t, "CREATE TABLE TASK (startNs INT)", "CREATE TABLE COMPUTE_TASK_INFO (name INT)"): "it is a database of Ascend's " +
+			"profiler (torch_npu, msprof), and work of NPUs is not read",
+		export(t, "CREATE TABLE CANN_API (startNs INT)"): "it is a database of Ascend's profiler",
+		export(t, "CREATE TABLE HIP (BeginNs INT)", "CREATE TABLE OPS (BeginNs INT)"): "it is a database of rocprof (record with " +
+			"rocprofv3 --output-format json)",
 		export(t,
 			"CREATE TABLE notes (text TEXT)"): "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
 	} {

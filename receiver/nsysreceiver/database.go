@@ -53,8 +53,23 @@ func sniff(path string) error {
 
 func (d *database) has(table string) bool { return d.Tables[table] != nil }
 
+// others are databases of other profilers, by a table that no export of Nsight Systems has. nvprof's have some of the
+// names of its tables, and kernels under another one.
+var others = []struct{ table, says string }{
+	{"CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "a database of nvprof (record with: nsys profile --trace=cuda,nvtx)"},
+	{"StringTable", "a database of nvprof (record with: nsys profile --trace=cuda,nvtx)"},
+	{"COMPUTE_TASK_INFO", "a database of Ascend's profiler (torch_npu, msprof), and work of NPUs is not read"},
+	{"CANN_API", "a database of Ascend's profiler (torch_npu, msprof), and work of NPUs is not read"},
+	{"OPS", "a database of rocprof (record with rocprofv3 --output-format json)"},
+}
+
 // useful reports by an error why there is nothing to read.
 func (d *database) useful() error {
+	for _, o := range others {
+		if d.has(o.table) {
+			return fmt.Errorf("%w: it is %s", ErrNotExport, o.says)
+		}
+	}
 	if slices.ContainsFunc([]string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX}, d.has) {
 		return nil
 	}
