@@ -374,6 +374,9 @@ func TestAnyCallOfADriverMayFail(t *testing.T) {
 			_ = p.Flush(context.Background())
 			_ = p.Shutdown(context.Background())
 			require.Len(t, spans.Ended(), 10, "%s at call %d", how, n)
+			if how == "status" {
+				require.Empty(t, b.live, "events at call %d", n)
+			}
 			if b.n < n {
 				break
 			}

@@ -35,6 +35,9 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 			"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false,
 			"handle 0x3: no such stream",
 		},
+		{
+			"no clock", func(b *scripted) { b.bind.Store(700) }, nil, false, "cannot anchor the device's clock",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newScripted()
@@ -54,6 +57,8 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 				require.Equal(t, "host", source)
 				require.Contains(t, f.errors(), tt.want)
 			}
+			require.NoError(t, f.p.Shutdown(context.Background()))
+			require.Empty(t, b.live)
 		})
 	}
 }
