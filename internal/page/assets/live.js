@@ -258,7 +258,7 @@ function ranks(view) {
       byRank.set(s.rank, r);
     }
   }
-  if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attribute gpu.job.rank, which the library and torchrun's environment set.");
+  if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attributes gpu.job.id and gpu.job.rank: rank.Detector in Go, otelgpu.job() in Python.");
   const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
   const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), T = 4, H = T + list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
   list.forEach((r, row) => {

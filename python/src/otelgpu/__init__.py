@@ -21,6 +21,7 @@ of it off.
 """
 
 from ._capture import pop, push
+from ._job import job
 from ._loop import Schedule, Step, loop
 from ._profiler import trace_handler
 from ._runtime import flush, stats
@@ -28,4 +29,4 @@ from ._section import Section, section
 
 __version__ = "0.2.0"
 
-__all__ = ["Schedule", "Section", "Step", "flush", "loop", "pop", "push", "section", "stats", "trace_handler"]
+__all__ = ["Schedule", "Section", "Step", "flush", "job", "loop", "pop", "push", "section", "stats", "trace_handler"]

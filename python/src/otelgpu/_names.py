@@ -39,6 +39,11 @@ STEP_COVERED_DURATION = "gpu.step.covered.duration"
 STEP_MODEL_FLOP_COUNT = "gpu.step.model.flop.count"
 STEP_DEVICE_COUNT = "gpu.step.device.count"
 
+JOB_ID = "gpu.job.id"
+JOB_RANK = "gpu.job.rank"
+JOB_LOCAL_RANK = "gpu.job.local_rank"
+JOB_WORLD_SIZE = "gpu.job.world_size"
+
 HW_ID = "hw.id"
 HW_NAME = "hw.name"
 HW_MODEL = "hw.model"

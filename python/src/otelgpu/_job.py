@@ -1,0 +1,65 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which process of a distributed job this one is, from what launchers put into the environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Optional, Tuple, Union
+
+from . import _names as n
+from ._runtime import runtime
+
+# Variables of rank, rank on the host, and number of ranks; the first launcher that gives a rank decides all three: a
+# torchrun within an srun has both, and Slurm then counts launchers. As in gpuspan/rank, which is the same in Go.
+_LAUNCHERS = (
+    (("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",)),  # torchrun
+    (("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_LOCAL_RANK",), ("OMPI_COMM_WORLD_SIZE",)),  # Open MPI
+    (("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",)),  # MPICH, Intel MPI
+    (("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+)
+_JOB_IDS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID")
+
+
+def job() -> Dict[str, Union[str, int]]:
+    """Resource attributes of this process: gpu.job.id, .rank, .local_rank and .world_size, as far as the launcher says.
+
+        Resource.create({"service.name": "train", **otelgpu.job()})
+
+    Ranks are compared where they have a rank and an id in common. torchrun gives an id with --rdzv-id only; else set it,
+    the same for all ranks: OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN. What makes no sense is left out and logged.
+    """
+    out: Dict[str, Union[str, int]] = {}
+    for name in _JOB_IDS:
+        value = _value(name)
+        if value not in ("", "none"):  # torchrun's placeholder
+            out[n.JOB_ID] = value
+            break
+    for names in _LAUNCHERS:
+        if any(_value(name) for name in names[0]):
+            rank, local, size = _number(names[0], 0), _number(names[1], 0), _number(names[2], 1)
+            for key, v in ((n.JOB_RANK, rank), (n.JOB_LOCAL_RANK, local), (n.JOB_WORLD_SIZE, size)):
+                if v is None:
+                    continue
+                if key != n.JOB_WORLD_SIZE and size is not None and v >= size:
+                    runtime().trouble("the launcher's environment", f"{key} is {v} of a world size of {size}")
+                    continue
+                out[key] = v
+            break
+    return out
+
+
+def _value(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _number(names: Tuple[str, ...], least: int) -> Optional[int]:
+    for name in names:
+        value = _value(name)
+        if not value:
+            continue
+        if value.isascii() and value.isdigit() and int(value) >= least:
+            return int(value)
+        runtime().trouble("the launcher's environment", f"{name} must be a number from {least}, found {value!r}")
+        return None
+    return None
