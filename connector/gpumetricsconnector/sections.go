@@ -48,7 +48,7 @@ func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
 		key: f.Key, time: f.Time, name: f.Name, category: f.Category,
 		NestSpan: spanfacts.NestSpan{
-			Owner: process, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+			Owner: process, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
 			Start: int64(f.Start), End: int64(f.End),
 		},
 	})

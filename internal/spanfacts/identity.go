@@ -5,6 +5,7 @@ package spanfacts
 
 import (
 	"cmp"
+	"hash/maphash"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -65,6 +66,16 @@ func (d *Identity) differs(wide *Identity) bool {
 		return d.BDF != wide.BDF
 	}
 	return d.Ordinal >= 0 && wide.Ordinal >= 0 && d.Ordinal != wide.Ordinal
+}
+
+var numbers = maphash.MakeSeed()
+
+// Number tells the devices of a process apart, as long as it names all of them in one way.
+func (d *Identity) Number() int64 {
+	if name := cmp.Or(d.ID, d.BDF); name != "" {
+		return int64(maphash.String(numbers, name))
+	}
+	return d.Ordinal
 }
 
 // SameDevice says whether two values of hw.id name one device. Some producers leave out the prefix `GPU-` or `MIG-`, or

@@ -6,7 +6,7 @@ package spanfacts
 // NestSpan is what Nest has to know of a span.
 type NestSpan struct {
 	Owner      uint64 // process or resource
-	Device     int64  // ordinal; profilers number the streams of each device anew
+	Device     int64  // Identity.Number; the streams of each device are numbered anew
 	Stream     int64  // negative: on no stream, or not to be considered
 	Trace      [16]byte
 	Parent     [8]byte

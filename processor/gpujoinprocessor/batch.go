@@ -115,7 +115,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 					b.streams = slices.Grow(b.streams, ss.Spans().Len())
 				}
 				b.spans = append(b.spans, g)
-				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
+				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: f.Device.Number(), Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{scope: ss.Scope()})
 		}

@@ -93,10 +93,11 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			known++
 		}
 		g.at = at
-		if a == fairshare.Taken || leaving {
+		pin := a == fairshare.Taken || leaving
+		if pin {
 			p.board.dev.Pin(g.share.Key, at)
 		}
-		p.arriveMore(g, now.UnixNano())
+		p.arriveMore(g, now.UnixNano(), pin)
 		b.seen = min(b.seen, seen)
 	}
 	b.await()

@@ -136,6 +136,28 @@ func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
 	}
 }
 
+// The other device's span, on a stream of the same number, began before both and ends between them.
+func TestASpanOfAnotherDeviceDoesNotHideWhatIsWithin(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		at := func(x float64) time.Time { return zero.Add(sec(x)) }
+		r.run(r.device(secondDevice()), steady(zero, 100))
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.gpu(2, 1, at(1.5), at(2))
+		td.gpu(3, 1, at(0.5), at(2.5)).Attributes().PutStr("hw.id", gpu1)
+		td.gpu(4, 1, at(1), at(3))
+		for _, s := range td.ss.Spans().All() {
+			s.Attributes().PutInt("gpu.stream.id", 7)
+		}
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		s := r.spans()
+		assert.InDelta(t, 150, energy(t, s[2]), 1e-6)
+		assert.InDelta(t, 200, energy(t, s[3]), 1e-6)
+		assert.InDelta(t, 600, energy(t, s[4]), 1e-6)
+	})
+}
+
 func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
 	for name, together := range map[string]bool{"one batch": true, "the step later": false} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@ package gpujoinprocessor
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -18,6 +17,7 @@ import (
 type spot struct {
 	board *board
 	dev   gpusamplesextension.DeviceView // while the samples are locked
+	again bool                           // the board is that of a device before it too, another instance
 }
 
 // devicesOf are the devices of spans that do not name one: a list in hw.id, else those that the span's process, pod
@@ -49,37 +49,41 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome 
 			return unknownDevice
 		}
 		b := e.boardOf(dev)
-		switch {
-		case x.board == nil:
+		if x.board == nil {
 			x.dev, x.board = dev, b
-		case !x.has(b):
-			x.more = append(x.more, spot{b, dev})
+			continue
+		}
+		same, again := x.dev == dev, x.board == b
+		for _, s := range x.more {
+			same, again = same || s.dev == dev, again || s.board == b
+		}
+		if !same {
+			x.more = append(x.more, spot{b, dev, again})
 		}
 	}
 	return found
 }
 
-// has says whether a board is one of the place's: instances of one board count as one device.
-func (x *place) has(b *board) bool {
-	return x.board == b || slices.ContainsFunc(x.more, func(s spot) bool { return s.board == b })
-}
-
-// arriveMore brings a span into the fair share of the further devices of its place.
-func (x *place) arriveMore(g *gpuSpan, now int64) {
+// arriveMore brings a span into the fair share of the further boards of its place, and keeps it there if pin says so.
+func (x *place) arriveMore(g *gpuSpan, now int64, pin bool) {
 	if len(x.more) == 0 {
 		return
 	}
 	g.more = make([]fairshare.Place, len(x.more))
-	for i := range x.more {
-		b := x.more[i].board
-		_, g.more[i], _ = b.dev.Arrive(g.share, now, &b.meter)
-		b.dev.Pin(g.share.Key, g.more[i])
+	for i, s := range x.more {
+		if s.again {
+			continue
+		}
+		_, g.more[i], _ = s.board.dev.Arrive(g.share, now, &s.board.meter)
+		if pin {
+			s.board.dev.Pin(g.share.Key, g.more[i])
+		}
 	}
 }
 
-// writeSeveral joins a span with all devices of its place: energy is the sum over them, and known only where each
-// one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. False:
-// no sample is near one of them.
+// writeSeveral joins a span with all devices of its place: energy is the sum over their boards, and known only where
+// each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst.
+// False: no sample is near one of them.
 func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	to := g.span.Attributes()
@@ -93,7 +97,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 	a.events = a.events[:0]
 	coverage, samples, known := 1.0, math.MaxInt, shared
 	hasMemory, hasTemperature := true, false
-	each := func(dev gpusamplesextension.DeviceView, b *board, s fairshare.Share) {
+	measure := func(dev gpusamplesextension.DeviceView, b *board) {
 		board := b.meter.dev
 		c, n := dev.Coverage(start, end)
 		coverage, samples = min(coverage, c), min(samples, n)
@@ -110,19 +114,25 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 			hottest, hasTemperature = max(hottest, t), true
 		}
 		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
-		a.events = board.Events(start, end, a.events)
+		known = known && (a.energyOnMIG || dev.Device().Parent == "")
+	}
+	count := func(b *board, s fairshare.Share) {
+		a.events = b.meter.dev.Events(start, end, a.events)
 		late = max(late, s.Late)
 		energy += max(0, s.Value)
 		own += max(0, s.Own)
-		known = known && s.Ended && s.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "")
+		known = known && s.Ended && s.Covered > 0
 		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
 	}
-	each(x.dev, x.board, share)
-	for i := range x.more {
-		m := &x.more[i]
-		s, ok := m.board.dev.Share(g.share.Key, g.more[i])
-		known = known && ok
-		each(m.dev, m.board, s)
+	measure(x.dev, x.board)
+	count(x.board, share)
+	for i, m := range x.more {
+		measure(m.dev, m.board)
+		if !m.again {
+			s, ok := m.board.dev.Share(g.share.Key, g.more[i])
+			known = known && ok
+			count(m.board, s)
+		}
 	}
 
 	to.PutInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))

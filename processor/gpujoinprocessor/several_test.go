@@ -129,6 +129,42 @@ func TestAListOfDevicesIsBelieved(t *testing.T) {
 	})
 }
 
+// Two instances of one board are two devices with one counter: its joules and what it met count once.
+func TestARequestOnInstancesOfOneBoardHasTheBoardsEnergyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = true })
+		defer r.close()
+		board := r.device(nominal)
+		r.run(board, steady(zero, 300))
+		board.WriteEvents([]gpusamplesextension.Event{
+			{Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
+		})
+		ids := []string{"MIG-11111111-0000-0000-0000-000000000000", "MIG-22222222-0000-0000-0000-000000000000"}
+		for i, id := range ids {
+			w := r.device(gpusamplesextension.Device{ID: id, Parent: gpu0, Interval: 100 * time.Millisecond, Source: "replay"})
+			r.run(w, func(_ time.Time, s *gpusamplesextension.Sample) {
+				s.Set(gpusamplesextension.Utilization, 0.2+0.4*float64(i))
+				s.Set(gpusamplesextension.MemoryUsed, 1e9*float64(1+i))
+			})
+		}
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+","+ids[1]+","+ids[0])
+		td.request(1, zero, zero.Add(2*time.Second))
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()[1].Attributes().AsRaw()
+		assert.EqualValues(t, 2, got["gpu.device.count"])
+		assert.InDelta(t, 0.4, got["gpu.utilization"], 1e-9)
+		assert.EqualValues(t, 3e9, got["gpu.memory.usage"])
+		assert.InDelta(t, 300, got["gpu.power"], 1e-9, "the board's")
+		assert.InDelta(t, 600, got["gpu.energy"], 1e-6)
+		assert.NotContains(t, got, "gpu.join.late.duration")
+		assert.Equal(t, []any{int64(63)}, got["gpu.xid"])
+	})
+}
+
 // The time in the engine's queue is no time on the device.
 func TestAWaitingRequestTakesNothing(t *testing.T) {
 	node(t, 1, func(r *rig, zero time.Time, _ []string) {

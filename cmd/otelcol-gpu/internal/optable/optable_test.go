@@ -174,12 +174,24 @@ func TestNamesCannotCommandTheTerminal(t *testing.T) {
 	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
 }
 
-// A phase and what runs in it may hang side by side below the step: the part counts with the whole.
+// A phase and what runs in it may hang side by side below the step: the part counts with the whole. The streams of
+// another device may have the same numbers, whether devices are told by ordinal or by identity.
 func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
+	for _, devices := range [][2]map[string]any{
+		{{"gpu.device.ordinal": 0}, {"gpu.device.ordinal": 1}},
+		{{"hw.id": "GPU-a"}, {"hw.id": "GPU-b"}},
+		{{"gpu.pci.bdf": "0000:17:00.0"}, {"gpu.pci.bdf": "0000:65:00.0"}},
+	} {
+		spansWithinSiblings(t, devices)
+	}
+}
+
+func spansWithinSiblings(t *testing.T, devices [2]map[string]any) {
 	td := ptrace.NewTraces()
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
-	add := func(id byte, name string, stream, start, end int64) {
+	add := func(id byte, name string, device int, stream, start, end int64) {
 		s := spans.AppendEmpty()
+		require.NoError(t, s.Attributes().FromRaw(devices[device]))
 		s.SetTraceID(pcommon.TraceID{1})
 		s.SetSpanID(pcommon.SpanID{id})
 		s.SetParentSpanID(pcommon.SpanID{9})
@@ -188,22 +200,21 @@ func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 		s.SetEndTimestamp(pcommon.Timestamp(end * 1e6))
 		s.Attributes().PutStr("gpu.operation.type", "section")
 		s.Attributes().PutInt("gpu.stream.id", stream)
-		s.Attributes().PutInt("gpu.device.ordinal", 0)
 		s.Attributes().PutDouble("gpu.duration", float64(end-start)/1e3)
 	}
-	add(1, "forward", 1, 0, 10)
-	add(2, "adamw", 1, 11, 19)
-	add(3, "optimizer", 1, 10, 20)
-	add(4, "copy", 2, 12, 18)
+	add(1, "forward", 0, 1, 0, 10)
+	add(2, "adamw", 0, 1, 11, 19)
+	add(3, "optimizer", 0, 1, 10, 20)
+	add(4, "copy", 0, 2, 12, 18)
+	add(5, "elsewhere", 1, 1, 0, 20)
 	table := optable.New()
 	table.Add(td)
 	var b strings.Builder
 	require.NoError(t, table.Render(&b, optable.Format{}))
 	lines := b.String()
-	// of 26 ms
+	// of 46 ms
 	for name, share := range map[string]string{
-		"forward": "38.5%", "optimizer": "38.5%", "  adamw": "30.8%",
-		"copy": "23.1%",
+		"forward": "21.7%", "optimizer": "21.7%", "  adamw": "17.4%", "copy": "13.0%", "elsewhere": "43.5%",
 	} {
 		require.Regexp(t, "(?m)^"+name+" +section +1 .* ms +"+share, lines)
 	}

@@ -123,8 +123,8 @@ func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanf
 	}
 	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, x})
 	t.streams = append(t.streams, spanfacts.NestSpan{
-		Owner: owner, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent, Start: int64(f.Start),
-		End: int64(f.End),
+		Owner: owner, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+		Start: int64(f.Start), End: int64(f.End),
 	})
 }
 
