@@ -358,18 +358,27 @@ func TestSpanEventsByOption(t *testing.T) {
 				Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
 				Code: int64(gpusamplesextension.ThrottleHWThermal),
 			},
+			{Time: zero.Add(sec(1.5)).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 1},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)
 		time.Sleep(7 * time.Second)
 		s := r.spans()[1]
-		require.Equal(t, 3, s.Events().Len())
-		for i, want := range []string{"gpu.xid", "gpu.ecc", "gpu.throttle"} {
-			assert.Equal(t, want, s.Events().At(i).Name())
+		require.Equal(t, 4, s.Events().Len())
+		for i, want := range []struct {
+			name  string
+			attrs map[string]any
+		}{
+			{"gpu.xid", map[string]any{"gpu.event.code": int64(63)}},
+			{"gpu.ecc", map[string]any{"error.type": "ecc_uncorrected"}},
+			{"gpu.throttle", map[string]any{"gpu.throttle.reason": "hw_thermal_slowdown"}},
+			{"gpu.ecc", map[string]any{"error.type": "ecc_corrected"}},
+		} {
+			assert.Equal(t, want.name, s.Events().At(i).Name())
+			assert.Equal(t, want.attrs, s.Events().At(i).Attributes().AsRaw())
 			assert.Equal(t, zero.Add(sec(1.2+0.1*float64(i))).UnixNano(), s.Events().At(i).Timestamp().AsTime().UnixNano())
 		}
-		assert.Equal(t, map[string]any{"gpu.throttle.reason": "hw_thermal_slowdown"}, s.Events().At(2).Attributes().AsRaw())
 	}, func(c *Config) { c.Events = true })
 }
 

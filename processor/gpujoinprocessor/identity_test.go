@@ -4,11 +4,14 @@
 package gpujoinprocessor
 
 import (
+	"hash/maphash"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -90,6 +93,18 @@ func TestPCIAddressOfAnotherHostDoesNotMatch(t *testing.T) {
 	})
 }
 
+func TestAResourceNamesTheWorkload(t *testing.T) {
+	attrs := pcommon.NewMap()
+	require.NoError(t, attrs.FromRaw(map[string]any{
+		"host.id": "id-1", "host.name": "node1", "k8s.namespace.name": "ml", "k8s.pod.name": "vllm-0", "k8s.pod.uid": "uid-1",
+		"k8s.container.name": "server", "container.id": "c-1", "process.pid": 42,
+	}))
+	assert.Equal(t, gpusamplesextension.Workload{
+		HostID: "id-1", HostName: "node1", Namespace: "ml", Pod: "vllm-0", PodUID: "uid-1",
+		Container: "server", ContainerID: "c-1", PID: 42,
+	}, identifier{maphash.MakeSeed()}.resource(attrs).workload)
+}
+
 func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 	const mig1, mig2 = "MIG-11111111-0000-0000-0000-000000000000", "MIG-22222222-0000-0000-0000-000000000000"
 	for _, withEnergy := range []bool{false, true} {
@@ -100,6 +115,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
 				steady(zero, 300)(now, s)
 				s.Known &^= 1 << gpusamplesextension.Utilization
+				s.Set(gpusamplesextension.SMUtilization, 0.7)
 			})
 			for id, util := range map[string]float64{mig1: 0.2, mig2: 0.9} {
 				r.run(r.device(gpusamplesextension.Device{
@@ -118,6 +134,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			assert.InDelta(t, 0.2, attr(t, s[1], "gpu.utilization"), 1e-9)
 			assert.InDelta(t, 0.9, attr(t, s[2], "gpu.utilization"), 1e-9)
 			assert.InDelta(t, 300, attr(t, s[1], "gpu.power"), 1e-9, "the board's")
+			assert.NotContains(t, s[1].Attributes().AsRaw(), "gpu.sm.utilization", "that of others too")
 			if withEnergy {
 				assert.InDelta(t, 150, energy(t, s[1]), 1e-6)
 				assert.InDelta(t, 150, energy(t, s[2]), 1e-6)

@@ -227,9 +227,14 @@ func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
 			td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+","+ids[1])
 			td.request(1, zero.Add(time.Second), zero.Add(2*time.Second))
 			td.request(2, zero.Add(3*time.Second), zero.Add(4*time.Second))
+			td.request(3, zero.Add(5*time.Second), zero.Add(5*time.Second+50*time.Millisecond))
 			r.consume(td.Traces)
 			time.Sleep(8 * time.Second)
 			one, two := r.spans()[1].Attributes().AsRaw(), r.spans()[2].Attributes().AsRaw()
+			three := r.spans()[3].Attributes().AsRaw()
+			for _, a := range []map[string]any{one, two, three} {
+				assert.NotContains(t, a, "gpu.memory.usage", "nobody measures it")
+			}
 			assert.InDelta(t, 1, one["gpu.join.late.duration"], 1e-9)
 			assert.Equal(t, []any{int64(60), int64(61)}, one["gpu.xid"])
 			assert.EqualValues(t, 4, one["gpu.ecc.errors"])
@@ -237,8 +242,12 @@ func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
 			assert.Equal(t, []any{"hw_thermal_slowdown"}, one["gpu.throttle.reasons"])
 			if level == spanfacts.Lean {
 				assert.NotContains(t, two, "gpu.throttle.time")
+				assert.NotContains(t, two, "gpu.temperature.max")
 			} else {
 				assert.Zero(t, two["gpu.throttle.time"])
+				assert.Equal(t, 60.0, two["gpu.temperature.max"])
+				assert.Equal(t, "interval", two["gpu.join.method"])
+				assert.Equal(t, "cell", three["gpu.join.method"], "shorter than the time between samples")
 			}
 		})
 	}
