@@ -44,7 +44,8 @@ DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome 
 three months apart go to trace-1.json, trace-2.json …), through the same
 code as the kineto and nsys receivers and the processors, and print where the GPU time went. The Chrome trace and the
 table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,
-.json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.
+.json.zst, .sqlite, _results.db); a profile that is there twice counts once. Results replace those of an earlier run at
+the end.
 Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were
 read but of some only the beginning, because they are cut off or broken.
 

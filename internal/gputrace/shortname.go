@@ -4,11 +4,13 @@
 package gputrace
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// wrappers are kernels of template libraries whose name says nothing; their first template argument does.
+// wrappers are kernels of template libraries whose name says nothing; their first template argument that is a type
+// does.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
 // shortNameOf is a kernel's name without return type, namespaces, template arguments and parameters:
@@ -25,15 +27,31 @@ func shortNameOf(name string) string {
 	s = s[lastOutside(s, ':')+1:]  // namespaces, enclosing types
 	base := s[:outside(s, 1, '<')] // template arguments; a name may begin with a bracket
 	if wrappers[base] && len(s) > len(base)+1 {
-		args := s[len(base)+1:]
-		if inner := shortNameOf(args[:min(outside(args, 0, ','), outside(args, 0, '>'))]); inner != "" {
-			base = inner
-		}
+		base = cmp.Or(wrapped(s[len(base)+1:]), base)
 	}
 	if base == "" {
 		return name
 	}
 	return base
+}
+
+// wrapped is the short name of the first of a wrapper's template arguments that says what it runs: numbers, truth
+// values and targets ("gfx9_t") do not.
+func wrapped(args string) string {
+	for args != "" {
+		end := min(outside(args, 0, ','), outside(args, 0, '>'))
+		inner := shortNameOf(args[:end])
+		switch {
+		case inner == "", inner == "true", inner == "false", inner == "void", strings.HasPrefix(inner, "gfx"):
+		case strings.IndexByte("-(0123456789", inner[0]) < 0:
+			return inner
+		}
+		if end == len(args) || args[end] == '>' {
+			return ""
+		}
+		args = args[end+1:]
+	}
+	return ""
 }
 
 // brackets follows what is open. Angle brackets within round ones are mostly comparisons, as in "enable_if<((8)>(0)),

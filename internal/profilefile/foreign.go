@@ -152,7 +152,7 @@ func Head(path string) ([]byte, error) {
 }
 
 // endings are what names of profiles that can be read end in.
-var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite"}
+var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db"}
 
 // Endings lists what names of profiles end in.
 func Endings() []string { return slices.Clone(endings) }

@@ -48,6 +48,8 @@ func TestReportsOfAFolderAreReadOnceTheyAreExported(t *testing.T) {
 	require.NoError(t, os.WriteFile(at("done.sqlite"), nil, 0o600))
 	assert.True(t, profilefile.InFolder(at("a.json.gz")))
 	assert.True(t, profilefile.InFolder(at("done.sqlite")))
+	assert.True(t, profilefile.InFolder(at("77_results.db")), "as rocprofv3 calls them")
+	assert.False(t, profilefile.InFolder(at("users.db")))
 	assert.True(t, profilefile.InFolder(at("open.nsys-rep")), "it is refused by name, with the command that exports it")
 	assert.False(t, profilefile.InFolder(at("done.nsys-rep")), "its export is read")
 	assert.False(t, profilefile.InFolder(at("notes.txt")))

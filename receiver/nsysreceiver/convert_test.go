@@ -169,8 +169,6 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 		write("short.sqlite", "SQL"):                           "it is no SQLite database",
 		write("a.nsys-rep",
 			"QuadD report"): "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
-		export(t,
-			"CREATE TABLE rocpd_kernel_dispatch (id INT)"): "it is a rocpd database of rocprofv3 (record with --output-format json)",
 		export(t, kernel0, "CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (_id_ INT, start INT, end INT, name INT)"): "it is a " +
 			"database of nvprof (record with: nsys profile --trace=cuda,nvtx)",
 		export(t, runtime0, "CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY, value TEXT)"): "it is a database of nvprof",

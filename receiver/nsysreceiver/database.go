@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
@@ -73,10 +72,8 @@ func (d *database) useful() error {
 	if slices.ContainsFunc([]string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX}, d.has) {
 		return nil
 	}
-	for t := range d.Tables {
-		if strings.HasPrefix(t, "rocpd_") {
-			return fmt.Errorf("%w: it is a rocpd database of rocprofv3 (record with --output-format json)", ErrNotExport)
-		}
+	if len(d.runs()) > 0 {
+		return nil
 	}
 	if d.has(tableExport) || d.has(tableSession) || d.has(tableSystem) {
 		return errors.New("the export has no CUDA or NVTX events (record with: nsys profile --trace=cuda,nvtx)")

@@ -21,4 +21,6 @@
 //	TARGET_INFO_GPU, TARGET_INFO_CUDA_DEVICE       model and identity of devices
 //	TARGET_INFO_SYSTEM_ENV, META_DATA_CAPTURE      host, job and rank
 //	PROFILER_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD counted
+//
+// Databases that rocprofv3 writes (rocpd) are read, too.
 package nsysreceiver

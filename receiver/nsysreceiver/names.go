@@ -4,6 +4,7 @@
 package nsysreceiver
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,9 +65,10 @@ const maxStrings = 16 << 20
 
 // texts looks up StringIds by id, while another table is read.
 type texts struct {
-	table *sqlitefile.Table // nil where the file has no such table
-	held  map[int64]string
-	bytes int
+	table  *sqlitefile.Table // nil where the file has no such table
+	column string            // empty: value
+	held   map[int64]string
+	bytes  int
 }
 
 // text is the text with an id, empty where there is none.
@@ -74,7 +76,7 @@ func (t *texts) text(id int64) (string, error) {
 	if s, ok := t.held[id]; ok || t.table == nil {
 		return s, nil
 	}
-	v, err := t.table.Find("id", id, "value")
+	v, err := t.table.Find("id", id, cmp.Or(t.column, "value"))
 	if err != nil {
 		return "", err
 	}

@@ -68,14 +68,19 @@ func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTrac
 	if err := db.useful(); err != nil {
 		return Stats{}, err
 	}
-	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService})
+	source, timing := gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService}, "cupti"
+	all := (*collect).all
+	if len(db.runs()) > 0 {
+		source.Root, source.Service, timing, all = "rocprofv3 profile", "rocprofv3", "roctracer", (*collect).rocpd
+	}
+	p := gputrace.New(o, source)
 	defer p.Close()
-	p.Meta.TimingSource = "cupti"
+	p.Meta.TimingSource = timing
 	c := &collect{
 		db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{},
 		texts: texts{table: db.Tables[tableStrings], held: map[int64]string{}},
 	}
-	if err = c.all(ctx); err == nil {
+	if err = all(c, ctx); err == nil {
 		c.job(path)
 	}
 	st := Stats{Rows: c.rows}
