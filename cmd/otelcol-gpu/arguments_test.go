@@ -33,6 +33,10 @@ func TestWhatCannotBeMeantIsNamedWithTheRemedy(t *testing.T) {
 		{[]string{"validate", "mine.yaml"}, `validate takes no arguments, found "mine.yaml" (otelcol-gpu validate --config mine.yaml)`},
 		{[]string{"components", "gpu"}, `components takes no arguments, found "gpu" ("otelcol-gpu components --help" lists its flags)`},
 		{[]string{"demo", "10s"}, `demo takes no arguments, found "10s" ("otelcol-gpu demo --help" lists its flags)`},
+		{
+			[]string{"convert", "--compare", "--out", "x", "worker0.json", "worker0.json"},
+			"--compare prints; only with --html it writes to --out, \"x\"",
+		},
 		{[]string{"config", "llm", "jaeger"}, "config takes one name, found 2"},
 		{[]string{"record"}, "no file for the recording (--out FILE)"},
 		{
@@ -41,6 +45,11 @@ func TestWhatCannotBeMeantIsNamedWithTheRemedy(t *testing.T) {
 		},
 		{[]string{"record", "--out", "x", "--interval", "1us"}, "--interval must be at least 1ms, found 1µs"},
 		{[]string{"--config", "jager"}, `(nor is "jager" a ready pipeline, which are ` + pipelines + ")"},
+		{
+			[]string{"--config", "yaml:{receivers: {otlp: {protocols: {grpc: {endpoint: \"4317\"}}}}, exporters: {debug: {}}, " +
+				"service: {telemetry: {metrics: {level: none}}, pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}"},
+			"(an address is host:port, such as 127.0.0.1:4317)",
+		},
 		{[]string{"validate", "--config", "tabs.yaml"}, "(is a tab there? YAML is indented by spaces)"},
 	} {
 		err := run(c.args)

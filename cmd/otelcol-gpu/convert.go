@@ -62,6 +62,9 @@ DIR/compare.html with --html.`,
 			if o.Out == "" && o.HTML {
 				o.Out = "otelgpu-report"
 			}
+			if compare && o.Out != "" && !o.HTML {
+				return fmt.Errorf("--compare prints; only with --html it writes to --out, %q", o.Out)
+			}
 			if compare {
 				html := ""
 				if o.HTML {

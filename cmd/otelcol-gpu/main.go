@@ -227,6 +227,9 @@ func withHint(err error) error {
 	if m := noFile.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%w (nor is %q a ready pipeline, which are %s)", err, m[1], strings.Join(config.Names(), ", "))
 	}
+	if strings.Contains(err.Error(), "missing port in address") {
+		return fmt.Errorf("%w (an address is host:port, such as 127.0.0.1:4317)", err)
+	}
 	if strings.Contains(err.Error(), "found character that cannot start any token") {
 		return fmt.Errorf("%w (is a tab there? YAML is indented by spaces)", err)
 	}
