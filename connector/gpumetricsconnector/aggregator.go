@@ -226,13 +226,17 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	a.stats.spans++
 	a.saw(r, f.End)
 	step, request := f.Kind == spanfacts.Step, f.Kind == spanfacts.Request
+	over := false
 	if a.cfg.Operations.HasValue() {
-		a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy that no operation has
+		over = a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy that no operation has
+	}
+	if step && a.cfg.Steps.HasValue() {
+		over = a.step(r, f, weight, now) || over
+	}
+	if over {
+		a.stats.overflow++
 	}
 	if step {
-		if a.cfg.Steps.HasValue() {
-			a.step(r, f, weight, now)
-		}
 		if a.jobs != nil {
 			a.jobs.step(r, f, now, &a.stats)
 		}

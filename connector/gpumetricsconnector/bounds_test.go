@@ -49,6 +49,13 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	assert.EqualValues(t, 2*91, over)
 	assert.EqualValues(t, 2*91, a.stats.overflow)
 	assert.LessOrEqual(t, len(a.resources[""].operations.byDims), 40)
+
+	a = newTest(t, func(c *Config) { c.CardinalityLimit = 10 })
+	for i := range 100 {
+		loop := attrs{"gpu.operation.type": "step", "gpu.operation.name": fmt.Sprintf("train %d", i), "gpu.energy": 4.0}
+		a.take(batch(t, nil, span{"s", 0, 10, loop, 1, 0, ""}), clock)
+	}
+	assert.EqualValues(t, 91, a.stats.overflow, "a step counts once, though its energy is the operation's")
 }
 
 func TestTooManyResourcesShareOne(t *testing.T) {

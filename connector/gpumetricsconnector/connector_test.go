@@ -54,6 +54,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 		"`expiry` must not be negative, found -1s",
 		"`activity::settle` must be positive, found 0s",
 		"`stragglers::min_ranks` must be at least 2, found 1",
+		"`stragglers::max_waiting` must be positive, found 0",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -58,14 +58,13 @@ func (d *dims) slot() uint32 {
 
 // operation feeds the series of a span's dimensions; energyOnly leaves out the first five metrics, which the producer
 // writes itself. weight is how many spans the span stands for. It does not multiply energy, which gpu_join has shared
-// out among the spans that came.
-func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
+// out among the spans that came. It reports whether there were too many series.
+func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) (over bool) {
 	d := f.dims()
 	b := r.operations.find(&d)
 	if b == nil {
 		b = a.newOperation(r, &d)
 	}
-	over := false
 	need := func(s **series.Series, id metricID) *series.Series {
 		if (*s).GivenUp() { // to make room for one before it
 			*s = r.operationSeries(&a.settings, id, f, &d)
@@ -94,9 +93,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 	if f.Energy > 0 && f.Items > 0 {
 		need(&b.itemEnergy, metricItemEnergy).Ratio(f.Energy, f.Items*weight, now)
 	}
-	if over {
-		a.stats.overflow++
-	}
+	return over
 }
 
 // newOperation makes the operation of a span's dimensions. When there are very many, spans have one that is not kept,

@@ -25,8 +25,8 @@ type loop struct {
 	phases                                map[string]*series.Series
 }
 
-// step adds a step to its loop's metrics.
-func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
+// step adds a step to its loop's metrics. It reports whether there were too many series.
+func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) (over bool) {
 	key := loopKey{f.Name, f.StepItemType, r.rank}
 	l := r.loops[key]
 	if l == nil {
@@ -35,7 +35,6 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType), key.rank}] = l
 		}
 	}
-	over := false
 	need := func(s **series.Series, id metricID, phase string) *series.Series {
 		if (*s).GivenUp() { // to make room for one before it
 			*s = r.stepSeries(&a.settings, id, f, phase)
@@ -62,9 +61,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 			need(&l.itemEnergy, metricItemEnergy, "").Ratio(f.Energy, f.StepItems*weight, now)
 		}
 	}
-	if over {
-		a.stats.overflow++
-	}
+	return over
 }
 
 func (r *resource) stepSeries(st *settings, id metricID, f *facts, phase string) *series.Series {
