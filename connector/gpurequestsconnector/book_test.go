@@ -213,6 +213,30 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	}
 }
 
+func TestTheFirstItemComesOfWorkThatGivesItems(t *testing.T) {
+	embed := in{name: "embed", trace: 9, id: 10, start: 6, end: 8, a: gpu("embed", 0.002, 1, nil), links: []linked{{1, 1, nil, 0}}}
+	b := newTest(t, nil)
+	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server}, embed,
+		decode(2, 11, 1, linked{1, 1, items(1), 0}), decode(3, 30, 1, linked{1, 1, items(1), 0})), clock)
+	got := written(t, b.due(after(15*time.Second), false))
+	assert.NotContains(t, got["embed 1"].Attributes().AsRaw(), "gpu.request.time_to_first_item")
+	assert.InDelta(t, 0.007, got["decode 1"].Attributes().AsRaw()["gpu.request.time_to_first_item"], 1e-12)
+}
+
+func TestOldTracesAreGivenUpBesideNewOnes(t *testing.T) {
+	b := newTest(t, nil)
+	for trace := range byte(40) {
+		seen := clock
+		if trace%2 == 1 {
+			seen = after(b.cfg.Idle)
+		}
+		b.take(payload(t, service, in{name: "k", trace: trace + 1, id: trace + 1, parent: 200, a: gpu("", 0.001, 1, nil)}), seen)
+	}
+	b.due(after(b.cfg.Idle+time.Second), false)
+	assert.Len(t, b.waiting, 20)
+	assert.Equal(t, 20.0, b.stats.unassigned)
+}
+
 func TestAnUnsampledRequestHasAnAccountButNoSpan(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, knownParent}, linked{2, 1, nil, knownParent | sampled})),

@@ -170,7 +170,15 @@ func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 	r.view(func(d DeviceView) {
 		e := d.Events(0, 1e9, nil)
 		require.Len(t, e, maxEvents)
+		assert.Equal(t, int64(100+2*maxEvents), e[0].Time, "the oldest gave way")
 		assert.Equal(t, int64(100+3*maxEvents-1), e[maxEvents-1].Time)
+	})
+	r.w.WriteEvents([]Event{{Time: 99, Kind: EventXID, Code: 1}, {Time: 101 + 2*maxEvents, Kind: EventXID, Code: 2}})
+	r.view(func(d DeviceView) {
+		e := d.Events(0, 1e9, nil)
+		require.Len(t, e, maxEvents)
+		assert.Equal(t, int64(101+2*maxEvents), e[0].Time)
+		assert.Equal(t, int64(2), e[1].Code, "one that comes late has its place")
 	})
 }
 

@@ -132,6 +132,11 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 		`GPU-1 hw.status{hw.state=predicted_failure} 0 @200`,
 	}, "\n"), text(md))
 
+	r.take(&gpudata.Batch{Values: []gpudata.Value{ // far apart for the sampling, but then not for those before
+		val(0, gpudata.Utilization, 2150, 0.1), val(0, gpudata.Utilization, 3650, 0.6), val(0, gpudata.Utilization, 4650, 0.8),
+	}})
+	assert.Contains(t, text(r.collect(t0)), `hw.gpu.utilization{hw.gpu.task=general} 0.68 @4650`) // (0.6×1.5 + 0.8×1) ÷ 2.5
+
 	assert.Empty(t, text(r.collect(t0)), "nothing is repeated without a new sample")
 
 	b = &gpudata.Batch{Values: []gpudata.Value{
@@ -194,6 +199,8 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 
 func TestErrorsAreCountedAndLogged(t *testing.T) {
 	r, logs := testReceiver(t, nil)
+	samples := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	r.samples = samples
 	r.adopt([]gpusamplesextension.Device{h100})
 	xid := gpudata.Event{Event: gpusamplesextension.Event{
 		Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79,
@@ -226,6 +233,15 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors",
 		"150 gpu.xid ERROR gpu0: XID 79",
 	}, logLines(t, logs))
+	view := samples.Acquire()
+	defer view.Release()
+	d, ok := view.Lookup("GPU-1")
+	require.True(t, ok)
+	assert.Equal(t, []gpusamplesextension.Event{
+		{Time: at(100), Kind: gpusamplesextension.EventECCCorrected, Count: 3},
+		{Time: at(100), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
+		{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79, Count: 1},
+	}, d.Events(at(0), at(300), nil), "for gpu_join")
 }
 
 func logLines(t *testing.T, sink *consumertest.LogsSink) (lines []string) {
