@@ -168,7 +168,7 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 		"  OTLP in   gRPC 127.0.0.1:" + ports.grpc + ", HTTP 127.0.0.1:" + ports.http,
 		"  page      http://127.0.0.1:" + ports.page,
 		"  metrics   http://127.0.0.1:" + ports.metrics + "/metrics",
-		"  GPUs      none found; it keeps looking (OTELGPU_SOURCE=simulated stands in for one)",
+		"  GPUs      none found; it keeps looking (OTELGPU_LOG_LEVEL=info says why, OTELGPU_SOURCE=simulated stands in for one)",
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
@@ -215,6 +215,18 @@ service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: 
 	for _, line := range []string{"  GPUs      1 from simulated\n", "  GPUs      3 from simulated\n"} {
 		require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), line) }, time.Minute,
 			10*time.Millisecond, "%s", line)
+	}
+}
+
+func TestASourceThatDoesNotOpenSaysWhy(t *testing.T) {
+	p := start(t, nil, "--config", `yaml:{
+receivers: {gpu: {source: replay, replay: {file: nothing.gpurec}}}, exporters: {debug: {}},
+service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu], exporters: [debug]}}}}`)
+	for _, text := range []string{
+		"  GPUs      none found; it keeps looking (the warning says why)\n", "open nothing.gpurec: no such file",
+	} {
+		require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, time.Minute,
+			10*time.Millisecond, "%s", text)
 	}
 }
 

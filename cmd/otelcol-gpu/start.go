@@ -96,9 +96,12 @@ func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write reads the fields of what is said of devices.
 func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	line := "none found; it keeps looking (OTELGPU_SOURCE=simulated stands in for one)"
-	if e.Message == openedMessage {
+	line := "none found; it keeps looking (OTELGPU_LOG_LEVEL=info says why, OTELGPU_SOURCE=simulated stands in for one)"
+	switch {
+	case e.Message == openedMessage:
 		line = text(fields, "devices") + " from " + text(fields, "source")
+	case e.Level >= zapcore.WarnLevel: // of a source that was asked for by name
+		line = "none found; it keeps looking (the warning says why)"
 	}
 	l.w.source(l.component, line)
 	return nil

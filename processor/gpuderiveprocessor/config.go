@@ -117,6 +117,9 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
+// leastPeak is below every link and every pipe: less was meant in GB/s or TFLOP/s.
+const leastPeak = 1e6
+
 func (p *PeakConfig) validate(key string) error {
 	var bad invalid.List
 	if p.Model == "" {
@@ -124,19 +127,21 @@ func (p *PeakConfig) validate(key string) error {
 	} else if err := checkPattern(p.Model); err != nil {
 		bad.Add("`%s::model` must be a pattern, found %q: %w", key, p.Model, err)
 	}
-	rate := func(name string, v float64) {
+	rate := func(name, unit string, v float64) {
 		bad.If(!(v >= 0) || math.IsInf(v, 0),
 			"`%s::%s` must be a finite number and not negative (0: not stated), found %g", key, name, v)
+		bad.If(v > 0 && v < leastPeak, "`%s::%s` must be in %s, found %g", key, name, unit, v)
 	}
-	rate("memory_bandwidth", p.MemoryBandwidth)
-	rate("host_bandwidth", p.HostBandwidth)
-	rate("interconnect_bandwidth", p.InterconnectBandwidth)
+	const bytes, flops = "bytes per second, such as 3.35e12", "FLOP per second, such as 9.9e14"
+	rate("memory_bandwidth", bytes, p.MemoryBandwidth)
+	rate("host_bandwidth", bytes, p.HostBandwidth)
+	rate("interconnect_bandwidth", bytes, p.InterconnectBandwidth)
 	bad.If(p.InterconnectDevices < 0, "`%s::interconnect_devices` must not be negative, found %d", key,
 		p.InterconnectDevices)
 	for _, precision := range slices.Sorted(maps.Keys(p.FLOPRate)) {
 		bad.If(!slices.Contains(peaks.Precisions(), precision), "`%s::flop_rate` must have keys of %s, found %q", key,
 			strings.Join(peaks.Precisions(), ", "), precision)
-		rate("flop_rate::"+precision, p.FLOPRate[precision])
+		rate("flop_rate::"+precision, flops, p.FLOPRate[precision])
 	}
 	return bad.Err()
 }

@@ -45,6 +45,18 @@ func TestDefaults(t *testing.T) {
 	assert.Nil(t, cfg.Samples)
 }
 
+func TestPeaksInOtherUnitsAreRefused(t *testing.T) {
+	c := createDefaultConfig().(*Config)
+	c.Peaks = []PeakConfig{{
+		Model: "*", MemoryBandwidth: 3350, HostBandwidth: 64, InterconnectBandwidth: 450,
+		FLOPRate: map[string]float64{"bf16": 989.5, "fp32": 1e6},
+	}}
+	require.EqualError(t, c.Validate(), "`peaks::0::memory_bandwidth` must be in bytes per second, such as 3.35e12, found 3350\n"+
+		"`peaks::0::host_bandwidth` must be in bytes per second, such as 3.35e12, found 64\n"+
+		"`peaks::0::interconnect_bandwidth` must be in bytes per second, such as 3.35e12, found 450\n"+
+		"`peaks::0::flop_rate::bf16` must be in FLOP per second, such as 9.9e14, found 989.5")
+}
+
 func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 	_, err := load(t, "broken")
 	for _, want := range []string{
