@@ -154,9 +154,9 @@ var copyWords = []struct {
 	direction string
 	words     []string
 }{
-	{"host_to_device", []string{"HtoD", "HtoA", "HostToDevice", "H2D", "M2D"}},
-	{"device_to_host", []string{"DtoH", "AtoH", "DeviceToHost", "D2H", "D2M"}},
-	{"device_to_device", []string{"DtoD", "AtoA", "AtoD", "DtoA", "DeviceToDevice", "D2D"}},
+	{"host_to_device", []string{"HtoD", "HtoA", "HostToDevice", "HOST_TO_DEVICE", "H2D", "M2D"}},
+	{"device_to_host", []string{"DtoH", "AtoH", "DeviceToHost", "DEVICE_TO_HOST", "D2H", "D2M"}},
+	{"device_to_device", []string{"DtoD", "AtoA", "AtoD", "DtoA", "DeviceToDevice", "DEVICE_TO_DEVICE", "D2D"}},
 	{"peer_to_peer", []string{"PtoP", "P2P"}},
 	{"host_to_host", []string{"HtoH", "HostToHost", "H2H", "M2H", "H2M", "M2M"}},
 }

@@ -51,6 +51,8 @@ var arguments = map[string]int{
 	"shared memory": argShared, "blocks per SM": argBlocksPerSM, "warps per SM": argWarpsPerSM,
 	"est. achieved occupancy %": argOccupancy, "graph id": argGraph, "graph node id": argGraphNode, "kind": argKind,
 	"kernel": argKernel,
+	// of MTIA
+	"direction": argKind, "size": argBytes,
 	// what NCCL's record says
 	"Collective name": argCollective, "Group size": argGroupSize, "dtype": argElementType,
 	"In msg nelems": argInElements, "Out msg nelems": argOutElements,

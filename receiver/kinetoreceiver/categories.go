@@ -14,7 +14,23 @@ const (
 	kindNone     gputrace.Kind = 255 - iota // counted by category and left out
 	kindIgnore                              // known to repeat what other events say
 	kindOverhead                            // the profiler's own work
+	kindCounters                            // a kernel that CUPTI ran again and again to count: its times are no work
 )
+
+// mtiaCommands are what the command processors of an MTIA device ran.
+const mtiaCommands = "mtia_ccp_events"
+
+// mtiaCommand is the kind of such a command by its name: all are kernels but copies, waits of one stream for another,
+// which are no work, and the marks that those wait for.
+func mtiaCommand(name []byte) gputrace.Kind {
+	switch string(name) {
+	case "dma_request":
+		return gputrace.KindCopy
+	case "event_wait", "event_record":
+		return kindIgnore
+	}
+	return gputrace.KindKernel
+}
 
 // category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
 // cuda_runtime, kernel, gpu_memcpy), and those of other devices (privateuse1, XPU, MTIA, HPU).
@@ -28,7 +44,7 @@ func category(cat []byte) gputrace.Kind {
 		return gputrace.KindFrame
 	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
 		return gputrace.KindRuntime
-	case "kernel", "Kernel", "mtia_ccp_events": // of MTIA: what its command processors ran
+	case "kernel", "Kernel", mtiaCommands:
 		return gputrace.KindKernel
 	case "gpu_memcpy", "Memcpy", "memcpy":
 		return gputrace.KindCopy
@@ -36,6 +52,8 @@ func category(cat []byte) gputrace.Kind {
 		return gputrace.KindMemset
 	case "overhead":
 		return kindOverhead
+	case "cuda_profiler_range":
+		return kindCounters
 	case "gpu_user_annotation", "Trace", "cuda_sync", "cuda_event", "xpu_sync", "xpu_scope_profiler":
 		return kindIgnore
 	}

@@ -87,6 +87,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 			j.TID = nil
 		}
 	}
+	if string(j.Cat) == mtiaCommands {
+		e.Kind = mtiaCommand(name)
+	}
 	own := e.Kind == kindOverhead
 	switch e.Kind {
 	case kindIgnore:
@@ -96,6 +99,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		return nil
 	case kindNone:
 		c.p.Skip("event without a category")
+		return nil
+	case kindCounters:
+		c.p.Skip("range of counters (cuda_profiler_range)")
 		return nil
 	case kindOverhead:
 		if gputrace.OfProgram(string(name)) {

@@ -34,12 +34,21 @@ func TestFilesOfPyTorchWithoutKineto(t *testing.T) {
 	assert.Equal(t, 20250, int(find(t, batches, "aten::mm").EndTimestamp()-find(t, batches, "aten::mm").StartTimestamp()))
 }
 
-func TestActivitiesOfMTIAAreKernels(t *testing.T) {
+func TestActivitiesOfMTIAAreKernelsAndCopies(t *testing.T) {
 	batches,
 		st := convert(t,
 		`[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":5,"tid":5,"ts":1,"dur":2,"args":{"correlation":9}},
-		{"ph":"X","cat":"mtia_ccp_events","name":"FFU","pid":0,"tid":3,"ts":4,"dur":2,"args":{"device":0,"stream":3,"correlation":9}}]`, Options{Detail: DetailKernels})
+		{"ph":"X","cat":"mtia_ccp_events","name":"FFU","pid":0,"tid":3,"ts":4,"dur":2,"args":{"device":0,"stream":3,"correlation":9}},
+		{"ph":"X","cat":"mtia_ccp_events","name":"event_wait","pid":0,"tid":4,"ts":1,"dur":90,"args":{"stream":4,"wait_on_stream":3}},
+		{"ph":"X","cat":"mtia_ccp_events","name":"event_record","pid":0,"tid":3,"ts":7,"dur":1,"args":{"stream":3}},
+		{"ph":"X","cat":"mtia_ccp_events","name":"dma_request","pid":0,"tid":3,"ts":9,"dur":2,"args":{"stream":3,"direction":"DEVICE_TO_HOST","size":64}}]`, Options{Detail: DetailKernels})
 	assert.EqualValues(t, 1, st.Kernels)
+	assert.EqualValues(t, 1, st.Copies)
+	require.Len(t, st.Devices, 1)
+	assert.EqualValues(t, 7000, st.Devices[0].Window)
+	dma := find(t, batches, "dma_request").Attributes().AsRaw()
+	assert.Equal(t, "device_to_host", dma["gpu.copy.direction"])
+	assert.Equal(t, int64(64), dma["gpu.io.size"])
 	assert.Empty(t, st.Skipped)
 	assert.Equal(t, "kernel", find(t, batches, "FFU").Attributes().AsRaw()["gpu.operation.type"])
 }

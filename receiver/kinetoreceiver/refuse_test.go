@@ -185,6 +185,11 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 			map[string]int64{"activity of a device that has no number": 5},
 			"",
 		},
+		"counters": {
+			"[" + oneEvent + "," + strings.Replace(second, "kernel", "cuda_profiler_range", 1) + "]", 1,
+			map[string]int64{"range of counters (cuda_profiler_range)": 1},
+			"",
+		},
 		"not UTF-8":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
 		"not UTF-16": {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
 		"zero byte":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
