@@ -6,6 +6,7 @@ package profilefile_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,12 +27,22 @@ func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
 			"\x0a\x20\x08\x01\x12\x0d/device:GPU:0",
 			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)",
 		},
-		"t.json":             {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
-		"u.json":             {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
-		"h.h5":               {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},
-		"b.json.bz2":         {"BZh91AY", "it is bzip2 (bunzip2 b.json.bz2)"},
-		"x.json.xz":          {"\xfd7zXZ\x00", "it is xz (unxz x.json.xz)"},
-		"lfs.json":           {"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS (git lfs pull)"},
+		"t.json":     {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
+		"u.json":     {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
+		"h.h5":       {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},
+		"b.json.bz2": {"BZh91AY", "it is bzip2 (bunzip2 b.json.bz2)"},
+		"x.json.xz":  {"\xfd7zXZ\x00", "it is xz (unxz x.json.xz)"},
+		"lfs.json":   {"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS (git lfs pull)"},
+		"run.tar":    {strings.Repeat("\x00", 257) + "ustar\x00", "it is a tar archive (unpack it)"},
+		"short.tar":  {strings.Repeat("\x00", 257), ""},
+		"run.zip":    {"PK\x03\x04", "it is a ZIP archive (unpack it)"},
+		"kernels.csv": {
+			"Name,Start_Timestamp,End_Timestamp\n", "it is a table in CSV " +
+				"(for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite)",
+		},
+		"other.csv":          {"Name,Value\nStart_Timestamp,1\n", ""},
+		"notes":              {"\nabout xplanes", ""},
+		"device.txt":         {"of /device:GPU:0", ""},
 		"trace.json":         {`{"traceEvents"`, ""},
 		"misnamed.nsys-rep":  {"SQLite format 3\x00", ""},
 		"misnamed.xplane.pb": {"[{", ""},
@@ -39,6 +50,19 @@ func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
 		"empty":              {"", ""},
 	} {
 		assert.Equal(t, c.want, profilefile.Foreign(name, []byte(c.head)), name)
+	}
+}
+
+func TestDocumentsThatAreNoTracesAreNamedByTheirKeys(t *testing.T) {
+	for head, want := range map[string]string{
+		`{"schema": "1.0", "nodes": []}`: "it is an execution trace of PyTorch, as for Chakra, which has no times of a device " +
+			"(torch.profiler.profile(...).export_chrome_trace)",
+		`{"schema": "1.0", "traceEvents": []}`: "",
+		`{"frame": {}, "metrics": {}}`:         "",
+		`{"globalVid": 1}`:                     "it is JSON of Nsight Systems (nsys export --type sqlite)",
+		`{"resourceSpans": []}`:                "it is OTLP (otelcol-gpu check x.json)",
+	} {
+		assert.Equal(t, want, profilefile.Document("a/x.json", []byte(head)), head)
 	}
 }
 
@@ -62,4 +86,6 @@ func TestHeadOfAShortFile(t *testing.T) {
 	head, err := profilefile.Head(path)
 	require.NoError(t, err)
 	assert.Equal(t, "ab", string(head))
+	_, err = profilefile.Head(path + "er")
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }
