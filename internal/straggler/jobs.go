@@ -46,7 +46,7 @@ type loop[T any] struct {
 	steps    map[stepID]*step[T]
 	ranks    map[int64]lastStep
 	run      int64  // number of the newest run
-	begun    uint64 // start of its first step, unix ns
+	begun    uint64 // halfway from what ended last before it to the start of its first step, unix ns; 0: of the first run
 	compared int64  // highest index compared in that run
 	newest   uint64 // end of the newest step, unix ns
 	seen     int64  // when the newest step came
@@ -85,8 +85,8 @@ func (g *Jobs[T]) Waiting() int { return g.waiting }
 // world is the number of ranks, 0 where it is not known. The same step of the same rank replaces the one before.
 //
 // A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that
-// was started again from a checkpoint), however far back; what other ranks still report of the run before is kept
-// apart from it.
+// was started again from a checkpoint), however far back. What is still reported of the run before is kept apart from
+// it: all that starts in the first half of the pause or before, for ranks' clocks differ.
 func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now int64, x T) Outcome {
 	l := g.loops[key]
 	if l == nil {
@@ -98,20 +98,20 @@ func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now
 		l = &loop[T]{steps: make(map[stepID]*step[T]), ranks: make(map[int64]lastStep), compared: noneCompared}
 		g.loops[key] = l
 	}
-	l.world, l.seen, l.newest = world, now, max(l.newest, end)
-
 	id := stepID{l.run, index}
 	last, known := l.ranks[rank]
-	goesBack := index <= last.index && start >= last.end
 	switch {
-	case !known:
-	case last.run == l.run && goesBack:
+	case start < l.begun: // a late word of the run before
+		id.run--
+		if known {
+			id.run = min(id.run, last.run)
+		}
+	case known && last.run == l.run && index <= last.index && start >= last.end:
 		l.run++
-		l.begun, l.compared = start, noneCompared
+		l.begun, l.compared = start-(start-min(start, l.newest))/2, noneCompared
 		id.run = l.run
-	case last.run < l.run && !goesBack && start < l.begun:
-		id.run = last.run // a late word of the run before
 	}
+	l.world, l.seen, l.newest = world, now, max(l.newest, end)
 	if !known && len(l.ranks) >= maxRanks {
 		return Full
 	}

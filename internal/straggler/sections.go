@@ -3,8 +3,6 @@
 
 package straggler
 
-import "slices"
-
 const (
 	// maxNames bounds the sections directly in one, maxDepth the levels; what is beyond is left out.
 	maxNames, maxDepth = 64, 16
@@ -148,14 +146,13 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 }
 
 // blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the
-// operations directly below the step that lie in none, down to the deepest one that explains most of it. phases and
-// loose are by rank.
-func (v *Verdict) blame(phases, loose []*Sections, rank int) {
+// operations directly below the step that lie in none, down to the deepest one that explains most of it.
+func (v *Verdict) blame(phases, loose *level, rank int) {
 	v.Slow = true
-	levels := phases
-	worst, delay := furthest(phases, rank)
-	if x, d := furthest(loose, rank); d > delay {
-		levels, worst, delay = loose, x, d
+	at := phases
+	worst, delay := phases.furthest(rank)
+	if x, d := loose.furthest(rank); d > delay {
+		at, worst, delay = loose, x, d
 	} else if worst != nil && worst.Name != Other {
 		v.Phase = worst.Name
 	}
@@ -164,8 +161,8 @@ func (v *Verdict) blame(phases, loose []*Sections, rank int) {
 			v.Section += separator
 		}
 		v.Section, v.Delay, v.At = v.Section+worst.Name, delay, worst.At
-		levels = inside(levels, worst.Name)
-		next, d := furthest(levels, rank)
+		at = at.inside(worst.Name)
+		next, d := at.furthest(rank)
 		if d < explains*delay {
 			break
 		}
@@ -173,40 +170,64 @@ func (v *Verdict) blame(phases, loose []*Sections, rank int) {
 	}
 }
 
+// level is the sections of all ranks in one section. What many slow ranks ask of it is worked out once.
+type level struct {
+	ranks     []*Sections          // nil: nothing is known
+	known     int                  // of the ranks
+	durations map[string][]float64 // of the ranks that have a section
+	medians   map[string]float64
+	below     map[string]*level
+}
+
+func newLevel(ranks []*Sections) *level {
+	l := &level{
+		ranks: ranks, durations: map[string][]float64{}, medians: map[string]float64{}, below: map[string]*level{},
+	}
+	for _, s := range ranks {
+		if s == nil {
+			continue
+		}
+		l.known++
+		for _, x := range s.list {
+			l.durations[x.Name] = append(l.durations[x.Name], x.Duration)
+		}
+	}
+	return l
+}
+
 // furthest is the section of a rank that is furthest above the median; nil where none is above.
-func furthest(levels []*Sections, rank int) (worst *Section, delay float64) {
-	for _, x := range levels[rank].All() {
-		if d := x.Duration - medianOf(levels, x.Name); d > delay {
+func (l *level) furthest(rank int) (worst *Section, delay float64) {
+	for _, x := range l.ranks[rank].All() {
+		if d := x.Duration - l.median(x.Name); d > delay {
 			worst, delay = x, d
 		}
 	}
 	return worst, delay
 }
 
-// medianOf is over the ranks of which anything is known at the level; one without the section spent nothing in it.
-func medianOf(levels []*Sections, name string) float64 {
-	values := make([]float64, 0, len(levels))
-	for _, l := range levels {
-		if l == nil {
-			continue
-		}
-		v := 0.0
-		if x := l.Find(name); x != nil {
-			v = x.Duration
-		}
-		values = append(values, v)
+// median is over the ranks of which anything is known at the level; one without the section spent nothing in it.
+func (l *level) median(name string) float64 {
+	m, known := l.medians[name]
+	if !known {
+		values := l.durations[name]
+		m = median(append(values, make([]float64, l.known-len(values))...))
+		l.medians[name] = m
 	}
-	return median(values)
+	return m
 }
 
-// inside are the levels in one section.
-func inside(levels []*Sections, name string) []*Sections {
-	out := slices.Clone(levels)
-	for i, l := range levels {
-		out[i] = nil
-		if x := l.Find(name); x != nil {
-			out[i] = x.Below
+// inside is the level in one section.
+func (l *level) inside(name string) *level {
+	below := l.below[name]
+	if below == nil {
+		ranks := make([]*Sections, len(l.ranks))
+		for i, s := range l.ranks {
+			if x := s.Find(name); x != nil {
+				ranks[i] = x.Below
+			}
 		}
+		below = newLevel(ranks)
+		l.below[name] = below
 	}
-	return out
+	return below
 }

@@ -74,13 +74,17 @@ func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
 	}
 	sigma := deviation(slices.Clone(own), m)
 	verdicts = make([]Verdict, len(ranks))
+	var inPhases, inLoose *level
 	for i, v := range own {
 		if math.Abs(v-m) < math.Abs(own[typical]-m) {
 			typical = i
 		}
 		verdicts[i] = Verdict{Rank: ranks[i].Rank, Score: v / m, Median: m}
 		if v-m > outlierSigmas*sigma && v-m > outlierShare*m {
-			verdicts[i].blame(phases, loose, i)
+			if inPhases == nil {
+				inPhases, inLoose = newLevel(phases), newLevel(loose)
+			}
+			verdicts[i].blame(inPhases, inLoose, i)
 			if verdicts[i].Section == "" {
 				verdicts[i].Delay = v - m
 			}
