@@ -100,6 +100,10 @@ func (c *collect) Event(j *chromejson.Event) error {
 	case kindNone:
 		c.p.Skip("event without a category")
 		return nil
+	case gputrace.KindOther:
+		if c.foreign == nil && bytes.HasPrefix(j.TID, warpRow) {
+			c.foreign = &withinKernels
+		}
 	case kindCounters:
 		c.p.Skip("range of counters (cuda_profiler_range)")
 		return nil

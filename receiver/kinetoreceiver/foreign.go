@@ -53,6 +53,13 @@ var producers = []producer{
 	},
 }
 
+// withinKernels is somebody whose ranges are parts of kernels, in rows of warps.
+var withinKernels = producer{
+	says: "a trace within kernels, as of Triton's Proton", remedy: "torch.profiler.profile(...).export_chrome_trace",
+}
+
+var warpRow = []byte(`"warp `)
+
 // process takes the name of a process.
 func (c *collect) process(j *chromejson.Event) {
 	if string(j.Name) != "process_name" || c.foreign != nil {

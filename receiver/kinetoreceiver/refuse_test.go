@@ -112,6 +112,11 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 			rowsOf("CPU HIP API", `"name":"gemm","args":{"BeginNs":"2000","EndNs":"3500"}`), ErrForeign,
 			"it is a trace of rocprof (record with rocprofv3 --output-format json)",
 		},
+		"warps.json": {
+			`{"displayTimeUnit":"ns","traceEvents":[{"ph":"X","cat":"load","name":"load","pid":"gemm Core0 CTA1",` +
+				`"tid":"warp 0 (line 0)","ts":1,"dur":2,"args":{}}]}`, ErrForeign,
+			"it is a trace within kernels, as of Triton's Proton",
+		},
 		"unitrace.json": {
 			rowsOf("RANK 0 DEVICE<node1>[Intel(R) Data Center GPU Max 1550] 0:29:0:0 #0", `"cat":"gpu_op","name":"gemm"`), ErrForeign,
 			"it is a trace of Intel's unitrace (record with torch.profiler and ProfilerActivity.XPU)",

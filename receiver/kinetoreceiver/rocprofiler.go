@@ -320,7 +320,7 @@ func (r *rocprofiler) kind(key string) error {
 	return list(r, key, func(x *rocRecord) error {
 		r.records++
 		e := gputrace.Event{
-			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread,
+			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread, Device: -1,
 			Correlation: int64(x.Correlation.Internal) & (1<<gputrace.CorrelationBits - 1),
 		}
 		name := add(&e, x)
@@ -330,6 +330,10 @@ func (r *rocprofiler) kind(key string) error {
 		}
 		if !e.Kind.Device() && e.Kind != gputrace.KindRuntime {
 			e.Correlation = 0
+		}
+		if e.Kind.Device() && e.Device < 0 {
+			r.c.p.Skip("activity of an agent that is no GPU of the list")
+			return nil
 		}
 		if x.Start == 0 {
 			r.c.p.Skip("start time missing or no number")
@@ -350,7 +354,8 @@ func (r *rocprofiler) operation(x *rocRecord) string {
 func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
 	e.Kind = gputrace.KindKernel
 	d := &x.Dispatch
-	e.Device, e.Stream = r.agents[d.Agent.Handle].ordinal, int64(cmp.Or(x.Stream.Handle, d.Queue.Handle))
+	r.on(e, d.Agent)
+	e.Stream = int64(cmp.Or(x.Stream.Handle, d.Queue.Handle))
 	if w := d.Workgroup; w.X > 0 && w.Y > 0 && w.Z > 0 { // HSA counts the grid in work-items
 		e.Detail.HasGrid = true
 		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
@@ -359,14 +364,19 @@ func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
 	return cmp.Or(r.kernels[d.Kernel], "kernel "+strconv.FormatUint(d.Kernel, 10))
 }
 
-func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
-	e.Kind = gputrace.KindCopy
-	for _, h := range []rocHandle{x.To, x.From} { // a copy stands on the device that it ends on, else comes from
+// on puts an activity on the first of some agents that is a GPU.
+func (r *rocprofiler) on(e *gputrace.Event, agents ...rocHandle) {
+	for _, h := range agents {
 		if a := r.agents[h.Handle]; a.gpu {
 			e.Device = a.ordinal
-			break
+			return
 		}
 	}
+}
+
+func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
+	e.Kind = gputrace.KindCopy
+	r.on(e, x.To, x.From) // a copy stands on the device that it ends on, else comes from
 	e.Stream = int64(x.Stream.Handle)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true

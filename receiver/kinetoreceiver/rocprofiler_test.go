@@ -97,6 +97,15 @@ func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
 	assert.Equal(t, int64(1), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.device.ordinal"])
 }
 
+// Copies from host to host, and kernels of agents that are not in the list, are of no GPU.
+func TestFilesOfRocprofv3WithWorkOfOthers(t *testing.T) {
+	text := strings.Replace(rocText, `"dst_agent_id": {"handle": 3}`, `"dst_agent_id": {"handle": 1}`, 1)
+	text = strings.Replace(text, `"dispatch_info": {"agent_id": {"handle": 3}`, `"dispatch_info": {"agent_id": {"handle": 9}`, 1)
+	_, st := convert(t, text, Options{Detail: DetailKernels})
+	assert.Zero(t, st.Kernels+st.Copies)
+	assert.Equal(t, map[string]int64{"activity of an agent that is no GPU of the list": 2}, st.Skipped)
+}
+
 func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {
 	for i := 30; i < len(rocText)-1; i += 7 {
 		_, err := Read(t.Context(), strings.NewReader(rocText[:i]), Options{}, nil)
