@@ -53,7 +53,7 @@ OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is re
 			o.Out = cmp.Or(o.Out, fmt.Sprintf("capture-%d", pid))
 			ctx, stop := interruptible(cmd, "nothing is written")
 			defer stop()
-			o.Process = fmt.Sprintf("process %d", pid)
+			o.Process, o.Terminal = fmt.Sprintf("process %d", pid), terminal(os.Stdout)
 			o.Reader = func(ctx context.Context, _ string, _ bool, emit consumer.ConsumeTracesFunc) (convert.Result, error) {
 				return capture(ctx, pid, cfg, emit)
 			}

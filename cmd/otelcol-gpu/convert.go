@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -75,6 +76,7 @@ DIR/compare.html with --html.`,
 			if o.Out == "" {
 				return errors.New("no folder for the results (--out DIR, or --html, which takes otelgpu-report)")
 			}
+			o.Terminal = terminal(os.Stdout)
 			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {

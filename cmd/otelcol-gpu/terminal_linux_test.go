@@ -13,13 +13,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 // tty is a terminal of its own, with a program in it.
@@ -137,6 +141,21 @@ func TestTheDemoFitsItsTerminalAndFollowsItsSize(t *testing.T) {
 		return strings.Contains(after, "trace.json")
 	}, time.Minute, 10*time.Millisecond)
 	require.Contains(t, after, "OPERATION")
+}
+
+func TestTextsOfConvertFitTheTerminal(t *testing.T) {
+	file := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz")
+	p := inTerminal(t, 90, 24, append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=1"), "convert", "--out",
+		filepath.Join(t.TempDir(), "out"), file)
+	require.Zero(t, p.exit(t, time.Minute))
+	p.waitFor(t, "trace.json")
+	lines := strings.Split(strings.ReplaceAll(p.screen.String(), "\r", ""), "\n")
+	for _, l := range lines[1:slices.Index(lines, "")] { // the first has the path of the file
+		require.Less(t, utf8.RuneCountInString(l), 90, l)
+	}
+	require.Equal(t, "    loader, GPU 0: the host waited for data in", lines[1])
+	require.Equal(t, "      enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ -> nothing was launched", lines[2])
+	require.Contains(t, p.screen.String(), "\nvolta_scudnn_128x128_stridedB_splitK_small_nn_v1 ", "names of kernels are whole")
 }
 
 func TestNoColoursWhereNoneAreWanted(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
@@ -52,8 +53,9 @@ type Options struct {
 	Full      bool // the detail that the user asked for is all there is
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
-	Rows      int  // operations in the table; 0 is all
-	HTML      bool // write the page, too
+	Rows      int      // operations in the table; 0 is all
+	HTML      bool     // write the page, too
+	Terminal  *os.File // texts fit it, and names in tables stay whole; nil: output goes elsewhere, in lines of any length
 }
 
 // Errors of a run whose results are complete but for some files; what was wrong with each has been written already.
@@ -96,6 +98,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	var byRank ranks.Profiles
 	book := page.NewBook()
 	good, repeated, partial := 0, 0, 0
+	width := optable.Terminal(o.Terminal).Width
 	known := contents{}
 	for _, file := range files {
 		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
@@ -119,7 +122,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			_ = p.Stop()
 			return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(sink.err))
 		case err == nil && r.Spans == 0:
-			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: r.Remarks}))
+			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: r.Remarks}, 0))
 		}
 		if err != nil {
 			complain(problems, err)
@@ -133,7 +136,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			partial++
 			complain(problems, fmt.Errorf("only a part of %q could be read", file))
 		}
-		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r))
+		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r, width))
 	}
 	jobs := byRank.Jobs()
 	err = nil
@@ -155,11 +158,11 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := ranks.Render(out, jobs); err != nil {
+	if err := ranks.Render(out, jobs, width); err != nil {
 		return err
 	}
 	if text := byRank.NotCompared(); text != "" {
-		fmt.Fprintf(out, "\n%s\n", text)
+		fmt.Fprintf(out, "\n%s\n", printable.Wrapped(text, width, "", ""))
 	}
 	fmt.Fprintln(out)
 	if err := table.Render(out, optable.Format{Rows: o.Rows}); err != nil {
@@ -215,13 +218,14 @@ func (o Options) read(ctx context.Context, file string, files, all consumer.Cons
 	return r, err
 }
 
-func also(r Result) string {
+// also is what is said of a file behind its spans, in lines that fit a width; 0: any.
+func also(r Result, width int) string {
 	var b strings.Builder
 	if r.Cut > 0 {
 		fmt.Fprintf(&b, " (%d more are summed on them: --detail kernels shows all)", r.Cut)
 	}
 	for _, remark := range r.Remarks {
-		b.WriteString("\n    " + printable.Line(remark))
+		b.WriteString("\n" + printable.Wrapped(printable.Line(remark), width, "    ", "      "))
 	}
 	return b.String()
 }

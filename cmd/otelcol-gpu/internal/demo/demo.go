@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/otelcol"
@@ -144,12 +143,12 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	spans, gpuSpans := table.Spans()
 	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond),
 		spans, gpuSpans)
-	if err := table.Render(out, last(o.Terminal)); err != nil {
+	if err := table.Render(out, optable.Terminal(o.Terminal).Long()); err != nil {
 		return err
 	}
 	recorded := seen.State(page.Query{Range: time.Since(began)})
 	recorded.Live = false
-	writeFindings(out, recorded.Findings, last(o.Terminal).Width)
+	writeFindings(out, recorded.Findings, optable.Terminal(o.Terminal).Long().Width)
 	if err := epilogue(out, f); err != nil || !o.HTML {
 		return err
 	}
@@ -242,15 +241,7 @@ func writeFindings(out io.Writer, list []page.Finding, width int) {
 	}
 	fmt.Fprintln(out, "\nWhat stands out:")
 	for _, f := range list {
-		line := " "
-		for word := range strings.FieldsSeq(printable.Line(f.String())) {
-			if width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) >= width {
-				fmt.Fprintln(out, line)
-				line = "   "
-			}
-			line += " " + word
-		}
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(out, printable.Wrapped(printable.Line(f.String()), width, "  ", "    "))
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
-	"golang.org/x/term"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -177,7 +176,7 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 	defer tick.Stop()
 	for {
 		if terminal != nil {
-			fmt.Fprint(out, frame(intro, table, format(terminal)))
+			fmt.Fprint(out, frame(intro, table, optable.Terminal(terminal)))
 		}
 		select {
 		case <-ctx.Done():
@@ -190,25 +189,6 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 			}
 		}
 	}
-}
-
-// format is what a terminal has room for now; a table of any size where it does not say.
-func format(terminal *os.File) optable.Format {
-	f := optable.Format{Colour: os.Getenv("NO_COLOR") == ""}
-	if terminal == nil {
-		return optable.Format{}
-	}
-	if width, height, err := term.GetSize(int(terminal.Fd())); err == nil && width > 0 && height > 0 {
-		f.Width, f.Height = width, height
-	}
-	return f
-}
-
-// last is the format of the table that stays: all operations, at the width of the terminal.
-func last(terminal *os.File) optable.Format {
-	f := format(terminal)
-	f.Height = 0
-	return f
 }
 
 // frame is one picture of the screen: as much of the introduction as there is room for beside a table of some lines.

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/spansums"
@@ -23,6 +26,24 @@ type Format struct {
 	Width  int  // columns of the terminal; 0: no terminal, all columns of the table
 	Height int  // lines of the terminal, steps and headers included; 0: any number
 	Colour bool // of headers and bounds
+}
+
+// Terminal is what a terminal has room for now; a table of any size where it does not say, or where there is none.
+func Terminal(f *os.File) Format {
+	if f == nil {
+		return Format{}
+	}
+	format := Format{Colour: os.Getenv("NO_COLOR") == ""}
+	if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
+		format.Width, format.Height = width, height
+	}
+	return format
+}
+
+// Long is the format of a table that may be longer than the terminal.
+func (f Format) Long() Format {
+	f.Height = 0
+	return f
 }
 
 // Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services.

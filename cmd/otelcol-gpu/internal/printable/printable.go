@@ -19,6 +19,33 @@ func Line(s string) string { return escape(s, "") }
 // Text is Line for a text of several lines: line feeds and tabs stay.
 func Text(s string) string { return escape(s, "\n\t") }
 
+// Wrapped is a text in lines of fewer columns than width, with first before the first of them and more before the others.
+// A word that is longer stays whole. Without a width there is one line.
+func Wrapped(s string, width int, first, more string) string {
+	if width == 0 {
+		return first + s
+	}
+	var b strings.Builder
+	column, before := 0, first
+	for word := range strings.FieldsSeq(s) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case before != "" || column == 0:
+			b.WriteString(before)
+			column, before = utf8.RuneCountInString(before), ""
+		case column+1+n >= width:
+			b.WriteString("\n" + more)
+			column = utf8.RuneCountInString(more)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
 func escape(s, keep string) string {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) }
 	if utf8.ValidString(s) && strings.IndexFunc(s, bad) < 0 {

@@ -27,3 +27,12 @@ func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 	}
 	assert.Equal(t, "a\n\tb\\x1b", printable.Text("a\n\tb\x1b"))
 }
+
+func TestALongTextTakesSeveralLines(t *testing.T) {
+	const text = "loader, GPU 0: the host waited for µdata"
+	assert.Equal(t, "    "+text, printable.Wrapped(text, 0, "    ", "      "))
+	assert.Equal(t, "  loader, GPU 0:\n    the host\n    waited for\n    µdata", printable.Wrapped(text, 17, "  ", "    "))
+	assert.Equal(t, "  loader, GPU\n    0: the host\n    waited for\n    µdata", printable.Wrapped(text, 16, "  ", "    "))
+	assert.Equal(t, "loader,\nGPU 0:\nthe host\nwaited\nfor\nµdata", printable.Wrapped(text, 9, "", ""))
+	assert.Equal(t, "- aaaaaaaaaa\n  b", printable.Wrapped("aaaaaaaaaa b", 5, "- ", "  "))
+}

@@ -510,10 +510,10 @@ func TestTheSpanOfAJob(t *testing.T) {
 	assert.Equal(t, first, again, "the same profiles give the same bytes")
 
 	var b bytes.Buffer
-	require.NoError(t, Render(&b, jobs))
+	require.NoError(t, Render(&b, jobs, 0))
 	assert.Contains(t, b.String(), "4 ranks of one job of 4, run-7: rank 2 holds the others up")
 	jobs[0].Says = "rank \x1b[2J"
 	b.Reset()
-	require.NoError(t, Render(&b, jobs))
+	require.NoError(t, Render(&b, jobs, 0))
 	assert.NotContains(t, b.String(), "\x1b")
 }

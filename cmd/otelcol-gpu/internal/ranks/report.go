@@ -127,10 +127,10 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 
 func putTime(m pcommon.Map, k attribute.Key, d time.Duration) { m.PutDouble(string(k), d.Seconds()) }
 
-// Render writes a verdict and a table for each job of several ranks; nothing where there is none.
-func Render(w io.Writer, jobs []page.Job) error {
+// Render writes a verdict, in lines that fit a width (0: any), and a table for each job of several ranks.
+func Render(w io.Writer, jobs []page.Job, width int) error {
 	for i := range jobs {
-		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", printable.Line(jobs[i].Says), table(&jobs[i])); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", printable.Wrapped(printable.Line(jobs[i].Says), width, "", ""), table(&jobs[i])); err != nil {
 			return err
 		}
 	}
