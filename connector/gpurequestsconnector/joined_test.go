@@ -120,9 +120,6 @@ func randomWork(rng *rand.Rand) ptrace.Traces {
 		}
 		s.Attributes().PutStr("gpu.operation.type", x.kind)
 		s.Attributes().PutStr("hw.id", device(x.device))
-		if x.kind == "step" {
-			continue // serves no request
-		}
 		for range rng.IntN(3) * rng.IntN(2) {
 			l := s.Links().AppendEmpty()
 			l.SetTraceID(pcommon.TraceID{1})

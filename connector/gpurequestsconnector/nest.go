@@ -46,6 +46,12 @@ const maxDepth = 64
 // them.
 func (b *book) nest(now int64) {
 	for i := range b.spans {
+		if s := &b.spans[i]; s.batch && s.kind == stepWork {
+			b.elsewhere()
+			break
+		}
+	}
+	for i := range b.spans {
 		s := &b.spans[i]
 		waiting, _ := b.owed.Take(s.key)
 		for _, o := range waiting {
@@ -57,7 +63,7 @@ func (b *book) nest(now int64) {
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(s.above(), owed{s.device, s.time, s.energy}, now)
+			s.outer, s.nested = b.lift(s.above(), owed{s.device, s.time, max(0, s.energy-s.elsewhere)}, now)
 		}
 	}
 	for i := range b.spans {
@@ -66,6 +72,39 @@ func (b *book) nest(now int64) {
 			s.nested, outer = b.spans[outer].nested, b.spans[outer].outer
 		}
 	}
+}
+
+// elsewhere finds what steps have of work directly below them on other devices. What is around them does not have that,
+// be it another step.
+func (b *book) elsewhere() {
+	for i := range b.spans {
+		s := &b.spans[i]
+		energy := s.energy
+		for range maxDepth {
+			p := b.around(s)
+			if p == nil || p.kind != stepWork || contains(gpuWork, p.device, s.device) {
+				break
+			}
+			p.elsewhere += energy
+			s, energy = p, -energy
+		}
+	}
+}
+
+// around is the GPU work of the payload that is next above a span, nil where there is none.
+func (b *book) around(s *span) *span {
+	k := s.above()
+	for range maxDepth {
+		if i, here := b.index[k]; here {
+			return &b.spans[i]
+		}
+		up := b.recent.Find(k)
+		if up == nil || up.kind != hostSpan {
+			return nil
+		}
+		k.Span = up.parent
+	}
+	return nil
 }
 
 // lift goes up from a span's parent and takes o off each GPU span that contains it, up to the first batch. It returns

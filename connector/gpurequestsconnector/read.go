@@ -48,9 +48,10 @@ type span struct {
 
 	// Set by nest: what batches within it have already.
 	innerTime, innerEnergy float64
-	outer                  int  // the batch around it in the payload, −1: none
-	nested                 bool // its energy was counted with a span that came before
-	done                   bool // it is charged, or waits: nothing is taken off it here any more
+	elsewhere              float64 // J of a step, of work on other devices in the payload
+	outer                  int     // the batch around it in the payload, −1: none
+	nested                 bool    // its energy was counted with a span that came before
+	done                   bool    // it is charged, or waits: nothing is taken off it here any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // it itself, of a batch
