@@ -19,8 +19,8 @@ func Line(s string) string { return escape(s, "") }
 // Text is Line for a text of several lines: line feeds and tabs stay.
 func Text(s string) string { return escape(s, "\n\t") }
 
-// Wrapped is a text in lines of fewer columns than width, with first before the first of them and more before the others.
-// A word that is longer stays whole. Without a width there is one line.
+// Wrapped is a text in lines of fewer columns than width, with first before the first of them and more before the
+// others. A word that is longer stays whole. Without a width there is one line.
 func Wrapped(s string, width int, first, more string) string {
 	if width == 0 {
 		return first + s

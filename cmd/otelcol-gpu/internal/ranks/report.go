@@ -130,7 +130,8 @@ func putTime(m pcommon.Map, k attribute.Key, d time.Duration) { m.PutDouble(stri
 // Render writes a verdict, in lines that fit a width (0: any), and a table for each job of several ranks.
 func Render(w io.Writer, jobs []page.Job, width int) error {
 	for i := range jobs {
-		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", printable.Wrapped(printable.Line(jobs[i].Says), width, "", ""), table(&jobs[i])); err != nil {
+		says := printable.Wrapped(printable.Line(jobs[i].Says), width, "", "")
+		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", says, table(&jobs[i])); err != nil {
 			return err
 		}
 	}
