@@ -20,9 +20,9 @@
 //	ips_step      items of the step divided by t_step; empty when no items are stated
 //	t_<phase>_ms  one column for each further declared phase, also where it is empty
 //
-// In every row t_step = sum of the phases − t_overlap + t_misc holds to the last digit. A phase that a step did not
-// have is empty, and so is everything that is not known. A phase that was not declared has no column: its time counts
-// as t_misc, and is counted.
+// In every row of a step whose phases are known t_step = sum of the phases − t_overlap + t_misc holds to the last
+// digit. A phase that a step did not have is empty, and so is everything that is not known. A phase that was not
+// declared has no column: its time counts as t_misc, and is counted.
 //
 // # Appending
 //
