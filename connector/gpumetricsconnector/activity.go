@@ -20,6 +20,7 @@ import (
 // deviceKey is a device as a process sees it.
 type deviceKey struct {
 	id       string
+	bdf      string // where there is no id
 	ordinal  int64
 	sections bool // what sections say of it, not a profiler's records
 }
@@ -73,14 +74,17 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 	if f.HasStartDelay && f.StartDelay >= 0 && f.StartDelay*1e9 < float64(f.Start) {
 		x.launch = f.Start - uint64(math.Round(f.StartDelay*1e9))
 	}
-	key := deviceKey{f.Device.ID, f.Device.Ordinal, sections}
+	key := deviceKey{id: f.Device.ID, ordinal: f.Device.Ordinal, sections: sections}
+	if key.id == "" {
+		key.bdf = f.Device.BDF
+	}
 	t := r.devices[key]
 	if t == nil {
 		if len(r.devices) >= a.cfg.CardinalityLimit {
 			a.stats.activityLimit++
 			return
 		}
-		key.id = strings.Clone(key.id)
+		key.id, key.bdf = strings.Clone(key.id), strings.Clone(key.bdf)
 		t = &timeline{}
 		r.devices[key] = t
 	}

@@ -163,6 +163,18 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 	assert.Zero(t, a.activities)
 }
 
+// Two devices at work at one time are two, also where only their addresses tell them apart.
+func TestDevicesNamedByAddressAreAnalysedApart(t *testing.T) {
+	a := newTest(t, nil)
+	for i, bdf := range []string{"0000:17:00.0", "0000:65:00.0"} {
+		a.take(batch(t, nil, span{"gemm", 100, 300, attrs{
+			"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.pci.bdf": bdf,
+		}, byte(i + 1), 0, ""}), clock)
+	}
+	got := values(t, a.output(clock, true))
+	assert.InEpsilon(t, 400e-6, got["gpu.activity.time[gpu.activity.state:compute]"], 1e-9)
+}
+
 func TestActivitiesThatWaitAreBounded(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Activity.Get().MaxActivities = 100 })
 	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": 1}

@@ -26,6 +26,7 @@ type store struct {
 	last   map[string]stored
 	totals map[string]float64 // by metric
 	where  string
+	delta  bool
 }
 
 type stored struct {
@@ -47,9 +48,9 @@ func (s *store) take(t *testing.T, md pmetric.Metrics) {
 				key := target + name + fmt.Sprint(attrs.AsRaw())
 				now := stored{uint64(at) / 1e6, v}
 				before, known := s.last[key]
-				require.True(t, known || v == 0, "%s: %s begins with %v", s.where, key, v)
+				require.True(t, known || v == 0 || s.delta, "%s: %s begins with %v", s.where, key, v)
 				require.True(t, !known || now.ms > before.ms || now == before, "%s: %s: %v after %v", s.where, key, now, before)
-				if s.last[key] = now; v < before.value {
+				if s.last[key] = now; v < before.value || s.delta {
 					before.value = 0
 				}
 				s.totals[name] += v - before.value
@@ -64,13 +65,19 @@ func (s *store) take(t *testing.T, md pmetric.Metrics) {
 					point(m.Name()+"_count", p.Attributes(), p.Timestamp(), float64(p.Count()))
 					point(m.Name()+"_sum", p.Attributes(), p.Timestamp(), p.Sum())
 				}
+			case pmetric.MetricTypeExponentialHistogram:
+				for _, p := range m.ExponentialHistogram().DataPoints().All() {
+					point(m.Name()+"_count", p.Attributes(), p.Timestamp(), float64(p.Count()))
+					point(m.Name()+"_sum", p.Attributes(), p.Timestamp(), p.Sum())
+				}
 			}
 		}
 	}
 }
 
 // Spans of resources that Prometheus hardly tells apart, with restarts, silence, too little room for all series, and a
-// store that is gone for a while or whose answer is lost: what counters grow by in it is what the spans say.
+// store that is gone for a while or whose answer is lost: what counters grow by in it is what the spans say, in every
+// form.
 func TestWhatCountersGrowByIsWhatSpansSay(t *testing.T) {
 	resources := []attrs{
 		{},
@@ -86,7 +93,7 @@ func TestWhatCountersGrowByIsWhatSpansSay(t *testing.T) {
 	}
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		has, want := store{map[string]stored{}, map[string]float64{}, fmt.Sprint("seed ", seed)}, map[string]float64{}
+		has, want := store{map[string]stored{}, map[string]float64{}, fmt.Sprint("seed ", seed), false}, map[string]float64{}
 		now, refusing := time.Unix(1_700_000_001, 0), false
 		next, err := consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) error {
 			refuses := refusing && rng.IntN(2) == 0
@@ -109,6 +116,12 @@ func TestWhatCountersGrowByIsWhatSpansSay(t *testing.T) {
 		case 2:
 			cfg.MaxResources = 1 + rng.IntN(5)
 		}
+		switch seed % 5 {
+		case 3:
+			cfg.Histogram.Exponential.GetOrInsertDefault()
+		case 4:
+			cfg.Temporality, has.delta = TemporalityDelta, true
+		}
 		var c *gpuMetrics
 		start := func() {
 			c, err = newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
@@ -125,7 +138,7 @@ func TestWhatCountersGrowByIsWhatSpansSay(t *testing.T) {
 				now = now.Add(time.Duration(rng.Int64N(int64(20 * time.Second))))
 				start()
 			case 1:
-				refusing = !refusing
+				refusing = !refusing && !has.delta // whose refused points are lost
 			case 2:
 				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Minute))))
 			}
