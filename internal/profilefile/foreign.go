@@ -87,13 +87,13 @@ func table(head []byte) bool {
 		func(column string) bool { return bytes.Contains(first, []byte(column)) })
 }
 
-// documents are forms of JSON that are no traces, by keys that all of them have.
+// documents are forms of JSON that are no traces, by keys and beginnings of texts that all of them have.
 var documents = []struct {
 	keys         []string
 	says, remedy string
 }{
 	{
-		[]string{`"schema"`, `"nodes"`},
+		[]string{`"nodes"`, `"[pytorch|profiler|execution_`},
 		"an execution trace of PyTorch, as for Chakra, which has no times of a device",
 		"torch.profiler.profile(...).export_chrome_trace",
 	},

@@ -55,12 +55,13 @@ func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
 
 func TestDocumentsThatAreNoTracesAreNamedByTheirKeys(t *testing.T) {
 	for head, want := range map[string]string{
-		`{"schema": "1.0", "nodes": []}`: "it is an execution trace of PyTorch, as for Chakra, which has no times of a device " +
-			"(torch.profiler.profile(...).export_chrome_trace)",
-		`{"schema": "1.0", "traceEvents": []}`: "",
-		`{"frame": {}, "metrics": {}}`:         "",
-		`{"globalVid": 1}`:                     "it is JSON of Nsight Systems (nsys export --type sqlite)",
-		`{"resourceSpans": []}`:                "it is OTLP (otelcol-gpu check x.json)",
+		`{"nodes": [{"name": "[pytorch|profiler|execution_graph|thread]"}]}`: "it is an execution trace of PyTorch, as for " +
+			"Chakra, which has no times of a device (torch.profiler.profile(...).export_chrome_trace)",
+		`{"schema": "1.0", "nodes": [{"name": "load"}]}`: "",
+		`{"schema": "1.0", "traceEvents": []}`:           "",
+		`{"frame": {}, "metrics": {}}`:                   "",
+		`{"globalVid": 1}`:                               "it is JSON of Nsight Systems (nsys export --type sqlite)",
+		`{"resourceSpans": []}`:                          "it is OTLP (otelcol-gpu check x.json)",
 	} {
 		assert.Equal(t, want, profilefile.Document("a/x.json", []byte(head)), head)
 	}

@@ -53,7 +53,7 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"text.json":   {"hello", ErrNotTrace, "it begins with 'h'"},
 		"number.json": {"17", ErrNotTrace, "it begins with '1'"},
 		"executiontrace.json": {
-			`{"schema":"1.0.1","nodes":[{"id":2}]}`, ErrNotTrace,
+			`{"schema":"1.0.1","nodes":[{"id":2,"name":"[pytorch|profiler|execution_trace|thread]"}]}`, ErrNotTrace,
 			"it has no traceEvents: it is an execution trace of PyTorch",
 		},
 		"emptyobject.json": {"{}", ErrNotTrace, "it has no traceEvents"},
