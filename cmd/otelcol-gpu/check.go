@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,6 +116,9 @@ func checkListen(cmd *cobra.Command, address string, limit time.Duration, report
 	// The receiver listens a moment before the pipeline is called running: who ends the check then has heard all the same.
 	if heard := ctx.Err() != nil && report.Spans+report.Points+report.Records > 0; heard && p != nil {
 		return p.Stop()
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("cannot listen at %s and %s: another program does (stop it, or --listen HOST:PORT)", address, web)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s and %s: %w", address, web, err)

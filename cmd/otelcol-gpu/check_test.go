@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -90,6 +91,16 @@ func TestACheckThatIsEndedAsItBeginsHasHeardWhatCame(t *testing.T) {
 	cmd.SetContext(ctx)
 	require.NoError(t, checkListen(cmd, grpc, 0, &conformance.Report{Spans: 1}))
 	require.ErrorContains(t, checkListen(cmd, grpc, 0, &conformance.Report{}), "cannot listen at "+grpc)
+}
+
+func TestCheckNamesAPortThatIsTaken(t *testing.T) {
+	grpc, web, err := freeport.Pair()
+	require.NoError(t, err)
+	taken, err := net.Listen("tcp", web)
+	require.NoError(t, err)
+	defer taken.Close()
+	require.EqualError(t, run([]string{"check", "--listen", grpc}),
+		"cannot listen at "+grpc+" and "+web+": another program does (stop it, or --listen HOST:PORT)")
 }
 
 func TestCheckTakesLiveTelemetry(t *testing.T) {
