@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -388,6 +389,89 @@ func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
 	require.True(t, ok)
 	bytes, _ := d.Integral(gpusamplesextension.NVLinkTransmit, at.UnixNano(), at.Add(3500*time.Millisecond).UnixNano())
 	assert.InDelta(t, 100+1.5*200+400, bytes, 1e-6)
+}
+
+// A metric has one value for two seconds, or grows by it in the second one.
+func TestEveryMetricIsInTheUnitsOfItsField(t *testing.T) {
+	const plain, grows = false, true
+	for name, tt := range map[string]struct {
+		value float64
+		grows bool
+		field gpusamplesextension.Field
+		want  float64 // the mean
+		attrs map[string]any
+	}{
+		"DCGM_FI_DEV_GPU_UTIL":                 {40, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_GPU_UTIL_RATIO":           {40, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_ACTIVE":        {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":    {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_POWER_USAGE_INSTANT":      {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS":    {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_POWER_USAGE":              {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_WATTS":        {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": {300_000, grows, gpusamplesextension.Energy, 300, nil},
+		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":  {300, grows, gpusamplesextension.Energy, 300, nil},
+		"DCGM_FI_DEV_GPU_TEMP":                 {60, plain, gpusamplesextension.Temperature, 60, nil},
+		"DCGM_FI_DEV_SM_CLOCK":                 {1980, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEM_CLOCK":                {2619, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_SM_CLOCK_HERTZ":           {1.98e9, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":       {2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_FB_USED":                  {3, plain, gpusamplesextension.MemoryUsed, 3 << 20, nil},
+		"DCGM_FI_PROF_SM_ACTIVE":               {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_UTIL_RATIO":           {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY":            {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY_RATIO":      {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE":      {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":       {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_ACTIVE":             {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_UTIL_RATIO":         {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES":           {1e9, plain, gpusamplesextension.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES":           {1e9, plain, gpusamplesextension.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":     {1e9, grows, gpusamplesextension.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL":     {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_TX_BYTES":         {1e9, plain, gpusamplesextension.NVLinkTransmit, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_RX_BYTES":         {1e9, plain, gpusamplesextension.NVLinkReceive, 1e9, nil},
+
+		"hw.energy":              {300, grows, gpusamplesextension.Energy, 300, nil},
+		"hw.power":               {300, plain, gpusamplesextension.Power, 300, nil},
+		"hw.temperature":         {60, plain, gpusamplesextension.Temperature, 60, nil},
+		"hw.gpu.utilization":     {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"hw.gpu.memory.usage":    {4096, plain, gpusamplesextension.MemoryUsed, 4096, nil},
+		"gpu.sm.utilization":     {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
+		"gpu.sm.occupancy":       {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
+		"gpu.tensor.utilization": {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
+		"gpu.dram.utilization":   {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"gpu.clock.frequency": {
+			2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, map[string]any{"gpu.clock.type": "memory"},
+		},
+		"gpu.pcie.io": {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, map[string]any{"network.io.direction": "receive"}},
+		"gpu.nvlink.io": {
+			1e9, grows, gpusamplesextension.NVLinkTransmit, 1e9, map[string]any{"network.io.direction": "transmit"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, store := start(t, createDefaultConfig().(*Config))
+			at := time.Now().Add(-time.Minute)
+			attrs := map[string]any{"hw.id": "GPU-1"}
+			maps.Copy(attrs, tt.attrs)
+			value := tt.value
+			for i := range 2 {
+				if tt.grows {
+					value = tt.value * float64(5+i)
+				}
+				require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
+					name: name, at: at.Add(time.Duration(i) * time.Second), value: value, attrs: attrs, sum: tt.grows,
+				})))
+			}
+			v := store.Acquire()
+			defer v.Release()
+			d, ok := v.Lookup("GPU-1")
+			require.True(t, ok)
+			mean, known := d.Mean(tt.field, at.UnixNano(), at.Add(time.Second).UnixNano())
+			assert.Equal(t, 1.0, known)
+			assert.InEpsilon(t, tt.want, mean, 1e-9)
+		})
+	}
 }
 
 func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {

@@ -20,7 +20,14 @@ func TestRatesAreIntegratedOverTheTimeBeforeThem(t *testing.T) {
 	assert.Equal(t, 250.0, s.AddRate(13*second, 100, time.Second), "twice the same")
 	assert.Equal(t, 250.0, s.AddRate(12*second, 100, time.Second), "an older one")
 	assert.Equal(t, 250.0, s.AddRate(20*second, 100, time.Second), "7 s after a gap of 2 s")
-	assert.Equal(t, 260.0, s.AddRate(21*second, 10, time.Second))
+	assert.Equal(t, 2150.0, s.AddRate(39*second, 100, time.Second), "19 s after a gap of 7 s")
+	assert.Equal(t, 2160.0, s.AddRate(40*second, 10, time.Second))
+	assert.Equal(t, 2190.0, s.AddRate(43*second, 10, time.Second), "three intervals")
+	assert.Equal(t, 2190.0, s.AddRate(53*second, 10, time.Second), "a gap of 10 s after one of 3 s")
+
+	var every Sum
+	every.AddRate(second, 100, 0)
+	assert.Equal(t, 9900.0, every.AddRate(100*second, 100, 0), "the first gap of an unknown interval")
 }
 
 func TestACounterCanTakeOverFromARate(t *testing.T) {
