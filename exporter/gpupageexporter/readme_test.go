@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
@@ -42,6 +43,8 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	require.NoError(t, me.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, tr.ConsumeTraces(t.Context(), ptrace.NewTraces()))
 	assert.EqualValues(t, 1, m.Generation(), "the model that the program reads, too")
+	require.NoError(t, me.ConsumeMetrics(t.Context(), pmetric.NewMetrics()))
+	assert.EqualValues(t, 2, m.Generation())
 	r, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/state")
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, r.StatusCode)
@@ -83,6 +86,9 @@ func TestConfigIsChecked(t *testing.T) {
 	cfg.TraceURL = "https://x/{traceID}"
 	require.NoError(t, cfg.Validate())
 	assert.True(t, strings.HasPrefix(defaultEndpoint, "127.0.0.1:"), "loopback unless told")
+	assert.Zero(t, cfg.WriteTimeout, "a page is open for longer")
+	cfg.NetAddr.Endpoint = ""
+	require.ErrorContains(t, cfg.Validate(), "`endpoint` must not be empty")
 }
 
 func free(t *testing.T) string {

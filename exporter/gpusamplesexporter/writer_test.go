@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
@@ -401,36 +402,37 @@ func TestEveryMetricIsInTheUnitsOfItsField(t *testing.T) {
 		want  float64 // the mean
 		attrs map[string]any
 	}{
-		"DCGM_FI_DEV_GPU_UTIL":                 {40, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_DEV_GPU_UTIL_RATIO":           {40, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_PROF_GR_ENGINE_ACTIVE":        {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":    {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_DEV_POWER_USAGE_INSTANT":      {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS":    {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_POWER_USAGE":              {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_BOARD_POWER_WATTS":        {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": {300_000, grows, gpusamplesextension.Energy, 300, nil},
-		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":  {300, grows, gpusamplesextension.Energy, 300, nil},
-		"DCGM_FI_DEV_GPU_TEMP":                 {60, plain, gpusamplesextension.Temperature, 60, nil},
-		"DCGM_FI_DEV_SM_CLOCK":                 {1980, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
-		"DCGM_FI_DEV_MEM_CLOCK":                {2619, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
-		"DCGM_FI_DEV_SM_CLOCK_HERTZ":           {1.98e9, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
-		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":       {2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
-		"DCGM_FI_DEV_FB_USED":                  {3, plain, gpusamplesextension.MemoryUsed, 3 << 20, nil},
-		"DCGM_FI_PROF_SM_ACTIVE":               {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_SM_UTIL_RATIO":           {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_SM_OCCUPANCY":            {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
-		"DCGM_FI_PROF_SM_OCCUPANCY_RATIO":      {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
-		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE":      {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
-		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":       {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
-		"DCGM_FI_PROF_DRAM_ACTIVE":             {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_DRAM_UTIL_RATIO":         {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_PCIE_TX_BYTES":           {1e9, plain, gpusamplesextension.PCIeTransmit, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_RX_BYTES":           {1e9, plain, gpusamplesextension.PCIeReceive, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":     {1e9, grows, gpusamplesextension.PCIeTransmit, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL":     {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, nil},
-		"DCGM_FI_PROF_NVLINK_TX_BYTES":         {1e9, plain, gpusamplesextension.NVLinkTransmit, 1e9, nil},
-		"DCGM_FI_PROF_NVLINK_RX_BYTES":         {1e9, plain, gpusamplesextension.NVLinkReceive, 1e9, nil},
+		"DCGM_FI_DEV_GPU_UTIL":                       {40, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_GPU_UTIL_RATIO":                 {40, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_ACTIVE":              {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":          {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_POWER_USAGE_INSTANT":            {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS":          {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_POWER_USAGE":                    {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_WATTS":              {300, plain, gpusamplesextension.Power, 300, nil},
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION":       {300_000, grows, gpusamplesextension.Energy, 300, nil},
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total": {300_000, grows, gpusamplesextension.Energy, 300, nil}, // Prometheus
+		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":        {300, grows, gpusamplesextension.Energy, 300, nil},
+		"DCGM_FI_DEV_GPU_TEMP":                       {60, plain, gpusamplesextension.Temperature, 60, nil},
+		"DCGM_FI_DEV_SM_CLOCK":                       {1980, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEM_CLOCK":                      {2619, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_SM_CLOCK_HERTZ":                 {1.98e9, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":             {2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_FB_USED":                        {3, plain, gpusamplesextension.MemoryUsed, 3 << 20, nil},
+		"DCGM_FI_PROF_SM_ACTIVE":                     {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_UTIL_RATIO":                 {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY":                  {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY_RATIO":            {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE":            {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":             {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_ACTIVE":                   {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_UTIL_RATIO":               {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES":                 {1e9, plain, gpusamplesextension.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES":                 {1e9, plain, gpusamplesextension.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":           {1e9, grows, gpusamplesextension.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL":           {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_TX_BYTES":               {1e9, plain, gpusamplesextension.NVLinkTransmit, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_RX_BYTES":               {1e9, plain, gpusamplesextension.NVLinkReceive, 1e9, nil},
 
 		"hw.energy":              {300, grows, gpusamplesextension.Energy, 300, nil},
 		"hw.power":               {300, plain, gpusamplesextension.Power, 300, nil},
@@ -492,6 +494,47 @@ func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
 	require.Len(t, events, 1, "of the first value nobody knows when it happened")
 	assert.Equal(t, int64(79), events[0].Code)
 	assert.Equal(t, at.Add(2*time.Second).UnixNano(), events[0].Time)
+}
+
+func TestPointsAreCountedByWhatBecameOfThem(t *testing.T) {
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
+	set := exportertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	x, err := NewFactory().CreateMetrics(context.Background(), set, createDefaultConfig())
+	require.NoError(t, err)
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	require.NoError(t, x.Start(context.Background(), host{componenttest.NewNopHost(), store}))
+	at, gpu := time.Now().Add(-time.Minute), map[string]any{"hw.id": "GPU-1"}
+	md := batch(t,
+		point{name: "hw.power", at: at, value: 300, attrs: gpu},
+		point{name: "hw.energy", at: at, value: 300, attrs: gpu, sum: true},
+		point{name: "hw.energy", at: at.Add(-time.Second), value: 200, attrs: gpu, sum: true},
+		point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"x": "y"}},
+		point{name: "hw.power", at: at, value: math.NaN(), attrs: gpu},
+		point{name: "hw.fan.speed", at: at, value: 1, attrs: gpu},
+		point{name: "hw.gpu.utilization", at: at, value: 1, attrs: with(gpu, "hw.gpu.task", "encoder")})
+	h := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().AppendEmpty()
+	h.SetName("latency")
+	h.SetEmptyHistogram().DataPoints().AppendEmpty()
+	require.NoError(t, x.ConsumeMetrics(context.Background(), md))
+	require.NoError(t, x.Shutdown(context.Background()))
+	m, err := tel.GetMetric("otelcol_exporter_gpu_samples_points")
+	require.NoError(t, err)
+	got := map[string]int64{}
+	for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+		v, _ := p.Attributes.Value("outcome")
+		got[v.AsString()] = p.Value
+	}
+	assert.Equal(t, map[string]int64{
+		"written": 2, "out_of_order": 1, "no_device": 1, "no_value": 1, "unknown_metric": 3,
+	}, got)
+}
+
+func with(base map[string]any, key, value string) map[string]any {
+	out := maps.Clone(base)
+	out[key] = value
+	return out
 }
 
 func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
