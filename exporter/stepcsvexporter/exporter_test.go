@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadatatest"
@@ -102,14 +104,18 @@ func TestStepsOfTheMainRankBecomeRowsOverRestarts(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	set := exportertest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = tel.NewTelemetrySettings()
-	run(t, cfg, set, steps(0, "train", 1, 2), steps(3, "train", 1, 2), steps(0, "eval", 1, 1))
+	core, logs := observer.New(zap.WarnLevel)
+	set.Logger = zap.New(core)
+	run(t, cfg, set, steps(0, "train", 1, 1), steps(0, "train", 2, 2), steps(3, "train", 1, 2), steps(0, "eval", 1, 1))
+	require.Equal(t, 1, logs.Len(), "once, not for every batch")
+	assert.Contains(t, logs.All()[0].Message, "phases without a column")
 	sum := func(v int64, reason string) metricdata.DataPoint[int64] {
 		return metricdata.DataPoint[int64]{Value: v, Attributes: attribute.NewSet(attribute.String("reason", reason))}
 	}
 	metadatatest.AssertEqualExporterStepCsvRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}},
 		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	metadatatest.AssertEqualExporterStepCsvStepsSkipped(t, tel, []metricdata.DataPoint[int64]{
-		sum(3, "rank"), sum(2, "loop"), sum(1, "no_duration"),
+		sum(3, "rank"), sum(2, "loop"), sum(2, "no_duration"),
 	}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	metadatatest.AssertEqualExporterStepCsvUndeclaredTime(t, tel, []metricdata.DataPoint[float64]{{Value: .1}},
 		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
