@@ -14,7 +14,7 @@ type NestSpan struct {
 }
 
 const (
-	// maxOthers bounds how many spans of other streams are passed over on the way to the one before on the same stream,
+	// maxOthers bounds how many spans of other streams, or of threads that take turns on the stream, are passed over,
 	// maxInside how many lie within one span; what is further away stays beside it.
 	maxOthers, maxInside = 64, 1024
 )
@@ -47,11 +47,16 @@ func Nest(spans []NestSpan, adopt func(inner, outer int)) {
 				others++
 				continue
 			}
+			sibling := x.Parent == outer.Parent && x.Trace == outer.Trace
 			if x.Start < outer.Start {
-				break // nor does anything before it lie within
+				if sibling || x.End <= outer.Start {
+					break // what lies within before it is a part of it, or there is nothing
+				}
+				others++
+				continue
 			}
 			inside++
-			if x.End <= outer.End && x.Parent == outer.Parent && x.Trace == outer.Trace {
+			if x.End <= outer.End && sibling {
 				adopt(j, i)
 			}
 		}

@@ -33,7 +33,8 @@ func on(stream int64, start, end int64) NestSpan {
 func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 	elsewhere, other := on(1, 12, 18), on(1, 12, 18)
 	elsewhere.Owner, other.Parent = 2, [8]byte{2}
-	none, second := on(-1, 12, 18), on(1, 12, 18)
+	none, second, beside := on(-1, 12, 18), on(1, 12, 18), on(1, 10, 20)
+	beside.Trace = [16]byte{2} // two threads take turns on the stream
 	second.Device = 1
 	for name, tt := range map[string]struct {
 		in   []NestSpan
@@ -43,13 +44,17 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 			[]NestSpan{on(1, 11, 13), on(1, 13, 18), on(1, 10, 20), on(1, 20, 30)},
 			[]int{2, 2, -1, -1},
 		},
-		"levels":                         {[]NestSpan{on(1, 12, 13), on(1, 11, 14), on(1, 10, 20)}, []int{1, 2, -1}},
-		"another stream between":         {[]NestSpan{on(1, 11, 13), on(2, 5, 14), on(1, 10, 20)}, []int{2, -1, -1}},
-		"another stream runs beside":     {[]NestSpan{on(2, 11, 13), on(1, 10, 20)}, []int{-1, -1}},
-		"one after the other":            {[]NestSpan{on(1, 0, 10), on(1, 10, 20)}, []int{-1, -1}},
-		"begins before":                  {[]NestSpan{on(1, 9, 15), on(1, 10, 20)}, []int{-1, -1}},
-		"another process's stream":       {[]NestSpan{elsewhere, on(1, 10, 20)}, []int{-1, -1}},
-		"another device's stream":        {[]NestSpan{second, on(1, 10, 20)}, []int{-1, -1}},
+		"levels":                     {[]NestSpan{on(1, 12, 13), on(1, 11, 14), on(1, 10, 20)}, []int{1, 2, -1}},
+		"another stream between":     {[]NestSpan{on(1, 11, 13), on(2, 5, 14), on(1, 10, 20)}, []int{2, -1, -1}},
+		"another stream runs beside": {[]NestSpan{on(2, 11, 13), on(1, 10, 20)}, []int{-1, -1}},
+		"one after the other":        {[]NestSpan{on(1, 0, 10), on(1, 10, 20)}, []int{-1, -1}},
+		"begins before":              {[]NestSpan{on(1, 9, 15), on(1, 10, 20)}, []int{-1, -1}},
+		"another process's stream":   {[]NestSpan{elsewhere, on(1, 10, 20)}, []int{-1, -1}},
+		"another device's stream":    {[]NestSpan{second, on(1, 10, 20)}, []int{-1, -1}},
+		"work of another trace begins before and ends within": {
+			[]NestSpan{on(1, 16, 18), beside, on(1, 15, 25)},
+			[]int{2, -1, -1},
+		},
 		"another parent":                 {[]NestSpan{other, on(1, 10, 20)}, []int{-1, -1}},
 		"on no stream":                   {[]NestSpan{none, on(-1, 10, 20)}, []int{-1, -1}},
 		"the outer one before the inner": {[]NestSpan{on(1, 10, 20), on(1, 11, 13)}, []int{-1, -1}},

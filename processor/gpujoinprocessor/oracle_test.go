@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
@@ -440,8 +441,12 @@ func (x *oracle) run(t *testing.T, seed uint64) {
 				at.PutDouble("gpu.request.queue.duration", float64(s.queue)/1000)
 			}
 		}
-		if td.SpanCount() > 0 {
-			r.consume(td.Traces)
+		for range 1 + x.rng.IntN(2) { // also again, as a sender whose answer was lost
+			again := ptrace.NewTraces()
+			td.CopyTo(again)
+			if again.SpanCount() > 0 {
+				r.consume(again)
+			}
 		}
 	}
 	time.Sleep(12 * time.Second)
@@ -475,4 +480,6 @@ func (x *oracle) run(t *testing.T, seed uint64) {
 	}
 	require.InEpsilon(t, 1+sum, 1+r.energy("attributed"), 1e-9)
 	require.Zero(t, r.energy("late"))
+	time.Sleep(10 * time.Minute)
+	require.Zero(t, r.gauge("known_spans"), "all are forgotten")
 }
