@@ -89,3 +89,33 @@ func TestADeltaHasTheExemplarsOfItsInterval(t *testing.T) {
 		assert.Equal(t, v, p.Exemplars().At(0).DoubleValue())
 	}
 }
+
+func TestADeltaHasTheBucketsOfItsInterval(t *testing.T) {
+	for _, exponential := range []int{0, 16} {
+		st := &Settings{CardinalityLimit: 10, Delta: true, Exponential: exponential}
+		f := Family{Name: semconv.GPUOperationDurationName, Form: Histogram, Bounds: []float64{1}}
+		for i, values := range [][]float64{{0.5, 5, 5}, {5}} {
+			for _, v := range values {
+				f.Get(st, named("a"), second).Record(v, 1, spanfacts.Key{}, second, 1)
+			}
+			m := write(t, st, &f, uint64(i+2)*second)
+			var count, inBuckets uint64
+			if exponential > 0 {
+				p := m.ExponentialHistogram().DataPoints().At(0)
+				count, inBuckets = p.Count(), sum(p.Positive().BucketCounts().AsRaw())
+			} else {
+				p := m.Histogram().DataPoints().At(0)
+				count, inBuckets = p.Count(), sum(p.BucketCounts().AsRaw())
+			}
+			assert.EqualValues(t, len(values), count)
+			assert.EqualValues(t, len(values), inBuckets, "interval %d", i)
+		}
+	}
+}
+
+func sum(counts []uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
