@@ -71,6 +71,7 @@ type Profile struct {
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool
 	hasStep                 bool
+	streams, queues         bool // there are streams that the file states; queues that stand for some
 	counts                  [kindCount]int64
 	offers                  [kindCount]offered
 	comm                    []kernelIs // by name
@@ -170,6 +171,29 @@ func (p *Profile) trackID(t track) uint32 {
 	}
 	p.lastTrack = id
 	return id
+}
+
+// Stream is the stream of an activity for Event, of files that state the hardware's queue, too, and stream 0 where they
+// know none. There the queue stands for the stream, unless the file has other streams: these are numbered apart, and
+// stream 0 is the default one.
+func (p *Profile) Stream(stream, queue int64) int64 {
+	if stream != 0 || queue <= 0 {
+		p.streams = p.streams || stream != 0
+		return stream
+	}
+	p.queues = true
+	return -queue
+}
+
+// settleQueues gives activities on queues their streams, once all are there.
+func (p *Profile) settleQueues() {
+	for i := range p.trackList {
+		if t := &p.trackList[i]; p.queues && t.device && t.inner < 0 {
+			if t.inner = -t.inner; p.streams {
+				t.inner = 0
+			}
+		}
+	}
 }
 
 // devices is how many devices have activities.

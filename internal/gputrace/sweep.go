@@ -89,6 +89,7 @@ type frame struct {
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
+	p.settleQueues()
 	ordinals := p.devices()
 	for _, t := range p.trackList { // besideOf needs no new names then, while a builder reads them
 		if ordinals > 1 && t.device {

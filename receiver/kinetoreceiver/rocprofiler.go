@@ -355,7 +355,7 @@ func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
 	e.Kind = gputrace.KindKernel
 	d := &x.Dispatch
 	r.on(e, d.Agent)
-	e.Stream = int64(cmp.Or(x.Stream.Handle, d.Queue.Handle))
+	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), int64(d.Queue.Handle))
 	if w := d.Workgroup; w.X > 0 && w.Y > 0 && w.Z > 0 { // HSA counts the grid in work-items
 		e.Detail.HasGrid = true
 		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
@@ -377,7 +377,7 @@ func (r *rocprofiler) on(e *gputrace.Event, agents ...rocHandle) {
 func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
 	e.Kind = gputrace.KindCopy
 	r.on(e, x.To, x.From) // a copy stands on the device that it ends on, else comes from
-	e.Stream = int64(x.Stream.Handle)
+	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
 	}

@@ -145,7 +145,7 @@ func (r *rocpd) event(e *gputrace.Event, row []any) (ok bool, err error) {
 		return false, nil
 	}
 	e.Process = r.pids[or(row[2], 0)]
-	e.Stream = cmp.Or(or(row[4], 0), or(row[5], 0))
+	e.Stream = r.c.p.Stream(or(row[4], 0), or(row[5], 0))
 	stack, err := r.of(row[3], "stack_id")
 	e.Correlation = correlation(or(stack, 0), e.Process)
 	return true, err

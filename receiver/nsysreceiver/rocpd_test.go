@@ -50,7 +50,7 @@ func TestDatabasesOfRocprofv3(t *testing.T) {
 
 	k, c := spans["gemm"], spans["Memcpy HtoD"]
 	for key, want := range map[string]any{
-		"gpu.kernel.name": "gemm(float*)", "gpu.device.ordinal": int64(1), "gpu.stream.id": int64(4), "gpu.duration": 2e-6,
+		"gpu.kernel.name": "gemm(float*)", "gpu.device.ordinal": int64(1), "gpu.stream.id": int64(0), "gpu.duration": 2e-6,
 		"gpu.launch.delay": 4e-7, "gpu.correlation.id": int64(6),
 	} {
 		assert.Equal(t, want, k.Attributes().AsRaw()[key], key)
