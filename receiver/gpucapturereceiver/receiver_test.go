@@ -228,6 +228,10 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 			_ = idle.Process.Kill()
 			_ = idle.Wait()
 		})
+		require.Eventually(t, func() bool { // a process that has just begun has none yet
+			environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", idle.Process.Pid))
+			return len(environment) > 0
+		}, time.Minute, time.Millisecond)
 		_, err = Capture(t.Context(), idle.Process.Pid, cfg, nil)
 		require.ErrorContains(t, err, c.want)
 	}
