@@ -148,6 +148,19 @@ func CopyKind(name string) (direction, memory string) {
 	return direction, memory
 }
 
+// RocCopy is a name as CopyKind reads it for a copy that rocprofv3 names, as MEMORY_COPY_HOST_TO_DEVICE: "Memcpy HtoD",
+// or "Memcpy" where no direction is told.
+func RocCopy(operation string) string {
+	for _, d := range [...]struct{ ending, name string }{
+		{"HOST_TO_DEVICE", "Memcpy HtoD"}, {"DEVICE_TO_HOST", "Memcpy DtoH"}, {"DEVICE_TO_DEVICE", "Memcpy DtoD"},
+	} {
+		if strings.HasSuffix(operation, d.ending) {
+			return d.name
+		}
+	}
+	return "Memcpy"
+}
+
 // copyWords are what names of copies have for a direction. Intel's have M for memory that the program allocated by
 // itself, H for what the runtime allocated.
 var copyWords = []struct {

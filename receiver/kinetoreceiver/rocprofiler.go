@@ -381,17 +381,7 @@ func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
 	}
-	name, operation := "Memcpy", r.operation(x)
-	for ending, direction := range rocCopies {
-		if strings.HasSuffix(operation, ending) {
-			name += direction
-		}
-	}
+	name := gputrace.RocCopy(r.operation(x))
 	e.Detail.Direction, _ = gputrace.CopyKind(name)
 	return name
-}
-
-// rocCopies are what names of copies end in, with what PyTorch's say.
-var rocCopies = map[string]string{
-	"HOST_TO_DEVICE": " HtoD", "DEVICE_TO_HOST": " DtoH", "DEVICE_TO_DEVICE": " DtoD",
 }

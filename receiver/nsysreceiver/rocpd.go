@@ -200,18 +200,9 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 		})
 }
 
-// rocCopies are what names of copies end in, with what others call them.
-var rocCopies = []struct{ ending, name string }{
-	{"HOST_TO_DEVICE", "Memcpy HtoD"},
-	{"DEVICE_TO_HOST", "Memcpy DtoH"},
-	{"DEVICE_TO_DEVICE", "Memcpy DtoD"},
-}
-
 func (r *rocpd) copies(ctx context.Context) error {
-	return r.each(ctx, "rocpd_memory_copy", slices.Concat(rocColumns, []string{
-		"dst_agent_id",
-		"src_agent_id", "size", "name_id",
-	}),
+	return r.each(ctx, "rocpd_memory_copy",
+		slices.Concat(rocColumns, []string{"dst_agent_id", "src_agent_id", "size", "name_id"}),
 		func(row []any) error {
 			e := gputrace.Event{Kind: gputrace.KindCopy}
 			if ok, err := r.event(&e, row); !ok || err != nil {
@@ -226,12 +217,7 @@ func (r *rocpd) copies(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			name := "Memcpy"
-			for _, k := range rocCopies {
-				if strings.HasSuffix(text, k.ending) {
-					name = k.name
-				}
-			}
+			name := gputrace.RocCopy(text)
 			e.Detail.Direction, _ = gputrace.CopyKind(name)
 			return r.c.add(&e, name)
 		})
