@@ -23,10 +23,10 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -112,7 +112,7 @@ const partial = "spans as they were written: the table has only activities that 
 // profileReader reads files for convert.
 func profileReader(o kinetoreceiver.Options) convert.Reader {
 	asked := o.Detail
-	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &gputrace.CaptureCache{}
+	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &profiletrace.CaptureCache{}
 	return func(
 		ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc,
 	) (convert.Result, error) {
@@ -127,7 +127,7 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 
 // profile is what a reader says of a file.
 type profile struct {
-	gputrace.Stats
+	profiletrace.Stats
 	what    string // was skipped
 	partial bool
 }

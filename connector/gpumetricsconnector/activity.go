@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -139,7 +139,7 @@ func (a *aggregator) settleTimeline(r *resource, key deviceKey, t *timeline, to 
 
 func (r *resource) activitySeries(st *settings, key deviceKey, state int, start uint64) *series.Series {
 	attrs := pcommon.NewMap()
-	shared.PutText(attrs, semconv.HWIDKey, key.id)
+	sharedcomponent.PutText(attrs, semconv.HWIDKey, key.id)
 	if key.ordinal >= 0 {
 		attrs.PutInt(string(semconv.GPUDeviceOrdinalKey), key.ordinal)
 	}

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/zerofirst"
+	"github.com/otelgpu/otelgpu/internal/startpoint"
 )
 
 // The clock of the host, and so that of the spans, is set back and forward while a service works: its series go on, in
@@ -27,7 +27,7 @@ func TestAClockThatIsSetStopsNoSeries(t *testing.T) {
 			c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 			require.NoError(t, err)
 			sink := new(consumertest.MetricsSink)
-			c.Metrics = zerofirst.Output{Next: sink}
+			c.Metrics = startpoint.Output{Next: sink}
 			now := time.Unix(1_700_000_000, 0)
 			c.clock = func() time.Time { return now }
 			work := func(seconds int) { // half of each second
@@ -97,7 +97,7 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	sink := new(consumertest.MetricsSink)
-	c.Metrics = zerofirst.Output{Next: sink}
+	c.Metrics = startpoint.Output{Next: sink}
 	now := time.Unix(0, clock)
 	c.clock = func() time.Time { return now }
 	rank := func(i int, state string) {

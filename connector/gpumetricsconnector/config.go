@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config of the gpu_metrics connector.
@@ -138,12 +138,12 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
-	invalid.Positive(&bad, "flush_interval", c.FlushInterval)
+	var bad configvalidate.List
+	configvalidate.Positive(&bad, "flush_interval", c.FlushInterval)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	c.Histogram.validate(&bad)
@@ -152,25 +152,25 @@ func (c *Config) Validate() error {
 		bad.If(d == "" || slices.Contains(c.Dimensions[:i], d),
 			"`dimensions::%d` must be a name that occurs once, found %q", i, d)
 	}
-	invalid.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
-	invalid.Positive(&bad, "max_series", c.MaxSeries)
-	invalid.Positive(&bad, "max_resources", c.MaxResources)
+	configvalidate.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
+	configvalidate.Positive(&bad, "max_series", c.MaxSeries)
+	configvalidate.Positive(&bad, "max_resources", c.MaxResources)
 	bad.If(c.MaxSpans < 0, "`max_spans` must not be negative, found %d", c.MaxSpans)
 	bad.If(c.Expiry < 0, "`expiry` must not be negative, found %s", c.Expiry)
 	if a := c.Activity.Get(); a != nil {
-		invalid.Positive(&bad, "activity::settle", a.Settle)
-		invalid.Positive(&bad, "activity::max_gap", a.MaxGap)
-		invalid.Positive(&bad, "activity::max_activities", a.MaxActivities)
+		configvalidate.Positive(&bad, "activity::settle", a.Settle)
+		configvalidate.Positive(&bad, "activity::max_gap", a.MaxGap)
+		configvalidate.Positive(&bad, "activity::max_activities", a.MaxActivities)
 	}
 	if s := c.Stragglers.Get(); s != nil {
-		invalid.Positive(&bad, "stragglers::max_wait", s.MaxWait)
-		invalid.Positive(&bad, "stragglers::max_waiting", s.MaxWaiting)
+		configvalidate.Positive(&bad, "stragglers::max_wait", s.MaxWait)
+		configvalidate.Positive(&bad, "stragglers::max_waiting", s.MaxWaiting)
 		bad.If(s.MinRanks < 2, "`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks)
 	}
 	return bad.Err()
 }
 
-func (h *HistogramConfig) validate(bad *invalid.List) {
+func (h *HistogramConfig) validate(bad *configvalidate.List) {
 	if e := h.Exponential.Get(); e != nil {
 		bad.If(e.MaxSize < 2, "`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
 		return

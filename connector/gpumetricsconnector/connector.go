@@ -18,12 +18,12 @@ import (
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // gpuMetrics is the connector: spans in, and at intervals metrics out, and spans of ranks that stood out.
 type gpuMetrics struct {
-	shared.Connector
+	sharedcomponent.Connector
 	cfg     *Config
 	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
@@ -46,7 +46,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
+		aggregator: newAggregator(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
 	}
 	c.aggregator.since = uint64(c.clock().UnixNano())
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
@@ -57,7 +57,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	})
 }
 
-// GiveTraces implements shared.TwoOutputs.
+// GiveTraces implements sharedcomponent.TwoOutputs.
 func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 	if c.spans != nil {
 		return false
@@ -148,7 +148,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	begins := len(c.aggregator.Begun) > 0
 	c.mu.Unlock()
 	if len(found) > 0 {
-		shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
+		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
 	n := out.DataPointCount()
 	sends, began, err := n > 0 && c.Metrics.Next != nil, true, error(nil)
@@ -178,7 +178,7 @@ func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 	s.SetVersion(c.version)
 }
 
-func dropped(reason string) metric.AddOption { return shared.Label("reason", reason) }
+func dropped(reason string) metric.AddOption { return sharedcomponent.Label("reason", reason) }
 
 var (
 	droppedActivityLate  = dropped("activity_late")
@@ -189,15 +189,15 @@ var (
 )
 
 func (c *gpuMetrics) count(ctx context.Context, s *counts) {
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsSpans, s.spans, nil)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsRepeated, s.repeated, nil)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsOverflow, s.overflow, nil)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsEvicted, s.evicted, nil)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
-	shared.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsSpans, s.spans, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsRepeated, s.repeated, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsOverflow, s.overflow, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsEvicted, s.evicted, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
 }
 
 // refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of

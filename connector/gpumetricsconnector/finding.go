@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -63,7 +63,7 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 // is no work of the device and must not be counted as such.
 func (f *finding) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
-	s.SetSpanID(shared.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
+	s.SetSpanID(sharedcomponent.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
 	s.SetParentSpanID(f.step.Span)
 	s.TraceState().FromRaw(f.step.state)
 	s.SetFlags(f.step.flags & traceFlags)
@@ -91,10 +91,10 @@ func (f *finding) write(s ptrace.Span) {
 	number(semconv.GPUStragglerDelayKey, f.Delay)
 	number(semconv.GPUStragglerMedianKey, f.Median)
 	a.PutInt(string(semconv.GPUStragglerRankCountKey), int64(f.ranks))
-	shared.PutText(a, semconv.GPUStragglerSectionKey, f.Section)
-	shared.PutText(a, semconv.GPUStragglerPhaseKey, f.Phase)
+	sharedcomponent.PutText(a, semconv.GPUStragglerSectionKey, f.Section)
+	sharedcomponent.PutText(a, semconv.GPUStragglerPhaseKey, f.Phase)
 	a.PutInt(string(semconv.GPUStepIndexKey), f.index)
-	shared.PutText(a, semconv.GPUOperationNameKey, f.loop)
+	sharedcomponent.PutText(a, semconv.GPUOperationNameKey, f.loop)
 	if !f.typicalStep.Trace.IsEmpty() && !f.typicalStep.Span.IsEmpty() {
 		l := s.Links().AppendEmpty()
 		l.SetTraceID(f.typicalStep.Trace)

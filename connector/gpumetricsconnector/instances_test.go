@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -155,7 +155,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		traces := new(consumertest.TracesSink)
 		x := newFaces(t, atTheEnd(), nil, traces)
 		x.job(t, 2)
-		c := x.all[0].(shared.TracesOutput).Traces.(*gpuMetrics)
+		c := x.all[0].(sharedcomponent.TracesOutput).Traces.(*gpuMetrics)
 		assert.Zero(t, c.aggregator.Kept, "nobody takes metrics, so none are made")
 		x.shutdown(t.Context(), t)
 		assert.Equal(t, 2, traces.SpanCount())
@@ -191,7 +191,7 @@ func TestOfOneConfigurationThereIsOneConnectorAtATime(t *testing.T) {
 	traces := func() *gpuMetrics {
 		c, err := f.CreateTracesToTraces(t.Context(), set, cfg, consumertest.NewNop())
 		require.NoError(t, err)
-		return c.(shared.TracesOutput).Traces.(*gpuMetrics)
+		return c.(sharedcomponent.TracesOutput).Traces.(*gpuMetrics)
 	}
 	first := metrics()
 	assert.Same(t, first, traces())

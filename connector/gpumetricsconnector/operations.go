@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -120,28 +120,28 @@ const extraSeparator = "\x00"
 // operationSeries makes or finds the series of a metric for a span's dimensions.
 func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series.Series {
 	attrs := pcommon.NewMap()
-	shared.PutText(attrs, semconv.GPUOperationNameKey, d.name)
-	shared.PutText(attrs, semconv.GPUOperationTypeKey, d.kind)
-	shared.PutText(attrs, semconv.GPUOperationCategoryKey, d.category)
+	sharedcomponent.PutText(attrs, semconv.GPUOperationNameKey, d.name)
+	sharedcomponent.PutText(attrs, semconv.GPUOperationTypeKey, d.kind)
+	sharedcomponent.PutText(attrs, semconv.GPUOperationCategoryKey, d.category)
 	if d.extra != "" {
 		for i, v := range strings.Split(d.extra, extraSeparator) {
-			shared.PutText(attrs, st.cfg.Dimensions[i], v)
+			sharedcomponent.PutText(attrs, st.cfg.Dimensions[i], v)
 		}
 	}
 	switch id {
 	case metricCount:
-		shared.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
+		sharedcomponent.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
 	case metricDuration:
-		shared.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
-		shared.PutText(attrs, semconv.HWIDKey, d.id)
+		sharedcomponent.PutText(attrs, semconv.GPUTimingStatusKey, d.status)
+		sharedcomponent.PutText(attrs, semconv.HWIDKey, d.id)
 	case metricEnergy:
-		shared.PutText(attrs, semconv.HWIDKey, d.id)
+		sharedcomponent.PutText(attrs, semconv.HWIDKey, d.id)
 	case metricIO:
-		shared.PutText(attrs, semconv.GPUCopyDirectionKey, d.direction)
+		sharedcomponent.PutText(attrs, semconv.GPUCopyDirectionKey, d.direction)
 	case metricFLOPs:
-		shared.PutText(attrs, semconv.GPUFLOPPrecisionKey, d.precision)
+		sharedcomponent.PutText(attrs, semconv.GPUFLOPPrecisionKey, d.precision)
 	case metricItems, metricItemEnergy:
-		shared.PutText(attrs, semconv.GPUOperationItemTypeKey, d.itemType)
+		sharedcomponent.PutText(attrs, semconv.GPUOperationItemTypeKey, d.itemType)
 	}
 	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

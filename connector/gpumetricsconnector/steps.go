@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -74,10 +74,10 @@ func (r *resource) stepSeries(st *settings, id metricID, f *facts, phase string)
 	case metricPhaseDuration:
 		attrs.PutStr(string(semconv.GPUStepPhaseNameKey), phase)
 	case metricStepItems, metricStepItemRate:
-		shared.PutText(attrs, semconv.GPUStepItemTypeKey, f.StepItemType)
+		sharedcomponent.PutText(attrs, semconv.GPUStepItemTypeKey, f.StepItemType)
 	case metricItemEnergy:
 		attrs.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
-		shared.PutText(attrs, semconv.GPUOperationItemTypeKey, f.StepItemType)
+		sharedcomponent.PutText(attrs, semconv.GPUOperationItemTypeKey, f.StepItemType)
 	}
 	return r.families[id].Get(&st.Settings, attrs, r.startOf(st, f))
 }

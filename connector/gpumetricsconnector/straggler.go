@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -154,7 +154,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 // jobResource is the resource of a job's scores, which belong to no rank: its service and job.
 func (a *aggregator) jobResource(key straggler.Loop, newest uint64) *resource {
 	attrs := pcommon.NewMap()
-	shared.PutText(attrs, semconv.ServiceNameKey, key.Service)
+	sharedcomponent.PutText(attrs, semconv.ServiceNameKey, key.Service)
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	r := a.resource(attrs, &spanfacts.Resource{Service: key.Service, JobID: key.Job, Rank: -1, WorldSize: -1})
 	a.saw(r, newest)
@@ -168,6 +168,6 @@ func (r *resource) stragglerSeries(
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	attrs.PutInt(string(semconv.GPUJobRankKey), rank)
 	attrs.PutStr(string(semconv.GPUOperationNameKey), key.Name)
-	shared.PutText(attrs, semconv.GPUStragglerSectionKey, section)
+	sharedcomponent.PutText(attrs, semconv.GPUStragglerSectionKey, section)
 	return r.families[id].Get(&st.Settings, attrs, start)
 }

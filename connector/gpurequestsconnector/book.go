@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/keyed"
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -41,9 +41,9 @@ type book struct {
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
 	traces   map[pcommon.TraceID][]*child
-	waiting  map[key]*child              // those of traces
-	recent   keyed.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
-	closed   keyed.Recent[key, struct{}] // requests
+	waiting  map[key]*child                   // those of traces
+	recent   boundedmap.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
+	closed   boundedmap.Recent[key, struct{}] // requests
 	owed     spanfacts.Waiting[[]owed]
 
 	operations map[operation]*operation
@@ -64,7 +64,7 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
-		recent: keyed.NewRecent[key, seenSpan](cfg.MaxSpans), closed: keyed.NewRecent[key, struct{}](cfg.MaxRequests),
+		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans), closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
 		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation),
 		sources: make(map[string]*source), index: make(map[key]int),

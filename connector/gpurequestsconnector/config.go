@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config of the gpu_requests connector.
@@ -68,18 +68,18 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
-	invalid.Positive(&bad, "settle", c.Settle)
-	invalid.Positive(&bad, "idle", c.Idle)
-	invalid.Positive(&bad, "flush_interval", c.FlushInterval)
-	invalid.Positive(&bad, "max_requests", c.MaxRequests)
-	invalid.Positive(&bad, "max_spans", c.MaxSpans)
-	invalid.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
-	invalid.Positive(&bad, "max_resources", c.MaxResources)
+	var bad configvalidate.List
+	configvalidate.Positive(&bad, "settle", c.Settle)
+	configvalidate.Positive(&bad, "idle", c.Idle)
+	configvalidate.Positive(&bad, "flush_interval", c.FlushInterval)
+	configvalidate.Positive(&bad, "max_requests", c.MaxRequests)
+	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
+	configvalidate.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
+	configvalidate.Positive(&bad, "max_resources", c.MaxResources)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	if e := c.Exponential.Get(); e != nil && e.MaxSize < 2 {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP
@@ -28,7 +28,7 @@ const maxBatch = 500
 
 // gpuRequests is the connector: spans in; out of it, when accounts are closed, spans, and at intervals metrics.
 type gpuRequests struct {
-	shared.Connector
+	sharedcomponent.Connector
 	cfg     *Config
 	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
@@ -53,7 +53,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	}
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)),
+		book: newBook(cfg), meters: newMeters(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set)),
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -63,7 +63,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	})
 }
 
-// GiveTraces implements shared.TwoOutputs.
+// GiveTraces implements sharedcomponent.TwoOutputs.
 func (c *gpuRequests) GiveTraces(next consumer.Traces) bool {
 	if c.traces != nil {
 		return false
@@ -213,22 +213,22 @@ func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
 	if n > 0 {
-		c.tel.ConnectorGpuRequestsDropped.Add(ctx, int64(n), shared.Label("reason", what))
+		c.tel.ConnectorGpuRequestsDropped.Add(ctx, int64(n), sharedcomponent.Label("reason", what))
 	}
 }
 
 var closedReasons = [reasons]metric.AddOption{
-	settled: shared.Label("reason", "settled"), idle: shared.Label("reason", "idle"),
-	evicted: shared.Label("reason", "evicted"), shutdown: shared.Label("reason", "shutdown"),
+	settled: sharedcomponent.Label("reason", "settled"), idle: sharedcomponent.Label("reason", "idle"),
+	evicted: sharedcomponent.Label("reason", "evicted"), shutdown: sharedcomponent.Label("reason", "shutdown"),
 }
 
 // count adds to the connector's own telemetry.
 func (c *gpuRequests) count(ctx context.Context, s *counts) {
 	for i, n := range s.closed {
-		shared.Count(ctx, c.tel.ConnectorGpuRequestsClosed, n, closedReasons[i])
+		sharedcomponent.Count(ctx, c.tel.ConnectorGpuRequestsClosed, n, closedReasons[i])
 	}
-	shared.Count(ctx, c.tel.ConnectorGpuRequestsLate, s.late, nil)
-	shared.Count(ctx, c.tel.ConnectorGpuRequestsRepeated, s.repeated, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuRequestsLate, s.late, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuRequestsRepeated, s.repeated, nil)
 	c.drop(ctx, "children", int(s.lostChildren))
 	c.drop(ctx, "requests", int(s.lostRequests))
 	c.drop(ctx, "operations", int(s.lostOperations))

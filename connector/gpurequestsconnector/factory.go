@@ -7,11 +7,11 @@ import (
 	"go.opentelemetry.io/collector/connector"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // NewFactory makes the factory of type gpu_requests.
 func NewFactory() connector.Factory {
-	return shared.ConnectorFactory(metadata.Type, createDefaultConfig, newConnector, metadata.TracesToMetricsStability,
+	return sharedcomponent.ConnectorFactory(metadata.Type, createDefaultConfig, newConnector, metadata.TracesToMetricsStability,
 		metadata.TracesToTracesStability)
 }

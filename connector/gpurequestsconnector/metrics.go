@@ -13,7 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -163,11 +163,11 @@ func attributes(op *operation, model string) pcommon.Map {
 	m := pcommon.NewMap()
 	m.EnsureCapacity(5)
 	if op != nil {
-		shared.PutText(m, semconv.GPUOperationNameKey, op.name)
-		shared.PutText(m, semconv.GPUOperationCategoryKey, op.category)
-		shared.PutText(m, semconv.GPUOperationItemTypeKey, op.itemType)
+		sharedcomponent.PutText(m, semconv.GPUOperationNameKey, op.name)
+		sharedcomponent.PutText(m, semconv.GPUOperationCategoryKey, op.category)
+		sharedcomponent.PutText(m, semconv.GPUOperationItemTypeKey, op.itemType)
 	}
-	shared.PutText(m, semconv.GenAIRequestModelKey, model)
+	sharedcomponent.PutText(m, semconv.GenAIRequestModelKey, model)
 	return m
 }
 

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -83,11 +83,11 @@ func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	if item.of == a {
 		number(at, semconv.GPURequestTimeToFirstItemKey, item.after)
 	}
-	shared.PutText(at, semconv.GPUOperationNameKey, a.op.name)
-	shared.PutText(at, semconv.GPUOperationCategoryKey, a.op.category)
-	shared.PutText(at, semconv.GPUOperationItemTypeKey, a.op.itemType)
-	shared.PutText(at, semconv.GenAIRequestModelKey, r.modelOf(a))
-	shared.PutText(at, semconv.HWIDKey, a.device)
+	sharedcomponent.PutText(at, semconv.GPUOperationNameKey, a.op.name)
+	sharedcomponent.PutText(at, semconv.GPUOperationCategoryKey, a.op.category)
+	sharedcomponent.PutText(at, semconv.GPUOperationItemTypeKey, a.op.itemType)
+	sharedcomponent.PutText(at, semconv.GenAIRequestModelKey, r.modelOf(a))
+	sharedcomponent.PutText(at, semconv.HWIDKey, a.device)
 	if c := a.covered / a.time; a.measured && c < goodCoverage {
 		at.PutDouble(string(semconv.GPUJoinCoverageKey), c)
 	}
@@ -182,7 +182,7 @@ func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }
 
 func (r *request) spanID(name string, first key) pcommon.SpanID {
-	return shared.SpanID(r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:])
+	return sharedcomponent.SpanID(r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:])
 }
 
 func number(at pcommon.Map, k attribute.Key, v float64) {

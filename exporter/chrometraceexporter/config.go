@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config of the exporter.
@@ -86,11 +86,11 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every mistake at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as traces/trace.json")
 	switch c.Compression {
 	case chrometrace.None, chrometrace.Gzip, chrometrace.Zstd:
@@ -108,7 +108,7 @@ func (c *Config) Validate() error {
 
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(r.MaxMegabytes < 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
 		"`max_megabytes` must be non-negative and a size that a file can have, found %d", r.MaxMegabytes)
 	bad.If(r.MaxAge < 0, "`max_age` must be non-negative, found %s", r.MaxAge)
@@ -119,9 +119,9 @@ func (r *Rotation) Validate() error {
 
 // Validate implements confmap.Validator.
 func (p *PerTrace) Validate() error {
-	var bad invalid.List
-	invalid.Positive(&bad, "idle", p.Idle)
-	invalid.Positive(&bad, "max_open", p.MaxOpen)
+	var bad configvalidate.List
+	configvalidate.Positive(&bad, "idle", p.Idle)
+	configvalidate.Positive(&bad, "max_open", p.MaxOpen)
 	bad.If(p.MaxFiles < 0, "`max_files` must be non-negative, found %d", p.MaxFiles)
 	return bad.Err()
 }

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // NewFactory makes the factory of type chrome_trace.
@@ -25,7 +25,7 @@ func NewFactory() exporter.Factory {
 
 // sinks give the traces and the metrics exporter of one configuration the same files.
 type sinks struct {
-	shared.Instances[*Config, *sink]
+	sharedcomponent.Instances[*Config, *sink]
 }
 
 // use is a hold on the sink of a configuration, with the options of the exporter that has it.

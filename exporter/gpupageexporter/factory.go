@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // Option of NewFactory.
@@ -36,7 +36,7 @@ func NewFactory(opts ...Option) exporter.Factory {
 	for _, f := range opts {
 		f(&o)
 	}
-	var pages shared.Instances[*Config, *server]
+	var pages sharedcomponent.Instances[*Config, *server]
 	of := func(set exporter.Settings, cfg component.Config) (*server, error) {
 		c := cfg.(*Config)
 		return pages.Get(c, nil, func(forget func()) (*server, error) {

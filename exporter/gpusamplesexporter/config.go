@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config of the exporter.
@@ -26,11 +26,11 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	for board, id := range c.Instances {
 		if i := strings.LastIndexByte(board, '/'); i <= 0 || i == len(board)-1 {
 			bad.Add("`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found %q", board)

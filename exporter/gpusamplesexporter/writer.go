@@ -20,8 +20,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/countersum"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // outcome is what became of a data point.
@@ -59,7 +59,7 @@ type device struct {
 	retry   time.Time                        // when refused: not before
 	last    time.Time
 	best    [gpusamplesextension.NumFields]uint8 // lowest rank seen, plus 1
-	sums    [gpusamplesextension.NumFields]countersum.Sum
+	sums    [gpusamplesextension.NumFields]countertracker.Sum
 	xid     float64
 	hasXID  bool
 	pending map[int64]*gpusamplesextension.Sample // of the present batch, by time
@@ -80,7 +80,7 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 	}
 	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{}}
 	for i := range x.outcomes {
-		x.outcomes[i] = shared.Label("outcome", outcomeNames[i])
+		x.outcomes[i] = sharedcomponent.Label("outcome", outcomeNames[i])
 	}
 	return x, nil
 }
@@ -130,7 +130,7 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 		}
 	}
 	for o, n := range counts {
-		shared.Count(ctx, x.telemetry.ExporterGpuSamplesPoints, n, x.outcomes[o])
+		sharedcomponent.Count(ctx, x.telemetry.ExporterGpuSamplesPoints, n, x.outcomes[o])
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config of the exporter.
@@ -57,11 +57,11 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every mistake at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as logs/steps.csv")
 	for _, p := range c.Phases {
 		bad.If(p == "", "`phases` must not hold an empty name")
@@ -71,7 +71,7 @@ func (c *Config) Validate() error {
 
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(r.MaxMegabytes <= 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
 		"`max_megabytes` must be positive and a size that a file can have, found %d", r.MaxMegabytes)
 	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)

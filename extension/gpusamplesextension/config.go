@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
 // Config bounds the rings.
@@ -29,13 +29,13 @@ func NewDefaultConfig() Config {
 const minBytes = 1 << 20
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.MaxAge < time.Second, "`max_age` must be at least 1s, found %s", c.MaxAge)
 	bad.If(c.MaxBytes < minBytes, "`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes)
-	invalid.Positive(&bad, "max_devices", c.MaxDevices)
+	configvalidate.Positive(&bad, "max_devices", c.MaxDevices)
 	return bad.Err()
 }

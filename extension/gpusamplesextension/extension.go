@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // samples is the extension: a Store whose counters are observed.
@@ -66,7 +66,7 @@ func (x *samples) observe() error {
 	counts := func(of map[string]*atomic.Int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
 			for reason, n := range of {
-				o.Observe(n.Load(), shared.Label("reason", reason))
+				o.Observe(n.Load(), sharedcomponent.Label("reason", reason))
 			}
 			return nil
 		}

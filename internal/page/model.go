@@ -23,7 +23,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/internal/keyed"
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
@@ -54,9 +54,9 @@ type Model struct {
 	devices    map[string]*device
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
-	requests   keyed.Recent[pcommon.TraceID, *Request]
-	slowest    *Request                               // of those that gave way within the kept time, to be found
-	lengths    keyed.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
+	requests   boundedmap.Recent[pcommon.TraceID, *Request]
+	slowest    *Request                                    // of those that gave way within the kept time, to be found
+	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
 	generation uint64
@@ -72,8 +72,8 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
-		requests: keyed.NewRecent[pcommon.TraceID, *Request](maxRequests),
-		lengths:  keyed.NewRecent[pcommon.TraceID, float64](maxRequests),
+		requests: boundedmap.NewRecent[pcommon.TraceID, *Request](maxRequests),
+		lengths:  boundedmap.NewRecent[pcommon.TraceID, float64](maxRequests),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 // TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds

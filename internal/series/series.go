@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package series keeps the time series of a connector between two outputs and writes them as points. A cumulative one
-// begins with a point of 0, without which nobody sees its first increase (package zerofirst).
+// begins with a point of 0, without which nobody sees its first increase (package startpoint).
 package series
 
 import (
@@ -14,9 +14,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/internal/zerofirst"
+	"github.com/otelgpu/otelgpu/internal/startpoint"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -204,7 +204,7 @@ func (st *Settings) Write(
 	sm.Scope().SetName(st.Scope)
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	attrs.CopyTo(rm.Resource().Attributes())
-	shared.PutText(rm.Resource().Attributes(), semconv.ServiceInstanceIDKey, instance)
+	sharedcomponent.PutText(rm.Resource().Attributes(), semconv.ServiceInstanceIDKey, instance)
 	rm.MoveTo(out.ResourceMetrics().AppendEmpty())
 	return at, true
 }
@@ -384,9 +384,9 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime)
 	return wrote
 }
 
-// writeZero adds a point of 0 where the series begins, but at most zerofirst.Before its first point.
+// writeZero adds a point of 0 where the series begins, but at most startpoint.Before its first point.
 func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointTime) {
-	at := max(s.start, ts.at-min(ts.at, uint64(zerofirst.Before(st.Interval))))
+	at := max(s.start, ts.at-min(ts.at, uint64(startpoint.Before(st.Interval))))
 	if at/millisecond <= ts.before/millisecond {
 		at = Next(ts.before)
 	}

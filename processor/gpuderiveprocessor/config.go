@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -89,11 +89,11 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.Floor < 0, "`floor` must not be negative, found %s", c.Floor)
 	bad.If(c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision),
 		"`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision)
@@ -110,8 +110,8 @@ func (c *Config) Validate() error {
 			slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
-		invalid.Positive(&bad, "assemble_steps::max_sums", a.MaxSums)
-		invalid.Positive(&bad, "assemble_steps::max_age", a.MaxAge)
+		configvalidate.Positive(&bad, "assemble_steps::max_sums", a.MaxSums)
+		configvalidate.Positive(&bad, "assemble_steps::max_age", a.MaxAge)
 		bad.If(a.MaxIntervals < 2, "`assemble_steps::max_intervals` must be at least 2, found %d", a.MaxIntervals)
 	}
 	return bad.Err()
@@ -121,7 +121,7 @@ func (c *Config) Validate() error {
 const leastPeak = 1e6
 
 func (p *PeakConfig) validate(key string) error {
-	var bad invalid.List
+	var bad configvalidate.List
 	if p.Model == "" {
 		bad.Add("`%s::model` must not be empty (`*` matches every model)", key)
 	} else if err := checkPattern(p.Model); err != nil {

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -67,7 +67,7 @@ var kinds = map[string]ptrace.SpanKind{
 
 // validate checks a mapping; presets says that there are some, which can give what it adds to a type.
 func (m *MappingConfig) validate(key string, presets bool) error {
-	var bad invalid.List
+	var bad configvalidate.List
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
 		if err := checkPattern(pattern); err != nil {
 			bad.Add("`%s::%s` must be a pattern, found %q: %w", key, name, pattern, err)
@@ -98,7 +98,7 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 }
 
 func (a *AttributeConfig) validate(key string) error {
-	var bad invalid.List
+	var bad configvalidate.List
 	target, ok := semconv.LookupAttribute(a.To)
 	switch {
 	case !ok || !slices.Contains(target.On, "span"):

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -251,16 +251,16 @@ func (x *derived) put(attrs pcommon.Map) {
 }
 
 var outcomeOptions = [outcomes]metric.AddOption{
-	outcomeDerived: shared.Label("outcome", "derived"), outcomeBelowFloor: shared.Label("outcome", "below_floor"),
-	outcomeUntimed: shared.Label("outcome", "untimed"), outcomeUndeclared: shared.Label("outcome", "undeclared"),
+	outcomeDerived: sharedcomponent.Label("outcome", "derived"), outcomeBelowFloor: sharedcomponent.Label("outcome", "below_floor"),
+	outcomeUntimed: sharedcomponent.Label("outcome", "untimed"), outcomeUndeclared: sharedcomponent.Label("outcome", "undeclared"),
 }
 
 func (d *deriver) count(ctx context.Context, b *batch) {
 	for o, n := range b.counts {
-		shared.Count(ctx, d.tel.ProcessorGpuDeriveSpans, n, outcomeOptions[o])
+		sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveSpans, n, outcomeOptions[o])
 	}
-	shared.Count(ctx, d.tel.ProcessorGpuDeriveMapped, b.mapped, nil)
-	shared.Count(ctx, d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks, nil)
-	shared.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled, nil)
-	shared.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveMapped, b.mapped, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted, nil)
 }

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -71,16 +71,16 @@ func createDefaultConfig() component.Config {
 const maxShift = time.Hour
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.Settle < 0, "`settle` must not be negative, found %s", c.Settle)
-	invalid.Positive(&bad, "max_wait", c.MaxWait)
+	configvalidate.Positive(&bad, "max_wait", c.MaxWait)
 	bad.If(c.MaxWait < c.Settle, "`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
 	bad.If(c.Queue.Size <= 0, "`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
-	invalid.Positive(&bad, "max_spans", c.MaxSpans)
+	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
 	bad.If(c.Shift.Abs() > maxShift, "`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)
 	for ordinal, id := range c.Ordinals {
 		n, err := strconv.Atoi(ordinal)

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/keyed"
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
@@ -25,7 +25,7 @@ type engine struct {
 	mu     sync.Mutex
 	boards map[string]*board
 	budget fairshare.Budget
-	beside keyed.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
+	beside boundedmap.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
 }
 
 // boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/keyed"
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
 // tickEvery is how often idle devices are settled and the energy is reported.
@@ -70,7 +70,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 	p.batches.New = func() any { return new(batch) }
 	p.engine = &engine{
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
-		beside: keyed.NewRecent[uint64, struct{}](maxSums),
+		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
 	}
 	p.engine.budget.Max = cfg.MaxSpans
 	for ordinal, id := range cfg.Ordinals {

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 )
 
@@ -31,15 +31,15 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stats{tb: tb, noSamples: shared.Label("reason", "no_samples")}
+	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
 	for i, n := range faultNames {
-		s.faults[i] = shared.Label("reason", n)
+		s.faults[i] = sharedcomponent.Label("reason", n)
 	}
 	for i, n := range outcomeNames {
-		s.outcomes[i] = shared.Label("reason", n)
+		s.outcomes[i] = sharedcomponent.Label("reason", n)
 	}
 	for i, n := range reasonNames {
-		s.reasons[i] = shared.Label("reason", n)
+		s.reasons[i] = sharedcomponent.Label("reason", n)
 	}
 	err = tb.RegisterProcessorGpuJoinHeldSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(max(0, s.held.Load()))
@@ -66,7 +66,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 		}
 	}
 	for i, k := range bad {
-		shared.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.faults[i])
+		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.faults[i])
 	}
 	return s.unplaced(ctx, b)
 }
@@ -95,9 +95,9 @@ func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason
 
 // joined counts the spans of a batch by what they lack.
 func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
-	shared.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, late, nil)
-	shared.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, uncovered, s.noSamples)
-	shared.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, untracked, nil)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, late, nil)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, uncovered, s.noSamples)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, untracked, nil)
 }
 
 // energy reports what became of a board's energy since the last report.
@@ -107,5 +107,5 @@ func (s *stats) energy(b *board) {
 	for i, joules := range more {
 		s.tb.ProcessorGpuJoinEnergy.Add(ctx, joules, b.energy.states[i])
 	}
-	shared.Count(ctx, s.tb.ProcessorGpuJoinOrphans, orphans, nil)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinOrphans, orphans, nil)
 }

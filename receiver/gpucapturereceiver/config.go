@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
 
@@ -32,7 +32,7 @@ type Config struct {
 	// MaxProcesses bounds how many rings are read at once (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
 	// Spans says what becomes of a window.
-	Spans gputrace.Options `mapstructure:",squash"`
+	Spans profiletrace.Options `mapstructure:",squash"`
 }
 
 const (
@@ -47,16 +47,16 @@ var _ confmap.Validator = (*Config)(nil)
 func createDefaultConfig() component.Config {
 	return &Config{
 		Folder: defaultFolder, Window: 200 * time.Millisecond, Every: time.Minute, Budget: 100_000, MaxProcesses: 64,
-		Kinds: kindNames(), Spans: gputrace.DefaultOptions(defaultService),
+		Kinds: kindNames(), Spans: profiletrace.DefaultOptions(defaultService),
 	}
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.If(c.Folder == "", "`folder` must not be empty")
 	bad.If(c.Window <= 0 || c.Window > maxWindow,
 		"`window` must be above 0 and at most %v, found %v", maxWindow, c.Window)
@@ -89,7 +89,7 @@ func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Wind
 
 // Result says what became of one window.
 type Result struct {
-	gputrace.Stats
+	profiletrace.Stats
 	Outcome  string           // recorded, budget, or why there is nothing
 	Records  int64            // activities of the device that were read
 	Dropped  map[string]int64 // what was lost, by reason

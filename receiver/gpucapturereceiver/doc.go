@@ -9,7 +9,7 @@
 //	process ─► libcuda loads libotelgpu_capture.so (CUDA_INJECTION64_PATH) ─► ring in shared memory
 //	                                                                              │ window, budget ▲
 //	                                       internal/ring ◄────────────────────────┘                │
-//	                                            └─► internal/gputrace ─► ptrace batches      this receiver
+//	                                            └─► internal/profiletrace ─► ptrace batches      this receiver
 //
 // The library is in shim/, plain C; shim/ring.h is the format of the ring. Outside of windows nothing of CUPTI is
 // called in the process: its one more thread sleeps. [Capture] is one window of one process, for a command.

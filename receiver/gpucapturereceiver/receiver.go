@@ -25,8 +25,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -210,10 +210,10 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 }
 
 func (r *captureReceiver) count(ctx context.Context, res Result) {
-	r.tel.ReceiverGpuCaptureWindows.Add(ctx, 1, shared.Label("outcome", res.Outcome))
+	r.tel.ReceiverGpuCaptureWindows.Add(ctx, 1, sharedcomponent.Label("outcome", res.Outcome))
 	r.tel.ReceiverGpuCaptureRecords.Add(ctx, res.Records)
 	for reason, n := range res.Dropped {
-		r.tel.ReceiverGpuCaptureDropped.Add(ctx, n, shared.Label("reason", reason))
+		r.tel.ReceiverGpuCaptureDropped.Add(ctx, n, sharedcomponent.Label("reason", reason))
 	}
 }
 

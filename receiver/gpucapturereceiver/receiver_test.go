@@ -27,7 +27,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -175,7 +175,7 @@ func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {
 	} {
 		w := &window{begin: clocks{1000, 1000 + int64(time.Hour), true}}
 		w.end = clocks{2000, 2000 + int64(time.Hour+c.jump), true}
-		var m gputrace.Meta
+		var m profiletrace.Meta
 		p := capturetest.Start(t, t.TempDir())
 		q, err := ring.Open(p.Ring())
 		require.NoError(t, err)

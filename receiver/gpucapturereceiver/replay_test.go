@@ -29,7 +29,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
@@ -185,7 +185,7 @@ func copyKinds(name string) (kind, from, to byte) {
 func testConfig(folder string, window time.Duration) *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Folder, cfg.Window, cfg.Budget = folder, window, maxBudget
-	cfg.Spans.Detail = gputrace.LevelKernels
+	cfg.Spans.Detail = profiletrace.LevelKernels
 	return cfg
 }
 
@@ -295,7 +295,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				switch want[i].kind {
 				case "copy": // the name is made of CUPTI's kinds; the trace's may be of another runtime
 					k, f, to := copyKinds(want[i].name)
-					want[i].name = gputrace.CopyName(int64(k), int64(f), int64(to))
+					want[i].name = profiletrace.CopyName(int64(k), int64(f), int64(to))
 				case "memset":
 					want[i].name = "Memset (Device)"
 				}

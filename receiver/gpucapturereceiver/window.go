@@ -19,7 +19,7 @@ import (
 
 	"go.opentelemetry.io/collector/consumer"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -199,7 +199,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 		}
 		return res, nil
 	}
-	p := gputrace.New(w.cfg.Spans, gputrace.Source{Scope: metadata.ScopeName, Root: "gpu capture"})
+	p := profiletrace.New(w.cfg.Spans, profiletrace.Source{Scope: metadata.ScopeName, Root: "gpu capture"})
 	defer p.Close()
 	w.describe(&p.Meta)
 	n := &names{w.ring, p.Names, map[uint32]uint32{}}
@@ -230,11 +230,11 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
-	res.Stats.Unused = gputrace.Unused{} // Dropped has it
+	res.Stats.Unused = profiletrace.Unused{} // Dropped has it
 	if n := res.Stats.Strays.Count; n > 0 {
 		res.Dropped["unreadable"] += n
 	}
-	if errors.Is(err, gputrace.ErrTimeRange) {
+	if errors.Is(err, profiletrace.ErrTimeRange) {
 		return broken(res, err), nil
 	}
 	return res, err
@@ -255,7 +255,7 @@ func (w *window) jump() time.Duration {
 }
 
 // describe says whose the window is.
-func (w *window) describe(m *gputrace.Meta) {
+func (w *window) describe(m *profiletrace.Meta) {
 	offset := w.begin.wall - w.begin.cupti
 	switch jump := w.jump(); {
 	case jump != 0:
@@ -279,14 +279,14 @@ func (w *window) describe(m *gputrace.Meta) {
 		}
 	}
 	for i, d := range w.ring.Devices() {
-		m.Devices = append(m.Devices, gputrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID})
+		m.Devices = append(m.Devices, profiletrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID})
 	}
 }
 
 // names translates the ring's numbers of names into a profile's.
 type names struct {
 	ring  *ring.Ring
-	to    *gputrace.Names
+	to    *profiletrace.Names
 	known map[uint32]uint32
 }
 
@@ -303,13 +303,13 @@ func (n *names) of(number uint32) uint32 {
 	return id
 }
 
-// event is a record as gputrace takes it.
-func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
+// event is a record as profiletrace takes it.
+func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 	start, end := int64(r.Start()), int64(r.End())
 	if start <= 0 || end < start {
-		return gputrace.Event{}, false // CUPTI writes 0 where it has no time
+		return profiletrace.Event{}, false // CUPTI writes 0 where it has no time
 	}
-	e := gputrace.Event{
+	e := profiletrace.Event{
 		Start: start - w.begin.cupti, Duration: end - start, Process: int64(w.ring.Info.PID), HasProcess: true,
 		Device: int64(r.Device()), Stream: int64(r.Stream()), Correlation: int64(r.Correlation()),
 	}
@@ -321,7 +321,7 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 	}
 	switch r.Kind() {
 	case ring.Kernel:
-		e.Kind, e.Name = gputrace.KindKernel, n.of(r.Name())
+		e.Kind, e.Name = profiletrace.KindKernel, n.of(r.Name())
 		g, b := r.Grid(), r.Block()
 		for i := range 3 {
 			e.Detail.Grid[i], e.Detail.Block[i] = int64(g[i]), int64(b[i])
@@ -330,15 +330,15 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 		e.Detail.Registers, e.Detail.SharedMemory = int64(r.Registers()), int64(min(r.SharedMemory(), math.MaxInt64))
 		e.Detail.GraphNode = int64(r.B() & math.MaxInt64)
 	case ring.Graph:
-		e.Kind, e.Name = gputrace.KindKernel, n.to.ID("CUDA graph")
+		e.Kind, e.Name = profiletrace.KindKernel, n.to.ID("CUDA graph")
 		e.Detail.WholeGraph, e.Detail.Graph = true, int64(r.A()&math.MaxUint32)
 	case ring.Copy:
-		name := gputrace.CopyName(r.CopyKinds())
-		e.Kind, e.Name = gputrace.KindCopy, n.to.ID(name)
-		e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(name)
+		name := profiletrace.CopyName(r.CopyKinds())
+		e.Kind, e.Name = profiletrace.KindCopy, n.to.ID(name)
+		e.Detail.Direction, e.Detail.HostMemory = profiletrace.CopyKind(name)
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
 	case ring.Memset:
-		e.Kind, e.Name = gputrace.KindMemset, n.to.ID("Memset (Device)")
+		e.Kind, e.Name = profiletrace.KindMemset, n.to.ID("Memset (Device)")
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
 	default:
 		return e, false

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -37,7 +37,7 @@ func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulat
 // configuration, because opening a source twice would sample twice.
 type factory struct {
 	simulated *simgpu.GPU
-	receivers shared.Instances[*Config, *gpuReceiver]
+	receivers sharedcomponent.Instances[*Config, *gpuReceiver]
 }
 
 // NewFactory makes the factory of type gpu.

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -27,7 +27,7 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 	}
 	n := r.logs.LogRecordCount()
 	if n >= maxLogs {
-		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1, shared.Label("reason", "queue_full"))
+		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1, sharedcomponent.Label("reason", "queue_full"))
 		return
 	}
 	if n == 0 {
@@ -52,7 +52,7 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 		rec.SetSeverityNumber(severity)
 		rec.SetSeverityText(severity.String())
 		rec.Body().SetStr(cmp.Or(d.desc.Name, d.desc.ID) + ": " + body)
-		shared.PutText(rec.Attributes(), key, value)
+		sharedcomponent.PutText(rec.Attributes(), key, value)
 	}
 	switch e.Kind {
 	case gpusamplesextension.EventXID:
@@ -102,8 +102,8 @@ func thisHost() host {
 }
 
 func (h host) fill(res pcommon.Resource) {
-	shared.PutText(res.Attributes(), semconv.HostNameKey, h.name)
-	shared.PutText(res.Attributes(), semconv.HostIDKey, h.id)
+	sharedcomponent.PutText(res.Attributes(), semconv.HostNameKey, h.name)
+	sharedcomponent.PutText(res.Attributes(), semconv.HostIDKey, h.id)
 }
 
 // identify writes the identity that every data point and log record of a device carries.
@@ -111,14 +111,14 @@ func identify(m pcommon.Map, d *gpusamplesextension.Device) {
 	m.EnsureCapacity(12)
 	m.PutStr(string(semconv.HWIDKey), d.ID)
 	m.PutStr(string(semconv.HWTypeKey), semconv.HWTypeGPU)
-	shared.PutText(m, semconv.HWModelKey, d.Model)
-	shared.PutText(m, semconv.HWNameKey, d.Name)
-	shared.PutText(m, semconv.HWVendorKey, d.Vendor)
-	shared.PutText(m, semconv.HWDriverVersionKey, d.DriverVersion)
-	shared.PutText(m, semconv.HWParentKey, d.Parent)
-	shared.PutText(m, semconv.GPUPCIBDFKey, gpusamplesextension.NormalizePCI(d.PCIBDF))
+	sharedcomponent.PutText(m, semconv.HWModelKey, d.Model)
+	sharedcomponent.PutText(m, semconv.HWNameKey, d.Name)
+	sharedcomponent.PutText(m, semconv.HWVendorKey, d.Vendor)
+	sharedcomponent.PutText(m, semconv.HWDriverVersionKey, d.DriverVersion)
+	sharedcomponent.PutText(m, semconv.HWParentKey, d.Parent)
+	sharedcomponent.PutText(m, semconv.GPUPCIBDFKey, gpusamplesextension.NormalizePCI(d.PCIBDF))
 	if d.Ordinal >= 0 {
 		m.PutInt(string(semconv.GPUDeviceOrdinalKey), int64(d.Ordinal))
 	}
-	shared.PutText(m, semconv.GPUMeasurementSourceKey, d.Source)
+	sharedcomponent.PutText(m, semconv.GPUMeasurementSourceKey, d.Source)
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -162,7 +162,7 @@ type pointWriter struct {
 func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.points.AppendEmpty()
 	w.identity.CopyTo(p.Attributes())
-	shared.PutText(p.Attributes(), key, value)
+	sharedcomponent.PutText(p.Attributes(), key, value)
 	p.SetTimestamp(pcommon.Timestamp(t))
 	return p
 }

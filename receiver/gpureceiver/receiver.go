@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -107,7 +107,7 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 		forget:   func() {},
 	}
 	for i := range r.dropAttrs {
-		r.dropAttrs[i] = shared.Label("reason", dropReasons[i])
+		r.dropAttrs[i] = sharedcomponent.Label("reason", dropReasons[i])
 	}
 	for i := range metricDefs {
 		def := &metricDefs[i]

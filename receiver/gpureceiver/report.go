@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -35,7 +35,7 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 		r.adopt(devices)
 	}
 	ctx := context.Background()
-	attrs := shared.Label("source", source)
+	attrs := sharedcomponent.Label("source", source)
 	r.telemetry.ReceiverGpuCallDuration.Record(ctx, d.Seconds(), attrs)
 	r.telemetry.ReceiverGpuValues.Add(ctx, int64(len(b.Values)), attrs)
 	for reason, n := range b.Dropped {

@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -63,7 +63,7 @@ var arguments = map[string]int{
 }
 
 // deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
-func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
+func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	var external int64
@@ -102,11 +102,11 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 		case argGraphNode:
 			setInt(&d.GraphNode, v)
 		case argKind:
-			if d.Direction == "" && e.Kind == gputrace.KindCopy {
-				d.Direction, _ = gputrace.CopyKind(text(v))
+			if d.Direction == "" && e.Kind == profiletrace.KindCopy {
+				d.Direction, _ = profiletrace.CopyKind(text(v))
 			}
 		case argCollective:
-			d.Collective = cmp.Or(gputrace.CollectiveName(text(v)), text(v))
+			d.Collective = cmp.Or(profiletrace.CollectiveName(text(v)), text(v))
 		case argGroupSize:
 			setInt(&d.GroupSize, v)
 		case argElementType:
@@ -127,7 +127,7 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 	d.HasResources = registers && shared
 }
 
-func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
+func (c *collect) runtimeArgs(e *profiletrace.Event, args []byte) {
 	var external int64
 	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
 		switch id {
@@ -150,14 +150,14 @@ func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
 }
 
 // correlate takes the external id for the correlation in files that have no correlations, as ROCm's of before 2025.
-func (c *collect) correlate(e *gputrace.Event, external int64) {
+func (c *collect) correlate(e *profiletrace.Event, external int64) {
 	if e.Correlation == 0 && !c.correlates {
 		e.Correlation = external
 	}
 }
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
-func (c *collect) operatorArgs(e *gputrace.Event, name, args []byte) {
+func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
 	count := c.operator(e.Name, name)
 	if count == nil && !c.shapes && !c.recorded(args) {
 		return
@@ -219,7 +219,7 @@ type operatorWork struct {
 // Bounds of works. Beyond them an operator is computed anew each time.
 const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
 
-func (w *works) of(c *collect, count rule, d *gputrace.Detail, name, types, dims, values []byte) {
+func (w *works) of(c *collect, count rule, d *profiletrace.Detail, name, types, dims, values []byte) {
 	w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
 	o, ok := w.known[string(w.key)]
 	if !ok {
@@ -258,10 +258,10 @@ func (c *collect) recorded(args []byte) bool {
 	return false
 }
 
-func annotationArgs(d *gputrace.Detail, args []byte) {
+func annotationArgs(d *profiletrace.Detail, args []byte) {
 	chromejson.Fields(args, func(k, v []byte) bool {
 		if string(k) == "traceparent" {
-			if t := text(v); gputrace.ParseTraceParent(t) == nil {
+			if t := text(v); profiletrace.ParseTraceParent(t) == nil {
 				d.TraceParent = t
 			}
 		}

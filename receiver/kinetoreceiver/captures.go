@@ -10,7 +10,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // knowCaptures reads the traces in which graphs were captured, where the file launches any. One that cannot be read is
@@ -23,7 +23,7 @@ func (c *collect) knowCaptures(ctx context.Context) error {
 	c.p.Faults = append(c.p.Faults, faults...)
 	any := false
 	for _, path := range files {
-		found, err := c.opts.Cache.Of(path, func() (gputrace.Captures, error) { return capturesOf(ctx, path, c.opts) })
+		found, err := c.opts.Cache.Of(path, func() (profiletrace.Captures, error) { return capturesOf(ctx, path, c.opts) })
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -65,24 +65,24 @@ func captureFiles(patterns []string) (files, faults []string) {
 	return files, faults
 }
 
-func capturesOf(ctx context.Context, path string, o Options) (gputrace.Captures, error) {
+func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captures, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return gputrace.Captures{}, err
+		return profiletrace.Captures{}, err
 	}
 	defer f.Close()
-	p := gputrace.New(o, gputrace.Source{})
+	p := profiletrace.New(o, profiletrace.Source{})
 	defer p.Close()
 	c := &collect{p: p, opts: o, texts: map[string]int64{}}
 	defer c.close()
 	if _, err := c.read(ctx, path, f); err != nil {
-		return gputrace.Captures{}, err
+		return profiletrace.Captures{}, err
 	}
 	return p.Captures(ctx)
 }
 
 // graphFaults says for how many launches of graphs nothing is known of the operators, and why.
-func graphFaults(g *gputrace.Graphs) (list []string) {
+func graphFaults(g *profiletrace.Graphs) (list []string) {
 	if g.Lost > 0 {
 		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+
 			"or a graph in the graph", g.Lost))

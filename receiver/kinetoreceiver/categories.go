@@ -6,15 +6,15 @@ package kinetoreceiver
 import (
 	"bytes"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // Categories of events that are read for something else than spans, or not at all.
 const (
-	kindNone     gputrace.Kind = 255 - iota // counted by category and left out
-	kindIgnore                              // known to repeat what other events say
-	kindOverhead                            // the profiler's own work
-	kindCounters                            // a kernel that CUPTI ran again and again to count: its times are no work
+	kindNone     profiletrace.Kind = 255 - iota // counted by category and left out
+	kindIgnore                                  // known to repeat what other events say
+	kindOverhead                                // the profiler's own work
+	kindCounters                                // a kernel that CUPTI ran again and again to count: its times are no work
 )
 
 // mtiaCommands are what the command processors of an MTIA device ran.
@@ -22,34 +22,34 @@ const mtiaCommands = "mtia_ccp_events"
 
 // mtiaCommand is the kind of such a command by its name: all are kernels but copies, waits of one stream for another,
 // which are no work, and the marks that those wait for.
-func mtiaCommand(name []byte) gputrace.Kind {
+func mtiaCommand(name []byte) profiletrace.Kind {
 	switch string(name) {
 	case "dma_request":
-		return gputrace.KindCopy
+		return profiletrace.KindCopy
 	case "event_wait", "event_record":
 		return kindIgnore
 	}
-	return gputrace.KindKernel
+	return profiletrace.KindKernel
 }
 
 // category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
 // cuda_runtime, kernel, gpu_memcpy), and those of other devices (privateuse1, XPU, MTIA, HPU).
-func category(cat []byte) gputrace.Kind {
+func category(cat []byte) profiletrace.Kind {
 	switch string(cat) {
 	case "cpu_op", "Operator", "hpu_op", "cpu_instant_event":
-		return gputrace.KindOperator
+		return profiletrace.KindOperator
 	case "user_annotation":
-		return gputrace.KindAnnotation
+		return profiletrace.KindAnnotation
 	case "python_function":
-		return gputrace.KindFrame
+		return profiletrace.KindFrame
 	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
-		return gputrace.KindRuntime
+		return profiletrace.KindRuntime
 	case "kernel", "Kernel", mtiaCommands:
-		return gputrace.KindKernel
+		return profiletrace.KindKernel
 	case "gpu_memcpy", "Memcpy", "memcpy":
-		return gputrace.KindCopy
+		return profiletrace.KindCopy
 	case "gpu_memset", "Memset", "memset":
-		return gputrace.KindMemset
+		return profiletrace.KindMemset
 	case "overhead":
 		return kindOverhead
 	case "cuda_profiler_range":
@@ -59,33 +59,33 @@ func category(cat []byte) gputrace.Kind {
 	}
 	switch {
 	case bytes.EqualFold(cat, []byte("kernel")):
-		return gputrace.KindKernel
+		return profiletrace.KindKernel
 	case bytes.EqualFold(cat, []byte("gpu_memcpy")), bytes.EqualFold(cat, []byte("memcpy")):
-		return gputrace.KindCopy
+		return profiletrace.KindCopy
 	case bytes.EqualFold(cat, []byte("gpu_memset")), bytes.EqualFold(cat, []byte("memset")):
-		return gputrace.KindMemset
+		return profiletrace.KindMemset
 	case bytes.HasSuffix(cat, []byte("_runtime")), bytes.HasSuffix(cat, []byte("_driver")):
-		return gputrace.KindRuntime
+		return profiletrace.KindRuntime
 	case len(cat) == 0:
 		return kindNone
 	}
-	return gputrace.KindOther
+	return profiletrace.KindOther
 }
 
 // uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without
 // Kineto: its process is "CPU functions" or that of a device, "CUDA functions". Of other files only what has PyTorch's
 // names is taken.
-func uncategorised(pid, name []byte) gputrace.Kind {
+func uncategorised(pid, name []byte) profiletrace.Kind {
 	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))
 	switch {
 	case ok && string(device) == "CPU", bytes.HasPrefix(name, []byte("aten::")), bytes.HasPrefix(name, stepPrefix):
-		return gputrace.KindOperator
+		return profiletrace.KindOperator
 	case ok && bytes.HasPrefix(name, []byte("Memcpy ")):
-		return gputrace.KindCopy
+		return profiletrace.KindCopy
 	case ok && bytes.HasPrefix(name, []byte("Memset ")):
-		return gputrace.KindMemset
+		return profiletrace.KindMemset
 	case ok:
-		return gputrace.KindKernel
+		return profiletrace.KindKernel
 	}
 	return kindNone
 }

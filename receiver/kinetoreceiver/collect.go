@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
 // collect hands the events of a trace to a profile.
 type collect struct {
-	p      *gputrace.Profile
+	p      *profiletrace.Profile
 	meta   metaReader
-	event  gputrace.Event
+	event  profiletrace.Event
 	shapes bool
 
 	opts     Options
@@ -79,7 +79,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 		j.Name, j.Cat = chromejson.Text(j.Name), chromejson.Text(j.Cat)
 	}
 	e := &c.event
-	*e = gputrace.Event{Kind: category(j.Cat)}
+	*e = profiletrace.Event{Kind: category(j.Cat)}
 	name := j.Name
 	if e.Kind == kindNone {
 		if e.Kind = uncategorised(j.PID, name); e.Kind.Device() {
@@ -100,7 +100,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	case kindNone:
 		c.p.Skip("event without a category")
 		return nil
-	case gputrace.KindOther:
+	case profiletrace.KindOther:
 		if c.foreign == nil && bytes.HasPrefix(j.TID, warpRow) {
 			c.foreign = &withinKernels
 		}
@@ -108,22 +108,22 @@ func (c *collect) Event(j *chromejson.Event) error {
 		c.p.Skip("range of counters (cuda_profiler_range)")
 		return nil
 	case kindOverhead:
-		if gputrace.OfProgram(string(name)) {
+		if profiletrace.OfProgram(string(name)) {
 			return nil
 		}
-		e.Kind = gputrace.KindFrame
-		name = append([]byte(gputrace.ProfilerFrame), name...)
-	case gputrace.KindOperator, gputrace.KindAnnotation:
+		e.Kind = profiletrace.KindFrame
+		name = append([]byte(profiletrace.ProfilerFrame), name...)
+	case profiletrace.KindOperator, profiletrace.KindAnnotation:
 		if bytes.HasPrefix(name, stepPrefix) {
 			if n, err := strconv.ParseInt(string(name[len(stepPrefix):]), 10, 64); err == nil {
-				e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, n, true
+				e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, n, true
 			}
 		}
-	case gputrace.KindFrame:
+	case profiletrace.KindFrame:
 		if bytes.HasPrefix(name, modulePrefix) {
-			e.Kind = gputrace.KindModule
+			e.Kind = profiletrace.KindModule
 		}
-	case gputrace.KindRuntime:
+	case profiletrace.KindRuntime:
 		c.meta.call(j.Cat, name)
 	}
 	var ok bool
@@ -138,12 +138,12 @@ func (c *collect) Event(j *chromejson.Event) error {
 	if len(name) == 0 {
 		name = j.Cat
 	}
-	if e.Kind == gputrace.KindAnnotation {
+	if e.Kind == profiletrace.KindAnnotation {
 		name = parented(&e.Detail, name)
 	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
 	if c.arguments(e, j, name); own {
-		e.Process, e.Thread = gputrace.ProfilerProcess, 0
+		e.Process, e.Thread = profiletrace.ProfilerProcess, 0
 	}
 	if c.found++; e.Kind.Device() {
 		if e.Device < 0 {
@@ -191,7 +191,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 // memory takes an event of PyTorch's allocator; those of the host's are left out.
 func (c *collect) memory(j *chromejson.Event) error {
 	e := &c.event
-	*e = gputrace.Event{Kind: gputrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
+	*e = profiletrace.Event{Kind: profiletrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
 	var ok bool
 	if e.Start, ok = chromejson.Micros(j.TS); !ok {
 		c.p.Skip("start time missing or no number")
@@ -217,23 +217,23 @@ func (c *collect) memory(j *chromejson.Event) error {
 }
 
 // parented takes the ids of a span out of an annotation's name.
-func parented(d *gputrace.Detail, name []byte) []byte {
+func parented(d *profiletrace.Detail, name []byte) []byte {
 	if !bytes.Contains(name, []byte("00-")) && !bytes.Contains(name, []byte("trace_id=")) {
 		return name
 	}
-	rest, parent := gputrace.FindTraceParent(string(name))
-	if parent == "" || gputrace.ParseTraceParent(parent) != nil {
+	rest, parent := profiletrace.FindTraceParent(string(name))
+	if parent == "" || profiletrace.ParseTraceParent(parent) != nil {
 		return name
 	}
 	d.TraceParent = parent
 	return []byte(rest)
 }
 
-func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name []byte) {
+func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
-		if e.Kind == gputrace.KindCopy {
-			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(name))
+		if e.Kind == profiletrace.KindCopy {
+			e.Detail.Direction, e.Detail.HostMemory = profiletrace.CopyKind(string(name))
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
@@ -246,11 +246,11 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name []byte)
 	}
 	e.Process, e.Thread = c.id(j.PID), c.id(j.TID)
 	switch e.Kind {
-	case gputrace.KindRuntime:
+	case profiletrace.KindRuntime:
 		c.runtimeArgs(e, j.Args)
-	case gputrace.KindOperator:
+	case profiletrace.KindOperator:
 		c.operatorArgs(e, name, j.Args)
-	case gputrace.KindAnnotation, gputrace.KindStep:
+	case profiletrace.KindAnnotation, profiletrace.KindStep:
 		if e.Detail.TraceParent == "" {
 			annotationArgs(&e.Detail, j.Args)
 		}

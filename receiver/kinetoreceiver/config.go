@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
-	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 )
 
 // Config of the receiver.
@@ -19,7 +19,7 @@ type Config struct {
 	// Files says which files are read and when.
 	Files follow.Config `mapstructure:",squash"`
 	// Spans says what becomes of them.
-	Spans gputrace.Options `mapstructure:",squash"`
+	Spans profiletrace.Options `mapstructure:",squash"`
 	// Partial reads what is there of a file that ends early or breaks off (default false: such a file is refused and read
 	// again when it changes).
 	Partial bool `mapstructure:"partial"`
@@ -38,18 +38,18 @@ var (
 )
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return invalid.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem.
 func (c *Config) Validate() error {
-	var bad invalid.List
+	var bad configvalidate.List
 	bad.Join(c.Files.Check())
 	bad.Join(c.Spans.Check())
 	return bad.Err()
 }
 
 func createDefaultConfig() component.Config {
-	return &Config{Files: follow.NewDefaultConfig(), Spans: gputrace.DefaultOptions(defaultService)}
+	return &Config{Files: follow.NewDefaultConfig(), Spans: profiletrace.DefaultOptions(defaultService)}
 }
 
 // optionsOf are the Options for one file.

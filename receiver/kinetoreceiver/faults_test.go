@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -400,7 +400,7 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 		require.NotNil(t, st.Host, s.name)
 		window := find(t, batches, "pytorch profile")
 		require.Equal(t, 1, window.Events().Len(), "the span of the window says so, too")
-		v, ok := gputrace.VerdictOf("host", window.Events().At(0))
+		v, ok := profiletrace.VerdictOf("host", window.Events().At(0))
 		require.True(t, ok)
 		assert.Equal(t, st.Host.Kind, v.Kind)
 		assert.Equal(t, st.Host.Chain, v.Chain)

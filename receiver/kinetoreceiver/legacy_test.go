@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 // PyTorch built without Kineto, as Debian's: no categories, and names of rows instead of processes.

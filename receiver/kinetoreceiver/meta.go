@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // metaReader gathers the fields of the top level.
 type metaReader struct {
-	meta    gputrace.Meta
+	meta    profiletrace.Meta
 	maker   maker
 	faults  []string
 	attempt string
@@ -64,7 +64,7 @@ func (m *metaReader) field(key string, v []byte) {
 	case "service.name":
 		m.meta.Service = text(v)
 	case "traceparent":
-		if t := text(v); gputrace.ParseTraceParent(t) == nil {
+		if t := text(v); profiletrace.ParseTraceParent(t) == nil {
 			m.meta.TraceParent = t
 		} else {
 			m.faults = append(m.faults, "traceparent in the metadata is not valid")
@@ -90,7 +90,7 @@ func (m *metaReader) devices(v []byte) {
 		return
 	}
 	for _, d := range list {
-		m.meta.Devices = append(m.meta.Devices, gputrace.Device{Ordinal: d.ID, Model: d.Name})
+		m.meta.Devices = append(m.meta.Devices, profiletrace.Device{Ordinal: d.ID, Model: d.Name})
 		switch name := strings.ToUpper(d.Name); {
 		case strings.Contains(name, "AMD"), strings.Contains(name, "INSTINCT"):
 			m.maker = makerAMD
@@ -171,7 +171,7 @@ func (m *metaReader) resourceList(s string) {
 }
 
 // result is the metadata once all fields were seen.
-func (m *metaReader) result() gputrace.Meta {
+func (m *metaReader) result() profiletrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
 	}

@@ -26,8 +26,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 func processorTime(b *testing.B) time.Duration {
@@ -192,8 +192,8 @@ func (s *sums) checkActivities(b *testing.B, path string) {
 		assert.Equal(b, ns, streams[n], "stream %s", id)
 	}
 	for d, w := range s.Copies {
-		assert.Equal(b, w.Bytes, bytes[gputracetest.Directions[d]], d)
-		assert.Equal(b, w.NS, copies[gputracetest.Directions[d]], d)
+		assert.Equal(b, w.Bytes, bytes[profiletracetest.Directions[d]], d)
+		assert.Equal(b, w.NS, copies[profiletracetest.Directions[d]], d)
 	}
 }
 

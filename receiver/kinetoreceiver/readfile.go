@@ -17,22 +17,22 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
 // Detail is how much of a file becomes spans. The zero value is DetailAuto.
-type Detail = gputrace.Level
+type Detail = profiletrace.Level
 
 // Levels of detail.
 const (
 	// steps, annotations, modules, collectives, copies and kernels that matter
-	DetailAuto        = gputrace.LevelAuto
-	DetailSteps       = gputrace.LevelSteps       // steps only
-	DetailAnnotations = gputrace.LevelAnnotations // and user annotations
-	DetailOperators   = gputrace.LevelOperators   // and modules and operators
-	DetailKernels     = gputrace.LevelKernels     // and all device activities with what launched them
+	DetailAuto        = profiletrace.LevelAuto
+	DetailSteps       = profiletrace.LevelSteps       // steps only
+	DetailAnnotations = profiletrace.LevelAnnotations // and user annotations
+	DetailOperators   = profiletrace.LevelOperators   // and modules and operators
+	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
 )
 
 // Errors that a caller of ReadFile may want to tell apart; they are wrapped.
@@ -46,17 +46,17 @@ var (
 )
 
 // Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
-type Extent = gputrace.Extent
+type Extent = profiletrace.Extent
 
 // Extents; the last two are those of Holistic Trace Analysis with and without include_last_profiler_step.
 const (
-	ExtentAll          = gputrace.ExtentAll          // every activity
-	ExtentSteps        = gputrace.ExtentSteps        // launched by the end of the last step
-	ExtentStepsButLast = gputrace.ExtentStepsButLast // launched before the last step began
+	ExtentAll          = profiletrace.ExtentAll          // every activity
+	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
+	ExtentStepsButLast = profiletrace.ExtentStepsButLast // launched before the last step began
 )
 
 // Options of ReadFile. The zero value is usable.
-type Options = gputrace.Options
+type Options = profiletrace.Options
 
 const (
 	scopeName      = "github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -65,7 +65,7 @@ const (
 
 // Stats says what became of a file.
 type Stats struct {
-	gputrace.Stats
+	profiletrace.Stats
 	JSONBytes  int64 // uncompressed
 	JSONEvents int64 // elements of traceEvents, of every phase
 	Restored   int64 // spans that gpuspan/chrometrace had written, which come back as they were
@@ -106,7 +106,7 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
-	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
+	p := profiletrace.New(o, profiletrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
 	defer p.Close()
 	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}}
 	defer c.close()

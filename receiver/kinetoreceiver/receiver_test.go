@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadatatest"
 )
@@ -80,7 +80,7 @@ func TestConfigLoads(t *testing.T) {
 	}, cfg.optionsOf(""))
 	cfg, err = load("kineto")
 	require.NoError(t, err)
-	assert.Equal(t, gputrace.DefaultOptions("pytorch").BatchSpans, cfg.Spans.BatchSpans)
+	assert.Equal(t, profiletrace.DefaultOptions("pytorch").BatchSpans, cfg.Spans.BatchSpans)
 	assert.Equal(t, DetailAuto, cfg.Spans.Detail)
 
 	_, err = load("kineto/detail")

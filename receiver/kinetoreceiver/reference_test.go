@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -139,11 +139,11 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			for _, td := range batches {
 				require.NoError(t, conformance.TracesFrom("kineto", td))
 			}
-			devices := map[int64]map[string][]gputracetest.Span{}
-			var steps []gputracetest.Span
+			devices := map[int64]map[string][]profiletracetest.Span{}
+			var steps []profiletracetest.Span
 			var launched int64
 			for _, td := range batches {
-				for _, s := range gputracetest.Spans(td) {
+				for _, s := range profiletracetest.Spans(td) {
 					switch kind := s.Text("gpu.operation.type"); kind {
 					case "":
 					case "step":
@@ -154,14 +154,14 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 						}
 						d := s.Attributes["gpu.device.ordinal"].(int64)
 						if devices[d] == nil {
-							devices[d] = map[string][]gputracetest.Span{}
+							devices[d] = map[string][]profiletracetest.Span{}
 						}
 						devices[d][kind] = append(devices[d][kind], s)
 					}
 				}
 			}
 			require.Len(t, steps, len(ref.Steps))
-			slices.SortFunc(steps, func(a, b gputracetest.Span) int { return int(a.Start - b.Start) })
+			slices.SortFunc(steps, func(a, b profiletracetest.Span) int { return int(a.Start - b.Start) })
 			for i, want := range ref.Steps {
 				assert.Equal(t, want.Step, steps[i].Attributes["gpu.step.index"])
 				assert.Equal(t, want.TS, steps[i].Start-base)
@@ -185,12 +185,12 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
 				more, time := withoutLibrary(t, path)
 				assert.Equal(t, want.Comm.Kernels+more, int64(len(d["collective"])))
-				assert.Equal(t, want.Comm.Sum+time, gputracetest.Sum(d["collective"]))
-				assert.Equal(t, want.Busy, gputracetest.Union(all), "busy")
-				assert.Equal(t, want.Kernel, gputracetest.Union(kernels), "kernel union")
-				assert.Equal(t, want.KernelSum, gputracetest.Sum(kernels), "kernel sum")
-				assert.Equal(t, want.Memset.Sum, gputracetest.Sum(d["memset"]))
-				streams := map[int64][]gputracetest.Span{}
+				assert.Equal(t, want.Comm.Sum+time, profiletracetest.Sum(d["collective"]))
+				assert.Equal(t, want.Busy, profiletracetest.Union(all), "busy")
+				assert.Equal(t, want.Kernel, profiletracetest.Union(kernels), "kernel union")
+				assert.Equal(t, want.KernelSum, profiletracetest.Sum(kernels), "kernel sum")
+				assert.Equal(t, want.Memset.Sum, profiletracetest.Sum(d["memset"]))
+				streams := map[int64][]profiletracetest.Span{}
 				for _, g := range all {
 					n := g.Int("gpu.stream.id")
 					streams[n] = append(streams[n], g)
@@ -198,18 +198,18 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				require.Len(t, streams, len(want.Streams))
 				for s, w := range want.Streams {
 					n, _ := strconv.ParseInt(s, 10, 64)
-					assert.Equal(t, w.Busy, gputracetest.Union(streams[n]), "stream %s", s)
-					assert.Equal(t, w.Sum, gputracetest.Sum(streams[n]), "stream %s", s)
+					assert.Equal(t, w.Busy, profiletracetest.Union(streams[n]), "stream %s", s)
+					assert.Equal(t, w.Sum, profiletracetest.Sum(streams[n]), "stream %s", s)
 				}
-				copies := gputracetest.Copies(d["copy"])
+				copies := profiletracetest.Copies(d["copy"])
 				require.Len(t, copies, len(want.Copies))
 				for name, w := range want.Copies {
 					assert.Equal(t, w.Count, int64(len(copies[name])), name)
-					assert.Equal(t, w.Bytes, gputracetest.Bytes(copies[name]), name)
-					assert.Equal(t, w.Sum, gputracetest.Sum(copies[name]), name)
+					assert.Equal(t, w.Bytes, profiletracetest.Bytes(copies[name]), name)
+					assert.Equal(t, w.Sum, profiletracetest.Sum(copies[name]), name)
 				}
 				for _, w := range want.Top {
-					var same []gputracetest.Span
+					var same []profiletracetest.Span
 					for _, g := range kernels {
 						full := g.Text("gpu.kernel.name")
 						if full == w.Name || len(w.Name) > 2048 && full == w.Name[:2048] {
@@ -217,7 +217,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 						}
 					}
 					assert.Equal(t, w.Count, int64(len(same)), w.Name)
-					assert.Equal(t, w.Sum, gputracetest.Sum(same), w.Name)
+					assert.Equal(t, w.Sum, profiletracetest.Sum(same), w.Name)
 				}
 			}
 		})

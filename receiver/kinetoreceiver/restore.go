@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -165,7 +165,7 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 
 // device takes note of what a span says of a device's window.
 func (r *restorer) device(s ptrace.Span) {
-	d, ok := gputrace.ReportOf(s)
+	d, ok := profiletrace.ReportOf(s)
 	if r.isDevice = ok && len(r.devices) < maxRead; r.isDevice {
 		r.devices = append(r.devices, d)
 	}
@@ -177,7 +177,7 @@ func (r *restorer) verdict(e ptrace.SpanEvent) {
 		return
 	}
 	d := &r.devices[len(r.devices)-1]
-	if v, ok := gputrace.VerdictOf(r.last.Name(), e); ok && len(d.Verdicts) < maxRead {
+	if v, ok := profiletrace.VerdictOf(r.last.Name(), e); ok && len(d.Verdicts) < maxRead {
 		d.Verdicts = append(d.Verdicts, v)
 	}
 }

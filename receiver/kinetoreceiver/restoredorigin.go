@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -71,10 +71,10 @@ func (r *restorer) emit(ctx context.Context, configured map[string]string, parti
 	r.unknown.ScopeSpans().AppendEmpty()
 	for _, from := range append(r.origins, r.unknown) {
 		for _, k := range slices.Sorted(maps.Keys(configured)) {
-			gputrace.PutResource(from.Resource().Attributes(), k, configured[k])
+			profiletrace.PutResource(from.Resource().Attributes(), k, configured[k])
 		}
 		if partial != "" {
-			gputrace.PutResource(from.Resource().Attributes(), string(semconv.GPUTracePartialKey), partial)
+			profiletrace.PutResource(from.Resource().Attributes(), string(semconv.GPUTracePartialKey), partial)
 		}
 	}
 	u := ptrace.ProtoUnmarshaler{}

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
@@ -257,7 +257,7 @@ func (r *rocprofiler) part(key string) error {
 				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu}
 			}
 			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
-				d := gputrace.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
+				d := profiletrace.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
 				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, d)
 			}
 			return nil
@@ -296,20 +296,20 @@ func (r *rocprofiler) part(key string) error {
 
 // kind reads the records of one kind.
 func (r *rocprofiler) kind(key string) error {
-	var add func(e *gputrace.Event, x *rocRecord) (name string)
+	var add func(e *profiletrace.Event, x *rocRecord) (name string)
 	switch key {
 	case "kernel_dispatch":
 		add = r.dispatch
 	case "memory_copy":
 		add = r.copied
 	case "hip_api":
-		add = func(e *gputrace.Event, x *rocRecord) string {
-			e.Kind = gputrace.KindRuntime
+		add = func(e *profiletrace.Event, x *rocRecord) string {
+			e.Kind = profiletrace.KindRuntime
 			return r.operation(x)
 		}
 	case "marker_api":
-		add = func(e *gputrace.Event, x *rocRecord) string {
-			if e.Kind = gputrace.KindAnnotation; x.End <= x.Start {
+		add = func(e *profiletrace.Event, x *rocRecord) string {
+			if e.Kind = profiletrace.KindAnnotation; x.End <= x.Start {
 				return ""
 			}
 			return r.markers[x.Correlation.Internal]
@@ -319,16 +319,16 @@ func (r *rocprofiler) kind(key string) error {
 	}
 	return list(r, key, func(x *rocRecord) error {
 		r.records++
-		e := gputrace.Event{
+		e := profiletrace.Event{
 			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread, Device: -1,
-			Correlation: int64(x.Correlation.Internal) & (1<<gputrace.CorrelationBits - 1),
+			Correlation: int64(x.Correlation.Internal) & (1<<profiletrace.CorrelationBits - 1),
 		}
 		name := add(&e, x)
 		if name == "" {
 			r.c.p.Skip(key + " without a name or length")
 			return nil
 		}
-		if !e.Kind.Device() && e.Kind != gputrace.KindRuntime {
+		if !e.Kind.Device() && e.Kind != profiletrace.KindRuntime {
 			e.Correlation = 0
 		}
 		if e.Kind.Device() && e.Device < 0 {
@@ -351,8 +351,8 @@ func (r *rocprofiler) operation(x *rocRecord) string {
 	return r.names[x.Kind].Operations[x.Operation]
 }
 
-func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
-	e.Kind = gputrace.KindKernel
+func (r *rocprofiler) dispatch(e *profiletrace.Event, x *rocRecord) string {
+	e.Kind = profiletrace.KindKernel
 	d := &x.Dispatch
 	r.on(e, d.Agent)
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), int64(d.Queue.Handle))
@@ -365,7 +365,7 @@ func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
 }
 
 // on puts an activity on the first of some agents that is a GPU.
-func (r *rocprofiler) on(e *gputrace.Event, agents ...rocHandle) {
+func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
 	for _, h := range agents {
 		if a := r.agents[h.Handle]; a.gpu {
 			e.Device = a.ordinal
@@ -374,14 +374,14 @@ func (r *rocprofiler) on(e *gputrace.Event, agents ...rocHandle) {
 	}
 }
 
-func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
-	e.Kind = gputrace.KindCopy
+func (r *rocprofiler) copied(e *profiletrace.Event, x *rocRecord) string {
+	e.Kind = profiletrace.KindCopy
 	r.on(e, x.To, x.From) // a copy stands on the device that it ends on, else comes from
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
 	}
-	name := gputrace.RocCopy(r.operation(x))
-	e.Detail.Direction, _ = gputrace.CopyKind(name)
+	name := profiletrace.RocCopy(r.operation(x))
+	e.Detail.Direction, _ = profiletrace.CopyKind(name)
 	return name
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 // beside runs f on another thread of the host, from now on; the current one goes on from where it is.

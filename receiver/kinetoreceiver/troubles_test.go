@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 func TestCausesAndLossesOfMadeUpTroubles(t *testing.T) { testPrograms(t, troubles()) }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // Tables of an export.
@@ -39,7 +39,7 @@ var tablesMPI = []string{"MPI_COLLECTIVES_EVENTS", "MPI_P2P_EVENTS", "MPI_START_
 // collect hands the rows of an export to a profile.
 type collect struct {
 	db        *database
-	p         *gputrace.Profile
+	p         *profiletrace.Profile
 	texts     texts
 	visible   map[seen]int64    // Nsight's numbers of devices, where processes disagree
 	numbers   map[int64]int64   // ordinals of devices by Nsight's numbers
@@ -78,16 +78,16 @@ func (c *collect) session(ctx context.Context) error {
 func process(global int64) int64 { return global >> 24 & 0xffffff }
 func thread(global int64) int64  { return global & 0xffffff }
 
-// correlation is unique within a process only; gputrace writes the low bits.
+// correlation is unique within a process only; profiletrace writes the low bits.
 func correlation(id, pid int64) int64 {
-	if id <= 0 || id >= 1<<gputrace.CorrelationBits {
+	if id <= 0 || id >= 1<<profiletrace.CorrelationBits {
 		return 0
 	}
-	return pid<<gputrace.CorrelationBits | id
+	return pid<<profiletrace.CorrelationBits | id
 }
 
 // times sets start and duration of a row; rows without are counted.
-func (c *collect) times(e *gputrace.Event, start, end any) bool {
+func (c *collect) times(e *profiletrace.Event, start, end any) bool {
 	s, ok := number(start)
 	t, is := number(end)
 	if !ok || !is {
@@ -98,14 +98,14 @@ func (c *collect) times(e *gputrace.Event, start, end any) bool {
 	return true
 }
 
-func (c *collect) add(e *gputrace.Event, name string) error {
+func (c *collect) add(e *profiletrace.Event, name string) error {
 	e.Name = c.p.Names.ID(name)
 	return c.p.Add(e)
 }
 
 // device reads what rows of the device have in common: r begins with start, end, deviceId, streamId, correlationId,
 // globalPid, graphNodeId.
-func (c *collect) device(e *gputrace.Event, r []any) bool {
+func (c *collect) device(e *profiletrace.Event, r []any) bool {
 	c.rows++
 	if !c.times(e, r[0], r[1]) {
 		return false
@@ -139,7 +139,7 @@ func (c *collect) kernels(ctx context.Context) error {
 	return c.db.each(ctx, tableKernel, columns("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ",
 		"blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId"),
 		func(r []any) error {
-			e := gputrace.Event{Kind: gputrace.KindKernel}
+			e := profiletrace.Event{Kind: profiletrace.KindKernel}
 			if !c.device(&e, r) {
 				return nil
 			}
@@ -183,7 +183,7 @@ func (c *collect) first(values []any, otherwise string) (string, error) {
 func (c *collect) copies(ctx context.Context) error {
 	names := columns("bytes", "copyKind", "srcKind", "dstKind", "migrationCause")
 	return c.db.each(ctx, tableCopy, names, func(r []any) error {
-		e := gputrace.Event{Kind: gputrace.KindCopy}
+		e := profiletrace.Event{Kind: profiletrace.KindCopy}
 		if !c.device(&e, r) {
 			return nil
 		}
@@ -191,7 +191,7 @@ func (c *collect) copies(ctx context.Context) error {
 		d := &e.Detail
 		d.Bytes, d.HasBytes = number(more[0])
 		kind := or(more[1], 0)
-		name := gputrace.CopyName(kind, or(more[2], -1)+1, or(more[3], -1)+1) // the exporter numbers memories from 0
+		name := profiletrace.CopyName(kind, or(more[2], -1)+1, or(more[3], -1)+1) // the exporter numbers memories from 0
 		moved, migrated := migrations[kind]
 		prefetched := or(more[4], 0) == userPrefetch
 		switch {
@@ -200,7 +200,7 @@ func (c *collect) copies(ctx context.Context) error {
 		case migrated:
 			name = "Page migration " + moved
 		}
-		if d.Direction, d.HostMemory = gputrace.CopyKind(name); migrated && !prefetched {
+		if d.Direction, d.HostMemory = profiletrace.CopyKind(name); migrated && !prefetched {
 			d.HostMemory = "managed"
 		}
 		return c.add(&e, name)
@@ -209,7 +209,7 @@ func (c *collect) copies(ctx context.Context) error {
 
 func (c *collect) memsets(ctx context.Context) error {
 	return c.db.each(ctx, tableMemset, columns("bytes"), func(r []any) error {
-		e := gputrace.Event{Kind: gputrace.KindMemset}
+		e := profiletrace.Event{Kind: profiletrace.KindMemset}
 		if !c.device(&e, r) {
 			return nil
 		}
@@ -223,7 +223,7 @@ func (c *collect) memsets(ctx context.Context) error {
 func (c *collect) graphs(ctx context.Context) error {
 	const onTheHost = math.MaxInt32 // device of a graph whose first node is no work of a device
 	return c.db.each(ctx, tableGraph, columns("graphId"), func(r []any) error {
-		e := gputrace.Event{Kind: gputrace.KindKernel}
+		e := profiletrace.Event{Kind: profiletrace.KindKernel}
 		if or(r[2], 0) == onTheHost {
 			c.rows++
 			c.p.Skip("graph that begins on the host")
@@ -246,32 +246,32 @@ const maxCalls = 1 << 16
 
 // calls reads those of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
-	err := c.callsOf(ctx, tableRuntime, "nameId", gputrace.KindRuntime, callName)
+	err := c.callsOf(ctx, tableRuntime, "nameId", profiletrace.KindRuntime, callName)
 	if err == nil {
-		err = c.callsOf(ctx, tableSystemCalls, "nameId", gputrace.KindFrame, gputrace.SystemCall)
+		err = c.callsOf(ctx, tableSystemCalls, "nameId", profiletrace.KindFrame, profiletrace.SystemCall)
 	}
 	for _, table := range tablesMPI {
 		if err == nil {
-			err = c.callsOf(ctx, table, "textId", gputrace.KindAnnotation, callName)
+			err = c.callsOf(ctx, table, "textId", profiletrace.KindAnnotation, callName)
 		}
 	}
 	return err
 }
 
-func (c *collect) callsOf(ctx context.Context, table, column string, kind gputrace.Kind,
+func (c *collect) callsOf(ctx context.Context, table, column string, kind profiletrace.Kind,
 	nameOf func(string) string,
 ) error {
 	names := map[int64]string{}
 	return c.db.each(ctx, table, []string{"start", "end", "globalTid", "correlationId", column},
 		func(r []any) error {
 			c.rows++
-			e := gputrace.Event{Kind: kind}
+			e := profiletrace.Event{Kind: kind}
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
 			global := or(r[2], 0)
 			e.Process, e.Thread = process(global), thread(global)
-			if kind == gputrace.KindRuntime {
+			if kind == profiletrace.KindRuntime {
 				c.uses(e.Process)
 				e.Correlation = correlation(or(r[3], 0), e.Process)
 			}
@@ -295,7 +295,7 @@ func (c *collect) overhead(ctx context.Context) error {
 	for _, table := range []string{tableOverhead, tableCUPTI} {
 		if err := c.db.each(ctx, table, []string{"start", "end", "nameId"}, func(r []any) error {
 			c.rows++
-			e := gputrace.Event{Kind: gputrace.KindFrame, Process: gputrace.ProfilerProcess}
+			e := profiletrace.Event{Kind: profiletrace.KindFrame, Process: profiletrace.ProfilerProcess}
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
@@ -303,11 +303,11 @@ func (c *collect) overhead(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if gputrace.OfProgram(name) {
+			if profiletrace.OfProgram(name) {
 				c.p.Skip("overhead that calls show, too")
 				return nil
 			}
-			return c.add(&e, gputrace.ProfilerFrame+name)
+			return c.add(&e, profiletrace.ProfilerFrame+name)
 		}); err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ import (
 	_ "modernc.org/sqlite" // writes what is read
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -132,23 +132,23 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 
 func TestRangeNames(t *testing.T) {
 	for text, want := range map[string]struct {
-		kind gputrace.Kind
+		kind profiletrace.Kind
 		name string
 		step int64
 	}{
-		"ProfilerStep#12":                  {gputrace.KindStep, "ProfilerStep#12", 12},
-		"step 7":                           {gputrace.KindStep, "step 7", 7},
-		"Iteration_3":                      {gputrace.KindStep, "Iteration_3", 3},
-		"train_step 5":                     {gputrace.KindStep, "train_step 5", 5},
-		"aten::add, seq = 5":               {gputrace.KindOperator, "aten::add", 0},
-		"aten::empty, op_id = 990346":      {gputrace.KindOperator, "aten::empty", 0},
-		"MulBackward0, seq = 3, op_id = 4": {gputrace.KindOperator, "MulBackward0", 0},
-		"MPI_Send":                         {gputrace.KindAnnotation, "MPI_Send", 0},
-		"stepping 5":                       {gputrace.KindAnnotation, "stepping 5", 0},
-		"step":                             {gputrace.KindAnnotation, "step", 0},
-		"forward, layer = 5":               {gputrace.KindAnnotation, "forward, layer = 5", 0},
+		"ProfilerStep#12":                  {profiletrace.KindStep, "ProfilerStep#12", 12},
+		"step 7":                           {profiletrace.KindStep, "step 7", 7},
+		"Iteration_3":                      {profiletrace.KindStep, "Iteration_3", 3},
+		"train_step 5":                     {profiletrace.KindStep, "train_step 5", 5},
+		"aten::add, seq = 5":               {profiletrace.KindOperator, "aten::add", 0},
+		"aten::empty, op_id = 990346":      {profiletrace.KindOperator, "aten::empty", 0},
+		"MulBackward0, seq = 3, op_id = 4": {profiletrace.KindOperator, "MulBackward0", 0},
+		"MPI_Send":                         {profiletrace.KindAnnotation, "MPI_Send", 0},
+		"stepping 5":                       {profiletrace.KindAnnotation, "stepping 5", 0},
+		"step":                             {profiletrace.KindAnnotation, "step", 0},
+		"forward, layer = 5":               {profiletrace.KindAnnotation, "forward, layer = 5", 0},
 	} {
-		var e gputrace.Event
+		var e profiletrace.Event
 		name := rangeOf(&e, text)
 		assert.Equal(t, want.kind, e.Kind, text)
 		assert.Equal(t, want.name, name, text)

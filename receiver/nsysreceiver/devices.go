@@ -7,7 +7,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another one 0.
@@ -43,7 +43,7 @@ func (c *collect) devices(ctx context.Context) error {
 		if !ok || len(c.p.Meta.Devices) == maxDevices {
 			return nil
 		}
-		d := gputrace.Device{Ordinal: or(r[3], id), Model: word(r[1])}
+		d := profiletrace.Device{Ordinal: or(r[3], id), Model: word(r[1])}
 		if o, ok := byNumber[id]; ok {
 			d.Ordinal = o
 		}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
@@ -22,27 +22,27 @@ var (
 )
 
 // rangeOf says what an NVTX range stands for: a numbered step, an operator of PyTorch, or an annotation.
-func rangeOf(e *gputrace.Event, text string) (name string) {
-	e.Kind = gputrace.KindAnnotation
+func rangeOf(e *profiletrace.Event, text string) (name string) {
+	e.Kind = profiletrace.KindAnnotation
 	if m := stepName.FindStringSubmatch(text); m != nil {
 		if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
-			e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, n, true
+			e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, n, true
 			return text
 		}
 	}
 	if m := torchOperator.FindStringSubmatch(text); m != nil {
-		e.Kind = gputrace.KindOperator
+		e.Kind = profiletrace.KindOperator
 		if s := torchSizes.FindStringSubmatch(text); s != nil {
 			e.Detail.Shapes = s[1]
 		}
 		return m[1]
 	}
 	if strings.HasPrefix(text, "aten::") {
-		e.Kind = gputrace.KindOperator
+		e.Kind = profiletrace.KindOperator
 		return text
 	}
-	rest, parent := gputrace.FindTraceParent(text)
-	if parent != "" && gputrace.ParseTraceParent(parent) == nil {
+	rest, parent := profiletrace.FindTraceParent(text)
+	if parent != "" && profiletrace.ParseTraceParent(parent) == nil {
 		e.Detail.TraceParent = parent
 		return rest
 	}

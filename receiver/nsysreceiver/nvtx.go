@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // Types of NVTX events (column eventType).
@@ -92,7 +92,7 @@ func (c *collect) ranges(ctx context.Context) error {
 			c.p.Skip("NVTX mark or range without an end")
 			return nil
 		}
-		var e gputrace.Event
+		var e profiletrace.Event
 		if !c.times(&e, r[0], r[1]) {
 			return nil
 		}
@@ -162,14 +162,14 @@ func (c *collect) mark(n *nvtx, process int64, m []string) {
 }
 
 // span hangs a range below the span whose id it carries.
-func (n *nvtx) span(e *gputrace.Event, id uint64) {
+func (n *nvtx) span(e *profiletrace.Event, id uint64) {
 	s, ok := n.marks[spanKey{e.Process, id}]
-	if !ok || gputrace.ParseTraceParent(s.parent) != nil {
+	if !ok || profiletrace.ParseTraceParent(s.parent) != nil {
 		return
 	}
 	e.Detail.TraceParent = s.parent
 	if s.hasStep {
-		e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, s.step, true
+		e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, s.step, true
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 const nvtxAll = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, rangeId INT, category INT, color INT, text TEXT, globalTid INT, endGlobalTid INT, " +
@@ -50,7 +50,7 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 
 // A long recording of a live program has a mark for each range; what there is no room for is counted.
 func TestMarksAreBounded(t *testing.T) {
-	c := collect{p: gputrace.New(gputrace.Options{}, gputrace.Source{})}
+	c := collect{p: profiletrace.New(profiletrace.Options{}, profiletrace.Source{})}
 	n := nvtx{marks: map[spanKey]markedSpan{}}
 	for i := range uint64(maxMarks + 3) {
 		span := fmt.Sprintf("%016x", i+1)

@@ -9,33 +9,33 @@ import (
 
 	"go.opentelemetry.io/collector/consumer"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // Detail is how much of a file becomes spans. The zero value is auto.
-type Detail = gputrace.Level
+type Detail = profiletrace.Level
 
 // Levels of detail.
 const (
-	DetailAuto        = gputrace.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
-	DetailSteps       = gputrace.LevelSteps       // steps only
-	DetailAnnotations = gputrace.LevelAnnotations // and NVTX ranges
-	DetailOperators   = gputrace.LevelOperators   // and operators of PyTorch
-	DetailKernels     = gputrace.LevelKernels     // and all device activities with what launched them
+	DetailAuto        = profiletrace.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
+	DetailSteps       = profiletrace.LevelSteps       // steps only
+	DetailAnnotations = profiletrace.LevelAnnotations // and NVTX ranges
+	DetailOperators   = profiletrace.LevelOperators   // and operators of PyTorch
+	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
 )
 
 // Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
-type Extent = gputrace.Extent
+type Extent = profiletrace.Extent
 
 // Extents; the last two are those of Holistic Trace Analysis with and without include_last_profiler_step.
 const (
-	ExtentAll          = gputrace.ExtentAll          // every activity
-	ExtentSteps        = gputrace.ExtentSteps        // launched by the end of the last step
-	ExtentStepsButLast = gputrace.ExtentStepsButLast // launched before the last step began
+	ExtentAll          = profiletrace.ExtentAll          // every activity
+	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
+	ExtentStepsButLast = profiletrace.ExtentStepsButLast // launched before the last step began
 )
 
 // Options of ReadFile. The zero value is usable.
-type Options = gputrace.Options
+type Options = profiletrace.Options
 
 const (
 	scopeName      = "github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -44,7 +44,7 @@ const (
 
 // Stats says what became of a file.
 type Stats struct {
-	gputrace.Stats
+	profiletrace.Stats
 	Rows int64 // rows of the tables that are used
 }
 
@@ -68,12 +68,12 @@ func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTrac
 	if err := db.useful(); err != nil {
 		return Stats{}, err
 	}
-	source, timing := gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService}, "cupti"
+	source, timing := profiletrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService}, "cupti"
 	all := (*collect).all
 	if len(db.runs()) > 0 {
 		source.Root, source.Service, timing, all = "rocprofv3 profile", "rocprofv3", "roctracer", (*collect).rocpd
 	}
-	p := gputrace.New(o, source)
+	p := profiletrace.New(o, source)
 	defer p.Close()
 	p.Meta.TimingSource = timing
 	c := &collect{

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
 )
 

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -63,12 +63,12 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			b, err := os.ReadFile(path + ".ref.json")
 			require.NoError(t, err)
 			require.NoError(t, json.Unmarshal(b, &ref))
-			devices := map[int64]map[string][]gputracetest.Span{}
-			host := map[string][]gputracetest.Span{}
+			devices := map[int64]map[string][]profiletracetest.Span{}
+			host := map[string][]profiletracetest.Span{}
 			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels},
 				func(_ context.Context, td ptrace.Traces) error {
 					require.NoError(t, conformance.TracesFrom("nsys", td))
-					for _, s := range gputracetest.Spans(td) {
+					for _, s := range profiletracetest.Spans(td) {
 						kind := s.Text("gpu.operation.type")
 						if kind == "" || kind == "step" {
 							host[s.Name] = append(host[s.Name], s)
@@ -76,7 +76,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 						}
 						d := s.Attributes["gpu.device.ordinal"].(int64)
 						if devices[d] == nil {
-							devices[d] = map[string][]gputracetest.Span{}
+							devices[d] = map[string][]profiletracetest.Span{}
 						}
 						devices[d][kind] = append(devices[d][kind], s)
 					}
@@ -103,22 +103,22 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Activities["kernel"], int64(len(kernels)))
 				assert.Equal(t, want.Activities["memcpy"], int64(len(d["copy"])))
 				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
-				assert.Equal(t, want.Busy, gputracetest.Union(all))
+				assert.Equal(t, want.Busy, profiletracetest.Union(all))
 				assert.Equal(t, want.Last-want.First, slices.MaxFunc(all,
-					func(a, b gputracetest.Span) int { return int(a.End - b.End) }).End-all[0].Start)
-				assert.Equal(t, want.KernelSum, gputracetest.Sum(kernels))
+					func(a, b profiletracetest.Span) int { return int(a.End - b.End) }).End-all[0].Start)
+				assert.Equal(t, want.KernelSum, profiletracetest.Sum(kernels))
 				assert.Equal(t, want.Comm.Kernels, int64(len(d["collective"])))
-				assert.Equal(t, want.Comm.Union, gputracetest.Union(d["collective"]))
-				assert.Equal(t, want.Comm.Compute, gputracetest.Union(d["kernel"]))
+				assert.Equal(t, want.Comm.Union, profiletracetest.Union(d["collective"]))
+				assert.Equal(t, want.Comm.Compute, profiletracetest.Union(d["kernel"]))
 				for _, w := range want.Top { // the product's own short names
-					var same []gputracetest.Span
+					var same []profiletracetest.Span
 					for _, g := range kernels {
 						if g.Name == w.Name {
 							same = append(same, g)
 						}
 					}
 					assert.Equal(t, w.Count, int64(len(same)), w.Name)
-					assert.Equal(t, w.Sum, gputracetest.Sum(same), w.Name)
+					assert.Equal(t, w.Sum, profiletracetest.Sum(same), w.Name)
 				}
 				streams := map[string]int64{}
 				for _, g := range all {
@@ -126,12 +126,12 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 					streams[strconv.FormatInt(g.Int("gpu.stream.id"), 10)+"/"+kind]++
 				}
 				assert.Equal(t, want.Streams, streams)
-				copies := gputracetest.Copies(d["copy"])
+				copies := profiletracetest.Copies(d["copy"])
 				require.Len(t, copies, len(want.Copies))
 				for name, w := range want.Copies {
 					assert.Equal(t, w.Count, int64(len(copies[name])), name)
-					assert.Equal(t, w.Bytes, gputracetest.Bytes(copies[name]), name)
-					assert.Equal(t, w.Sum, gputracetest.Sum(copies[name]), name)
+					assert.Equal(t, w.Bytes, profiletracetest.Bytes(copies[name]), name)
+					assert.Equal(t, w.Sum, profiletracetest.Sum(copies[name]), name)
 				}
 			}
 			for _, w := range ref.NVTX {
@@ -139,7 +139,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 					continue
 				}
 				assert.Equal(t, w.Count, int64(len(host[w.Text])), w.Text)
-				assert.Equal(t, w.Sum, gputracetest.Sum(host[w.Text]), w.Text)
+				assert.Equal(t, w.Sum, profiletracetest.Sum(host[w.Text]), w.Text)
 			}
 		})
 	}

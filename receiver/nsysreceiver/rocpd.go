@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 unless told otherwise
@@ -122,7 +122,7 @@ func (r *rocpd) about(ctx context.Context) error {
 			}
 			a := rocAgent{or(row[2], 0), word(row[1]) == "GPU"}
 			if r.agents[id] = a; a.gpu && len(m.Devices) < maxDevices {
-				m.Devices = append(m.Devices, gputrace.Device{
+				m.Devices = append(m.Devices, profiletrace.Device{
 					Ordinal: a.ordinal, Model: cmp.Or(word(row[3]), word(row[4])),
 				})
 			}
@@ -139,7 +139,7 @@ func (r *rocpd) about(ctx context.Context) error {
 }
 
 // event sets what rows of all kinds have in common: row begins with start, end, pid, event_id, stream_id, queue_id.
-func (r *rocpd) event(e *gputrace.Event, row []any) (ok bool, err error) {
+func (r *rocpd) event(e *profiletrace.Event, row []any) (ok bool, err error) {
 	r.c.rows++
 	if !r.c.times(e, row[0], row[1]) {
 		return false, nil
@@ -164,7 +164,7 @@ func (r *rocpd) of(event any, column string) (any, error) {
 }
 
 // on puts an activity on the first of some agents that is a GPU.
-func (r *rocpd) on(e *gputrace.Event, agents ...any) bool {
+func (r *rocpd) on(e *profiletrace.Event, agents ...any) bool {
 	for _, v := range agents {
 		if id, ok := number(v); ok && r.agents[id].gpu {
 			e.Device, e.HasProcess = r.agents[id].ordinal, true
@@ -182,7 +182,7 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 		"workgroup_size_x", "workgroup_size_y", "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z",
 	}),
 		func(row []any) error {
-			e := gputrace.Event{Kind: gputrace.KindKernel}
+			e := profiletrace.Event{Kind: profiletrace.KindKernel}
 			if ok, err := r.event(&e, row); !ok || err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func (r *rocpd) copies(ctx context.Context) error {
 	return r.each(ctx, "rocpd_memory_copy",
 		slices.Concat(rocColumns, []string{"dst_agent_id", "src_agent_id", "size", "name_id"}),
 		func(row []any) error {
-			e := gputrace.Event{Kind: gputrace.KindCopy}
+			e := profiletrace.Event{Kind: profiletrace.KindCopy}
 			if ok, err := r.event(&e, row); !ok || err != nil {
 				return err
 			}
@@ -217,8 +217,8 @@ func (r *rocpd) copies(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			name := gputrace.RocCopy(text)
-			e.Detail.Direction, _ = gputrace.CopyKind(name)
+			name := profiletrace.RocCopy(text)
+			e.Detail.Direction, _ = profiletrace.CopyKind(name)
 			return r.c.add(&e, name)
 		})
 }
@@ -235,11 +235,11 @@ func (r *rocpd) regions(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			e := gputrace.Event{Kind: gputrace.KindRuntime}
+			e := profiletrace.Event{Kind: profiletrace.KindRuntime}
 			marker := strings.HasPrefix(kind, "MARKER")
 			switch {
 			case marker:
-				e.Kind = gputrace.KindAnnotation
+				e.Kind = profiletrace.KindAnnotation
 			case !strings.HasPrefix(kind, "HIP"):
 				return nil
 			}

@@ -18,12 +18,12 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/ranks"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
 //go:embed pipeline.yaml.tmpl
@@ -90,7 +90,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	var source pipeline.Source
-	table := optable.New()
+	table := summarytable.New()
 	p, err := pipeline.Start(ctx, o.Info, o.factories(&source, table), text)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	var byRank ranks.Profiles
 	book := page.NewBook()
 	good, repeated, partial := 0, 0, 0
-	width := optable.Terminal(o.Terminal).Width
+	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
 	for _, file := range files {
 		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
@@ -165,7 +165,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		fmt.Fprintf(out, "\n%s\n", printable.Wrapped(text, width, "", ""))
 	}
 	fmt.Fprintln(out)
-	if err := table.Render(out, optable.Format{Rows: o.Rows}); err != nil {
+	if err := table.Render(out, summarytable.Format{Rows: o.Rows}); err != nil {
 		return err
 	}
 	if len(replaced) > 0 {
@@ -230,7 +230,7 @@ func also(r Result, width int) string {
 	return b.String()
 }
 
-func (o Options) factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Factories, error) {
+func (o Options) factories(source *pipeline.Source, table *summarytable.Table) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
 		if err != nil {

@@ -23,9 +23,9 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/otel"
 
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -102,7 +102,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 
-	table, seen := optable.New(), page.New()
+	table, seen := summarytable.New(), page.New()
 	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen, live), yaml...)
 	if err != nil {
 		return err
@@ -143,12 +143,12 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	spans, gpuSpans := table.Spans()
 	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond),
 		spans, gpuSpans)
-	if err := table.Render(out, optable.Terminal(o.Terminal).Long()); err != nil {
+	if err := table.Render(out, summarytable.Terminal(o.Terminal).Long()); err != nil {
 		return err
 	}
 	recorded := seen.State(page.Query{Range: time.Since(began)})
 	recorded.Live = false
-	writeFindings(out, recorded.Findings, optable.Terminal(o.Terminal).Long().Width)
+	writeFindings(out, recorded.Findings, summarytable.Terminal(o.Terminal).Long().Width)
 	if err := epilogue(out, f); err != nil || !o.HTML {
 		return err
 	}
@@ -195,7 +195,7 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the
 // workload runs on behind the gpu receiver.
 func (o Options) factories(
-	gpu *simgpu.GPU, table *optable.Table, seen *page.Model, listener net.Listener,
+	gpu *simgpu.GPU, table *summarytable.Table, seen *page.Model, listener net.Listener,
 ) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -163,7 +163,7 @@ const (
 
 // watchTable shows the table until the workload or the pipeline ends: each second, at the size that it then has, on the
 // screen of a terminal; elsewhere every 10 s, because nothing can be taken back.
-func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *optable.Table,
+func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *summarytable.Table,
 	terminal *os.File,
 ) {
 	period := 10 * time.Second
@@ -176,7 +176,7 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 	defer tick.Stop()
 	for {
 		if terminal != nil {
-			fmt.Fprint(out, frame(intro, table, optable.Terminal(terminal)))
+			fmt.Fprint(out, frame(intro, table, summarytable.Terminal(terminal)))
 		}
 		select {
 		case <-ctx.Done():
@@ -185,14 +185,14 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 			return
 		case <-tick.C:
 			if terminal == nil {
-				_ = table.Render(out, optable.Format{Rows: 12})
+				_ = table.Render(out, summarytable.Format{Rows: 12})
 			}
 		}
 	}
 }
 
 // frame is one picture of the screen: as much of the introduction as there is room for beside a table of some lines.
-func frame(intro string, table *optable.Table, f optable.Format) string {
+func frame(intro string, table *summarytable.Table, f summarytable.Format) string {
 	lines := strings.Split(strings.TrimSpace(intro), "\n")
 	above := 0
 	if f.Height > 0 {

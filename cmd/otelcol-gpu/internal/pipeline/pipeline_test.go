@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 )
 
 const yaml = `
@@ -29,7 +29,7 @@ service:
   pipelines: {traces: {receivers: [source/a], exporters: [sink]}}
 `
 
-func factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Factories, error) {
+func factories(source *pipeline.Source, table *summarytable.Table) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 		var err error
@@ -44,7 +44,7 @@ func factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Fa
 
 func TestWhatIsPushedIntoASourceComesOutAtTheEnd(t *testing.T) {
 	var source pipeline.Source
-	table := optable.New()
+	table := summarytable.New()
 	p, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&source, table), yaml)
 	require.NoError(t, err)
 	require.Nil(t, source.Next("b"), "no such receiver")
@@ -60,7 +60,7 @@ func TestWhatIsPushedIntoASourceComesOutAtTheEnd(t *testing.T) {
 
 func TestLaterTextsAreLaidOverEarlierOnes(t *testing.T) {
 	var source pipeline.Source
-	p, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&source, optable.New()),
+	p, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&source, summarytable.New()),
 		yaml, "receivers: {source/b: {}}\nservice: {pipelines: {traces: {receivers: [source/b]}}}")
 	require.NoError(t, err)
 	require.NotNil(t, source.Next("b"))
@@ -69,7 +69,7 @@ func TestLaterTextsAreLaidOverEarlierOnes(t *testing.T) {
 }
 
 func TestAPipelineThatCannotStartSaysWhy(t *testing.T) {
-	_, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&pipeline.Source{}, optable.New()),
+	_, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&pipeline.Source{}, summarytable.New()),
 		"receivers: {nowhere: {}}")
 	require.ErrorContains(t, err, "nowhere")
 }
@@ -78,7 +78,7 @@ func TestAnInterruptedStartEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	<-ctx.Done()
-	p, err := pipeline.Start(ctx, component.BuildInfo{}, factories(&pipeline.Source{}, optable.New()), yaml)
+	p, err := pipeline.Start(ctx, component.BuildInfo{}, factories(&pipeline.Source{}, summarytable.New()), yaml)
 	if err != nil { // it may have been faster than the first look at the context
 		require.ErrorContains(t, err, "interrupted")
 	}

@@ -16,10 +16,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/shared"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -31,7 +31,7 @@ func Spans(jobs []page.Job) ptrace.Traces {
 		rs := td.ResourceSpans().AppendEmpty()
 		m := rs.Resource().Attributes()
 		m.PutStr(string(semconv.ServiceNameKey), "profiles")
-		shared.PutText(m, semconv.GPUJobIDKey, j.ID)
+		sharedcomponent.PutText(m, semconv.GPUJobIDKey, j.ID)
 		if j.World > 0 {
 			m.PutInt(string(semconv.GPUJobWorldSizeKey), j.World)
 		}
@@ -54,10 +54,10 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
 	for _, l := range j.Late {
 		v := lateVerdict(j, &l)
-		gputrace.PutVerdict(s, s.EndTimestamp(), v)
+		profiletrace.PutVerdict(s, s.EndTimestamp(), v)
 		m := s.Events().At(s.Events().Len() - 1).Attributes()
 		m.PutInt(string(semconv.GPUJobRankKey), l.Rank)
-		shared.PutText(m, semconv.GPURankRangeKey, l.In)
+		sharedcomponent.PutText(m, semconv.GPURankRangeKey, l.In)
 		if len(l.At) == 0 {
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/keyed"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
@@ -85,6 +85,6 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		}
 		stack = append(stack, r)
 	}
-	name = keyed.Largest(times)
+	name = boundedmap.Largest(times)
 	return name, times[name]
 }

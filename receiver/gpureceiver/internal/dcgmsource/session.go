@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/countersum"
+	"github.com/otelgpu/otelgpu/internal/countertracker"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -67,9 +67,9 @@ const maxKept = 256
 
 // deviceState is what is remembered of one device.
 type deviceState struct {
-	best      [gpudata.NumQuantities]uint8             // lowest rank seen, plus 1; 0 when none
-	sums      [2][gpudata.NumQuantities]countersum.Sum // of rates and of counters
-	last      [2][maxFields]int64                      // time of the newest sample, by kind of part and field; µs
+	best      [gpudata.NumQuantities]uint8                 // lowest rank seen, plus 1; 0 when none
+	sums      [2][gpudata.NumQuantities]countertracker.Sum // of rates and of counters
+	last      [2][maxFields]int64                          // time of the newest sample, by kind of part and field; µs
 	xids      float64
 	condition gpudata.Condition
 

@@ -8,7 +8,7 @@ package nvmlsource
 import (
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/countersum"
+	"github.com/otelgpu/otelgpu/internal/countertracker"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -44,7 +44,7 @@ type gpm struct {
 	unit    *unit
 	filled  bool                   // request.Samples[0] holds the sample before
 	request nvml.GpmMetricsGetType // Samples[1] gets the present one
-	sums    []countersum.Sum       // by metric; of rates
+	sums    []countertracker.Sum   // by metric; of rates
 }
 
 // newGPM is nil when the device has no GPM.
@@ -53,7 +53,7 @@ func (s *source) newGPM(u *unit) *gpm {
 	if s.lib.Call("nvmlGpmQueryDeviceSupport", u.board, &support) != nvml.Success || support.IsSupportedDevice == 0 {
 		return nil
 	}
-	g := &gpm{lib: s.lib, unit: u, sums: make([]countersum.Sum, len(gpmMetrics))}
+	g := &gpm{lib: s.lib, unit: u, sums: make([]countertracker.Sum, len(gpmMetrics))}
 	g.request.Version, g.request.NumMetrics = 1, uint32(len(gpmMetrics))
 	for i := range g.request.Samples {
 		sample, ret := s.number("nvmlGpmSampleAlloc")

@@ -6,7 +6,7 @@ package chromejson
 import (
 	"errors"
 
-	"github.com/otelgpu/otelgpu/internal/ahead"
+	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
 // batch is what was found in a window, in the order of the file.
@@ -58,7 +58,7 @@ var errStopped = errors.New("stopped")
 // ahead reads the document in a goroutine, and uses it in this one.
 func (d *reader) ahead(h Handler) (st Stats, err error) {
 	var read error
-	err = ahead.Run(func(p *ahead.Pipe[*batch]) {
+	err = prefetch.Run(func(p *prefetch.Pipe[*batch]) {
 		d.pipe = p
 		if read = d.document(); !d.out.empty() {
 			d.send()
@@ -83,7 +83,7 @@ func (d *reader) send() {
 // to grow does so alone, when all others are back: only one at a time is large.
 func (d *reader) handOver() error {
 	rest, mine := d.buf[d.pos:], d.out
-	away := ahead.Batches - 1
+	away := prefetch.Batches - 1
 	if !mine.empty() {
 		d.send()
 		away++
@@ -100,7 +100,7 @@ func (d *reader) handOver() error {
 		}
 		return nil
 	}
-	if away < ahead.Batches {
+	if away < prefetch.Batches {
 		return nil
 	}
 	next, ok := d.pipe.Take()

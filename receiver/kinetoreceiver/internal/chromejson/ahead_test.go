@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/internal/ahead"
+	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
 // script is a Handler that writes down all calls, and fails or panics at one of them.
@@ -138,7 +138,7 @@ func TestReadingEndsWithTheHandler(t *testing.T) {
 		w.over.Store(true)
 		require.ErrorIs(t, err, errScript)
 		assert.Len(t, h.calls, at)
-		assert.LessOrEqual(t, w.bytes.Load(), int64(28*at+(ahead.Batches+1)*window), "read ahead")
+		assert.LessOrEqual(t, w.bytes.Load(), int64(28*at+(prefetch.Batches+1)*window), "read ahead")
 
 		w = &watched{t: t}
 		h = &script{panics: at}

@@ -9,7 +9,7 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/otelgpu/otelgpu/internal/ahead"
+	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
 // Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
@@ -54,8 +54,8 @@ type reader struct {
 	stats Stats
 	known Layout
 	out   *batch
-	pipe  *ahead.Pipe[*batch] // takes out when the window is used up
-	h     Handler             // uses out at once, where there is no pipe
+	pipe  *prefetch.Pipe[*batch] // takes out when the window is used up
+	h     Handler                // uses out at once, where there is no pipe
 }
 
 // Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream. Where

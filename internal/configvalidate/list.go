@@ -1,0 +1,168 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package configvalidate collects what is wrong with a configuration, so that all of it is reported at once.
+package configvalidate
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/confmap"
+)
+
+// List is what is wrong. The zero value is nothing.
+type List []error
+
+// Add adds a problem: the key in backquotes, the rule, the value that was found.
+func (l *List) Add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
+
+// If adds a problem where there is one.
+func (l *List) If(wrong bool, format string, args ...any) {
+	if wrong {
+		l.Add(format, args...)
+	}
+}
+
+// Join adds what is wrong with a part; nil is nothing.
+func (l *List) Join(err error) { *l = append(*l, err) }
+
+// Positive adds a problem where what a key has is not above 0.
+func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
+	l.If(found <= 0, "`%s` must be positive, found %v", key, found)
+}
+
+// Err joins the problems; nil where there are none.
+func (l *List) Err() error { return errors.Join(*l...) }
+
+// Read is conf.Unmarshal(into), for the Unmarshal methods of configurations. It refuses what that takes in silence: for
+// a whole number one with a fraction or out of the option's range, which it cuts, for one of several words a number,
+// and for a duration a number under a millisecond in nanoseconds, which is one whose unit was forgotten.
+func Read(conf *confmap.Conf, into any) error {
+	var bad List
+	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
+	if err := bad.Err(); err != nil {
+		return err
+	}
+	return conf.Unmarshal(into)
+}
+
+func (l *List) numbers(key string, found any, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	words, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(t))
+	if ok && (whole(t) || t.Kind() == reflect.String) {
+		if _, text := found.(string); !text && found != nil {
+			if err := words.UnmarshalText(fmt.Append(nil, found)); err != nil {
+				l.Add("`%s`: %w", key, err)
+			}
+		}
+		return
+	}
+	switch {
+	case t == reflect.TypeFor[time.Duration]() && !isDuration(found):
+		l.Add("`%s` must be a duration such as 10s or 100ms, found %s", key, quoted(found))
+	case whole(t):
+		if v := reflect.ValueOf(found); v.IsValid() && !fits(v, t) {
+			l.Add("`%s` must be a whole number within the range of %s, found %v", key, t.Kind(), found)
+		}
+	case t.Kind() == reflect.Struct:
+		l.fields(key, found, t)
+	case t.Kind() == reflect.Map:
+		if m, ok := found.(map[string]any); ok {
+			for k, v := range m {
+				l.numbers(join(key, k), v, t.Elem())
+			}
+		}
+	case t.Kind() == reflect.Slice:
+		if list, ok := found.([]any); ok {
+			for i, v := range list {
+				l.numbers(join(key, fmt.Sprint(i)), v, t.Elem())
+			}
+		}
+	}
+}
+
+func (l *List) fields(key string, found any, t reflect.Type) {
+	m, ok := found.(map[string]any)
+	if !ok {
+		return
+	}
+	if get, ok := reflect.PointerTo(t).MethodByName("Get"); ok && get.Type.NumOut() == 1 { // of configoptional.Optional
+		l.numbers(key, found, get.Type.Out(0))
+		return
+	}
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		if slices.Contains(strings.Split(options, ","), "squash") {
+			l.numbers(key, found, f.Type)
+		} else if v, ok := m[name]; ok && name != "" {
+			l.numbers(join(key, name), v, f.Type)
+		}
+	}
+}
+
+func join(outer, key string) string {
+	if outer == "" {
+		return key
+	}
+	return outer + confmap.KeyDelimiter + key
+}
+
+// isDuration reports whether a value of a file is a duration. What is neither text nor a number that fits is left to
+// others.
+func isDuration(found any) bool {
+	if text, ok := found.(string); ok {
+		_, err := time.ParseDuration(text)
+		return err == nil
+	}
+	v := reflect.ValueOf(found)
+	if _, typed := found.(time.Duration); typed || !v.IsValid() || !fits(v, reflect.TypeFor[time.Duration]()) {
+		return true
+	}
+	ns := 0.0
+	switch {
+	case v.CanInt():
+		ns = float64(v.Int())
+	case v.CanUint():
+		ns = float64(v.Uint())
+	case v.CanFloat():
+		ns = v.Float()
+	}
+	return ns == 0 || math.Abs(ns) >= float64(time.Millisecond)
+}
+
+func quoted(found any) string {
+	if text, ok := found.(string); ok {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprintf("%v (a number alone is nanoseconds)", found)
+}
+
+func whole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr }
+
+// fits reports whether a value of a file is one of the type of whole numbers, or no number at all.
+func fits(v reflect.Value, t reflect.Type) bool {
+	signed := t.Kind() <= reflect.Int64
+	to := reflect.Zero(t)
+	switch {
+	case v.CanFloat():
+		f := v.Float()
+		return f == math.Trunc(f) && math.Abs(f) < 1<<63 &&
+			(signed && !to.OverflowInt(int64(f)) || !signed && f >= 0 && !to.OverflowUint(uint64(f)))
+	case v.CanInt():
+		return signed && !to.OverflowInt(v.Int()) || !signed && v.Int() >= 0 && !to.OverflowUint(uint64(v.Int()))
+	case v.CanUint():
+		return !signed && !to.OverflowUint(v.Uint()) ||
+			signed && v.Uint() <= math.MaxInt64 && !to.OverflowInt(int64(v.Uint()))
+	}
+	return true
+}

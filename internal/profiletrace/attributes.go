@@ -1,0 +1,71 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+const (
+	maxName = 256  // bytes of a span's name
+	maxText = 2048 // bytes of an attribute: Tempo's default limit
+)
+
+// clip cuts a string at a rune within n bytes, and makes it valid UTF-8, which OTLP demands.
+func clip(s string, n int) string {
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// distinct is clip for names: two that differ are not cut to the same text, for what is cut ends in a hash of the
+// whole.
+func distinct(s string, n int) string {
+	if len(s) <= n {
+		return clip(s, n)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return clip(s, n-len("…12345678")) + fmt.Sprintf("…%08x", h.Sum32())
+}
+
+func putText(m pcommon.Map, k attribute.Key, v string) {
+	if v != "" {
+		m.PutStr(string(k), clip(v, maxText))
+	}
+}
+
+func putSeconds(m pcommon.Map, k attribute.Key, ns int64) { m.PutDouble(string(k), seconds(ns)) }
+
+func putInt(m pcommon.Map, k attribute.Key, v int64) { m.PutInt(string(k), v) }
+
+func putInts(m pcommon.Map, k attribute.Key, v [3]int64) {
+	l := m.PutEmptySlice(string(k))
+	l.EnsureCapacity(3)
+	for _, x := range v {
+		l.AppendEmpty().SetInt(x)
+	}
+}
+
+func putTexts(m pcommon.Map, k attribute.Key, v []string) {
+	if len(v) == 0 {
+		return
+	}
+	l := m.PutEmptySlice(string(k))
+	for _, x := range v {
+		l.AppendEmpty().SetStr(clip(x, maxName))
+	}
+}

@@ -1,0 +1,119 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+
+	"github.com/otelgpu/otelgpu/internal/prefetch"
+)
+
+// builder lets one goroutine sweep over the events while another makes spans of what was found. What a job points at
+// does not change any more when it is handed over: nodes are written then, and a step, which later activities reach,
+// is waited for.
+type builder struct {
+	pipe *prefetch.Pipe[[]job]
+	jobs []job // that are being put down
+	over bool  // nobody takes jobs any more
+}
+
+// job is one span: that of a node, or else of an activity.
+type job struct {
+	node  *node
+	act   activity
+	work  work // of act's launch
+	above *node
+	of    *process
+}
+
+const builderJobs = 64 // that go together
+
+// slot is where the activity that is next may be put down. It is the next job's.
+func (b *builder) slot() *activity {
+	if len(b.jobs) == cap(b.jobs) {
+		b.hand()
+	}
+	return &b.jobs[:len(b.jobs)+1][len(b.jobs)].act
+}
+
+func (b *builder) next() *job {
+	b.slot()
+	b.jobs = b.jobs[:len(b.jobs)+1]
+	return &b.jobs[len(b.jobs)-1]
+}
+
+// device takes the activity in the slot.
+func (b *builder) device(above *node, p *process) {
+	j := b.next()
+	j.node, j.above, j.of = nil, above, p
+	if j.act.launch.work != nil {
+		j.work = *j.act.launch.work
+		j.act.launch.work = &j.work
+	}
+}
+
+func (b *builder) host(n *node) {
+	b.next().node = n
+	if n.kind == KindStep {
+		b.hand()
+		b.wait()
+	}
+}
+
+// hand lets the jobs become spans, and takes others to put down.
+func (b *builder) hand() {
+	if !b.over {
+		b.pipe.Send(b.jobs)
+		var ok bool
+		b.jobs, ok = b.pipe.Take()
+		b.over = !ok
+	}
+	if b.jobs == nil {
+		b.jobs = make([]job, 0, builderJobs)
+	}
+	b.jobs = b.jobs[:0]
+}
+
+// wait returns when all jobs that were handed over are spans.
+func (b *builder) wait() {
+	back, ok := b.pipe.Wait(prefetch.Batches - 1)
+	b.over = !ok
+	for _, jobs := range back {
+		b.pipe.Free(jobs)
+	}
+}
+
+// sweep runs the sweep of a writer. Where the level brings many spans and the program has several processors, it runs
+// in a goroutine of its own, which has ended when sweep returns, and the spans are made in this one.
+func (w *writer) sweep(ctx context.Context, s *sweep) error {
+	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
+		return s.run(ctx)
+	}
+	return w.ahead(ctx, s)
+}
+
+func (w *writer) ahead(ctx context.Context, s *sweep) error {
+	b := &builder{jobs: make([]job, 0, builderJobs)}
+	w.builder, s.slot = b, b.slot
+	defer func() { w.builder, s.slot = nil, nil }()
+	var err error
+	used := prefetch.Run(func(p *prefetch.Pipe[[]job]) {
+		b.pipe = p
+		if err = s.run(ctx); len(b.jobs) > 0 && !b.over {
+			p.Send(b.jobs)
+		}
+	}, func(jobs []job) error {
+		for i := range jobs {
+			if j := &jobs[i]; j.node != nil {
+				w.out.host(j.node)
+			} else {
+				w.out.device(&j.act, j.above, j.of)
+			}
+		}
+		return nil
+	})
+	return cmp.Or(used, err)
+}

@@ -1,0 +1,312 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+)
+
+// A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was captured the operators
+// did run, and their launches became its nodes. So the record of a capture, in the same file or in another one, says
+// which operator, shapes and range stand behind each activity of a replay.
+
+// Captures are graphs of which a profile recorded the capture.
+type Captures struct {
+	graphs []*captured
+	nodes  int
+	Lost   int // captures of which not all is known: too large, or with a graph in the graph
+}
+
+// Len is the number of graphs.
+func (c *Captures) Len() int { return len(c.graphs) }
+
+func (c *Captures) add(o *Captures) {
+	c.graphs, c.nodes, c.Lost = append(c.graphs, o.graphs...), c.nodes+o.nodes, c.Lost+o.Lost
+}
+
+// captured is one graph: its nodes in the order of their launches.
+type captured struct {
+	nodes []capturedNode
+	works []capturedWork // of operators, one for each call
+	named bool           // all calls say which kernel they launched
+	set   uint64         // sum of the nodes' keys
+	kinds uint64         // of nodes, in order
+	meant uint64         // operators, shapes and work, in order
+	// ranges around the launches, in order
+	ranges uint64
+
+	process *process // while it is open
+	track   uint32
+	end     int64 // of the last launch
+	spoilt  bool
+}
+
+type capturedNode struct {
+	kind   Kind
+	key    uint64 // see nodeKey; 0: the call does not say which kernel it launched
+	op, in string // innermost operator, and innermost annotation or module, around the launch
+	work   int    // 1 + place in works; 0: none
+	opaque bool
+	ran    bool // on the device at once, so it is no node
+}
+
+type capturedWork struct {
+	verdict.Work
+	op, shape string
+	elements  float64
+	launches  int // of kernels
+	from      *work
+}
+
+// Bounds of what is kept. Beyond them replays have no operators.
+const (
+	maxCaptured = 1 << 18 // nodes of all captures of a profile
+	maxOpen     = 64      // captures that go on at one time
+	maxReplays  = 1 << 16 // launches of graphs
+	maxNodeIDs  = 1 << 18 // numbers of nodes of all graphs
+)
+
+// Parts of the names of calls.
+const (
+	beginsCapture = "StreamBeginCapture"
+	endsCapture   = "StreamEndCapture"
+	launchesGraph = "GraphLaunch"
+)
+
+// nodeKey is the same for a captured launch and its activity. Copies and memsets have no name when they are captured,
+// and HIP runs some of them as kernels of its own.
+func nodeKey(kind Kind, name string) uint64 {
+	switch {
+	case kind == KindCopy, strings.HasPrefix(name, "__amd_rocclr_copy"):
+		return uint64(KindCopy)
+	case kind == KindMemset, strings.HasPrefix(name, "__amd_rocclr_fill"):
+		return uint64(KindMemset)
+	}
+	return textHash(name)
+}
+
+func textHash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s))
+	return h.Sum64()
+}
+
+// Captures goes over the events for captures of graphs.
+func (p *Profile) Captures(ctx context.Context) (Captures, error) {
+	if p.seq == 0 || !p.Names.any(beginsCapture) {
+		return Captures{}, nil
+	}
+	g := p.newGraphs()
+	err := g.run(ctx)
+	return g.found, err
+}
+
+// LaunchesGraphs reports whether captures of other files may say more about this one.
+func (p *Profile) LaunchesGraphs() bool { return p.Names.any(launchesGraph) }
+
+// Know takes captures of another profile, for Emit.
+func (p *Profile) Know(c *Captures) { p.captures.add(c) }
+
+// graphs is a sweep over a profile for what was captured and what was replayed.
+type graphs struct {
+	p       *Profile
+	found   Captures
+	open    []*captured
+	calls   map[int64]capturedCall   // captured, by correlation
+	replays map[int64]*replay        // by correlation
+	ids     map[int64]map[int64]Kind // kinds of nodes by number, by graph
+	idCount int
+	keys    map[uint32]uint64 // by name
+	wanted  bool              // replays are looked at
+}
+
+type capturedCall struct {
+	graph *captured
+	node  int
+}
+
+func (p *Profile) newGraphs() *graphs {
+	return &graphs{
+		p: p, calls: map[int64]capturedCall{}, replays: map[int64]*replay{}, ids: map[int64]map[int64]Kind{},
+		keys: map[uint32]uint64{},
+	}
+}
+
+func (g *graphs) host(*record, int, *process, *step) bool { return false }
+func (g *graphs) device(*activity, *node, *process)       {}
+func (g *graphs) opened(*node, *record)                   {}
+
+func (g *graphs) run(ctx context.Context) error {
+	s := g.p.newSweep(g)
+	s.analyses, s.graphs = true, g
+	err := s.run(ctx)
+	for _, c := range g.found.graphs {
+		c.finish()
+	}
+	g.found.graphs = slices.DeleteFunc(g.found.graphs, func(c *captured) bool { return len(c.nodes) == 0 })
+	return err
+}
+
+// call takes a call of the runtime and what is around it.
+func (g *graphs) call(r *record, f *frame, p *process, class verdict.Range) {
+	name := g.p.Names.Name(r.name)
+	switch {
+	case strings.Contains(name, beginsCapture):
+		if len(g.open) == maxOpen {
+			g.open = g.open[1:]
+			g.found.Lost++
+		}
+		g.open = append(g.open, &captured{named: true, process: p, track: r.track})
+	case strings.Contains(name, endsCapture):
+		if c := g.capturing(p, r.track); c != nil {
+			g.open = slices.DeleteFunc(g.open, func(o *captured) bool { return o == c })
+			if c.spoilt {
+				g.found.Lost++
+			} else {
+				g.found.graphs = append(g.found.graphs, c)
+			}
+		}
+	case strings.Contains(name, launchesGraph):
+		if c := g.capturing(p, r.track); c != nil {
+			c.spoilt = true
+		} else if g.wanted && r.correlation != 0 && len(g.replays) < maxReplays {
+			g.replays[r.correlation] = &replay{}
+		}
+	case class == verdict.CallLaunch:
+		if c := g.capturing(p, r.track); c != nil {
+			g.node(c, r, f, name)
+		}
+	}
+}
+
+// capturing is the capture that a launch of the thread goes to: the thread's own, else the only one of its process, for
+// a backward pass launches from a thread of its own.
+func (g *graphs) capturing(p *process, track uint32) (c *captured) {
+	for _, o := range slices.Backward(g.open) {
+		if o.process != p {
+			continue
+		}
+		if o.track == track {
+			return o
+		}
+		if c != nil {
+			return nil
+		}
+		c = o
+	}
+	return c
+}
+
+func (g *graphs) node(c *captured, r *record, f *frame, name string) {
+	if r.key < c.end { // a driver's call within the runtime's
+		return
+	}
+	c.end = r.key + r.duration
+	if g.found.nodes++; g.found.nodes > maxCaptured {
+		c.spoilt, c.nodes = true, nil
+		return
+	}
+	n := capturedNode{kind: KindKernel, opaque: f.opaque}
+	switch lower := strings.ToLower(name); {
+	case strings.Contains(lower, "memcpy"):
+		n.kind = KindCopy
+	case strings.Contains(lower, "memset"):
+		n.kind = KindMemset
+	}
+	var d Detail
+	if d.decode(r.detail); n.kind != KindKernel || d.Launches != 0 {
+		n.key = nodeKey(n.kind, g.p.Names.Name(d.Launches))
+	}
+	n.op, n.in = g.p.Names.text(f.op), g.p.Names.text(f.around)
+	if w := f.work; w != nil {
+		i := slices.IndexFunc(c.works[max(0, len(c.works)-8):], func(o capturedWork) bool { return o.from == w })
+		if i >= 0 {
+			i += max(0, len(c.works)-8)
+		} else {
+			i = len(c.works)
+			c.works = append(c.works, capturedWork{
+				Work: w.Work, elements: w.elements, op: g.p.Names.Name(w.op), shape: g.p.Names.text(w.shape), from: w,
+			})
+		}
+		n.work = i + 1
+	}
+	g.calls[r.correlation] = capturedCall{c, len(c.nodes)}
+	c.nodes = append(c.nodes, n)
+}
+
+// finish takes out what was launched meanwhile and is no part of the graph.
+func (c *captured) finish() {
+	c.nodes = slices.DeleteFunc(c.nodes, func(n capturedNode) bool { return n.ran })
+	for i := range c.works {
+		c.works[i].from = nil
+	}
+	for _, n := range c.nodes {
+		c.named = c.named && n.key != 0
+		c.set += mix(n.key)
+		c.kinds = mix(c.kinds) + uint64(n.kind)
+		c.meant, c.ranges = mix(c.meant^textHash(n.op)), mix(c.ranges^textHash(n.in))
+		if n.work == 0 {
+			continue
+		}
+		w := &c.works[n.work-1]
+		if n.kind == KindKernel {
+			w.launches++
+		}
+		amount := uint64(w.FLOPs) + uint64(w.Bytes) + uint64(w.elements)
+		c.meant = mix(c.meant ^ textHash(w.op+w.shape) + uint64(n.work)<<32 + amount)
+	}
+	c.process = nil
+}
+
+// activity takes an activity of the device: what was captured did not run, and what a graph launched is one of its
+// nodes.
+func (g *graphs) activity(r *record) {
+	if at, ok := g.calls[r.correlation]; ok && r.correlation != 0 && at.node < len(at.graph.nodes) {
+		at.graph.nodes[at.node].ran = true
+		return
+	}
+	rep := g.replays[r.correlation]
+	if rep == nil {
+		return
+	}
+	key, ok := g.keys[r.name]
+	if !ok {
+		key = nodeKey(r.kind, g.p.Names.Name(r.name))
+		g.keys[r.name] = key
+	}
+	rep.add(r, key)
+	var d Detail
+	d.decode(r.detail)
+	rep.unstated = rep.unstated || d.GraphNode == 0 || d.WholeGraph
+	if rep.unstated {
+		return
+	}
+	rep.graph = graphOf(&d)
+	nodes := g.ids[rep.graph]
+	if nodes == nil {
+		nodes = map[int64]Kind{}
+		g.ids[rep.graph] = nodes
+	}
+	if _, seen := nodes[d.GraphNode]; !seen {
+		if g.idCount == maxNodeIDs {
+			rep.unstated = true
+			return
+		}
+		g.idCount++
+		nodes[d.GraphNode] = r.kind
+	}
+}
+
+// graphOf is the number of an activity's graph: CUPTI's numbers of nodes have it in their upper half.
+func graphOf(d *Detail) int64 {
+	if d.Graph != 0 {
+		return d.Graph
+	}
+	return d.GraphNode >> 32
+}

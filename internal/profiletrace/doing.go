@@ -1,0 +1,353 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+)
+
+// nameFlag is what the name of a host range says, found once per name.
+type nameFlag struct {
+	found    bool
+	phase    string
+	opaque   bool // a region that a compiler made
+	operator bool // of a library: also in such a region it says what it does
+	class    verdict.Range
+	kernel   bool // a call that launches one kernel
+	plain    bool // an annotation without a number
+	moves    bool // an operator that moves bytes and computes nothing
+}
+
+func (s *sweep) flag(r *record) nameFlag {
+	f := &s.flags[r.name]
+	if !f.found {
+		*f = flagOf(r.kind, s.p.Names.Name(r.name))
+	}
+	return *f
+}
+
+func flagOf(kind Kind, name string) nameFlag {
+	f := nameFlag{found: true}
+	switch kind {
+	case KindRuntime:
+		f.opaque, f.class = strings.Contains(name, "GraphLaunch"), callClass(name)
+		f.kernel = strings.Contains(name, "LaunchKernel") || strings.Contains(name, "LaunchCooperativeKernel") ||
+			strings.Contains(name, "KernelLaunch")
+		return f
+	case KindStep:
+		f.class = verdict.RangeStep
+		return f
+	case KindFrame:
+		name = strings.ReplaceAll(name, windowsSlash, "/")
+		f.class = verdict.RangeFrame
+		switch {
+		case strings.HasPrefix(name, ProfilerFrame):
+			f.class = verdict.RangeProfiler
+		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && containsAny(name, dataModules),
+			queue(name):
+			f.class = verdict.RangeLoader
+		case containsAny(name, eventLoops):
+			f.class = verdict.RangeOutside
+		case containsAny(name, polls):
+			f.class = verdict.RangePoll
+		case verdict.Compiles(name):
+			f.class = verdict.RangeCompile
+		case builtin(name):
+			f.class = verdict.RangeBuiltin
+		}
+		return f
+	case KindOperator:
+		f.class, f.operator = verdict.RangeOperator, strings.Contains(name, "::")
+		f.moves = movers[name] != verdict.MovesNothing
+	default:
+		f.class = verdict.RangeNamed
+	}
+	f.plain = kind == KindAnnotation && !strings.ContainsAny(name, "0123456789")
+	if kind == KindAnnotation || kind == KindOperator {
+		f.phase, f.opaque = phase(name), opaque(name)
+	}
+	switch {
+	case f.phase == "data" || loader(name) || queue(name):
+		f.class = verdict.RangeLoader
+	case awaits(name):
+		f.class = verdict.RangeOutside
+	case peer(name):
+		f.class = verdict.RangePeer
+	case verdict.Compiles(name):
+		f.class = verdict.RangeCompile
+	}
+	return f
+}
+
+// ProfilerFrame begins the names of frames that stand for the profiler's own work. They have no process and no thread
+// of the program: readers put them in ProfilerProcess.
+const (
+	ProfilerFrame         = "profiler: "
+	ProfilerProcess int64 = -1 << 40
+)
+
+// OfProgram reports whether overhead, as CUPTI calls it, is no work of the profiler: code is loaded or compiled for the
+// program, or a queue is full. The calls in which that happens show it, too.
+func OfProgram(overhead string) bool {
+	return containsAny(overhead, []string{"Loading", "Compiler", "COMPILER", "Command Buffer"})
+}
+
+// callClass sorts calls of the CUDA, HIP and Level Zero runtimes and drivers by what they do to the host.
+func callClass(name string) verdict.Range {
+	async := strings.Contains(name, "Async")
+	switch {
+	case strings.Contains(name, "BeginCapture"):
+		return verdict.RangeCapture
+	case strings.Contains(name, "EndCapture"):
+		return verdict.CallCaptured
+	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
+		return verdict.CallWait
+	case containsAny(name, []string{
+		"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
+		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess", "DeviceAlloc", "SharedAlloc", // the last ones of SYCL
+	}):
+		return verdict.CallAllocate
+	case launches(name):
+		return verdict.CallLaunch
+	}
+	return verdict.CallOther
+}
+
+// windowsSlash parts the paths of frames on Windows.
+const windowsSlash = `\`
+
+// windowsFrame reports whether a name is the frame of a Python file on Windows: "torch\cuda\__init__.py(219):
+// _lazy_init".
+func windowsFrame(name string) bool {
+	path, _, ok := strings.Cut(name, ".py(")
+	return ok && strings.Contains(path, windowsSlash)
+}
+
+// dataModules are parts of paths of Python modules whose iterators hand out data.
+var dataModules = []string{
+	"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
+	"webdataset/", "datasets/", "streaming/base/",
+}
+
+// queue reports whether a frame of Python takes from a queue, which another thread or process fills.
+func queue(frame string) bool {
+	file, call, ok := strings.Cut(frame, "): ")
+	if ok {
+		file, _, _ = strings.Cut(file, ".py(")
+		return call == "get" && (strings.HasSuffix(file, "queue") || strings.HasSuffix(file, "queues"))
+	}
+	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
+}
+
+// SystemCall is the frame of a call of the operating system.
+func SystemCall(name string) string { return name + "()" }
+
+// builtin reports whether a frame says little by itself: it is built into Python, of the modules by which processes and
+// threads talk to each other, or a call of the system.
+func builtin(frame string) bool {
+	if strings.HasPrefix(frame, "<built-in ") || strings.HasSuffix(frame, "()") {
+		return true
+	}
+	file, _, ok := strings.Cut(frame, ".py(")
+	if i := strings.Index(file, "/lib/python3"); i >= 0 { // a whole path
+		_, file, _ = strings.Cut(file[i+len("/lib/"):], "/")
+	}
+	return ok && (slices.Contains(standard, file) || slices.ContainsFunc(standard, func(module string) bool {
+		return strings.HasSuffix(module, "/") && strings.HasPrefix(file, module)
+	}))
+}
+
+// standard are modules of Python, and packages of them, as frames name them.
+var standard = []string{
+	"asyncio/", "concurrent/", "contextlib", "functools", "multiprocessing/", "pickle", "queue", "selectors", "socket",
+	"ssl", "subprocess", "threading",
+}
+
+// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
+// for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",
+// "wait for input"). Operators have names of their own.
+func loader(name string) bool {
+	if strings.Contains(name, "::") {
+		return false
+	}
+	if strings.Contains(name, "EvaluationLoop].") && strings.HasSuffix(name, "_next") { // of Lightning, as "val_next"
+		return true
+	}
+	const data, get, other = 1, 2, 4
+	var seen int
+	for w := range words(name) {
+		seen |= loaderWords[w]
+	}
+	return seen == data|get
+}
+
+// loaderWords are the words that loader knows: for data (1), for getting it (2), both, and those by which it is
+// something else (4).
+var loaderWords = map[string]int{
+	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1,
+	"shard": 1,
+	"load":  2, "loader": 2, "loading": 2, "fetch": 2, "fetcher": 2, "fetching": 2, "next": 2, "get": 2, "wait": 2,
+	"waiting": 2, "read": 2, "reader": 2, "reading": 2,
+	"iter": 2, "iterate": 2, "pipeline": 2, "pipe": 2, "prefetch": 2, "prefetcher": 2, "generator": 2, "feed": 2,
+	"feeder": 2, "queue": 2, "dequeue": 2, "pull": 2,
+	"dataloader": 3, "dataload": 3, "dataloading": 3, "datapipe": 3, "nextbatch": 3, "iterator": 3, "dali": 3,
+	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4,
+	"ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
+	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
+}
+
+// eventLoops are parts of the frames of Python that run what comes from outside, and wait for it by themselves; polls
+// of those in which they wait, as others do for files and processes.
+var (
+	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
+	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
+)
+
+// awaits reports whether a range stands for waiting for work from outside: a word for waiting or taking beside one for
+// what comes ("wait for requests", "poll_queries"). One request alone is more often a collective's: "Request wait()".
+func awaits(name string) bool {
+	const work, wait = 1, 2
+	var seen int
+	for w := range words(name) {
+		switch w {
+		case "requests", "queries", "clients", "connections", "traffic":
+			seen |= work
+		case "wait", "waiting", "poll", "polling", "idle", "receive", "recv", "accept", "listen":
+			seen |= wait
+		}
+	}
+	return seen == work|wait
+}
+
+// words are the words of a name in lower case: parted by what is no letter, and where small letters turn to capitals.
+func words(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start := -1
+		for i, c := range name {
+			letter := unicode.IsLetter(c)
+			if start >= 0 && (!letter || unicode.IsUpper(c) && !unicode.IsUpper(rune(name[i-1]))) {
+				if !yield(strings.ToLower(name[start:i])) {
+					return
+				}
+				start = -1
+			}
+			if letter && start < 0 {
+				start = i
+			}
+		}
+		if start >= 0 {
+			yield(strings.ToLower(name[start:]))
+		}
+	}
+}
+
+// peer reports whether a range stands for waiting for other ranks on the host.
+func peer(name string) bool {
+	return strings.HasPrefix(name, "gloo:") || strings.HasPrefix(name, "mpi:") || strings.HasPrefix(name, "MPI_") ||
+		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
+}
+
+// name takes the names of the range that the frame is.
+func (f *frame) name(r *record, fl *nameFlag) {
+	switch {
+	case fl.moves && f.mover == 0:
+		f.mover = r.name
+	case fl.moves, r.kind == KindRuntime, r.kind == KindStep, fl.class == verdict.RangeBuiltin:
+	default:
+		f.mover, f.caller = 0, r.name
+	}
+	switch r.kind {
+	case KindOperator:
+		f.op, f.opAt, f.named = r.name, r.key, r.name
+	case KindAnnotation, KindModule:
+		f.named, f.around = r.name, r.name
+	case KindOther:
+		f.named = r.name
+	}
+}
+
+// needs is from when on what the host did may be asked for.
+func (s *sweep) needs() int64 {
+	if len(s.devices) < s.ordinals {
+		return s.p.first
+	}
+	least := int64(math.MaxInt64)
+	for _, d := range s.devices {
+		least = min(least, d.verdicts.Needs(s.p.first))
+	}
+	return least
+}
+
+// previous is the end of the launch before, of the thread or of its process's main one.
+func (t *thread) previous(s *sweep) int64 {
+	last := t.last
+	if p := t.process; p.hasMain {
+		last = max(last, s.threads[p.main].last)
+	}
+	return last
+}
+
+// launched takes note of a call that put work on a device.
+func (t *thread) launched(r *record) {
+	t.last = r.key + r.duration
+	if p := t.process; !p.hasMain {
+		p.main, p.hasMain = r.track, true
+	}
+}
+
+// around are the logs of the threads that a launch may have waited for: its own, its process's main one, the one that
+// launched before, and ranges beside them.
+func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool) []*verdict.Log {
+	s.threadsOf = s.threadsOf[:0]
+	put := func(track uint32) {
+		t := &s.threads[track]
+		for ; t != nil; t = t.beside {
+			if slices.Contains(s.threadsOf, &t.log) {
+				return
+			}
+			s.threadsOf = append(s.threadsOf, &t.log)
+		}
+	}
+	if s.profiler != nil { // it holds any thread up
+		s.threadsOf = append(s.threadsOf, &s.profiler.log)
+	}
+	if a.hasLaunch {
+		put(a.launch.thread)
+	}
+	if proc.hasMain {
+		put(proc.main)
+	}
+	if hasBefore {
+		put(before)
+	}
+	return s.threadsOf
+}
+
+// others is the frame in which a thread of the process other than those of around was for more than half of the time;
+// of several, the longest. Threads that wait do not count.
+func (s *sweep) others(proc *process, from, to int64) (name uint32) {
+	most := (to - from) / 2
+	for i := range s.threads {
+		t := &s.threads[i]
+		if t.process != proc || t == s.profiler || slices.Contains(s.threadsOf, &t.log) {
+			continue
+		}
+		if n, d := t.log.Longest(from, to); d > most && !containsAny(s.p.Names.Name(n), waitingFrames) {
+			most, name = d, n
+		}
+	}
+	return name
+}
+
+// waitingFrames are parts of the names of frames in which a thread waits, or is in the system.
+var waitingFrames = []string{
+	"()",
+	"wait", "acquire", "sleep", "select", "poll", "recv", "accept", "join", "_worker", "_bootstrap", "run_forever",
+}

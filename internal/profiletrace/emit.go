@@ -1,0 +1,238 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Stats says what became of a profile.
+type Stats struct {
+	Events       int64 // activities that were taken
+	Kernels      int64
+	Copies       int64
+	Memsets      int64
+	Steps        int64
+	Spans        int64
+	Cut          int64            // spans that a limit on the trace cut
+	DeepSteps    int64            // steps within 64 others, which have no totals of the device
+	Forgotten    int64            // activities whose launch was forgotten before they began, for want of memory
+	NamesDropped int64            // distinct names that were not kept, for want of memory
+	SpilledBytes int64            // written to the spill file
+	Devices      []verdict.Report // of the window, by device
+	Host         *verdict.Verdict // where the host's time went, of a file without activities of a device
+	Graphs       Graphs
+	Strays       Strays
+	Unused
+}
+
+// Unused is what of a file is not in its spans.
+type Unused struct {
+	Skipped map[string]int64 // what was left out or lost, by reason
+	Faults  []string         // in what the file says of itself
+}
+
+// Skip counts what is left out.
+func (u *Unused) Skip(why string) { u.Skipped[why]++ }
+
+// Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
+// with the context's. It may be called again, and writes the same.
+func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	s, err := p.emit(ctx, emit)
+	s.Unused = Unused{maps.Clone(p.Skipped), slices.Concat(p.Faults, s.Strays.Named)}
+	for _, loss := range []struct {
+		n      int64
+		reason string
+	}{
+		{s.Strays.Count, "time more than a day from that of all other events"},
+		{s.DeepSteps, "totals of the device, of a step within 64 others"},
+		{s.Forgotten, "launch that was forgotten before its work began, for want of memory"},
+		{s.NamesDropped, "name beyond those that are kept, for want of memory"},
+	} {
+		if loss.n > 0 {
+			s.Skipped[loss.reason] += loss.n
+		}
+	}
+	return s, err
+}
+
+func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	st := Stats{NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at}
+	if p.seq == 0 {
+		return st, nil
+	}
+	if err := p.bound(); err != nil {
+		return st, err
+	}
+	st.Events, st.Strays = int64(p.seq)-p.strays.Count, p.strays
+	of := func(k Kind) int64 { return p.counts[k] - p.strays.kinds[k] }
+	st.Kernels, st.Copies, st.Memsets, st.Steps = of(KindKernel), of(KindCopy), of(KindMemset), of(KindStep)
+	if p.first > p.last {
+		p.first, p.last = 0, 0
+	}
+	// times that count from nowhere: in OTLP no instant is before 1970, and 0 is none
+	if p.Meta.Base == 0 && p.first <= 0 {
+		p.Meta.Base = 1 - p.first
+	}
+	if p.Meta.Base > maxTime || p.Meta.Base < 0 || p.first+p.Meta.Base < 0 || p.last > 1<<63-1-p.Meta.Base {
+		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last,
+			p.Meta.Base)
+	}
+	var root place
+	if p.Meta.TraceParent != "" {
+		var err error
+		if root, err = parseTraceParent(p.Meta.TraceParent); err != nil {
+			return st, err
+		}
+	}
+	replays, graphs, err := p.replaysOf(ctx)
+	if err != nil {
+		return st, err
+	}
+	st.Graphs = graphs
+	r := p.newRule()
+	sel := p.newSelection(r)
+	if sel.limited() && !p.surelyFits(sel) {
+		if err := p.newSweep(sel).run(ctx); err != nil {
+			return st, err
+		}
+	}
+	out := newSpans(ctx, p, emit)
+	w := &writer{rule: r, sel: sel, out: out}
+	sw := p.newSweep(w)
+	sw.analyses, sw.replays = true, replays
+	for _, proc := range sw.processes {
+		p.openWindow(proc, root)
+	}
+	err = w.sweep(ctx, sw)
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		err = out.windows(sw)
+	}
+	if err == nil {
+		err = out.flush()
+	}
+	for _, proc := range sw.processes {
+		st.DeepSteps += proc.deep
+	}
+	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
+	st.Host = out.noGPU
+	return st, err
+}
+
+func (p *Profile) job() string { return cmp.Or(p.Meta.JobID, p.opts.JobID) }
+
+func (p *Profile) newProcess(pid int64, known bool) *process {
+	proc := &process{pid: pid, known: known, ids: p.ids()}
+	if job := p.job(); job != "" && p.Meta.HasRank {
+		proc.ids = jobIDs(job, p.Meta.Rank)
+	}
+	proc.window = &node{start: p.first, end: p.last, process: proc}
+	return proc
+}
+
+// windowNumber makes windows of one job and rank differ.
+func (p *Profile) windowNumber(pid int64) int64 {
+	n := p.firstStep
+	if pid != p.main {
+		n ^= int64(mix(uint64(pid) + 1))
+	}
+	return n
+}
+
+// openWindow places the root of a process: under a live trace, or in a trace of its own.
+func (p *Profile) openWindow(proc *process, root place) {
+	n := p.windowNumber(proc.pid)
+	w := proc.window
+	w.self = place{proc.ids.trace(idWindow, n), proc.ids.span(idWindow, n)}
+	if !root.trace.IsEmpty() {
+		w.self.trace, w.up = root.trace, root.span
+		w.self.span = p.ids().span(idWindow, n)
+	}
+	w.link = p.rankLink(func(rank0 idSource) place {
+		return place{rank0.trace(idWindow, n), rank0.span(idWindow, n)}
+	})
+}
+
+// rankLink is the link from a rank to the same place of rank 0: none for rank 0, and none where the job is not known.
+func (p *Profile) rankLink(at func(idSource) place) []link {
+	job := p.job()
+	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
+		return nil
+	}
+	return []link{{at(jobIDs(job, 0)), semconv.GPULinkTypeRank}}
+}
+
+func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
+	p := s.p
+	if len(s.nodes) == 0 {
+		s.nodes = make([]node, 64) // one allocation for many
+	}
+	n := &s.nodes[0]
+	s.nodes = s.nodes[1:]
+	*n = node{
+		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
+		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
+		thread: p.trackList[r.track].inner,
+	}
+	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
+	if r.kind == KindStep {
+		p.placeStep(n, st, proc)
+	}
+	if r.kind == KindStep || r.kind == KindAnnotation {
+		var d Detail
+		if d.decode(r.detail); d.TraceParent != "" {
+			if c, err := parseTraceParent(d.TraceParent); err == nil {
+				n.link = append(n.link, link{above.self, semconv.GPULinkTypeWindow})
+				n.self.trace, n.up = c.trace, c.span
+			}
+		}
+	}
+	return n
+}
+
+// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there.
+// Where the job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps
+// whose number comes again, as of a second loop or of other processes, have identifiers of the content.
+func (p *Profile) placeStep(n *node, st *step, proc *process) {
+	hasJob := p.job() != "" && p.Meta.HasRank
+	ids, number := proc.ids, st.ordinal
+	switch {
+	case hasJob && !st.leads:
+		ids = p.ids()
+	case st.hasIndex:
+		number = st.index
+	}
+	byJob := hasJob && st.leads && p.Meta.TraceParent == ""
+	if byJob {
+		n.self.span = ids.span(idStep, number)
+	}
+	own := p.opts.Detail.perStep() && p.Meta.TraceParent == ""
+	if own {
+		n.self.trace, n.up = ids.trace(idStep, number), pcommon.SpanID{}
+		n.link = append(n.link, link{proc.window.self, semconv.GPULinkTypeWindow})
+	}
+	if !byJob {
+		return
+	}
+	first := p.windowNumber(proc.pid)
+	n.link = append(n.link, p.rankLink(func(rank0 idSource) place {
+		if own {
+			return place{rank0.trace(idStep, number), rank0.span(idStep, number)}
+		}
+		return place{rank0.trace(idWindow, first), rank0.span(idStep, number)}
+	})...)
+}

@@ -1,0 +1,110 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+// Kind is what an Event stands for.
+type Kind uint8
+
+// Kinds of event. The order is that in which ranges with the same start and length enclose each other.
+const (
+	KindStep       Kind = iota + 1 // one iteration of a loop, on the host
+	KindAnnotation                 // a range that the application named, on the host
+	KindModule                     // a frame of a neural network module, on the host
+	KindFrame                      // any other frame of a call stack; never a span
+	KindOperator                   // an operator of the framework, on the host
+	KindOther                      // a host range of a category without meaning here
+	KindRuntime                    // a call of the device runtime or driver, on the host
+	KindKernel                     // a kernel on the device
+	KindCopy                       // a copy on the device
+	KindMemset                     // a memset on the device
+	KindMemory                     // an instant: memory was allocated or freed
+	kindCount
+)
+
+// Device reports whether the event is an activity of a device.
+func (k Kind) Device() bool { return k == KindKernel || k == KindCopy || k == KindMemset }
+
+// Event is one record of a profiler's file.
+type Event struct {
+	Kind        Kind
+	Start       int64  // ns since the file's base
+	Duration    int64  // ns, at least 0
+	Name        uint32 // full name, by Profile.Names
+	Process     int64  // process id: of host events always, of device events where HasProcess
+	HasProcess  bool
+	Thread      int64  // host events: thread id, or a number that stands for its name
+	Device      int64  // device events: ordinal as the file says
+	Stream      int64  // device events: stream as the file says
+	Correlation int64  // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
+	Detail      Detail // of frames none is kept
+}
+
+// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put
+// what makes it unique, where the file's number is so only within a process.
+const CorrelationBits = 40
+
+const correlationMask = 1<<CorrelationBits - 1
+
+// maxBytes is more than what a device addresses; sums of as many copies as a profile has stay within int64.
+const maxBytes = 1 << 48
+
+// bounded is the detail of a device's activity without the numbers that no device has: they are as if not stated.
+func (d *Detail) bounded() {
+	if d.Bytes < 0 || d.Bytes > maxBytes {
+		d.Bytes, d.HasBytes = 0, false
+	}
+	d.HasGrid = d.HasGrid && min(d.Grid[0], d.Grid[1], d.Grid[2], d.Block[0], d.Block[1], d.Block[2]) >= 0
+	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory) >= 0
+	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1
+	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
+}
+
+// End is Start + Duration.
+func (e *Event) End() int64 { return e.Start + e.Duration }
+
+// Detail is what some events say beyond the common fields. Zero means not stated.
+type Detail struct {
+	Step           int64 // number of the step
+	HasStep        bool
+	Bytes          int64 // size of a copy or memset, or of an allocation (negative: freed)
+	HasBytes       bool
+	Direction      string // value of gpu.copy.direction
+	HostMemory     string // value of gpu.copy.host_memory
+	Grid, Block    [3]int64
+	HasGrid        bool
+	Registers      int64
+	SharedMemory   int64
+	HasResources   bool // Registers and SharedMemory are stated
+	BlocksPerSM    float64
+	WarpsPerSM     float64
+	Occupancy      float64 // 0..1, by launch parameters
+	HasOccupancy   bool
+	Collective     string // value of gpu.collective.name
+	Group          string
+	GroupSize      int64
+	ElementType    string
+	InElements     int64
+	OutElements    int64
+	Graph          int64
+	GraphNode      int64
+	WholeGraph     bool // a kernel that stands for all work of one launch of a graph, which is not shown
+	FLOPs          float64
+	Traffic        float64 // bytes of device memory that an operator reads and writes at least
+	Elements       float64 // that it reads and writes, where their type is not recorded
+	Launches       uint32  // of a call: the kernel that it launches, by Profile.Names
+	Signature      uint32  // shapes of an operator's inputs, by Profile.Names
+	Precision      string  // value of gpu.flop.precision
+	Shapes         string  // JSON, as the file says
+	Types          string  // JSON, as the file says
+	Domain         string  // of an annotation
+	Category       string  // of an annotation: the application's own grouping
+	Payload        string  // of an annotation: a number
+	PayloadText    string  // of an annotation
+	TraceParent    string  // W3C: of an annotation its parent; of a device activity the live span that launched it
+	Requests       uint32  // that a device activity served together, by Profile.Names: traceparents and blanks
+	RequestsLost   int64   // requests that are not among them
+	MemoryDevice   int64   // of an allocation
+	MemoryUsage    int64   // after an allocation
+	HasMemoryUsage bool
+}

@@ -1,0 +1,69 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+)
+
+// Mode is when files are read.
+type Mode string
+
+// Modes.
+const (
+	ModeFollow Mode = "follow" // those that are there, and those that come
+	ModeOnce   Mode = "once"   // those that are there
+)
+
+// Config says which files are read and when.
+type Config struct {
+	// Include are patterns of paths, with ** for any number of folders; at least one.
+	Include []string `mapstructure:"include"`
+	// Exclude are patterns of paths that are left out (default none).
+	Exclude []string `mapstructure:"exclude"`
+	// Mode is follow (default) or once.
+	Mode Mode `mapstructure:"mode"`
+	// PollInterval is how often the patterns are looked up (default 5s).
+	PollInterval time.Duration `mapstructure:"poll_interval"`
+	// StableFor is how long a file's size and time of change must stand still before it is read (default 5s; 0 reads
+	// at once). Mode once does not wait.
+	StableFor time.Duration `mapstructure:"stable_for"`
+	// Storage is a storage extension that remembers what was read (default none: a restart reads all files again).
+	Storage *component.ID `mapstructure:"storage"`
+	// ReplayBatches is how many of the last batches are handed on again, with the same ids, where the Collector did not
+	// end by itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its queue_size,
+	// times the batches that a batch processor joins, is right. Without Storage it has no effect: all files are read
+	// again.
+	ReplayBatches int `mapstructure:"replay_batches"`
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// NewDefaultConfig follows nothing yet.
+func NewDefaultConfig() Config {
+	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second, ReplayBatches: 10_000}
+}
+
+// Check reports every problem; see profiletrace.Options.Check.
+func (c *Config) Check() error {
+	var bad configvalidate.List
+	bad.If(len(c.Include) == 0, "`include` must name at least one pattern, found none")
+	check := func(key string, list []string) {
+		for _, p := range list {
+			bad.If(p == "" || !doublestar.ValidatePathPattern(p), "`%s` must hold valid patterns, found %q", key, p)
+		}
+	}
+	check("include", c.Include)
+	check("exclude", c.Exclude)
+	bad.If(c.Mode != ModeFollow && c.Mode != ModeOnce, "`mode` must be follow or once, found %q", c.Mode)
+	bad.If(c.PollInterval <= 0, "`poll_interval` must be positive, found %s", c.PollInterval)
+	bad.If(c.StableFor < 0, "`stable_for` must be non-negative, found %s", c.StableFor)
+	bad.If(c.ReplayBatches < 0, "`replay_batches` must be non-negative, found %d", c.ReplayBatches)
+	return bad.Err()
+}

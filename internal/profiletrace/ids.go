@@ -1,0 +1,103 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Identifiers are functions of the content, so that the same file gives the same trace however often, by whomever and
+// under whatever name it is read. Where the job is known, those of steps and windows are functions of job, rank and
+// step instead, so that each rank can link to the others without having seen them.
+
+type idSource struct{ a, b uint64 }
+
+func (p *Profile) ids() idSource {
+	return idSource{mix(p.seed[0] ^ uint64(p.Meta.Base) ^ uint64(p.seq)), mix(p.seed[1] + uint64(p.Meta.Rank))}
+}
+
+// jobIDs is the source for a rank of a job.
+func jobIDs(job string, rank int64) idSource {
+	s := idSource{0xcbf29ce484222325, mix(uint64(rank) + 0x9e3779b97f4a7c15)}
+	for i := range len(job) {
+		s.a = (s.a ^ uint64(job[i])) * 0x100000001b3
+	}
+	s.a = mix(s.a)
+	return s
+}
+
+func (s idSource) trace(kind byte, n int64) pcommon.TraceID {
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], mix(s.a^mix(uint64(n)+uint64(kind)<<56)))
+	binary.BigEndian.PutUint64(id[8:], mix(s.b+mix(uint64(n)^uint64(kind)<<48))|1)
+	return id
+}
+
+func (s idSource) span(kind byte, n int64) pcommon.SpanID {
+	var id [8]byte
+	v := mix(s.a + mix(s.b^uint64(n)^uint64(kind)<<56))
+	if v == 0 {
+		v = 1
+	}
+	binary.BigEndian.PutUint64(id[:], v)
+	return id
+}
+
+// Kinds of identifier.
+const (
+	idWindow     byte = 'w'
+	idDevice     byte = 'd'
+	idStep       byte = 's'
+	idEvent      byte = 'e'
+	idProjection byte = 'g'
+)
+
+// place is a span of a trace.
+type place struct {
+	trace pcommon.TraceID
+	span  pcommon.SpanID
+}
+
+// link leads from a span to another that is no request of a batch.
+type link struct {
+	place
+	kind string // value of gpu.link.type
+}
+
+func (l link) add(s ptrace.Span) {
+	x := s.Links().AppendEmpty()
+	x.SetTraceID(l.trace)
+	x.SetSpanID(l.span)
+	x.Attributes().PutStr(string(semconv.GPULinkTypeKey), l.kind)
+}
+
+// ParseTraceParent checks a W3C traceparent of version 00.
+func ParseTraceParent(s string) error {
+	_, err := parseTraceParent(s)
+	return err
+}
+
+func parseTraceParent(s string) (place, error) {
+	var c place
+	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
+		return c, fmt.Errorf("traceparent %q is not of the form 00-<32 hex>-<16 hex>-<2 hex>", s)
+	}
+	if _, err := hex.Decode(c.trace[:], []byte(s[3:35])); err != nil {
+		return c, fmt.Errorf("traceparent %q: %w", s, err)
+	}
+	if _, err := hex.Decode(c.span[:], []byte(s[36:52])); err != nil {
+		return c, fmt.Errorf("traceparent %q: %w", s, err)
+	}
+	if c.trace.IsEmpty() || c.span.IsEmpty() {
+		return c, fmt.Errorf("traceparent %q has an identifier of zeros only", s)
+	}
+	return c, nil
+}

@@ -1,0 +1,140 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+)
+
+// launch is a host call that may have put work on a device.
+type launch struct {
+	surroundings
+	start, end int64
+	process    *process
+	graph      bool   // it launches a graph
+	thread     uint32 // its track
+	previous   int64  // end of the launch before, of the same thread or of the main one
+}
+
+// surroundings are the ranges around a moment of a thread of the host; names are 0 where there is none.
+type surroundings struct {
+	node   *node        // nearest with a span
+	step   *step        // nil: none
+	work   *work        // of the outermost operator whose work is known
+	unit   verdict.Unit // that what is launched is of
+	opaque bool         // within a compiled region
+	mover  uint32       // outermost operator in which bytes are moved only, within caller
+	caller uint32       // innermost that is no call and no mover: who wants bytes moved
+	op     uint32       // innermost operator
+	opAt   int64        // its begin
+	named  uint32       // innermost that has a name of its own, no call
+	around uint32       // innermost annotation or module
+	phase  uint32       // outermost annotation that is no step and has no number
+}
+
+// launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
+// of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
+// launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
+type launchTable struct {
+	buckets  []launchBucket
+	launches []launch
+	// The least and the highest correlation that was given up. An activity between them without a launch counts as one
+	// whose launch was forgotten; that it has none in the file is unlikely there.
+	least, highest int64
+	forgotten      int64 // activities whose launch was given up before they began
+}
+
+const (
+	launchWays   = 4
+	launchMemory = 1 << 16 // a stream queues some 1,000
+	firstBuckets = 1 << 8
+)
+
+type launchBucket struct {
+	keys [launchWays]int64 // 0: free
+	at   [launchWays]uint32
+}
+
+func (t *launchTable) bucket(corr int64) *launchBucket {
+	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
+}
+
+// newLaunchTable has room for a number of launches, as far as that is within the limit.
+func newLaunchTable(launches int64) *launchTable {
+	n := int(min(launches, launchMemory))
+	buckets := firstBuckets
+	for buckets*launchWays < n {
+		buckets *= 2
+	}
+	return &launchTable{
+		buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n), least: math.MaxInt64,
+	}
+}
+
+// put remembers a launch; the same correlation again replaces it.
+func (t *launchTable) put(corr int64, l launch) {
+	for {
+		b := t.bucket(corr)
+		oldest := 0
+		for i := range launchWays {
+			switch b.keys[i] {
+			case corr:
+				t.launches[b.at[i]] = l
+				return
+			case 0:
+				b.keys[i], b.at[i] = corr, uint32(len(t.launches))
+				t.launches = append(t.launches, l)
+				return
+			}
+			if t.launches[b.at[i]].start < t.launches[b.at[oldest]].start {
+				oldest = i
+			}
+		}
+		if len(t.buckets)*launchWays >= launchMemory {
+			gone := b.keys[oldest]
+			t.least, t.highest = min(t.least, gone), max(t.highest, gone)
+			b.keys[oldest] = corr
+			t.launches[b.at[oldest]] = l
+			return
+		}
+		t.grow()
+	}
+}
+
+func (t *launchTable) grow() {
+	old := t.buckets
+	t.buckets = make([]launchBucket, 4*len(old))
+	for i := range old {
+		for j, k := range old[i].keys {
+			if k == 0 {
+				continue
+			}
+			b := t.bucket(k) // has room: one bucket becomes four
+			for n := range launchWays {
+				if b.keys[n] == 0 {
+					b.keys[n], b.at[n] = k, old[i].at[j]
+					break
+				}
+			}
+		}
+	}
+}
+
+func (t *launchTable) get(corr int64) (*launch, bool) {
+	if corr == 0 {
+		return nil, false
+	}
+	b := t.bucket(corr)
+	for i, k := range b.keys {
+		if k == corr {
+			return &t.launches[b.at[i]], true
+		}
+	}
+	if t.least <= corr && corr <= t.highest {
+		t.forgotten++
+	}
+	return nil, false
+}

@@ -1,0 +1,57 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import "strings"
+
+// mangledName is the last name of a nested name in Itanium's mangling ("_ZN2at6native13reduce_kernelI…"), where every
+// name is preceded by its length; that is all a short name needs, so that no demangler is. Wrappers give way to the
+// first name among their template arguments. Empty when the name is mangled otherwise.
+func mangledName(s string) string {
+	rest, ok := strings.CutPrefix(s, "_Z")
+	if !ok {
+		return ""
+	}
+	last := ""
+	for {
+		name, after := nested(rest)
+		if name == "" {
+			return last
+		}
+		last = name
+		args, ok := strings.CutPrefix(after, "I")
+		if !ok || !wrappers[name] {
+			return last
+		}
+		for strings.HasPrefix(args, "L") { // literals, as Li1E
+			if _, args, ok = strings.Cut(args, "E"); !ok {
+				return last
+			}
+		}
+		rest = args
+	}
+}
+
+// nested reads names one after another, with or without the N before them, and returns the last and what follows.
+func nested(s string) (last, rest string) {
+	s = strings.TrimPrefix(s, "N")
+	s = strings.TrimLeft(s, "rVK")                // qualifiers
+	if sub, ok := strings.CutPrefix(s, "S"); ok { // what was named before, as S_ or S1_
+		if _, after, ok := strings.Cut(sub, "_"); ok {
+			s = after
+		}
+	}
+	for {
+		n, i := 0, 0
+		for i < len(s) && s[i]-'0' <= 9 && n < 1<<16 {
+			n, i = n*10+int(s[i]-'0'), i+1
+		}
+		if i == 0 || n == 0 || n > len(s)-i {
+			return last, s
+		}
+		if last, s = s[i:i+n], s[i+n:]; strings.HasPrefix(last, "_GLOBAL__N_") { // anonymous namespace
+			last = ""
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+)
+
+// movers are operators of PyTorch that move bytes and compute nothing: what they launch is a copy, a cast or a fill.
+// Lookups by an index are none: which rows are wanted is what they are for.
+var movers = map[string]verdict.Move{
+	"aten::contiguous": verdict.MovesLayout, "aten::reshape": verdict.MovesLayout, "aten::flatten": verdict.MovesLayout,
+	"aten::_reshape_copy": verdict.MovesLayout, "aten::pixel_shuffle": verdict.MovesLayout,
+	"aten::channel_shuffle": verdict.MovesLayout, "aten::roll": verdict.MovesLayout, "aten::flip": verdict.MovesLayout,
+	"aten::permute_copy": verdict.MovesLayout, "aten::transpose_copy": verdict.MovesLayout,
+	"aten::to": verdict.MovesType, "aten::_to_copy": verdict.MovesType, "aten::type_as": verdict.MovesType,
+	"aten::copy_": verdict.MovesCopy, "aten::clone": verdict.MovesCopy, "aten::_foreach_copy_": verdict.MovesCopy,
+	"aten::repeat": verdict.MovesCopy, "aten::tile": verdict.MovesCopy, "aten::expand_copy": verdict.MovesCopy,
+	"aten::slice_copy": verdict.MovesCopy, "aten::narrow_copy": verdict.MovesCopy,
+	"aten::split_with_sizes_copy": verdict.MovesCopy, "aten::view_copy": verdict.MovesCopy,
+	"aten::cat": verdict.MovesJoin, "aten::_cat": verdict.MovesJoin, "aten::concat": verdict.MovesJoin,
+	"aten::concatenate": verdict.MovesJoin, "aten::stack": verdict.MovesJoin, "aten::hstack": verdict.MovesJoin,
+	"aten::vstack": verdict.MovesJoin, "aten::constant_pad_nd": verdict.MovesJoin, "aten::pad": verdict.MovesJoin,
+	"aten::fill_": verdict.MovesFill, "aten::zero_": verdict.MovesFill, "aten::zeros": verdict.MovesFill,
+	"aten::zeros_like": verdict.MovesFill, "aten::new_zeros": verdict.MovesFill, "aten::ones": verdict.MovesFill,
+	"aten::ones_like": verdict.MovesFill, "aten::new_ones": verdict.MovesFill, "aten::full": verdict.MovesFill,
+	"aten::full_like": verdict.MovesFill, "aten::new_full": verdict.MovesFill, "aten::_foreach_zero_": verdict.MovesFill,
+}
+
+// kernelOf is a kernel below an operator, by names.
+type kernelOf struct{ kernel, operator, mover uint32 }
+
+// maxMeanings bounds those that are remembered; beyond it each is found anew.
+const maxMeanings = 1 << 16
+
+// meaning is what a kernel is for.
+type meaning struct {
+	move verdict.Move
+	role verdict.Role
+	maps bool // computes each element of the result by the same elements of the inputs
+}
+
+// means says what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for that,
+// else by its own name; and what it may be in attention, by its operator or its own name.
+func (s *sweep) means(a *activity) meaning {
+	k := kernelOf{a.name, a.launch.op, a.launch.mover}
+	m, ok := s.meanings[k]
+	if !ok {
+		name := s.p.Names.text
+		if m.move = movers[name(k.operator)]; m.move == verdict.MovesNothing {
+			m.move = moveOf(name(k.kernel))
+		}
+		if outer := movers[name(k.mover)]; m.move != verdict.MovesNothing && outer != verdict.MovesNothing {
+			m.move = outer
+		}
+		m.role, m.maps = roleOf(name(k.operator), name(k.kernel)), strings.Contains(name(k.kernel), "elementwise_kernel")
+		if len(s.meanings) < maxMeanings {
+			s.meanings[k] = m
+		}
+	}
+	return m
+}
+
+// roleOf is what a kernel may be in attention that is computed in parts. Operators for plain products are none: between
+// those of a router there is a softmax, too.
+func roleOf(operator, kernel string) verdict.Role {
+	switch {
+	case operator == "aten::bmm" || operator == "aten::baddbmm":
+		return verdict.RoleProduct
+	case strings.Contains(operator, "softmax"), operator == "" && containsFold(kernel, "softmax"):
+		return verdict.RoleSoftmax
+	}
+	return verdict.RoleOther
+}
+
+// functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of tensors by which
+// these only copy, cast or fill.
+var functors = []struct {
+	part string
+	move verdict.Move
+}{
+	{"direct_copy_kernel_cuda", verdict.MovesCopy},
+	{"copy_device_to_device", verdict.MovesCopy},
+	{"copy_kernel_cuda", verdict.MovesType}, // float16_copy_kernel_cuda, bfloat16tofloat32_copy_kernel_cuda …
+	{"CopyFunctor<", verdict.MovesCopy},
+	{"FillFunctor<", verdict.MovesFill},
+}
+
+// moveOf says what kind of bytes a kernel moves by its name alone: by PyTorch's functors, else where the name is of
+// words for moving and of words that say nothing (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
+// CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of Inductor, wrapped_transpose of XLA,
+// copyVectorizedKernel of TensorRT). Any other word may compute.
+func moveOf(kernel string) verdict.Move {
+	for _, f := range functors {
+		if strings.Contains(kernel, f.part) {
+			return f.move
+		}
+	}
+	move := verdict.MovesNothing
+	list := slices.Collect(words(shortNameOf(kernel)))
+	for i, w := range list {
+		m, known := moveWords[w]
+		if !known {
+			return verdict.MovesNothing
+		}
+		if w == "copy" && i > 0 && list[i-1] == "to" && slices.Contains(list, "triton") {
+			m = verdict.MovesType // aten::_to_copy
+		}
+		if m != verdict.MovesNothing && (move == verdict.MovesNothing || m < move) {
+			move = m
+		}
+	}
+	return move
+}
+
+// moveWords are the words of kernels that move bytes; MovesNothing: says nothing either way.
+var moveWords = func() map[string]verdict.Move {
+	words := map[string]verdict.Move{}
+	for m, list := range map[verdict.Move]string{
+		verdict.MovesLayout: "transpose transposed permute permutation permuted nchw nhwc ncdhw ndhwc cnhw nchwc chwn " +
+			"reformat reorder layout",
+		verdict.MovesType: "cast convert",
+		verdict.MovesCopy: "copy clone contiguous memcpy",
+		verdict.MovesJoin: "cat concat concatenate pad padding",
+		verdict.MovesFill: "fill memset",
+		verdict.MovesNothing: "kernel cuda hip gpu device batched array vectorized packed pack tiled tile tiles tensor " +
+			"generic simple op ops to from and in out with of by no using half float double bfloat bf fp int uint f b d x v " +
+			"kd dim dims dimension aligned alignment contig read write ediv edge opt impl triton poi fused view wrapped amd " +
+			"rocclr buffer sub strided unsafe expand unsqueeze squeeze slice select reshape split sizes chunk list swap " +
+			"unrolled folded async",
+	} {
+		for w := range strings.FieldsSeq(list) {
+			words[w] = m
+		}
+	}
+	return words
+}()

@@ -1,0 +1,36 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Steps within each other are asked for by each activity: there are never more of them than openSteps, and what is over
+// goes.
+func TestStepsWithinEachOtherAreBounded(t *testing.T) {
+	p := &process{}
+	const n = 10_000
+	for i := range int64(n) {
+		p.track(&step{start: i, end: 2*n - i})
+	}
+	during := 0
+	p.during(n, n+1, func(*step) { during++ })
+	assert.Equal(t, openSteps, during)
+	assert.EqualValues(t, n-openSteps, p.deep, "the others are counted")
+	assert.Equal(t, int64(openSteps-1), p.stepAt(n).start)
+	p.passed(2 * n)
+	assert.Empty(t, p.steps)
+
+	p = &process{} // one after the other, within a long one
+	p.track(&step{start: 0, end: n})
+	for i := range int64(n) {
+		p.track(&step{start: i, end: i + 1})
+		p.passed(i)
+	}
+	assert.LessOrEqual(t, len(p.steps), 2*openSteps)
+	assert.Equal(t, int64(n), p.steps[0].end, "the long one is still open")
+}

@@ -1,0 +1,121 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// Options say what becomes of a profile. They are what the receivers of profiler files have in common in their
+// configuration, and what their functions take. The zero value is usable.
+type Options struct {
+	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
+	Detail Level `mapstructure:"detail"`
+	// Attributes is how much is written on spans: lean (default) leaves out how a kernel was launched, which its
+	// occupancy says in one number; full is everything.
+	Attributes spanfacts.Level `mapstructure:"attributes"`
+	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
+	Extent Extent `mapstructure:"extent"`
+	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.
+	MaxSpans int `mapstructure:"max_spans"`
+	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
+	MaxBytes int `mapstructure:"max_bytes"`
+	// BatchSpans is the most spans of one batch (default 1000).
+	BatchSpans int `mapstructure:"batch_spans"`
+	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
+	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
+	// TempDir holds that file (default: that of the operating system).
+	TempDir string `mapstructure:"temp_dir"`
+	// ServiceName is service.name where the file does not say (default: the receiver's).
+	ServiceName string `mapstructure:"service_name"`
+	// JobID is gpu.job.id where the file does not say (default none); it makes links across ranks possible.
+	JobID string `mapstructure:"job_id"`
+	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known
+	// then).
+	Device string `mapstructure:"device"`
+	// Resource are further resource attributes; they win over those of the file (default none).
+	Resource map[string]string `mapstructure:"resource"`
+
+	// Partial reads what is there of a text file that ends early or breaks off; without it, such a file is refused.
+	Partial bool `mapstructure:"-"`
+	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
+	Captures []string `mapstructure:"-"`
+	// Cache keeps what was found there for the next file (default: each file reads them again).
+	Cache *CaptureCache `mapstructure:"-"`
+	// Shapes writes gpu.operation.shapes on operators.
+	Shapes bool `mapstructure:"-"`
+	// Version is that of the program that reads, and so of the instrumentation scope (default: none).
+	Version string `mapstructure:"-"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Source is whose spans a profile becomes.
+type Source struct {
+	Scope   string // name of the instrumentation scope
+	Root    string // name of the span of the window
+	Service string // service.name where neither the file nor the options say
+}
+
+// Defaults.
+const (
+	defaultMaxSpans = 2000
+	defaultMaxBytes = 2_000_000
+	defaultBatch    = 1000
+	defaultMemory   = 32 // MiB
+	mebi            = 1 << 20
+	namesLimit      = 48 * mebi
+)
+
+// DefaultOptions are those of a configuration, for spans of a service that the file does not name.
+func DefaultOptions(service string) Options {
+	return Options{BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
+}
+
+// MemoryLimit is MemoryMiB in bytes.
+func (o *Options) MemoryLimit() int {
+	if o.MemoryMiB <= 0 {
+		return defaultMemory * mebi
+	}
+	return int(o.MemoryMiB * mebi)
+}
+
+func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Detail) }
+func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Detail) }
+
+func limit(v, standard int, l Level) int {
+	switch {
+	case v > 0:
+		return v
+	case v < 0 || l.perStep():
+		return math.MaxInt
+	}
+	return standard
+}
+
+// The least limits: a trace always holds its window, its devices and some steps.
+const (
+	minSpans = 100
+	minBytes = 200_000
+)
+
+// Check reports every problem of a configuration. It is not called Validate, for the path of an error would name a
+// field of Go that no configuration has.
+func (o *Options) Check() error {
+	var bad configvalidate.List
+	bad.If(o.BatchSpans <= 0, "`batch_spans` must be positive, found %d", o.BatchSpans)
+	bad.If(!(o.MemoryMiB >= 1 && o.MemoryMiB < 2048), "`memory_limit_mib` must be from 1 to 2047, found %v", o.MemoryMiB)
+	least := func(key string, v, least int) {
+		bad.If(v > 0 && v < least, "`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key,
+			least, v)
+	}
+	least("max_spans", o.MaxSpans, minSpans)
+	least("max_bytes", o.MaxBytes, minBytes)
+	bad.If(o.ServiceName == "", "`service_name` must not be empty")
+	return bad.Err()
+}

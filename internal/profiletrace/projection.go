@@ -1,0 +1,89 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// A host range lasts as long as its launches do. At LevelAuto its work on the device is shown beside it: a section from
+// the first start to the last end of what was launched within, one for each device, as NVIDIA's tools project NVTX
+// ranges onto the GPU. Sections nest as their ranges do, and the activities with spans hang below the innermost.
+
+// projection is the work of a range on one device.
+type projection struct {
+	device int64
+	at     intervals.Ordered // busy time, and extent
+}
+
+// projects reports whether ranges of the kind are shown on the device, too.
+func (l Level) projects(k Kind) bool {
+	return l == LevelAuto && (k == KindAnnotation || k == KindModule || k == KindOperator)
+}
+
+// maxProjected bounds the ranges around a launch that take it, so that files with thousands of nested ranges cost no
+// more than others.
+const maxProjected = 256
+
+// project adds an activity to the ranges around its launch.
+func (w *writer) project(a *activity, above *node) {
+	if w.rule.level != LevelAuto {
+		return
+	}
+	for n, depth := above, 0; n != nil && depth < maxProjected; n, depth = n.parent, depth+1 {
+		if n.written || !w.rule.level.projects(n.kind) {
+			continue
+		}
+		i := 0
+		for i < len(n.projected) && n.projected[i].device != a.device {
+			i++
+		}
+		if i == len(n.projected) {
+			n.projected = append(n.projected, projection{device: a.device})
+		}
+		n.projected[i].at.Add(a.start, a.end)
+	}
+}
+
+// onDevice is the span of the section that stands above what the node launched on a device: its own, else that of the
+// next range around it; ok is false where there is none.
+func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
+	if s.p.opts.Detail != LevelAuto {
+		return id, false
+	}
+	trace := n.self.trace
+	for depth := 0; n != nil && depth < maxProjected; n, depth = n.parent, depth+1 {
+		if s.p.opts.Detail.projects(n.kind) && n.self.trace == trace {
+			return s.p.ids().span(idProjection, int64(n.seq)|device<<32), true
+		}
+	}
+	return id, false
+}
+
+// sections writes the projections of a range.
+func (s *spans) sections(n *node, name, category string) {
+	for _, x := range n.projected {
+		id, _ := s.onDevice(n, x.device)
+		parent := n.self.span
+		if n.parent != nil && n.parent.self.trace == n.self.trace {
+			if up, ok := s.onDevice(n.parent, x.device); ok {
+				parent = up
+			}
+		}
+		sp := s.on(x.device, n.process, place{n.self.trace, id}, parent, x.at.Start, x.at.End)
+		sp.SetName(name)
+		link{n.self, semconv.GPULinkTypeRange}.add(sp)
+		m := sp.Attributes()
+		m.EnsureCapacity(8)
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
+		putText(m, semconv.GPUOperationCategoryKey, category)
+		s.names(m, x.device)
+		putSeconds(m, semconv.GPUDurationKey, x.at.Extent())
+		putSeconds(m, semconv.GPUOperationBusyDurationKey, x.at.Length)
+	}
+	n.projected = nil
+}

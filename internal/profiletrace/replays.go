@@ -1,0 +1,236 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"context"
+	"maps"
+	"slices"
+)
+
+// Graphs says of how many launches of graphs the operators are known.
+type Graphs struct {
+	Launches  int64 // that have activities
+	Known     int64 // of a captured graph
+	Ambiguous int64 // of several captured graphs with the same kernels and other shapes
+	Captured  int   // graphs of which the capture was recorded
+	Lost      int   // captures of which not all is known
+}
+
+// replay is one launch of a graph.
+type replay struct {
+	count     int
+	set       uint64 // sum of the activities' keys
+	kinds     uint64 // of activities, in the order of their starts
+	graph     int64
+	track     uint32
+	scattered bool // over several streams
+	unstated  bool // some activity does not say which node it is
+	of        *known
+}
+
+func (r *replay) add(a *record, key uint64) {
+	if r.count++; r.count == 1 {
+		r.track = a.track
+	}
+	r.scattered = r.scattered || a.track != r.track
+	r.set += mix(key)
+	r.kinds = mix(r.kinds) + uint64(a.kind)
+}
+
+// known is a captured graph in the words of the profile whose replays it explains.
+type known struct {
+	*match
+	ops, ins []uint32 // names, by node
+	works    []work
+	byKey    map[uint64][]int // nodes of a kernel, in the order of their capture
+	byID     map[int64]int    // node by its number; nil: not by numbers
+}
+
+// replaysOf goes over the events, and finds the captured graph of each launch of a graph.
+func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, error) {
+	if !p.LaunchesGraphs() || p.captures.Len()+p.captures.Lost == 0 && !p.Names.any(beginsCapture) {
+		return nil, Graphs{}, nil
+	}
+	g := p.newGraphs()
+	g.wanted = true
+	if err := g.run(ctx); err != nil {
+		return nil, Graphs{}, err
+	}
+	g.found.add(&p.captures)
+	st := Graphs{Captured: g.found.Len(), Lost: g.found.Lost}
+	index := g.found.index()
+	found := map[*match]*known{}
+	knownAs := func(m *match) *known {
+		if m != nil && found[m] == nil {
+			found[m] = p.know(m)
+		}
+		return found[m]
+	}
+	numbered := map[int64]*known{} // by graph
+	for _, r := range g.replays {
+		if r.count == 0 {
+			continue
+		}
+		st.Launches++
+		m := index[sameKernels{r.count, true, r.set}]
+		var k *known
+		switch {
+		case m != nil:
+			k = knownAs(m)
+		case r.unstated && !r.scattered:
+			m = index[sameKernels{r.count, false, r.kinds}]
+			k = knownAs(m)
+		case !r.unstated:
+			if k = numbered[r.graph]; k == nil {
+				places, kinds := g.ranks(r.graph)
+				if m = index[sameKernels{len(places), false, kinds}]; m == nil {
+					m = &match{} // of none
+				}
+				k = p.know(m)
+				k.byID, numbered[r.graph] = places, k
+			}
+			if m = k.match; len(k.byID) != r.count {
+				m = nil
+			}
+		}
+		switch {
+		case m == nil || m.captured == nil:
+		case !m.same:
+			st.Ambiguous++
+		default:
+			st.Known++
+			r.of = k
+		}
+	}
+	return g.replays, st, nil
+}
+
+// ranks are the places of a graph's nodes in the order of their numbers, which grow as nodes are added, and their kinds
+// in that order.
+func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
+	nodes := g.ids[graph]
+	places = make(map[int64]int, len(nodes))
+	for i, id := range slices.Sorted(maps.Keys(nodes)) {
+		places[id] = i
+		kinds = mix(kinds) + uint64(nodes[id])
+	}
+	return places, kinds
+}
+
+// sameKernels finds captured graphs: those whose calls name their kernels by these, others by the order of kernels,
+// copies and memsets.
+type sameKernels struct {
+	count int
+	named bool
+	sum   uint64
+}
+
+// match is the first graph of some kernels. Where several have them, same says whether their operators and shapes are
+// the same, and sameRanges whether the ranges around them are: the layers of a model that are captured one by one
+// differ in these only.
+type match struct {
+	*captured
+	same, sameRanges bool
+}
+
+func (c *Captures) index() map[sameKernels]*match {
+	m := map[sameKernels]*match{}
+	for _, x := range c.graphs {
+		k := sameKernels{len(x.nodes), x.named, x.kinds}
+		if x.named {
+			k.sum = x.set
+		}
+		if o := m[k]; o != nil {
+			o.same, o.sameRanges = o.same && x.meant == o.meant, o.sameRanges && x.ranges == o.ranges
+		} else {
+			m[k] = &match{x, true, true}
+		}
+	}
+	return m
+}
+
+// know puts a captured graph into the profile's words, with the ranges around launches where they are certain.
+func (p *Profile) know(m *match) *known {
+	k := &known{match: m, byKey: map[uint64][]int{}}
+	c := m.captured
+	if c == nil || !m.same {
+		return k
+	}
+	for i, n := range c.nodes {
+		in := n.in
+		if !m.sameRanges {
+			in = ""
+		}
+		k.ops, k.ins = append(k.ops, p.nameOf(n.op)), append(k.ins, p.nameOf(in))
+		k.byKey[n.key] = append(k.byKey[n.key], i)
+	}
+	for _, w := range c.works {
+		k.works = append(k.works, work{
+			Work: w.Work, elements: w.elements, op: p.nameOf(w.op), shape: p.nameOf(w.shape), launches: w.launches,
+		})
+	}
+	return k
+}
+
+func (p *Profile) nameOf(s string) uint32 {
+	if s == "" {
+		return 0
+	}
+	return p.Names.ID(s)
+}
+
+// playing is a replay during a sweep.
+type playing struct {
+	of    *known
+	works []work         // of this replay
+	seen  map[uint64]int // activities of a kernel
+	next  int
+}
+
+// replayed says what launched the activity, if a graph of known nodes did.
+func (s *sweep) replayed(a *activity) {
+	r := s.replays[a.corr]
+	if r == nil || r.of == nil {
+		return
+	}
+	pl := s.playing[a.corr]
+	if pl == nil {
+		pl = &playing{of: r.of, works: slices.Clone(r.of.works), seen: map[uint64]int{}}
+		s.playing[a.corr] = pl
+	}
+	i, ok := pl.node(a, s.p.Names)
+	if pl.next == len(pl.of.nodes) {
+		delete(s.playing, a.corr) // the works stay with the activities
+	}
+	if !ok {
+		return
+	}
+	n := &pl.of.nodes[i]
+	l := &a.launch
+	l.op, l.opaque, l.work = pl.of.ops[i], n.opaque, nil
+	a.replayed, a.within = true, pl.of.ins[i]
+	if n.work > 0 {
+		l.work = &pl.works[n.work-1]
+	}
+}
+
+func (p *playing) node(a *activity, names *Names) (i int, ok bool) {
+	p.next++
+	switch {
+	case p.of.byID != nil:
+		i, ok = p.of.byID[a.detail.GraphNode]
+		return i, ok && i < len(p.of.nodes)
+	case !p.of.named:
+		return p.next - 1, p.next <= len(p.of.nodes)
+	}
+	key := nodeKey(a.kind, names.Name(a.name))
+	list := p.of.byKey[key]
+	k := p.seen[key]
+	p.seen[key]++
+	if k >= len(list) {
+		return 0, false
+	}
+	return list[k], true
+}

@@ -1,0 +1,271 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+)
+
+// slowOperator is an operator that is far below the peak, with all shapes for which it is.
+type slowOperator struct {
+	gain, time, atPeak, narrow, alone float64
+	compute                           float64 // of time: what compute bounds less what memory does
+	count                             int64
+	where                             []Place
+	best                              Operator // the longest
+}
+
+// why says what makes it slow, by its shapes and kernels, and what may help.
+func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
+	name, few := clip(o.best.Name), tiles(o.best.Name, o.best.Shapes)
+	mean := time.Duration(o.time) / time.Duration(max(1, o.count))
+	switch {
+	case few > 0 && few < int64(multiprocessors):
+		return fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", name, few, tileSide,
+				multiprocessors),
+			"split-K or stream-K, batched or grouped products, smaller tiles"
+	case o.narrow > o.alone/2:
+		return fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", name),
+			"larger or batched problems, split-K, another tile size"
+	case mean < shortKernel:
+		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, Span(mean)),
+			"fuse it with its neighbours, larger batches"
+	case o.compute <= 0:
+		return name + " moves bytes slowly (access pattern, layout, vector width)",
+			"contiguous and aligned tensors, fusion, another layout"
+	}
+	return name + " multiplies slowly (shapes, layout, kernel choice)",
+		"dimensions that are multiples of the tile, another precision or library, tuning"
+}
+
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
+// needed is the part of computing time that no verdict claims yet.
+func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
+	slow := map[string]*slowOperator{}
+	for _, o := range r.Operators {
+		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
+			continue
+		}
+		x := boundedmap.Of(slow, o.Name)
+		if x.where == nil {
+			x.best = o
+		}
+		alone := needed * float64(o.Alone)
+		x.gain += alone * (1 - o.PeakShare/reachable)
+		x.alone += alone
+		x.time += float64(o.Time)
+		x.atPeak += o.PeakShare * float64(o.Time)
+		x.narrow += needed * float64(o.narrow)
+		x.count += o.Kernels
+		if o.Bound == "compute" {
+			x.compute += float64(o.Time)
+		} else {
+			x.compute -= float64(o.Time)
+		}
+		x.where = append(x.where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+	}
+	claimed := map[string]bool{}
+	list := slices.SortedFunc(maps.Keys(slow), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slow[b].gain, slow[a].gain), cmp.Compare(a, b))
+	})
+	for _, name := range list[:min(maxEfficiency, len(list))] {
+		x := slow[name]
+		if x.gain < thresholdGain*float64(j.length) {
+			j.add(Verdict{Kind: KindEfficiency, Gain: time.Duration(x.gain)})
+			break
+		}
+		claimed[name] = true
+		side, best := "bandwidth", &x.best
+		if x.compute > 0 {
+			side = "FLOP/s"
+		}
+		share := fmt.Sprintf("%.3g %% of the peak %s", 100*x.atPeak/x.time, side)
+		if peak := j.f.Peak.FLOPs.Of(best.Precision); best.Bound == "memory" && peak > 0 && best.FLOPs > best.Bytes {
+			share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*best.FLOPRate/peak)
+		}
+		cause, remedy := x.why(j.f.Peak.SMs)
+		j.add(Verdict{
+			Kind: KindEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where), Certainty: Medium,
+			Chain: []string{
+				cause, share + " of " + r.Efficiency.Peak,
+				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(x.alone),
+					Span(x.alone-x.gain), 100*reachable),
+			},
+			Evidence: fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(best.Shapes)),
+				best.FLOPRate/1e12, best.ByteRate/1e9, clip(best.Kernel)),
+			Remedy: remedy,
+		})
+	}
+	return claimed
+}
+
+// precision judges operators that no other verdict claims and that compute in single or double precision without the
+// engines for products that the device has for TF32 or half precision.
+func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
+	peaks := j.f.Peak.FLOPs
+	name, fast := "tf32", peaks.Of("tf32")
+	if fast == 0 {
+		name, fast = "fp16", peaks.Of("fp16")
+	}
+	if fast < 2*peaks.Of("fp32") {
+		return
+	}
+	var gain, alone, double float64
+	var where []Place
+	for _, o := range r.Operators {
+		single := o.Precision == "fp32" || o.Precision == "fp64"
+		if claimed[o.Name] || !single || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
+			continue
+		}
+		time := float64(o.Time)
+		least := max(o.FLOPs/(reachable*fast), o.Bytes/j.f.Peak.MemoryBandwidth) * 1e9 // ns
+		if least >= time {
+			continue
+		}
+		claimed[o.Name] = true
+		alone += needed * float64(o.Alone)
+		gain += needed * float64(o.Alone) * (1 - least/time)
+		if o.Precision == "fp64" {
+			double += needed * float64(o.Alone)
+		}
+		where = append(where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+	}
+	if name == "tf32" {
+		gained := 1 - peaks.Of("fp32")/(reachable*fast)
+		named, places := j.namedSingle(r, claimed, needed*gained)
+		gain, alone, where = gain+named, alone+named/gained, append(where, places...)
+	}
+	if gain == 0 {
+		return
+	}
+	where = Longest(where)
+	v := Verdict{
+		Kind: KindPrecision, Gain: time.Duration(gain), Where: where, Certainty: Medium,
+		Chain: []string{
+			"products in single precision leave the tensor cores idle",
+			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), Span(alone), Span(alone-gain),
+				name),
+		},
+		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
+			clip(where[0].Name)),
+		Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
+	}
+	if 2*double > alone {
+		v.Certainty, v.Chain[0] = Low, "products are in double precision, for which the device has fewer engines"
+		v.Evidence = "longest: " + clip(where[0].Name)
+		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, " +
+			"and " + v.Remedy
+	}
+	j.add(v)
+}
+
+// namedSingle is what would be gained by kernels whose operators' work is not known and whose names say that they are
+// products in single precision (sgemm, of cuBLAS, CUTLASS and others), if each does as well at the faster peak: part of
+// their time.
+func (j *judge) namedSingle(r *Report, claimed map[string]bool, part float64) (gain float64, where []Place) {
+	if part <= 0 || slices.ContainsFunc(r.Operators, func(o Operator) bool { return o.FLOPs > 0 }) {
+		return 0, nil
+	}
+	for _, k := range r.ByKernel {
+		if strings.Contains(k.Name, "sgemm") && precisionOf("fp32", k.Name) == "fp32" {
+			gain += part * float64(k.Alone)
+			where = append(where, Place{Name: k.Name, Time: k.Alone, Count: k.Count})
+		}
+	}
+	if gain < thresholdGain*float64(j.length) {
+		return 0, nil
+	}
+	for _, o := range r.Operators {
+		claimed[o.Name] = true
+	}
+	return gain, where
+}
+
+// product reports whether an operator multiplies matrices, which is what those engines do.
+func product(name string) bool {
+	return slices.ContainsFunc([]string{"mm", "linear", "matmul", "conv", "einsum", "attention"},
+		func(word string) bool { return strings.Contains(name, word) })
+}
+
+// tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
+const tileSide = 128
+
+// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k]
+// and [..., k, n], of linear [n, k]; 0 where that is not known.
+func tiles(name, shapes string) int64 {
+	linear := strings.HasSuffix(name, "linear")
+	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {
+		return 0
+	}
+	list := strings.Fields(shapes)
+	if strings.Contains(name, "add") && len(list) > 2 {
+		list = list[1:]
+	}
+	if len(list) < 2 {
+		return 0
+	}
+	a, b := dimensions(list[0]), dimensions(list[1])
+	if len(a) < 2 || len(b) < 2 {
+		return 0
+	}
+	rows, columns, batch := a[len(a)-2], b[len(b)-1], int64(1)
+	if linear {
+		columns = b[0]
+	}
+	for _, d := range a[:len(a)-2] {
+		if linear {
+			rows *= d
+		} else {
+			batch *= d
+		}
+	}
+	return batch * ((rows + tileSide - 1) / tileSide) * ((columns + tileSide - 1) / tileSide)
+}
+
+// dimensions reads "bf16[256,512]".
+func dimensions(shape string) (list []int64) {
+	_, text, _ := strings.Cut(strings.TrimSuffix(shape, "]"), "[")
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// parallelism judges narrow kernels that no verdict on efficiency claims.
+func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, needed float64) {
+	var narrow time.Duration
+	var empty float64
+	var where []Place
+	for _, o := range r.Operators {
+		if !claimed[o.Name] && o.narrow > 0 {
+			narrow += o.narrow
+			empty += o.empty
+			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: o.narrow, Count: o.Kernels})
+		}
+	}
+	where = Longest(where)
+	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
+		j.add(Verdict{
+			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: Low,
+			Chain: []string{
+				"kernels have fewer blocks than the device has multiprocessors",
+				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),
+			},
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), Names(where)),
+			Remedy:   "larger batches, other work beside them on a second stream",
+		})
+	}
+}

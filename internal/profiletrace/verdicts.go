@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// verdictEvent is the name of the span events that verdicts are.
+const verdictEvent = "verdict"
+
+// chainMark parts the members of a chain.
+const chainMark = " -> "
+
+// PutVerdict puts verdicts on a span, an event each.
+func PutVerdict(sp ptrace.Span, at pcommon.Timestamp, list ...verdict.Verdict) {
+	for _, v := range list {
+		e := sp.Events().AppendEmpty()
+		e.SetName(verdictEvent)
+		e.SetTimestamp(at)
+		m := e.Attributes()
+		m.PutStr(string(semconv.GPUVerdictKindKey), v.Kind)
+		putText(m, semconv.GPUVerdictChainKey, strings.Join(v.Chain, chainMark))
+		if v.Gain > 0 {
+			putSeconds(m, semconv.GPUVerdictGainKey, int64(v.Gain))
+		}
+		m.PutDouble(string(semconv.GPUVerdictShareKey), v.Share)
+		m.PutDouble(string(semconv.GPUVerdictThresholdKey), v.Threshold)
+		putText(m, semconv.GPUVerdictCertaintyKey, string(v.Certainty))
+		putText(m, semconv.GPUVerdictEvidenceKey, v.Evidence)
+		putText(m, semconv.GPUVerdictRemedyKey, v.Remedy)
+	}
+}
+
+// VerdictOf is the verdict that an event of the span of a subject states, and false where it states none.
+func VerdictOf(subject string, e ptrace.SpanEvent) (verdict.Verdict, bool) {
+	m := e.Attributes()
+	kind := textOf(m, semconv.GPUVerdictKindKey)
+	if e.Name() != verdictEvent || kind == "" {
+		return verdict.Verdict{}, false
+	}
+	v := verdict.Verdict{
+		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUVerdictGainKey),
+		Share:     numberOf(m, semconv.GPUVerdictShareKey),
+		Threshold: numberOf(m, semconv.GPUVerdictThresholdKey), Evidence: textOf(m, semconv.GPUVerdictEvidenceKey),
+		Certainty: verdict.Certainty(textOf(m, semconv.GPUVerdictCertaintyKey)),
+		Remedy:    textOf(m, semconv.GPUVerdictRemedyKey),
+	}
+	if chain := textOf(m, semconv.GPUVerdictChainKey); chain != "" {
+		v.Chain = strings.Split(chain, chainMark)
+	}
+	return v, true
+}
+
+// writeEfficiency puts down what the operators with known work did, beside their FLOPs.
+func writeEfficiency(m pcommon.Map, e *verdict.Efficiency) {
+	if e.Time == 0 {
+		return
+	}
+	putSeconds(m, semconv.GPUWindowWorkDurationKey, int64(e.Time))
+	m.PutDouble(string(semconv.GPUWindowWorkCoverageKey), e.Coverage)
+	if e.Bytes > 0 {
+		m.PutDouble(string(semconv.GPUWindowWorkSizeKey), e.Bytes)
+	}
+	if e.PeakShare > 0 {
+		m.PutDouble(string(semconv.GPUWindowWorkPeakRatioKey), e.PeakShare)
+	}
+}
+
+// ReportOf is what the span of a device's window says, without verdicts, and false where the span is none.
+func ReportOf(s ptrace.Span) (verdict.Report, bool) {
+	m := s.Attributes()
+	ordinal, ok := m.Get(string(semconv.GPUDeviceOrdinalKey))
+	if !ok {
+		return verdict.Report{}, false
+	}
+	if _, ok := m.Get(string(semconv.GPUWindowBusyDurationKey)); !ok {
+		return verdict.Report{}, false
+	}
+	r := verdict.Report{
+		Ordinal: ordinal.Int(), Model: textOf(m, semconv.HWModelKey), Window: lengthOf(m, semconv.GPUWindowDurationKey),
+		Parts: verdict.Parts{
+			Computing:   lengthOf(m, semconv.GPUWindowComputeDurationKey),
+			CommExposed: lengthOf(m, semconv.GPUWindowCommExposedDurationKey),
+			CommHidden:  lengthOf(m, semconv.GPUWindowOverlapDurationKey),
+			CopyExposed: lengthOf(m, semconv.GPUWindowMemoryExposedDurationKey),
+			Idle:        lengthOf(m, semconv.GPUWindowIdleDurationKey),
+		},
+	}
+	if all := lengthOf(m, semconv.GPUWindowMemoryDurationKey); all > 0 {
+		r.Parts.CopyHidden = all - r.Parts.CopyExposed
+	}
+	for c := range verdict.Causes {
+		if t := lengthOf(m, semconv.GPUWindowCauseDurationKey(c.String())); t > 0 {
+			r.Idle = append(r.Idle, verdict.CauseTime{Cause: c, Time: t})
+		}
+	}
+	verdict.SortIdle(r.Idle)
+	peak := verdict.PeakOf(r.Model)
+	r.Efficiency = verdict.Efficiency{
+		FLOPs: numberOf(m, semconv.GPUFLOPCountKey), Bytes: numberOf(m, semconv.GPUWindowWorkSizeKey),
+		Time:     lengthOf(m, semconv.GPUWindowWorkDurationKey),
+		Coverage: numberOf(m, semconv.GPUWindowWorkCoverageKey), PeakShare: numberOf(m, semconv.GPUWindowWorkPeakRatioKey),
+		Peak: peak.Name, NoPeak: peak.Reason,
+	}
+	return r, true
+}
+
+// textOf is empty where there is no text.
+func textOf(m pcommon.Map, k attribute.Key) string {
+	v, ok := m.Get(string(k))
+	if !ok {
+		return ""
+	}
+	return clip(v.AsString(), maxText)
+}
+
+// numberOf is 0 where there is no number.
+func numberOf(m pcommon.Map, k attribute.Key) float64 {
+	v, ok := m.Get(string(k))
+	switch {
+	case ok && v.Type() == pcommon.ValueTypeDouble:
+		return v.Double()
+	case ok && v.Type() == pcommon.ValueTypeInt:
+		return float64(v.Int())
+	}
+	return 0
+}
+
+// lengthOf undoes putSeconds.
+func lengthOf(m pcommon.Map, k attribute.Key) time.Duration {
+	ns := math.Round(numberOf(m, k) * 1e9)
+	if !(math.Abs(ns) < math.MaxInt64) {
+		return 0
+	}
+	return time.Duration(ns)
+}

@@ -1,0 +1,114 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that
+// ran on the host do not, and once, however many kernels it launched.
+type work struct {
+	verdict.Work
+	elements  float64 // of a type that the operator's record does not say
+	op, shape uint32  // names
+	counted   bool
+	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
+}
+
+// newWork is the work that an operator's record states; nil for most.
+func (s *sweep) newWork(r *record) *work {
+	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
+		return nil
+	}
+	var d Detail
+	d.decode(r.detail)
+	if len(s.works) == 0 {
+		s.works = make([]work, 64) // one allocation for many
+	}
+	w := &s.works[0]
+	s.works = s.works[1:]
+	*w = work{
+		Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, elements: d.Elements, op: r.name,
+		shape: d.Signature,
+	}
+	return w
+}
+
+// begin counts the work at its first kernel, whose name says the type of elements where the operator does not.
+func (w *work) begin(kernel string) {
+	w.counted = true
+	if w.elements > 0 && w.Bytes == 0 {
+		w.Bytes = w.elements * float64(elementOf(kernel))
+	}
+}
+
+// elementOf is the size of the elements that a kernel of PyTorch for lists of tensors works on, by its name: cat copies
+// elements of one size whatever they are, the others are made for one type. 0 where it does not say.
+func elementOf(kernel string) int64 {
+	if _, rest, ok := strings.Cut(kernel, "OpaqueType<"); ok {
+		n, _ := strconv.ParseInt(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))], 10, 8)
+		return n
+	}
+	_, rest, ok := strings.Cut(kernel, "Functor<")
+	if !ok {
+		return 0
+	}
+	word, _, _ := strings.Cut(rest, ",")
+	return ElementSize(strings.TrimRight(word, "> "))
+}
+
+// computed sums the work of operators over a step or a window.
+type computed struct {
+	flops float64
+	by    map[string]float64 // precision: FLOPs
+	time  int64              // of kernels below operators whose work is known
+	all   int64              // of kernels
+}
+
+// add takes a kernel that is no collective: those compute next to nothing.
+func (c *computed) add(a *activity, first bool) {
+	c.all += a.duration
+	w := a.launch.work
+	if w == nil || w.FLOPs == 0 {
+		return
+	}
+	c.time += a.duration
+	if !first {
+		return
+	}
+	if c.by == nil {
+		c.by = map[string]float64{}
+	}
+	c.by[w.Precision] += w.FLOPs
+	c.flops += w.FLOPs
+}
+
+// samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings
+// in single precision among products in bfloat16, changes a utilisation by no more than this.
+const samePrecision = 0.99
+
+// write puts down the sum with the part of the kernel time that it covers. Where no operator is known there is no sum.
+func (c *computed) write(m pcommon.Map) {
+	if c.flops == 0 {
+		return
+	}
+	m.PutDouble(string(semconv.GPUFLOPCountKey), c.flops)
+	for precision, flops := range c.by {
+		if flops >= samePrecision*c.flops {
+			putText(m, semconv.GPUFLOPPrecisionKey, precision)
+		}
+	}
+	if c.all > 0 {
+		m.PutDouble(string(semconv.GPUFLOPCoverageKey), c.coverage())
+	}
+}
+
+func (c *computed) coverage() float64 { return float64(c.time) / float64(max(c.all, 1)) }
