@@ -64,7 +64,8 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
-		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans), closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
+		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
+		closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
 		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation),
 		sources: make(map[string]*source), index: make(map[key]int),

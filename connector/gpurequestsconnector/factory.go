@@ -12,6 +12,7 @@ import (
 
 // NewFactory makes the factory of type gpu_requests.
 func NewFactory() connector.Factory {
-	return sharedcomponent.ConnectorFactory(metadata.Type, createDefaultConfig, newConnector, metadata.TracesToMetricsStability,
+	return sharedcomponent.ConnectorFactory(
+		metadata.Type, createDefaultConfig, newConnector, metadata.TracesToMetricsStability,
 		metadata.TracesToTracesStability)
 }

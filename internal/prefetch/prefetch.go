@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prefetch lets one goroutine prepare what another uses, a few batches ahead. Batches go round and are used again.
+// Package prefetch prepares batches on one goroutine while another consumes earlier ones. Batches are reused.
 package prefetch
 
 // Batches is how many go round: one is filled, one is used, one waits for either.

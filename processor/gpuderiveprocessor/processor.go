@@ -251,8 +251,10 @@ func (x *derived) put(attrs pcommon.Map) {
 }
 
 var outcomeOptions = [outcomes]metric.AddOption{
-	outcomeDerived: sharedcomponent.Label("outcome", "derived"), outcomeBelowFloor: sharedcomponent.Label("outcome", "below_floor"),
-	outcomeUntimed: sharedcomponent.Label("outcome", "untimed"), outcomeUndeclared: sharedcomponent.Label("outcome", "undeclared"),
+	outcomeDerived:    sharedcomponent.Label("outcome", "derived"),
+	outcomeBelowFloor: sharedcomponent.Label("outcome", "below_floor"),
+	outcomeUntimed:    sharedcomponent.Label("outcome", "untimed"),
+	outcomeUndeclared: sharedcomponent.Label("outcome", "undeclared"),
 }
 
 func (d *deriver) count(ctx context.Context, b *batch) {

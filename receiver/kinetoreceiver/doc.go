@@ -8,7 +8,7 @@
 // As a component of the Collector (type kineto) it follows folders or reads once. [ReadFile] is the same for a program
 // of one's own.
 //
-//	file ──► gunzip ──► internal/chromejson ──► events ──► internal/profiletrace ──► ptrace batches
+//	file ──► gunzip ──► internal/chromejson ──► events ──► profiletrace ──► ptrace batches
 //	                    one pass, no tree                  by time, who launched what
 //
 // # Format
