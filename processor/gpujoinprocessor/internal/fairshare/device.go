@@ -29,11 +29,12 @@ type Budget struct {
 // Used is the number of spans and placeholders that exist now.
 func (b *Budget) Used() int { return b.used }
 
-// Totals are sums since the Device was made, in the counter's unit. Attributed + Unattributed is what the counter
-// counted; Attributed + Late is what the spans have.
+// Totals are sums since the Device was made, in the counter's unit. Attributed + Unattributed + Unseen is what the
+// counter counted; Attributed + Late is what the spans have.
 type Totals struct {
 	Attributed   float64 // dealt out to spans when it was settled
 	Unattributed float64 // settled with nobody active
+	Unseen       float64 // settled as the part of spans that ran but never arrive: see Load and Span.Weight
 	Late         float64 // taken later from Unattributed by spans that arrived late
 	Orphans      int64   // sums of children forgotten because no parent came within the time limit or the budget
 }
@@ -50,6 +51,7 @@ type Device struct {
 	active  int // processes with an innermost active span
 	v       sum // integral of dC / active
 	covered int64
+	weights []float64 // of the spans; the first is 1
 
 	nodes      index
 	caller     ref // the last parent: spans that come together mostly have one
@@ -57,8 +59,10 @@ type Device struct {
 	free       freeTime
 	totals     Totals
 
-	knots  []Knot
-	pieces []interval
+	knots   []Knot
+	pieces  []interval
+	levels  []Level
+	changes []change
 }
 
 // New returns a device that has settled nothing yet.
@@ -72,6 +76,7 @@ func New(l Limits, b *Budget) *Device {
 		nodes:      newIndex(&b.slab),
 		remembered: list{slab: &b.slab},
 		free:       freeTime{max: l.FreeIntervals},
+		weights:    []float64{1},
 	}
 }
 
@@ -190,7 +195,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	if n.opened > 0 {
 		n.late += d.settled
 	}
-	n.known, n.seen, n.times = true, now, s.times()
+	n.known, n.seen, n.times, n.class = true, now, s.times(), d.weight(s.Weight)
 	if s.Parent != ([8]byte{}) {
 		d.link(n, Key{s.Trace, s.Parent})
 	}
@@ -206,7 +211,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		s.Start = d.settled
 	}
 	if s.Yields {
-		n.timed = onHost
+		n.class |= onHost << 7
 	}
 	n.proc = d.procs.join(s.Process)
 	d.points.push(point{s.Start, true, n.self})
@@ -281,7 +286,7 @@ func (d *Device) late(n *node, s Span, held int64, m Meter) {
 		for _, p := range d.pieces {
 			before, _ := line.at(p.from)
 			after, _ := line.at(p.to)
-			n.own += after - before
+			n.own += (after - before) / d.crowd(s, p, m)
 			taken += p.to - p.from
 		}
 	}

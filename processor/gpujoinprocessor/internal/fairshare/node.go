@@ -17,6 +17,8 @@ type Span struct {
 	Start, End int64   // ns; End > Start
 	// has a part only while no other span of its process is active: timed on the host, or one of a window's
 	Yields bool
+	// Weight is the number of spans that this one represents, as its sampler states it. Below 1: one.
+	Weight float64
 
 	hash uint32 // of the key, for the devices of one budget; 0: not known yet
 }
@@ -33,6 +35,9 @@ const (
 	onDevice = iota
 	onHost
 )
+
+// timed is onDevice or onHost.
+func (n *node) timed() uint8 { return n.class >> 7 }
 
 // maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
 const maxHeight = 128
@@ -52,7 +57,7 @@ type node struct {
 	proc   int32  // of the device's processes
 	times  uint32 // Span.times
 	height uint8  // longest chain of nodes below
-	timed  uint8  // onDevice or onHost
+	class  uint8  // who timed it, and below that bit the index of its weight
 
 	pinned  bool // somebody will still ask for its share
 	met     bool // placeholder: its span is on another device and has taken the sum

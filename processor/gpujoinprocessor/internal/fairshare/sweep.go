@@ -19,8 +19,10 @@ func (d *Device) Settle(to int64, m Meter) {
 	}
 	d.knots = m.Knots(d.settled, to, d.knots[:0])
 	d.fetch(to)
+	d.collectChanges(to, m)
 	s := sweep{d: d, line: curve{knots: d.knots}}
 	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
+		s.changeUntil(p.t)
 		s.advance(p.t)
 		if p.start {
 			d.start(d.at(p.n))
@@ -28,7 +30,9 @@ func (d *Device) Settle(to int64, m Meter) {
 			d.end(d.at(p.n))
 		}
 	}
+	s.changeUntil(to)
 	s.advance(to)
+	d.collectUnseen()
 	d.expire()
 }
 
@@ -57,6 +61,7 @@ type sweep struct {
 	line    curve
 	value   float64 // of the line at the settled time
 	covered int64
+	changed int // of the device's changes, how many are applied
 }
 
 // advance moves the integrals to t.
@@ -138,17 +143,24 @@ func (d *Device) enter(n *node) {
 	if !p.active() {
 		d.active++
 	}
-	p.inner[n.timed]++
-	n.mark = p.own[n.timed]
+	timed := n.timed()
+	p.inner[timed]++
+	p.weight[timed] += d.weights[n.class&(maxWeights-1)]
+	n.mark = p.own[timed]
 }
 
 // leave takes n out of the innermost and gives it its part.
 func (d *Device) leave(n *node) {
 	p := &d.procs.all[n.proc]
 	p.advance(d.v)
-	n.own += p.own[n.timed].since(n.mark)
-	if p.inner[n.timed]--; !p.active() {
+	timed := n.timed()
+	n.own += p.own[timed].since(n.mark)
+	p.weight[timed] -= d.weights[n.class&(maxWeights-1)]
+	if p.inner[timed]--; !p.active() {
 		d.active--
+	}
+	if p.inner[timed] == 0 {
+		p.weight[timed] = 0 // what subtraction left
 	}
 }
 
@@ -157,8 +169,12 @@ type process struct {
 	id    uint64
 	inner [2]int // innermost active spans: timed on the device, timed on the host
 	nodes int    // pending spans; at 0 the process is forgotten
-	own   [2]sum // integral of dV / inner, of those on the host only while there are none on the device
+	own   [2]sum // integral of dV / crowd, of those on the host only while there are none on the device
 	seen  sum    // V up to which own was advanced
+
+	weight  [2]float64 // sum over the innermost spans of how many each represents
+	running float64    // spans that run now, as the process itself states it; 0: not known
+	unseen  float64    // what the spans that never arrive had since it was last collected
 }
 
 // active says whether the process has an innermost active span.
@@ -168,7 +184,12 @@ func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 }
 func (p *process) advance(v sum) {
 	for timed, n := range p.inner {
 		if n > 0 {
-			p.own[timed].add(v.since(p.seen) / float64(n))
+			flow := v.since(p.seen)
+			crowd := max(float64(n), p.weight[timed], p.running)
+			p.own[timed].add(flow / crowd)
+			if crowd > float64(n) {
+				p.unseen += flow * (1 - float64(n)/crowd)
+			}
 			break
 		}
 	}
