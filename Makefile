@@ -16,15 +16,18 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test race efence lint fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: help test test-integration race efence lint fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: ## run the tests of every module, and of the Python package where Python is, and say what ran
+test: ## run the tests of every module and of the Python package, without servers of others
 	$(GO) run $(TESTALL)
 
-race: ## the same under the race detector, without the end-to-end tests
+test-integration: ## run the tests against real servers (Jaeger, Prometheus, Kafka, Chromium), where they can be had
+	$(GO) run $(TESTALL) -integration
+
+race: ## the same as test under the race detector, without the end-to-end tests
 	CGO_ENABLED=1 $(GO) run $(TESTALL) -race -short
 
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again
@@ -75,7 +78,7 @@ run: ## run the Collector with its built-in pipeline
 jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
 	$(GO) run ./test/cmd/jaeger
 
-check: test race efence vet build-modules lint ## everything that CI checks but the generated files
+check: test test-integration race efence vet build-modules lint ## everything that CI checks but the generated files
 
 $(BIN)/builder: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ go.opentelemetry.io/collector/cmd/builder

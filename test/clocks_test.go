@@ -14,16 +14,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // Prometheus makes one target_info of what gpu_metrics and gpu_requests say of a service, and refuses a whole request
 // for one point of it that comes too late. It has no window for such points here, spans are two seconds old when they
 // come, and new series begin all the time.
-func TestPrometheusTakesOperationsAndRequestsOfAServiceInOrder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector and Prometheus are not built and run with -short")
-	}
+func TestIntegrationPrometheusAcceptsOperationsAndRequestsInOrder(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -29,9 +30,6 @@ import (
 // fullBuild is otelcol-gpu-full, which takes minutes to make.
 func fullBuild(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("no Collectors are run with -short")
-	}
 	path := os.Getenv("OTELGPU_FULL_BINARY")
 	if path == "" {
 		path = filepath.Join("..", "cmd", "otelcol-gpu", "build", "otelcol-gpu-full")
@@ -119,7 +117,8 @@ func static(addresses [2]string) string {
 
 // Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it
 // drops.
-func TestGatewaysMayBeKilled(t *testing.T) {
+func TestIntegrationGatewaysMayBeKilled(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	binary := fullBuild(t)
 	var in, jobs [2]string
@@ -180,7 +179,8 @@ service:
 // The pipelines of Kafka through a real broker, which is restarted, and gateways of which one is killed.
 // OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and what they need (mvn
 // dependency:copy-dependencies).
-func TestNothingIsLostThroughKafka(t *testing.T) {
+func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
+	integration.Need(t)
 	binary := fullBuild(t)
 	broker := startBroker(t)
 	agents := [2]ports{newPorts(t), newPorts(t)}
@@ -271,7 +271,8 @@ func (b *broker) start() {
 }
 
 // A broker takes messages of 1 MB. What a trace has in one request may be more, and goes through in pieces.
-func TestALargeTraceGoesThroughKafka(t *testing.T) {
+func TestIntegrationLargeTraceGoesThroughKafka(t *testing.T) {
+	integration.Need(t)
 	binary := fullBuild(t)
 	broker := startBroker(t)
 	store, agent := newStore(t), newPorts(t)

@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
@@ -164,10 +165,8 @@ var mayBeAbsent = map[string]bool{
 
 // Every query of dashboards, rules and documents has values in Prometheus, by both ways into it, and every alert fires
 // for the fault that it is for.
-func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector, the demo and Prometheus are not built and run with -short")
-	}
+func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	binary := otelcol.Build(t)
 	m := startMachine(t, binary, true)
@@ -253,10 +252,8 @@ func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 }
 
 // No alert fires where nothing is wrong, on work of the same kinds.
-func TestAlertsAreSilentOnHealthyWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector and Prometheus are not built and run with -short")
-	}
+func TestIntegrationAlertsDoNotFireOnHealthyWork(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	m := startMachine(t, otelcol.Build(t), false)
 	for way, store := range m.stores() {

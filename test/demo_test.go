@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
@@ -111,7 +112,8 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 }
 
 // The demo's traces go to a store as well: the request that the findings name is there with what the GPU did for it.
-func TestTheDemoSendsItsTracesToJaeger(t *testing.T) {
+func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	j := jaegertest.Start(t)
 	p, err := program.Start(t.Context(), otelcol.Build(t), []string{

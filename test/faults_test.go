@@ -39,6 +39,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -472,10 +473,8 @@ func requireExemplars(t *testing.T, address string) {
 // An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and
 // what finds gateways: there the exporters to gateways become plain ones, with the same queues; OTELGPU_FULL_BINARY
 // names a full build, which lacks only pods. The gateway keeps all traces, and says its metrics to be read here.
-func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector is not built and run with -short")
-	}
+func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("both listen on the same ports, on different addresses of the loopback interface, of which others have one")
@@ -693,10 +692,8 @@ func (p *prometheusProgram) query(expression string, at time.Time) (float64, err
 
 // The ready pipeline pushes to Prometheus. A rank dies, spans come late, a sender's clock is ahead, a service works in
 // bursts: not one request is refused, and what Prometheus has is what the spans say.
-func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector and Prometheus are not built and run with -short")
-	}
+func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")

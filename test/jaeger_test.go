@@ -20,6 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
@@ -85,7 +86,8 @@ const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
 
 // The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
 // for the trace as a user's query would.
-func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
+func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	j := jaegertest.Start(t)
 	collector, address := intoJaeger(t, j)
@@ -122,7 +124,8 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 }
 
 // Which rank is slow is in its trace, by the shipped pipeline, and in no other's.
-func TestJaegerSaysWhichRankIsSlow(t *testing.T) {
+func TestIntegrationJaegerShowsTheSlowRank(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_metrics: {flush_interval: 500ms}}")

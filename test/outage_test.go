@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
@@ -58,10 +59,8 @@ func (f *inFront) open(t *testing.T) {
 
 // The ready pipeline pushes to a Prometheus that is dead for minutes, or that refuses every second request. Afterwards
 // Prometheus has what the spans say, of the time of the outage, too, and has refused nothing.
-func TestThePrometheusPipelineLosesNothingWhenPrometheusFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector and Prometheus are not built and run with -short")
-	}
+func TestIntegrationPrometheusPipelineLosesNothingWhenPrometheusFails(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	binary, prometheus := otelcol.Build(t), buildPrometheus(t)
 	length, full := outage(t)

@@ -14,15 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
 // The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The
 // builder's own call of the compiler differs by -trimpath only, which would compile everything anew.
-func TestOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no Collector is built and run with -short")
-	}
+func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
+	integration.Need(t)
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/program"
@@ -21,7 +22,8 @@ import (
 
 // The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace
 // shows what the GPU did for it, and all requests together have what the device took.
-func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
+func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
+	integration.Need(t)
 	t.Parallel()
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_requests: {settle: 2s, idle: 10s}}")

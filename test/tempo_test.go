@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -32,7 +33,8 @@ usage_report: {reporting_enabled: false}
 `
 
 // Every query of dashboards and documents is one that Tempo takes, and those about what the demo shows find it.
-func TestTempoTakesTheQueriesAndFindsTheDemo(t *testing.T) {
+func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
+	integration.Need(t)
 	path, err := exec.LookPath(cmp.Or(os.Getenv("OTELGPU_TEMPO"), "tempo"))
 	if err != nil {
 		t.Skip("no Tempo: it is neither in the path, nor does OTELGPU_TEMPO name it")

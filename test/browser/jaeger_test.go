@@ -17,13 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 )
 
 // What config/jaeger-ui.json does to the page of the real Jaeger: what was measured is first among a span's tags, and
 // tags of a GPU span lead to the view of this project's page that answers the question.
-func TestJaegersPageShowsWhatWasMeasuredAndLeadsToThePage(t *testing.T) {
+func TestIntegrationJaegerShowsMeasuredTagsFirstAndLinksToThePage(t *testing.T) {
+	integration.Need(t)
 	if allocator == nil {
 		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): Jaeger is not opened in a browser")
 	}

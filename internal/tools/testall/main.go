@@ -3,7 +3,10 @@
 
 // Command testall runs go test in every module of the repository and says what ran.
 //
-//	go run internal/tools/testall/*.go [-module DIR] [GO TEST FLAGS]
+//	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
+//
+// With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it leaves
+// out otherwise: the tests named TestIntegration… below test, and the modules test/browser and test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. Output is that of failing packages, the reason
@@ -49,26 +52,35 @@ func main() {
 	if len(args) > 1 && args[0] == "-module" {
 		only, args = filepath.Clean(args[1]), args[2:]
 	}
+	integration := len(args) > 0 && args[0] == "-integration"
 	dirs, err := modules(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	if (only == "" || only == pythonPackage) && !slices.Contains(args, "-race") {
+	if integration {
+		args = args[1:]
+		if err := os.Setenv("OTELGPU_INTEGRATION", "1"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	} else if (only == "" || only == pythonPackage) && !slices.Contains(args, "-race") {
 		dirs = append(dirs, pythonPackage)
 	}
 	var total result
 	var lines []string
 	for _, dir := range dirs {
-		if only != "" && dir != only {
+		chosen, ok := selection(dir, integration)
+		if only != "" && dir != only || only == "" && !ok {
 			continue
 		}
 		fmt.Printf("=== module %s\n", dir)
-		run := test
+		var r result
 		if dir == pythonPackage {
-			run = func(string, []string) result { return testPython(".") }
+			r = testPython(".")
+		} else {
+			r = test(dir, slices.Concat(args, chosen))
 		}
-		r := run(dir, args)
 		state := "ok"
 		if r.failed > 0 || r.broken {
 			state = "FAILED"
@@ -114,6 +126,17 @@ func modules(root string) ([]string, error) {
 	return out, err
 }
 
+// selection returns the arguments of go test that choose a module's tests, and whether any of them run.
+func selection(dir string, integration bool) ([]string, bool) {
+	real := dir == "test/browser" || dir == "test/prometheus"
+	switch {
+	case integration && dir == ".":
+		return []string{"-run", "^TestIntegration", "./test/..."}, true
+	default:
+		return []string{"./..."}, real == integration
+	}
+}
+
 // inWorkspace says whether go.work names dir.
 func inWorkspace(dir string) bool {
 	out, err := exec.Command("go", "work", "edit", "-json").Output()
@@ -131,7 +154,7 @@ func inWorkspace(dir string) bool {
 
 func test(dir string, args []string) result {
 	begin := time.Now()
-	cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout", "25m"}, args, []string{"./..."})...)
+	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout", "25m"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = os.Environ()
 	if !inWorkspace(dir) {

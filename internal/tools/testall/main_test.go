@@ -75,3 +75,19 @@ func TestCountsOfPytest(t *testing.T) {
 		}
 	}
 }
+
+func TestEachTestRunsInOneOfTheTwoModes(t *testing.T) {
+	for dir, want := range map[string][2]bool{
+		"gpuspan": {true, false}, "test/kubernetes": {true, false}, "python": {true, false},
+		"test/browser": {false, true}, "test/prometheus": {false, true}, ".": {true, true},
+	} {
+		for i, integration := range []bool{false, true} {
+			if _, got := selection(dir, integration); got != want[i] {
+				t.Errorf("%s with integration %t: %t, want %t", dir, integration, got, want[i])
+			}
+		}
+	}
+	if got, _ := selection(".", true); got[1] != "^TestIntegration" {
+		t.Errorf("%q", got)
+	}
+}

@@ -233,34 +233,19 @@ func (e *ErrUnavailable) Unwrap() error { return e.Err }
 // with the sums that it was released with (a module that requires Jaeger cannot verify all of them, and go install
 // refuses it for its replace lines), which takes 2 to 6 minutes on 2 cores; later ones find it in the user's cache.
 func Build(ctx context.Context) (string, error) {
-	alone := []string{"GOWORK=off"}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "otelgpu")
-	path := filepath.Join(dir, fmt.Sprintf("jaeger-%s-%s", Version, runtime.Version()))
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	out, err := program.Go(ctx, os.TempDir(), alone, "mod", "download", "-json",
-		"github.com/jaegertracing/jaeger@"+Version)
-	if err != nil {
-		return "", &ErrUnavailable{err}
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return "", fmt.Errorf("cannot read what go mod download says of Jaeger: %w", err)
-	}
-	// Built under another name and renamed, so that an interrupted build leaves nothing that looks whole.
-	unfinished := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.Remove(unfinished)
-	if _, err := program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished,
-		"./cmd/jaeger"); err != nil {
-		return "", err
-	}
-	return path, os.Rename(unfinished, path)
+	name := fmt.Sprintf("jaeger-%s-%s", Version, runtime.Version())
+	return program.Cached(ctx, name, func(ctx context.Context, path string) error {
+		alone := []string{"GOWORK=off"}
+		out, err := program.Go(ctx, os.TempDir(), alone, "mod", "download", "-json",
+			"github.com/jaegertracing/jaeger@"+Version)
+		if err != nil {
+			return &ErrUnavailable{err}
+		}
+		var module struct{ Dir string }
+		if err := json.Unmarshal(out, &module); err != nil {
+			return fmt.Errorf("cannot read the output of go mod download for Jaeger: %w", err)
+		}
+		_, err = program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/jaeger")
+		return err
+	})
 }

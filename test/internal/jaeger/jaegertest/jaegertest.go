@@ -13,16 +13,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 )
 
-// Start builds and starts Jaeger on free ports and ends it after the test. The test is skipped with -short and where
-// Jaeger's module cannot be downloaded; where CI is set that is a failure.
+// Start builds and starts Jaeger on free ports and ends it after the test. The test is an integration test; it is skipped
+// if Jaeger's module cannot be downloaded, which is a failure if CI is set.
 func Start(t *testing.T) *jaeger.Jaeger {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("Jaeger is not built and started with -short")
-	}
+	integration.Need(t)
 	path, err := jaeger.Build(t.Context())
 	if _, away := errors.AsType[*jaeger.ErrUnavailable](err); away && os.Getenv("CI") == "" {
 		t.Skip(err)
