@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedcomponent is what components have in common. Those of several signals share an instance: the
-// Collector makes one // component for each signal, all of one configuration; where they must be one, each is a face of the same instance.
+// Package sharedcomponent holds what several components need in common, above all one instance behind components of
+// several signals: the Collector creates one component for each signal, and all of one configuration share it.
 package sharedcomponent
 
 import (
