@@ -17,12 +17,12 @@ const SchemaURL = "https://raw.githubusercontent.com/otelgpu/otelgpu/main/semcon
 
 // Keys of attributes.
 const (
-	// CodeFilePathKey (string): Source file that launched the work, where the producer knows it. Not the file of
+	// CodeFilePathKey (string): Source file that launched the work, if the producer knows it. Not the file of
 	// the kernel's code.
 	CodeFilePathKey = attribute.Key("code.file.path")
 
-	// CodeFunctionNameKey (string): Function that launched the work, where the producer knows it. Not the
-	// kernel; that is gpu.kernel.name.
+	// CodeFunctionNameKey (string): Function that launched the work, if the producer knows it. Not the kernel;
+	// that is gpu.kernel.name.
 	CodeFunctionNameKey = attribute.Key("code.function.name")
 
 	// CodeLineNumberKey (int): Line in code.file.path.
@@ -32,8 +32,8 @@ const (
 	// Not a stack of the device.
 	CodeStacktraceKey = attribute.Key("code.stacktrace")
 
-	// CollectorInstanceIDKey (string): Identity of the Collector that made the stream, so that two Collectors
-	// never write one stream. Random for each start unless configured; says nothing about the service.
+	// CollectorInstanceIDKey (string): Identity of the Collector that produced the stream, so that two
+	// Collectors never write to one stream. Random for each start unless configured. Not related to the service.
 	CollectorInstanceIDKey = attribute.Key("collector.instance.id")
 
 	// CUDANvtxDomainKey (string): Domain of the NVTX range; absent for the default domain.
@@ -46,29 +46,29 @@ const (
 	// error, as CUDA_ERROR_ILLEGAL_ADDRESS.
 	ErrorTypeKey = attribute.Key("error.type")
 
-	// GenAIRequestModelKey (string): Model that was asked for, as the batch or the request states it.
+	// GenAIRequestModelKey (string): Requested model, as reported by the batch or the request.
 	GenAIRequestModelKey = attribute.Key("gen_ai.request.model")
 
 	// GPUActivityStateKey (string): What ran on the device at one instant, over all streams.
 	GPUActivityStateKey = attribute.Key("gpu.activity.state")
 
 	// GPUArithmeticIntensityKey (double, {flop}/By): gpu.flop.count divided by gpu.io.size, both as declared.
-	// Not the intensity that the caches saw.
+	// Cache hits are not taken into account.
 	GPUArithmeticIntensityKey = attribute.Key("gpu.arithmetic_intensity")
 
 	// GPUBatchShareKey (double, 1): On a batch's span links, the request's part of the batch, its items divided
 	// by the items of all requests. A share of work declared, not of time measured.
 	GPUBatchShareKey = attribute.Key("gpu.batch.share")
 
-	// GPUBatchSizeKey (int, {request}): Requests that the section served, where some have no span link. Not the
-	// tensor's batch dimension.
+	// GPUBatchSizeKey (int, {request}): Number of requests that the section served, if some have no span link.
+	// Not the tensor's batch dimension.
 	GPUBatchSizeKey = attribute.Key("gpu.batch.size")
 
 	// GPUCacheL2HitRatioKey (double, 1): Share of the declared bytes that the application says came from the L2
 	// cache. Declared, not measured.
 	GPUCacheL2HitRatioKey = attribute.Key("gpu.cache.l2.hit_ratio")
 
-	// GPUChunkCountKey (int, {chunk}): Number of chunks into which the operation was cut.
+	// GPUChunkCountKey (int, {chunk}): Number of chunks into which the operation is divided.
 	GPUChunkCountKey = attribute.Key("gpu.chunk.count")
 
 	// GPUChunkIndexKey (int): Index of this chunk, from 0.
@@ -78,8 +78,8 @@ const (
 	// effective data rate.
 	GPUClockMemoryFrequencyKey = attribute.Key("gpu.clock.memory.frequency")
 
-	// GPUClockSMFrequencyKey (double, Hz): Mean frequency of the SM clock over the span. It says nothing about
-	// use.
+	// GPUClockSMFrequencyKey (double, Hz): Mean frequency of the SM clock over the span. Not a measure of
+	// utilization.
 	GPUClockSMFrequencyKey = attribute.Key("gpu.clock.sm.frequency")
 
 	// GPUClockTypeKey (string): Which clock of the device.
@@ -89,8 +89,8 @@ const (
 	GPUCollectiveAlgorithmKey = attribute.Key("gpu.collective.algorithm")
 
 	// GPUCollectiveBusRateKey (double, By/s): Bus bandwidth as NCCL's tests define it, the algorithm bandwidth
-	// (gpu.io.rate) times 2(n-1)/n for all_reduce and (n-1)/n for gathers and scatters of n ranks. The time of
-	// waiting for the slowest rank is in it.
+	// (gpu.io.rate) times 2(n-1)/n for all_reduce and (n-1)/n for gathers and scatters of n ranks. The wait for
+	// the slowest rank is included.
 	GPUCollectiveBusRateKey = attribute.Key("gpu.collective.bus.rate")
 
 	// GPUCollectiveElementTypeKey (string): Element type of the collective as the file names it.
@@ -126,12 +126,12 @@ const (
 	// proof that they are right.
 	GPUDeclarationStatusKey = attribute.Key("gpu.declaration.status")
 
-	// GPUDeviceCountKey (int, {device}): Devices whose samples the span's values are of, where they are several.
-	// Energy is the sum over them, means are over all. Absent for one.
+	// GPUDeviceCountKey (int, {device}): Number of devices whose samples the values of the span combine: energy
+	// is their sum, the rest are means over all of them. Absent for one device.
 	GPUDeviceCountKey = attribute.Key("gpu.device.count")
 
 	// GPUDeviceOrdinalKey (int): Index of the device as the process sees it, after CUDA_VISIBLE_DEVICES. Not an
-	// identity, hence no join key unless the operator maps it.
+	// identity, hence not a join key unless the operator maps it.
 	GPUDeviceOrdinalKey = attribute.Key("gpu.device.ordinal")
 
 	// GPUDRAMUtilizationKey (double, 1): Mean share of time (or, by GPM, of theoretical bandwidth) in which the
@@ -143,7 +143,7 @@ const (
 	GPUDurationKey = attribute.Key("gpu.duration")
 
 	// GPUECCErrorsKey (int, {error}): Uncorrected and corrected memory errors counted on the device during the
-	// span. Met on the way, not necessarily caused by it.
+	// span. Observed during the span, not necessarily caused by it.
 	GPUECCErrorsKey = attribute.Key("gpu.ecc.errors")
 
 	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Below a tenth of gpu.duration
@@ -199,8 +199,8 @@ const (
 	// GPUIOAccessPatternKey (string): How memory is accessed, as declared. No rate is corrected by it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
 
-	// GPUIOBasisKey (string): What gpu.io.utilization and the roofline were computed from, where that is not
-	// gpu.io.size as declared. Absent otherwise.
+	// GPUIOBasisKey (string): Basis of gpu.io.utilization and the roofline if it differs from the declared
+	// gpu.io.size. Absent otherwise.
 	GPUIOBasisKey = attribute.Key("gpu.io.basis")
 
 	// GPUIORateKey (double, By/s): gpu.io.size divided by the span's GPU duration. For a collective the
@@ -219,7 +219,7 @@ const (
 
 	// GPUIOUtilizationKey (double, 1): Rate divided by the peak of the link used (device memory; twice the size
 	// for device_to_device; one direction of the negotiated PCIe link for host copies; bus bandwidth against one
-	// direction of NVLink for collectives). Absent where the path is unknown.
+	// direction of NVLink for collectives). Absent if the path is unknown.
 	GPUIOUtilizationKey = attribute.Key("gpu.io.utilization")
 
 	// GPUIOWriteRateKey (double, By/s): gpu.io.write.size divided by the span's GPU duration.
@@ -242,17 +242,17 @@ const (
 	// GPUJobWorldSizeKey (int, {rank}): Number of ranks of the job.
 	GPUJobWorldSizeKey = attribute.Key("gpu.job.world_size")
 
-	// GPUJoinCoverageKey (double, 1): Part of the span's interval that lies between two samples at most three
-	// sampling intervals apart. Joined values describe only that part. Its presence says that the span was
+	// GPUJoinCoverageKey (double, 1): Fraction of the span's interval between samples that are at most three
+	// sampling intervals apart. Joined values describe only that part. Its presence shows that the span was
 	// joined.
 	GPUJoinCoverageKey = attribute.Key("gpu.join.coverage")
 
-	// GPUJoinLateDurationKey (double, s): Part of the span that was settled before it arrived, in which it got
-	// only what nobody else had.
+	// GPUJoinLateDurationKey (double, s): Part of the span that was settled before the span arrived. For this
+	// part the span has only energy that was unattributed before.
 	GPUJoinLateDurationKey = attribute.Key("gpu.join.late.duration")
 
-	// GPUJoinMethodKey (string): How the samples were brought to the span. A cell's value is that of its
-	// neighbourhood, not of the span alone.
+	// GPUJoinMethodKey (string): How samples were assigned to the span. The value of a cell describes its
+	// surroundings, not the span alone.
 	GPUJoinMethodKey = attribute.Key("gpu.join.method")
 
 	// GPUJoinSamplesKey (int, {sample}): Samples of the device within the span's interval.
@@ -272,7 +272,7 @@ const (
 	// GPUKernelGridKey (int[], {block}): Blocks of the grid in x, y, z, from the file.
 	GPUKernelGridKey = attribute.Key("gpu.kernel.grid")
 
-	// GPUKernelModuleKey (string): Library or code object of the kernel, as the application or file says.
+	// GPUKernelModuleKey (string): Library or code object of the kernel, as reported by the application or file.
 	GPUKernelModuleKey = attribute.Key("gpu.kernel.module")
 
 	// GPUKernelNameKey (string): The full kernel name with templates; the span's name is the short one.
@@ -296,10 +296,10 @@ const (
 	// 0. Long where work was queued before it, so not the cost of a launch.
 	GPULaunchDelayKey = attribute.Key("gpu.launch.delay")
 
-	// GPULinkTypeKey (string): What a span link leads to where it has no part in the account of a batch.
+	// GPULinkTypeKey (string): Target of a span link that has no share of a batch.
 	GPULinkTypeKey = attribute.Key("gpu.link.type")
 
-	// GPUMeasurementSourceKey (string): Where the device samples came from.
+	// GPUMeasurementSourceKey (string): Source of the device samples.
 	GPUMeasurementSourceKey = attribute.Key("gpu.measurement.source")
 
 	// GPUMemoryAllocatedDeltaKey (int, By): Memory that the framework's allocator handed out during the span
@@ -318,20 +318,20 @@ const (
 	// mean where gpu_join wrote it. Of the whole device; not what this span allocated.
 	GPUMemoryUsageKey = attribute.Key("gpu.memory.usage")
 
-	// GPUMetricsEmittedKey (boolean): On the instrumentation scope, says that the producer emits the first five
-	// gpu.operation metrics itself, so gpu_metrics leaves those out for its spans.
+	// GPUMetricsEmittedKey (boolean): On the instrumentation scope: the producer emits the first five
+	// gpu.operation metrics itself, so gpu_metrics omits them for its spans.
 	GPUMetricsEmittedKey = attribute.Key("gpu.metrics.emitted")
 
-	// GPUOperationBusyDurationKey (double, s): On a section that stands for a range of the host: for how long at
-	// least one activity ran that was launched within the range.
+	// GPUOperationBusyDurationKey (double, s): On a section that represents a host range: length of the union of
+	// the activities launched within the range.
 	GPUOperationBusyDurationKey = attribute.Key("gpu.operation.busy.duration")
 
 	// GPUOperationCategoryKey (string): The application's own grouping; low cardinality, since it is a metric
 	// dimension.
 	GPUOperationCategoryKey = attribute.Key("gpu.operation.category")
 
-	// GPUOperationInstanceKey (int): Number that the source gives an instance of the operation, as PyTorch does
-	// modules of one class; the span's name comes without it.
+	// GPUOperationInstanceKey (int): Number that the source gives an instance of the operation, such as PyTorch
+	// to modules of one class. The span's name omits it.
 	GPUOperationInstanceKey = attribute.Key("gpu.operation.instance")
 
 	// GPUOperationItemRateKey (double, {item}/s): gpu.operation.items divided by the span's GPU duration.
@@ -354,19 +354,18 @@ const (
 	GPUOperationShapesKey = attribute.Key("gpu.operation.shapes")
 
 	// GPUOperationTypeKey (string): Kind of work. Its presence makes a span a GPU span. The types share, request
-	// and host are no GPU work, so nobody sums them as GPU time.
+	// and host are not GPU work; do not sum them as GPU time.
 	GPUOperationTypeKey = attribute.Key("gpu.operation.type")
 
 	// GPUOutputChecksumKey (string): FNV-1a 64 over the little-endian float32 bits of a host buffer, 16 hex
 	// digits. Equal values show equal bits, not a correct result.
 	GPUOutputChecksumKey = attribute.Key("gpu.output.checksum")
 
-	// GPUPCIBDFKey (string): PCI address as Linux writes it, domain of four hex digits, lower case. With the
-	// host it identifies a physical device, not a MIG instance.
+	// GPUPCIBDFKey (string): PCI address in the Linux form: four hex digits of domain, lower case. With the host
+	// it identifies a physical device, not a MIG instance.
 	GPUPCIBDFKey = attribute.Key("gpu.pci.bdf")
 
-	// GPUPeakSourceKey (string): Where the peaks came from against which utilisation and the roofline are
-	// computed.
+	// GPUPeakSourceKey (string): Origin of the peaks used for utilization and the roofline.
 	GPUPeakSourceKey = attribute.Key("gpu.peak.source")
 
 	// GPUPipeKey (string): Execution pipe of the SM.
@@ -412,29 +411,29 @@ const (
 	// that match.
 	GPURankWaitDurationKey = attribute.Key("gpu.rank.wait.duration")
 
-	// GPURateStatusKey (string): Why a rate is missing. Absent where there was nothing to derive.
+	// GPURateStatusKey (string): Why a rate is missing. Absent if there was nothing to derive.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
 
-	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, as iterations of
-	// decoding.
+	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, such as
+	// iterations of decoding.
 	GPURequestBatchCountKey = attribute.Key("gpu.request.batch.count")
 
 	// GPURequestBatchSizeKey (double, {request}): Mean number of requests in those batches, this one included.
 	GPURequestBatchSizeKey = attribute.Key("gpu.request.batch.size")
 
 	// GPURequestDurationKey (double, s): The request's part of the GPU time of its batches, the sum of share
-	// times gpu.duration. It took part in them for longer.
+	// times gpu.duration. The request was part of these batches for longer than that.
 	GPURequestDurationKey = attribute.Key("gpu.request.duration")
 
-	// GPURequestItemEnergyKey (double, J/{item}): gpu.energy of the account divided by its items.
+	// GPURequestItemEnergyKey (double, J/{item}): gpu.energy of the usage record divided by its items.
 	GPURequestItemEnergyKey = attribute.Key("gpu.request.item.energy")
 
 	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of the first GPU work for
-	// it, or as the engine states it. What the host did in that time is in it.
+	// it, or as reported by the engine. Host work in that time is included.
 	GPURequestQueueDurationKey = attribute.Key("gpu.request.queue.duration")
 
 	// GPURequestTimeToFirstItemKey (double, s): Start of the request's span to the end of the last batch of
-	// category prefill, else of the first batch with items of it; or as the engine states it.
+	// category prefill, else of the first batch with items of it; or as reported by the engine.
 	GPURequestTimeToFirstItemKey = attribute.Key("gpu.request.time_to_first_item")
 
 	// GPURooflineBoundKey (string): What limits the span by the roofline model on declared work. Not a
@@ -445,15 +444,15 @@ const (
 	// min(peak FLOP/s, intensity times peak bandwidth).
 	GPURooflineUtilizationKey = attribute.Key("gpu.roofline.utilization")
 
-	// GPUSectionStateKey (string): What sections did of a device as one process sees it.
+	// GPUSectionStateKey (string): State of a device according to the sections of one process.
 	GPUSectionStateKey = attribute.Key("gpu.section.state")
 
-	// GPUSelfEnergyKey (double, J): The part of gpu.energy that is the span's own and no descendant's, so the
-	// one to add up over spans of a nest. Absent where all of gpu.energy is the span's own.
+	// GPUSelfEnergyKey (double, J): The part of gpu.energy that belongs to the span itself and not to its
+	// descendants. Sum this attribute over nested spans. Absent if all of gpu.energy is the span's own.
 	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
 
-	// GPUSMOccupancyKey (double, 1): Mean share of resident warps of those possible, over all SMs. High is not
-	// the same as fast.
+	// GPUSMOccupancyKey (double, 1): Mean ratio of resident warps to the maximum, over all SMs. High occupancy
+	// does not imply high speed.
 	GPUSMOccupancyKey = attribute.Key("gpu.sm.occupancy")
 
 	// GPUSMUtilizationKey (double, 1): Mean share of time in which an SM had at least one resident warp. Waiting
@@ -488,9 +487,9 @@ const (
 	// GPUStepEpochKey (int): Epoch of the step, as the application counts.
 	GPUStepEpochKey = attribute.Key("gpu.step.epoch")
 
-	// GPUStepHFUKey (double, 1): Hardware FLOP utilisation, the summed FLOPs of the step's sections divided by
+	// GPUStepHFUKey (double, 1): Hardware FLOP utilization, the summed FLOPs of the step's sections divided by
 	// (duration times dense peak). The sections are those of this process, on its device. Recomputation counts.
-	// Absent where they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
+	// Absent if they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
 	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.
@@ -508,7 +507,7 @@ const (
 	// GPUStepItemsKey (int, {item}): Elements that the step processed on this rank, as declared.
 	GPUStepItemsKey = attribute.Key("gpu.step.items")
 
-	// GPUStepMFUKey (double, 1): Model FLOP utilisation as in PaLM, model FLOPs divided by (step duration times
+	// GPUStepMFUKey (double, 1): Model FLOP utilization as in PaLM, model FLOPs divided by (step duration times
 	// devices times dense peak). Recomputation does not count.
 	GPUStepMFUKey = attribute.Key("gpu.step.mfu")
 
@@ -524,24 +523,24 @@ const (
 	GPUStepOverlapDurationKey = attribute.Key("gpu.step.overlap.duration")
 
 	// GPUStepPhaseNameKey (string): Phase of the step, the variable part of gpu.step.phase.duration.<phase>.
-	// Only on metrics, where the template's names never are.
+	// Used on metrics only, where the template is not used.
 	GPUStepPhaseNameKey = attribute.Key("gpu.step.phase.name")
 
 	// GPUStragglerDelayKey (double, s): How much longer than the median over ranks this one spends in the
-	// section where it loses most; where none is named, how much longer its own time is than the median of the
-	// ranks' own times.
+	// section where it loses most; if no section is named, how much longer its own time is than the median over
+	// ranks.
 	GPUStragglerDelayKey = attribute.Key("gpu.straggler.delay")
 
 	// GPUStragglerMedianKey (double, s): Median over the ranks of their own time in the step (communication left
 	// out). The rank's own time is this times the score.
 	GPUStragglerMedianKey = attribute.Key("gpu.straggler.median")
 
-	// GPUStragglerPhaseKey (string): Phase of the step that the section is or lies in. Absent where it lies in
-	// none. Never communication, for there the fast ranks wait for the slow.
+	// GPUStragglerPhaseKey (string): Phase of the step that is or contains the section. Absent if there is none.
+	// Never communication, where the fast ranks wait for the slow one.
 	GPUStragglerPhaseKey = attribute.Key("gpu.straggler.phase")
 
-	// GPUStragglerRankCountKey (int, {rank}): How many ranks were compared, this one included. Fewer than
-	// gpu.job.world_size where some did not report the step in time.
+	// GPUStragglerRankCountKey (int, {rank}): Number of ranks compared, this one included. Less than
+	// gpu.job.world_size if some did not report the step in time.
 	GPUStragglerRankCountKey = attribute.Key("gpu.straggler.rank.count")
 
 	// GPUStragglerScoreKey (double, 1): The rank's own time in the step (communication left out) divided by the
@@ -609,12 +608,12 @@ const (
 	// event reasons. Idle is not one.
 	GPUThrottleReasonKey = attribute.Key("gpu.throttle.reason")
 
-	// GPUThrottleReasonsKey (string[]): All reasons met during the span, sorted; values as of
+	// GPUThrottleReasonsKey (string[]): All reasons active during the span, sorted; values as of
 	// gpu.throttle.reason.
 	GPUThrottleReasonsKey = attribute.Key("gpu.throttle.reasons")
 
-	// GPUThrottleTimeKey (double, s): Time within the span in which at least one throttle reason held. The
-	// device was slower, not stopped.
+	// GPUThrottleTimeKey (double, s): Time within the span during which at least one throttle reason was active.
+	// The device was slower, not stopped.
 	GPUThrottleTimeKey = attribute.Key("gpu.throttle.time")
 
 	// GPUTimingErrorKey (double, s): Half-width bound of the placement of start and end on the wall clock. A
@@ -633,8 +632,7 @@ const (
 	// beyond what the chosen detail leaves out.
 	GPUTraceCutCountKey = attribute.Key("gpu.trace.cut.count")
 
-	// GPUTraceCutDurationKey (double, s): Summed device time of the GPU spans that were cut; overlaps count
-	// twice.
+	// GPUTraceCutDurationKey (double, s): Total device time of the dropped GPU spans; overlaps count twice.
 	GPUTraceCutDurationKey = attribute.Key("gpu.trace.cut.duration")
 
 	// GPUTraceCutReasonKey (string): The limit that cut.
@@ -648,8 +646,8 @@ const (
 	// file was read.
 	GPUTracePartialKey = attribute.Key("gpu.trace.partial")
 
-	// GPUUtilizationKey (double, 1): Mean share of time in which at least one kernel ran on the device,
-	// anyone's. 1 does not mean that the device was full.
+	// GPUUtilizationKey (double, 1): Mean share of time in which at least one kernel of any process ran on the
+	// device. 1 does not mean that the device was fully used.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")
 
 	// GPUVerdictCertaintyKey (string): How the cause was found.
@@ -745,8 +743,8 @@ const (
 	// GPUWindowWorkSizeKey (double, By): Compulsory memory traffic of those operators.
 	GPUWindowWorkSizeKey = attribute.Key("gpu.window.work.size")
 
-	// GPUXIDKey (int[]): XID numbers that the driver reported for the device during the span, in order. Met on
-	// the way, not necessarily caused by it.
+	// GPUXIDKey (int[]): XID numbers that the driver reported for the device during the span, in order. Observed
+	// during the span, not necessarily caused by it.
 	GPUXIDKey = attribute.Key("gpu.xid")
 
 	// GPUZeroCopyKey (boolean): Whether the device read host memory in place, as declared.
@@ -755,8 +753,7 @@ const (
 	// GpuspanDropReasonKey (string): Why a section was counted but has no device times.
 	GpuspanDropReasonKey = attribute.Key("gpuspan.drop.reason")
 
-	// GpuspanMisuseKindKey (string): Which call cannot be what the caller meant. Nothing is lost by it but what
-	// the member says.
+	// GpuspanMisuseKindKey (string): Kind of invalid API call. Only what the member describes is lost.
 	GpuspanMisuseKindKey = attribute.Key("gpuspan.misuse.kind")
 
 	// HostIDKey (string): Identity of the host. Together with gpu.pci.bdf the second join key.
@@ -771,12 +768,12 @@ const (
 	// HWGPUTaskKey (string): Engine whose utilisation is reported.
 	HWGPUTaskKey = attribute.Key("hw.gpu.task")
 
-	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as the driver says; the join key. Never an index.
-	// Operators may state it on the resource of a service that does not, as a list with commas where it has
-	// several.
+	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as reported by the driver; the join key. Never an
+	// index. Operators may set it on the resource of a service that does not, as a comma-separated list for
+	// several devices.
 	HWIDKey = attribute.Key("hw.id")
 
-	// HWModelKey (string): Model as the driver says; chooses the row of the peak table.
+	// HWModelKey (string): Model as reported by the driver; selects the row of the peak table.
 	HWModelKey = attribute.Key("hw.model")
 
 	// HWNameKey (string): Readable name, gpu and the index of the reporting source. Not stable over reboots.
@@ -889,7 +886,7 @@ func GPUCollectiveGroupName(v string) attribute.KeyValue { return GPUCollectiveG
 func GPUIOAccessPattern(v string) attribute.KeyValue { return GPUIOAccessPatternKey.String(v) }
 
 // GPUKernelModule returns the attribute gpu.kernel.module (string): Library or code object of the kernel, as
-// the application or file says.
+// reported by the application or file.
 func GPUKernelModule(v string) attribute.KeyValue { return GPUKernelModuleKey.String(v) }
 
 // GPUKernelName returns the attribute gpu.kernel.name (string): The full kernel name with templates; the
@@ -926,8 +923,8 @@ const (
 	GPUActivityStateComputeCommunicationCopy = "compute_communication_copy" // kernels, collectives and copies
 	GPUActivityStateComputeCopy              = "compute_copy"               // kernels and copies
 	GPUActivityStateCopy                     = "copy"                       // copies and memsets only
-	GPUActivityStateIdle                     = "idle"                       // nothing ran, and what ran next had been launched before the device fell idle, or its launch is unknown
-	GPUActivityStateStarved                  = "starved"                    // nothing ran, and what ran next was launched only after the device had fallen idle
+	GPUActivityStateIdle                     = "idle"                       // nothing ran, and the next work had been launched before the device became idle, or its launch is unknown
+	GPUActivityStateStarved                  = "starved"                    // nothing ran, and the next work was launched only after the device had become idle
 )
 
 // Values of gpu.clock.type.
@@ -948,15 +945,15 @@ const (
 
 // Values of gpu.collective.name; others may occur.
 const (
-	GPUCollectiveNameAllGather     = "all_gather"     // the size is that of the gathered whole
-	GPUCollectiveNameAllReduce     = "all_reduce"     // the size is that of one rank's buffer
-	GPUCollectiveNameAllToAll      = "all_to_all"     // the size is that of one rank's whole send buffer
-	GPUCollectiveNameBroadcast     = "broadcast"      // the size is that of the buffer
-	GPUCollectiveNameGather        = "gather"         // the size is that of the gathered whole
+	GPUCollectiveNameAllGather     = "all_gather"     // size of the gathered whole
+	GPUCollectiveNameAllReduce     = "all_reduce"     // size of the buffer of one rank
+	GPUCollectiveNameAllToAll      = "all_to_all"     // size of the whole send buffer of one rank
+	GPUCollectiveNameBroadcast     = "broadcast"      // size of the buffer
+	GPUCollectiveNameGather        = "gather"         // size of the gathered whole
 	GPUCollectiveNameRecv          = "recv"           // one half of a point-to-point transfer
-	GPUCollectiveNameReduce        = "reduce"         // the size is that of one rank's buffer
-	GPUCollectiveNameReduceScatter = "reduce_scatter" // the size is that of the whole before it is scattered
-	GPUCollectiveNameScatter       = "scatter"        // the size is that of the whole before it is scattered
+	GPUCollectiveNameReduce        = "reduce"         // size of the buffer of one rank
+	GPUCollectiveNameReduceScatter = "reduce_scatter" // size of the whole before it is scattered
+	GPUCollectiveNameScatter       = "scatter"        // size of the whole before it is scattered
 	GPUCollectiveNameSend          = "send"           // one half of a point-to-point transfer
 )
 
@@ -1012,7 +1009,7 @@ const (
 const (
 	GPUIOBasisBusBandwidth = "bus_bandwidth"  // gpu.collective.bus.rate
 	GPUIOBasisL2Misses     = "l2_misses"      // declared bytes less the declared share of L2 hits
-	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, for a copy within a device reads and writes each byte
+	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, because a copy within a device reads and writes each byte
 )
 
 // Values of gpu.join.method.
@@ -1024,9 +1021,9 @@ const (
 // Values of gpu.link.type.
 const (
 	GPULinkTypeLoop    = "loop"    // the span under which a loop began whose steps have traces of their own
-	GPULinkTypeRange   = "range"   // the range on the host that a section on the device stands for
+	GPULinkTypeRange   = "range"   // the host range that a section on the device represents
 	GPULinkTypeRank    = "rank"    // the same step or window of rank 0
-	GPULinkTypeRequest = "request" // a request that a kernel of a window served; the live spans have its account
+	GPULinkTypeRequest = "request" // a request that a kernel of a window served; the live spans have its usage record
 	GPULinkTypeWindow  = "window"  // the profile or capture window in which the span was found
 )
 
@@ -1068,12 +1065,12 @@ const (
 	GPUOperationTypeCollective = "collective" // one collective between devices
 	GPUOperationTypeCopy       = "copy"       // one copy
 	GPUOperationTypeGraph      = "graph"      // one launch of a CUDA or HIP graph
-	GPUOperationTypeHost       = "host"       // work on the host that belongs to a GPU program, as compiling or generating code; in reports, no GPU time and no energy
+	GPUOperationTypeHost       = "host"       // work on the host that belongs to a GPU program, such as compilation or code generation; in reports, no GPU time and no energy
 	GPUOperationTypeKernel     = "kernel"     // one kernel
 	GPUOperationTypeMemset     = "memset"     // one memset
 	GPUOperationTypeRequest    = "request"    // a span timed on the host while a request occupies a device; it can have energy and means of the device, no GPU time
 	GPUOperationTypeSection    = "section"    // a timed part of a stream with any number of launches
-	GPUOperationTypeShare      = "share"      // the account of one request, its part of the batches that served it; no work of its own
+	GPUOperationTypeShare      = "share"      // the usage record of one request, its part of the batches that served it; no work of its own
 	GPUOperationTypeStep       = "step"       // one iteration of a loop
 )
 
@@ -1120,8 +1117,8 @@ const (
 // Values of gpu.section.state.
 const (
 	GPUSectionStateCovered = "covered" // at least one section ran
-	GPUSectionStateGap     = "gap"     // none ran, although the host had begun to launch what came next
-	GPUSectionStateStarved = "starved" // none ran, and the host began to launch what came next only after the last one had ended
+	GPUSectionStateGap     = "gap"     // none ran, although the host had started to launch the next one
+	GPUSectionStateStarved = "starved" // none ran, and the host started to launch the next one only after the last one had ended
 )
 
 // Values of gpu.step.phase.name; others may occur.
@@ -1167,7 +1164,7 @@ const (
 	GPUThrottleReasonsHWThermalSlowdown         = "hw_thermal_slowdown"         // hardware thermal limit
 	GPUThrottleReasonsSwPowerCap                = "sw_power_cap"                // power limit reached
 	GPUThrottleReasonsSwThermalSlowdown         = "sw_thermal_slowdown"         // software thermal limit
-	GPUThrottleReasonsSyncBoost                 = "sync_boost"                  // held back by a group of devices that boost together
+	GPUThrottleReasonsSyncBoost                 = "sync_boost"                  // limited by a group of devices that boost together
 )
 
 // Values of gpu.timing.source.
@@ -1255,7 +1252,7 @@ const (
 const (
 	GpuspanDropReasonCaptured    = "captured"     // the stream was under graph capture
 	GpuspanDropReasonDeviceError = "device_error" // the driver refused an event or retired the stream
-	GpuspanDropReasonNestLimit   = "nest_limit"   // nest deeper or wider than its bound
+	GpuspanDropReasonNestLimit   = "nest_limit"   // nesting deeper or wider than the limit
 	GpuspanDropReasonPoolFull    = "pool_full"    // no free slot on the stream
 	GpuspanDropReasonShutdown    = "shutdown"     // still pending when the profiler stopped
 	GpuspanDropReasonTimeout     = "timeout"      // not resolved before the deadline
@@ -1263,11 +1260,11 @@ const (
 
 // Values of gpuspan.misuse.kind; others may occur.
 const (
-	GpuspanMisuseKindConcurrentSteps   = "concurrent_steps"   // a step of a loop began while another one of the same loop ran; their times overlap
-	GpuspanMisuseKindForeignStream     = "foreign_stream"     // a stream of another profiler was named; within a section nothing is timed, a phase is timed on the loop's stream
-	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative bytes, items or durations, FLOPs that are no number, an unknown precision or direction, a chunk beyond their count, a ratio above 1; they count as not stated
-	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed, or of loops, than are kept apart
-	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than are kept apart, as when each request makes one
+	GpuspanMisuseKindConcurrentSteps   = "concurrent_steps"   // a step of a loop started while another step of the same loop was running; their times overlap
+	GpuspanMisuseKindForeignStream     = "foreign_stream"     // a stream of another profiler was passed; a section is not timed, a phase is timed on the loop's stream
+	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative bytes, items or durations, FLOPs that are not a number, an unknown precision or direction, a chunk beyond their count, a ratio above 1; they are ignored
+	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names in StartNamed or of loops than the limit
+	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than the limit, for example if each request registers one
 	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section was started within one that had ended
 	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without an open section of the name
 )

@@ -55,8 +55,8 @@ const (
 	GPUOperationDurationUnit        = "s"
 	GPUOperationDurationDescription = "GPU duration of timed runs."
 
-	// GPUOperationEnergyName (counter, J): Sum of gpu.self_energy, else of gpu.energy, steps included. So no
-	// joule counts twice, and all operations together have what was attributed to spans.
+	// GPUOperationEnergyName (counter, J): Sum of gpu.self_energy, else of gpu.energy, steps included. No joule
+	// counts twice: the sum over all operations is the energy attributed to spans.
 	GPUOperationEnergyName        = "gpu.operation.energy"
 	GPUOperationEnergyUnit        = "J"
 	GPUOperationEnergyDescription = "Sum of gpu.self_energy, else of gpu.energy, steps included."
@@ -72,11 +72,11 @@ const (
 	GPUOperationIODescription = "Bytes moved as declared."
 
 	// GPUOperationItemEnergyName (gauge, J/{item}): gpu.energy divided by items over the spans since the last
-	// collection that state both; for steps their own items. A fair share of the device, not what one item would
+	// collection that have both; for steps, their own items. A fair share of the device, not what one item would
 	// use alone.
 	GPUOperationItemEnergyName        = "gpu.operation.item.energy"
 	GPUOperationItemEnergyUnit        = "J/{item}"
-	GPUOperationItemEnergyDescription = "gpu.energy divided by items over the spans since the last collection that state both; for steps their own items."
+	GPUOperationItemEnergyDescription = "gpu.energy divided by items over the spans since the last collection that have both; for steps, their own items."
 
 	// GPUOperationItemsName (counter, {item}): Elements processed, as declared.
 	GPUOperationItemsName        = "gpu.operation.items"
@@ -114,10 +114,10 @@ const (
 	GPURequestEnergyDescription = "Energy of one request in one operation, its shares of the energy of batches."
 
 	// GPURequestItemEnergyName (histogram, J/{item}): Energy of one request in one operation divided by its
-	// items, as joules per token. Each request counts once, however many items it has.
+	// items, such as joules per token. Each request counts once, regardless of its number of items.
 	GPURequestItemEnergyName        = "gpu.request.item.energy"
 	GPURequestItemEnergyUnit        = "J/{item}"
-	GPURequestItemEnergyDescription = "Energy of one request in one operation divided by its items, as joules per token."
+	GPURequestItemEnergyDescription = "Energy of one request in one operation divided by its items, such as joules per token."
 
 	// GPURequestItemsName (histogram, {item}): Items of one request in one operation. The sum of
 	// gpu.request.energy divided by the sum of these is joules per token over all requests.
@@ -126,24 +126,24 @@ const (
 	GPURequestItemsDescription = "Items of one request in one operation."
 
 	// GPURequestQueueDurationName (histogram, s): Start of the request's span to the start of the first GPU work
-	// for it, or as the engine states it.
+	// for it, or as reported by the engine.
 	GPURequestQueueDurationName        = "gpu.request.queue.duration"
 	GPURequestQueueDurationUnit        = "s"
-	GPURequestQueueDurationDescription = "Start of the request's span to the start of the first GPU work for it, or as the engine states it."
+	GPURequestQueueDurationDescription = "Start of the request's span to the start of the first GPU work for it, or as reported by the engine."
 
-	// GPURequestTimeToFirstItemName (histogram, s): Start of the request's span to its first item, as time to
-	// the first token.
+	// GPURequestTimeToFirstItemName (histogram, s): Start of the request's span to its first item, such as time
+	// to first token.
 	GPURequestTimeToFirstItemName        = "gpu.request.time_to_first_item"
 	GPURequestTimeToFirstItemUnit        = "s"
-	GPURequestTimeToFirstItemDescription = "Start of the request's span to its first item, as time to the first token."
+	GPURequestTimeToFirstItemDescription = "Start of the request's span to its first item, such as time to first token."
 
-	// GPUSectionTimeName (counter, s): Time of a device as one process sees it, from sections that were timed on
-	// the device: covered while at least one ran, else starved or gap by whether the host had something to
-	// launch. Gaps above a second are in no state, for then nothing was asked of the device. Only of spans that
-	// stand for no others, since what was not sampled looks like a gap.
+	// GPUSectionTimeName (counter, s): Time of a device by state, from the sections of one process that were
+	// timed on the device: covered while at least one ran, else starved or gap depending on whether the host had
+	// work to launch. Gaps above one second are in no state, because the device had no work. Only from unsampled
+	// data, because a dropped span looks like a gap.
 	GPUSectionTimeName        = "gpu.section.time"
 	GPUSectionTimeUnit        = "s"
-	GPUSectionTimeDescription = "Time of a device as one process sees it, from sections that were timed on the device: covered while at least one ran, else starved or gap by whether the host had something to launch."
+	GPUSectionTimeDescription = "Time of a device by state, from the sections of one process that were timed on the device: covered while at least one ran, else starved or gap depending on whether the host had work to launch."
 
 	// GPUSMOccupancyName (gauge, 1): Share of resident warps of those possible, over all SMs. High is not the
 	// same as fast.
@@ -177,15 +177,15 @@ const (
 	GPUStepPhaseDurationUnit        = "s"
 	GPUStepPhaseDurationDescription = "Length of one phase in one step, the union of its intervals."
 
-	// GPUStragglerDelayName (gauge, s): For a rank that stands out (more than 3.5 robust standard deviations and
-	// 5 % above the median), how much longer than the median over ranks it spends per step in the section where
-	// it loses most; where no section is known, in all. Absent for ranks that do not stand out.
+	// GPUStragglerDelayName (gauge, s): For a straggler (more than 3.5 robust standard deviations and 5 % above
+	// the median), how much longer than the median over ranks it spends per step in the section where it loses
+	// most; if no section is known, in total. Absent for other ranks.
 	GPUStragglerDelayName        = "gpu.straggler.delay"
 	GPUStragglerDelayUnit        = "s"
-	GPUStragglerDelayDescription = "For a rank that stands out (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most; where no section is known, in all."
+	GPUStragglerDelayDescription = "For a straggler (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most; if no section is known, in total."
 
 	// GPUStragglerScoreName (gauge, 1): The rank's own time (communication left out) divided by the median over
-	// ranks, for steps of one index. Above 1 is slower than its peers.
+	// ranks, for steps of one index. Above 1: slower than its peers.
 	GPUStragglerScoreName        = "gpu.straggler.score"
 	GPUStragglerScoreUnit        = "1"
 	GPUStragglerScoreDescription = "The rank's own time (communication left out) divided by the median over ranks, for steps of one index."
@@ -202,23 +202,23 @@ const (
 	GPUThrottleTimeUnit        = "s"
 	GPUThrottleTimeDescription = "Time in which the reason held."
 
-	// GpuspanClockAnomaliesName (counter, {anomaly}): Readings of the clocks that contradicted what is assumed
-	// of their rates. Bounds widen after one until it is forgotten.
+	// GpuspanClockAnomaliesName (counter, {anomaly}): Clock readings that contradict the assumed clock rates.
+	// Bounds are wider after an anomaly until it expires.
 	GpuspanClockAnomaliesName        = "gpuspan.clock.anomalies"
 	GpuspanClockAnomaliesUnit        = "{anomaly}"
-	GpuspanClockAnomaliesDescription = "Readings of the clocks that contradicted what is assumed of their rates."
+	GpuspanClockAnomaliesDescription = "Clock readings that contradict the assumed clock rates."
 
-	// GpuspanClockDriftName (gauge, 1): Fitted rate of the device's clock against the host's, minus 1. It is
-	// corrected for.
+	// GpuspanClockDriftName (gauge, 1): Fitted rate of the device's clock relative to the host's, minus 1.
+	// Timestamps are corrected for it.
 	GpuspanClockDriftName        = "gpuspan.clock.drift"
 	GpuspanClockDriftUnit        = "1"
-	GpuspanClockDriftDescription = "Fitted rate of the device's clock against the host's, minus 1."
+	GpuspanClockDriftDescription = "Fitted rate of the device's clock relative to the host's, minus 1."
 
-	// GpuspanDroppedName (counter, {section}): Sections whose device times were given up. They still count in
-	// gpu.operation.count.
+	// GpuspanDroppedName (counter, {section}): Sections without device times, by drop reason. They still count
+	// in gpu.operation.count.
 	GpuspanDroppedName        = "gpuspan.dropped"
 	GpuspanDroppedUnit        = "{section}"
-	GpuspanDroppedDescription = "Sections whose device times were given up."
+	GpuspanDroppedDescription = "Sections without device times, by drop reason."
 
 	// GpuspanFloorDurationName (gauge, s): GPU duration of an empty section, measured at start. No rate is
 	// derived for sections under 10 times it.
@@ -226,17 +226,16 @@ const (
 	GpuspanFloorDurationUnit        = "s"
 	GpuspanFloorDurationDescription = "GPU duration of an empty section, measured at start."
 
-	// GpuspanLinksDroppedName (counter, {link}): Links of batches to their requests that a limit of links cut.
-	// The others' shares stay what they are.
+	// GpuspanLinksDroppedName (counter, {link}): Links of batches to requests dropped by a limit of links. The
+	// shares of the other links do not change.
 	GpuspanLinksDroppedName        = "gpuspan.links.dropped"
 	GpuspanLinksDroppedUnit        = "{link}"
-	GpuspanLinksDroppedDescription = "Links of batches to their requests that a limit of links cut."
+	GpuspanLinksDroppedDescription = "Links of batches to requests dropped by a limit of links."
 
-	// GpuspanMisusesName (counter, {call}): Calls that cannot be what the caller meant. Not errors of the
-	// device.
+	// GpuspanMisusesName (counter, {call}): Invalid calls of the API, by kind. Device errors are not included.
 	GpuspanMisusesName        = "gpuspan.misuses"
 	GpuspanMisusesUnit        = "{call}"
-	GpuspanMisusesDescription = "Calls that cannot be what the caller meant."
+	GpuspanMisusesDescription = "Invalid calls of the API, by kind."
 
 	// GpuspanOverheadDurationName (counter, s): Processor time of the polling thread, spans and anchors
 	// included. Not the callers' time in Start and End.
@@ -244,32 +243,31 @@ const (
 	GpuspanOverheadDurationUnit        = "s"
 	GpuspanOverheadDurationDescription = "Processor time of the polling thread, spans and anchors included."
 
-	// GpuspanPendingAgeName (gauge, s): Age of the oldest section that is not yet read back; 0 when none is
-	// pending.
+	// GpuspanPendingAgeName (gauge, s): Age of the oldest pending section; 0 if none is pending.
 	GpuspanPendingAgeName        = "gpuspan.pending.age"
 	GpuspanPendingAgeUnit        = "s"
-	GpuspanPendingAgeDescription = "Age of the oldest section that is not yet read back; 0 when none is pending."
+	GpuspanPendingAgeDescription = "Age of the oldest pending section; 0 if none is pending."
 
-	// GpuspanPoolLimitName (updowncounter, {slot}): Slots of a stream.
+	// GpuspanPoolLimitName (updowncounter, {slot}): Slots of a stream, used and free.
 	GpuspanPoolLimitName        = "gpuspan.pool.limit"
 	GpuspanPoolLimitUnit        = "{slot}"
-	GpuspanPoolLimitDescription = "Slots of a stream."
+	GpuspanPoolLimitDescription = "Slots of a stream, used and free."
 
 	// GpuspanPoolUsageName (updowncounter, {slot}): Slots of a stream in use.
 	GpuspanPoolUsageName        = "gpuspan.pool.usage"
 	GpuspanPoolUsageUnit        = "{slot}"
 	GpuspanPoolUsageDescription = "Slots of a stream in use."
 
-	// GpuspanSectionsName (counter, {section}): Sections that ended, by how their timing went.
+	// GpuspanSectionsName (counter, {section}): Sections that ended, by timing status.
 	GpuspanSectionsName        = "gpuspan.sections"
 	GpuspanSectionsUnit        = "{section}"
-	GpuspanSectionsDescription = "Sections that ended, by how their timing went."
+	GpuspanSectionsDescription = "Sections that ended, by timing status."
 
-	// GpuspanTimingErrorName (gauge, s): Present bound of the placement on the wall clock, as new spans carry
-	// it.
+	// GpuspanTimingErrorName (gauge, s): Current bound of the placement on the wall clock, as recorded on new
+	// spans.
 	GpuspanTimingErrorName        = "gpuspan.timing.error"
 	GpuspanTimingErrorUnit        = "s"
-	GpuspanTimingErrorDescription = "Present bound of the placement on the wall clock, as new spans carry it."
+	GpuspanTimingErrorDescription = "Current bound of the placement on the wall clock, as recorded on new spans."
 
 	// HWEnergyName (counter, J): Energy of the whole board since the first sample.
 	HWEnergyName        = "hw.energy"

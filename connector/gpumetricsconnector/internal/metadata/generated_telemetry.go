@@ -92,37 +92,37 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuMetricsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_dropped",
-		metric.WithDescription("What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused), spans (of stragglers, likewise), spans_limit (of stragglers, while the next component was too slow). [Development]"),
+		metric.WithDescription("Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), metrics (points refused by the next component), spans (straggler spans refused by the next component), spans_limit (straggler spans dropped because the next component was too slow). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsEvicted, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_evicted",
-		metric.WithDescription("Series that were silent for `expiry` and were given up when there was no room for new ones. They begin at 0 when they come again. [Development]"),
+		metric.WithDescription("Series evicted after being idle for `expiry` to make room for new ones. An evicted series restarts at 0. [Development]"),
 		metric.WithUnit("{series}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsOverflow, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_overflow",
-		metric.WithDescription("Spans counted under otel.metric.overflow for want of series. [Development]"),
+		metric.WithDescription("GPU spans counted under otel.metric.overflow because the limit of series was reached. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsRepeated, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_repeated",
-		metric.WithDescription("GPU spans that had come before, which senders repeat when an answer is lost. They are counted once while they are remembered (`max_spans`). [Development]"),
+		metric.WithDescription("GPU spans ignored as repeats. A sender repeats a request if the answer is lost; spans are recognized while they are among the last `max_spans`. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsSeries, err = builder.meter.Int64ObservableGauge(
 		"otelcol_connector_gpu_metrics_series",
-		metric.WithDescription("Series held. [Development]"),
+		metric.WithDescription("Series in memory. [Development]"),
 		metric.WithUnit("{series}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsSpans, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_spans",
-		metric.WithDescription("GPU spans taken. [Development]"),
+		metric.WithDescription("GPU spans accepted. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuMetricsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_dropped",
-		Description: "What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused), spans (of stragglers, likewise), spans_limit (of stragglers, while the next component was too slow). [Development]",
+		Description: "Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), metrics (points refused by the next component), spans (straggler spans refused by the next component), spans_limit (straggler spans dropped because the next component was too slow). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuMetricsDropped(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuMetricsEvicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_evicted",
-		Description: "Series that were silent for `expiry` and were given up when there was no room for new ones. They begin at 0 when they come again. [Development]",
+		Description: "Series evicted after being idle for `expiry` to make room for new ones. An evicted series restarts at 0. [Development]",
 		Unit:        "{series}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualConnectorGpuMetricsEvicted(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuMetricsOverflow(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_overflow",
-		Description: "Spans counted under otel.metric.overflow for want of series. [Development]",
+		Description: "GPU spans counted under otel.metric.overflow because the limit of series was reached. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualConnectorGpuMetricsOverflow(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuMetricsRepeated(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_repeated",
-		Description: "GPU spans that had come before, which senders repeat when an answer is lost. They are counted once while they are remembered (`max_spans`). [Development]",
+		Description: "GPU spans ignored as repeats. A sender repeats a request if the answer is lost; spans are recognized while they are among the last `max_spans`. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualConnectorGpuMetricsRepeated(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuMetricsSeries(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_series",
-		Description: "Series held. [Development]",
+		Description: "Series in memory. [Development]",
 		Unit:        "{series}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -102,7 +102,7 @@ func AssertEqualConnectorGpuMetricsSeries(t *testing.T, tt *componenttest.Teleme
 func AssertEqualConnectorGpuMetricsSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_spans",
-		Description: "GPU spans taken. [Development]",
+		Description: "GPU spans accepted. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

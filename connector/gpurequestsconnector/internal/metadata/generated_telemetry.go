@@ -93,43 +93,43 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuRequestsClosed, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_closed",
-		metric.WithDescription("Accounts closed, by reason: settled (the request's span had come), idle (it had not, or not in time), evicted (max_requests), shutdown. [Development]"),
+		metric.WithDescription("Usage records closed, by reason: settled (the span of the request had arrived), idle (it had not arrived in time), evicted (max_requests), shutdown. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_dropped",
-		metric.WithDescription("What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, whose account is the operation other's). [Development]"),
+		metric.WithDescription("Data missing from the output, by reason: spans (refused by the next component, or dropped because too many were pending), metrics (points refused), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsEnergy, err = builder.meter.Float64Counter(
 		"otelcol_connector_gpu_requests_energy",
-		metric.WithDescription("Energy charged to requests. [Development]"),
+		metric.WithDescription("Energy attributed to requests. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsLate, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_late",
-		metric.WithDescription("Accounts opened for a request whose account was closed before; the request then has two. [Development]"),
+		metric.WithDescription("Usage records opened for a request whose usage record was already closed. Such a request has two. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsOpen, err = builder.meter.Int64ObservableGauge(
 		"otelcol_connector_gpu_requests_open",
-		metric.WithDescription("Open accounts. [Development]"),
+		metric.WithDescription("Open usage records. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsRepeated, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_repeated",
-		metric.WithDescription("GPU spans that came again and were left out. [Development]"),
+		metric.WithDescription("GPU spans ignored as repeats. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsUnassignedEnergy, err = builder.meter.Float64Counter(
 		"otelcol_connector_gpu_requests_unassigned_energy",
-		metric.WithDescription("Energy of GPU spans that no request has, as of training, and of links that name no span. With connector_gpu_requests_energy it is the energy of all GPU spans. [Development]"),
+		metric.WithDescription("Energy of GPU spans that belong to no request, such as training, and of links without a span ID. Together with connector_gpu_requests_energy it equals the energy of all GPU spans. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)

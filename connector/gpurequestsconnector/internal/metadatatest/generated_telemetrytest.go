@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuRequestsClosed(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_closed",
-		Description: "Accounts closed, by reason: settled (the request's span had come), idle (it had not, or not in time), evicted (max_requests), shutdown. [Development]",
+		Description: "Usage records closed, by reason: settled (the span of the request had arrived), idle (it had not arrived in time), evicted (max_requests), shutdown. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuRequestsClosed(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuRequestsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_dropped",
-		Description: "What is missing: spans (the next component refused them for good, or too many waited), metrics (points refused), requests (accounts closed by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, whose account is the operation other's). [Development]",
+		Description: "Data missing from the output, by reason: spans (refused by the next component, or dropped because too many were pending), metrics (points refused), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualConnectorGpuRequestsDropped(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuRequestsEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_energy",
-		Description: "Energy charged to requests. [Development]",
+		Description: "Energy attributed to requests. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualConnectorGpuRequestsEnergy(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuRequestsLate(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_late",
-		Description: "Accounts opened for a request whose account was closed before; the request then has two. [Development]",
+		Description: "Usage records opened for a request whose usage record was already closed. Such a request has two. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualConnectorGpuRequestsLate(t *testing.T, tt *componenttest.Telemet
 func AssertEqualConnectorGpuRequestsOpen(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_open",
-		Description: "Open accounts. [Development]",
+		Description: "Open usage records. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -102,7 +102,7 @@ func AssertEqualConnectorGpuRequestsOpen(t *testing.T, tt *componenttest.Telemet
 func AssertEqualConnectorGpuRequestsRepeated(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_repeated",
-		Description: "GPU spans that came again and were left out. [Development]",
+		Description: "GPU spans ignored as repeats. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -118,7 +118,7 @@ func AssertEqualConnectorGpuRequestsRepeated(t *testing.T, tt *componenttest.Tel
 func AssertEqualConnectorGpuRequestsUnassignedEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_unassigned_energy",
-		Description: "Energy of GPU spans that no request has, as of training, and of links that name no span. With connector_gpu_requests_energy it is the energy of all GPU spans. [Development]",
+		Description: "Energy of GPU spans that belong to no request, such as training, and of links without a span ID. Together with connector_gpu_requests_energy it equals the energy of all GPU spans. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -70,13 +70,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterChromeTraceFiles, err = builder.meter.Int64Counter(
 		"otelcol_exporter_chrome_trace_files",
-		metric.WithDescription("Files completed. [Development]"),
+		metric.WithDescription("Completed files. [Development]"),
 		metric.WithUnit("{file}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterChromeTraceFlows, err = builder.meter.Int64Counter(
 		"otelcol_exporter_chrome_trace_flows",
-		metric.WithDescription("Arrows drawn from a launch to its work. [Development]"),
+		metric.WithDescription("Flow arrows written from a launch to the work it launched. [Development]"),
 		metric.WithUnit("{flow}"),
 	)
 	errs = errors.Join(errs, err)
@@ -88,7 +88,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterChromeTraceSpansDropped, err = builder.meter.Int64Counter(
 		"otelcol_exporter_chrome_trace_spans_dropped",
-		metric.WithDescription("Spans left out of completed files: no_time (start unset, or months before the file's first span), crowded (over 1024 overlapping rows on one track). [Development]"),
+		metric.WithDescription("Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

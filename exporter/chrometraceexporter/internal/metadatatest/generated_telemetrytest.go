@@ -40,7 +40,7 @@ func AssertEqualExporterChromeTraceCounterPoints(t *testing.T, tt *componenttest
 func AssertEqualExporterChromeTraceFiles(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_chrome_trace_files",
-		Description: "Files completed. [Development]",
+		Description: "Completed files. [Development]",
 		Unit:        "{file}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualExporterChromeTraceFiles(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterChromeTraceFlows(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_chrome_trace_flows",
-		Description: "Arrows drawn from a launch to its work. [Development]",
+		Description: "Flow arrows written from a launch to the work it launched. [Development]",
 		Unit:        "{flow}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualExporterChromeTraceSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterChromeTraceSpansDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_chrome_trace_spans_dropped",
-		Description: "Spans left out of completed files: no_time (start unset, or months before the file's first span), crowded (over 1024 overlapping rows on one track). [Development]",
+		Description: "Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -60,7 +60,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ExporterGpuSamplesPoints, err = builder.meter.Int64Counter(
 		"otelcol_exporter_gpu_samples_points",
-		metric.WithDescription("Data points that came in, by what became of them. [Development]"),
+		metric.WithDescription("Data points received, by outcome. [Development]"),
 		metric.WithUnit("{point}"),
 	)
 	errs = errors.Join(errs, err)

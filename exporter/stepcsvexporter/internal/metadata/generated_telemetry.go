@@ -68,13 +68,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterStepCsvStepsSkipped, err = builder.meter.Int64Counter(
 		"otelcol_exporter_step_csv_steps_skipped",
-		metric.WithDescription("Steps without a row: rank (not the main rank), loop (not the configured one), no_duration (the step's length is not known). [Development]"),
+		metric.WithDescription("Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration). [Development]"),
 		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterStepCsvUndeclaredTime, err = builder.meter.Float64Counter(
 		"otelcol_exporter_step_csv_undeclared_time",
-		metric.WithDescription("Time of phases that have no column, which is in t_misc_ms. [Development]"),
+		metric.WithDescription("Time of phases without a column; it is included in t_misc_ms. [Development]"),
 		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)

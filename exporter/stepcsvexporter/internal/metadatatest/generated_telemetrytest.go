@@ -40,7 +40,7 @@ func AssertEqualExporterStepCsvRows(t *testing.T, tt *componenttest.Telemetry, d
 func AssertEqualExporterStepCsvStepsSkipped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_step_csv_steps_skipped",
-		Description: "Steps without a row: rank (not the main rank), loop (not the configured one), no_duration (the step's length is not known). [Development]",
+		Description: "Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration). [Development]",
 		Unit:        "{step}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualExporterStepCsvStepsSkipped(t *testing.T, tt *componenttest.Tele
 func AssertEqualExporterStepCsvUndeclaredTime(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_step_csv_undeclared_time",
-		Description: "Time of phases that have no column, which is in t_misc_ms. [Development]",
+		Description: "Time of phases without a column; it is included in t_misc_ms. [Development]",
 		Unit:        "s",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,

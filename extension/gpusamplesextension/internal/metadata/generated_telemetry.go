@@ -189,31 +189,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesDropped, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_gpu_samples_dropped",
-		metric.WithDescription("Values that were not stored: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]"),
+		metric.WithDescription("Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesEvicted, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_gpu_samples_evicted",
-		metric.WithDescription("Values that left a ring: age (normal), bytes (the ring is shorter than max_age for want of memory). [Development]"),
+		metric.WithDescription("Values evicted from a ring, by reason: age (normal), bytes (the memory limit keeps the ring shorter than max_age). [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesMemory, err = builder.meter.Int64ObservableGauge(
 		"otelcol_extension_gpu_samples_memory",
-		metric.WithDescription("Memory of all rings. [Development]"),
+		metric.WithDescription("Memory used by all rings. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesMisses, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_gpu_samples_misses",
-		metric.WithDescription("Lookups without an answer: unknown_device, too_old (the ring begins later), too_new (no sample that late). [Development]"),
+		metric.WithDescription("Failed lookups, by reason: unknown_device, too_old (before the start of the ring), too_new (after its last sample). [Development]"),
 		metric.WithUnit("{lookup}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesUsesDropped, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_gpu_samples_uses_dropped",
-		metric.WithDescription("Entries of who holds which device that were not kept, for there are too many. [Development]"),
+		metric.WithDescription("Device assignments (process, pod or host to device) dropped because the limit was reached. [Development]"),
 		metric.WithUnit("{entry}"),
 	)
 	errs = errors.Join(errs, err)

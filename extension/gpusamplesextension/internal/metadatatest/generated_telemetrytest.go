@@ -38,7 +38,7 @@ func AssertEqualExtensionGpuSamplesDevices(t *testing.T, tt *componenttest.Telem
 func AssertEqualExtensionGpuSamplesDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_dropped",
-		Description: "Values that were not stored: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]",
+		Description: "Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -54,7 +54,7 @@ func AssertEqualExtensionGpuSamplesDropped(t *testing.T, tt *componenttest.Telem
 func AssertEqualExtensionGpuSamplesEvicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_evicted",
-		Description: "Values that left a ring: age (normal), bytes (the ring is shorter than max_age for want of memory). [Development]",
+		Description: "Values evicted from a ring, by reason: age (normal), bytes (the memory limit keeps the ring shorter than max_age). [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -70,7 +70,7 @@ func AssertEqualExtensionGpuSamplesEvicted(t *testing.T, tt *componenttest.Telem
 func AssertEqualExtensionGpuSamplesMemory(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_memory",
-		Description: "Memory of all rings. [Development]",
+		Description: "Memory used by all rings. [Development]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -84,7 +84,7 @@ func AssertEqualExtensionGpuSamplesMemory(t *testing.T, tt *componenttest.Teleme
 func AssertEqualExtensionGpuSamplesMisses(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_misses",
-		Description: "Lookups without an answer: unknown_device, too_old (the ring begins later), too_new (no sample that late). [Development]",
+		Description: "Failed lookups, by reason: unknown_device, too_old (before the start of the ring), too_new (after its last sample). [Development]",
 		Unit:        "{lookup}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -100,7 +100,7 @@ func AssertEqualExtensionGpuSamplesMisses(t *testing.T, tt *componenttest.Teleme
 func AssertEqualExtensionGpuSamplesUsesDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_uses_dropped",
-		Description: "Entries of who holds which device that were not kept, for there are too many. [Development]",
+		Description: "Device assignments (process, pod or host to device) dropped because the limit was reached. [Development]",
 		Unit:        "{entry}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

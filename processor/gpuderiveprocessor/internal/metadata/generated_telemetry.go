@@ -64,7 +64,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorGpuDeriveMapped, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_derive_mapped",
-		metric.WithDescription("Spans that a mapping made GPU spans or gave attributes. [Development]"),
+		metric.WithDescription("Spans that a mapping turned into GPU spans or added attributes to. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -82,13 +82,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuDeriveStepsEvicted, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_derive_steps_evicted",
-		metric.WithDescription("Partial sums of steps that were given up, because there were too many or their step did not come in time. [Development]"),
+		metric.WithDescription("Partial sums of steps evicted because the limit was reached or the step did not arrive in time. [Development]"),
 		metric.WithUnit("{sum}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuDeriveUnknownPeaks, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_derive_unknown_peaks",
-		metric.WithDescription("GPU spans with rates whose device has no known peak, so without utilisation. [Development]"),
+		metric.WithDescription("GPU spans with rates but no utilization, because the peak of their device is unknown. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

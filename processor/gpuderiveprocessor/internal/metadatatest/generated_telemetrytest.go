@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorGpuDeriveMapped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_derive_mapped",
-		Description: "Spans that a mapping made GPU spans or gave attributes. [Development]",
+		Description: "Spans that a mapping turned into GPU spans or added attributes to. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualProcessorGpuDeriveStepsAssembled(t *testing.T, tt *componenttest
 func AssertEqualProcessorGpuDeriveStepsEvicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_derive_steps_evicted",
-		Description: "Partial sums of steps that were given up, because there were too many or their step did not come in time. [Development]",
+		Description: "Partial sums of steps evicted because the limit was reached or the step did not arrive in time. [Development]",
 		Unit:        "{sum}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualProcessorGpuDeriveStepsEvicted(t *testing.T, tt *componenttest.T
 func AssertEqualProcessorGpuDeriveUnknownPeaks(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_derive_unknown_peaks",
-		Description: "GPU spans with rates whose device has no known peak, so without utilisation. [Development]",
+		Description: "GPU spans with rates but no utilization, because the peak of their device is unknown. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -112,68 +112,68 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorGpuJoinBadSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_bad_spans",
-		metric.WithDescription("GPU spans that passed without samples because of their own data: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends later than max_wait from now). [Development]"),
+		metric.WithDescription("GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinEnergy, err = builder.meter.Float64Counter(
 		"otelcol_processor_gpu_join_energy",
-		metric.WithDescription("Energy of each device: attributed (to spans, when it was settled), unattributed (nobody was active), late (taken from unattributed afterwards, by spans that came late), uncovered (counted across a gap between samples, or after the settled time had passed). The device's counter is attributed + unattributed + uncovered; the spans have attributed + late. [Development]"),
+		metric.WithDescription("Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed to spans that arrived late), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + uncovered; the spans have attributed + late. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinHeldSpans, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_gpu_join_held_spans",
-		metric.WithDescription("Spans that wait now. [Development]"),
+		metric.WithDescription("Spans in the queue. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinHoldDuration, err = builder.meter.Float64Histogram(
 		"otelcol_processor_gpu_join_hold_duration",
-		metric.WithDescription("From the latest end of a batch's GPU spans to the moment it left. At least `settle` when nothing is late. [Development]"),
+		metric.WithDescription("Time from the latest end of the GPU spans of a batch to its release. At least `settle` unless spans arrive late. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 7.5, 10, 15, 30, 60, 120, 300}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinKnownSpans, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_gpu_join_known_spans",
-		metric.WithDescription("Spans that the fair share knows now, waiting and remembered; bounded by `max_spans`. [Development]"),
+		metric.WithDescription("Spans tracked for energy attribution, queued or remembered; limited by `max_spans`. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinLateSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_late_spans",
-		metric.WithDescription("Spans of which a part was settled before they arrived and that had no descendants there. [Development]"),
+		metric.WithDescription("Spans that arrived after part of their interval was settled and that had no descendants in that part. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinOrphans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_orphans",
-		metric.WithDescription("Sums of children that were forgotten because no parent came that uses the device. Normal below host spans. [Development]"),
+		metric.WithDescription("Sums of child spans evicted because no parent that uses the device arrived. Normal below host spans. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinReleasedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_released_spans",
-		metric.WithDescription("GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown, oversize (the request is larger than the whole queue and was joined with what was known at once). [Development]"),
+		metric.WithDescription("GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined at once). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinRepeatedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_repeated_spans",
-		metric.WithDescription("Spans that were dropped because the queue has taken them before. Senders repeat a request whose answer was lost. [Development]"),
+		metric.WithDescription("Spans dropped as repeats. A sender repeats a request if the answer is lost. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinUncoveredSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_uncovered_spans",
-		metric.WithDescription("GPU spans without values: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]"),
+		metric.WithDescription("GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinUntrackedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_untracked_spans",
-		metric.WithDescription("GPU spans that left without a share of the energy because `max_spans` was reached. [Development]"),
+		metric.WithDescription("GPU spans released without a share of the energy because `max_spans` was reached. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorGpuJoinBadSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_bad_spans",
-		Description: "GPU spans that passed without samples because of their own data: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends later than max_wait from now). [Development]",
+		Description: "GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualProcessorGpuJoinBadSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorGpuJoinEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_energy",
-		Description: "Energy of each device: attributed (to spans, when it was settled), unattributed (nobody was active), late (taken from unattributed afterwards, by spans that came late), uncovered (counted across a gap between samples, or after the settled time had passed). The device's counter is attributed + unattributed + uncovered; the spans have attributed + late. [Development]",
+		Description: "Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed to spans that arrived late), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + uncovered; the spans have attributed + late. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualProcessorGpuJoinEnergy(t *testing.T, tt *componenttest.Telemetry
 func AssertEqualProcessorGpuJoinHeldSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_held_spans",
-		Description: "Spans that wait now. [Development]",
+		Description: "Spans in the queue. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -70,7 +70,7 @@ func AssertEqualProcessorGpuJoinHeldSpans(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorGpuJoinHoldDuration(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_hold_duration",
-		Description: "From the latest end of a batch's GPU spans to the moment it left. At least `settle` when nothing is late. [Development]",
+		Description: "Time from the latest end of the GPU spans of a batch to its release. At least `settle` unless spans arrive late. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -85,7 +85,7 @@ func AssertEqualProcessorGpuJoinHoldDuration(t *testing.T, tt *componenttest.Tel
 func AssertEqualProcessorGpuJoinKnownSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_known_spans",
-		Description: "Spans that the fair share knows now, waiting and remembered; bounded by `max_spans`. [Development]",
+		Description: "Spans tracked for energy attribution, queued or remembered; limited by `max_spans`. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -99,7 +99,7 @@ func AssertEqualProcessorGpuJoinKnownSpans(t *testing.T, tt *componenttest.Telem
 func AssertEqualProcessorGpuJoinLateSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_late_spans",
-		Description: "Spans of which a part was settled before they arrived and that had no descendants there. [Development]",
+		Description: "Spans that arrived after part of their interval was settled and that had no descendants in that part. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -115,7 +115,7 @@ func AssertEqualProcessorGpuJoinLateSpans(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_orphans",
-		Description: "Sums of children that were forgotten because no parent came that uses the device. Normal below host spans. [Development]",
+		Description: "Sums of child spans evicted because no parent that uses the device arrived. Normal below host spans. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -131,7 +131,7 @@ func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_released_spans",
-		Description: "GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown, oversize (the request is larger than the whole queue and was joined with what was known at once). [Development]",
+		Description: "GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined at once). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -147,7 +147,7 @@ func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_repeated_spans",
-		Description: "Spans that were dropped because the queue has taken them before. Senders repeat a request whose answer was lost. [Development]",
+		Description: "Spans dropped as repeats. A sender repeats a request if the answer is lost. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -163,7 +163,7 @@ func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinUncoveredSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_uncovered_spans",
-		Description: "GPU spans without values: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (neither hw.id nor PCI address nor mapped ordinal, and neither process, pod nor host has one device), several_devices (they have several, and which of them ran the span is not known), no_samples (none near the span's interval). [Development]",
+		Description: "GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -179,7 +179,7 @@ func AssertEqualProcessorGpuJoinUncoveredSpans(t *testing.T, tt *componenttest.T
 func AssertEqualProcessorGpuJoinUntrackedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_untracked_spans",
-		Description: "GPU spans that left without a share of the energy because `max_spans` was reached. [Development]",
+		Description: "GPU spans released without a share of the energy because `max_spans` was reached. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

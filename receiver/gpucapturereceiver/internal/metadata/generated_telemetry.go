@@ -69,19 +69,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuCaptureProcesses, err = builder.meter.Int64UpDownCounter(
 		"otelcol_receiver_gpu_capture_processes",
-		metric.WithDescription("Processes whose rings are read. [Development]"),
+		metric.WithDescription("Processes whose rings are being read. [Development]"),
 		metric.WithUnit("{process}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuCaptureRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_capture_records",
-		metric.WithDescription("Kernels, copies, memsets and graph launches that were read. [Development]"),
+		metric.WithDescription("Kernels, copies, memsets and graph launches read. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuCaptureWindows, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_capture_windows",
-		metric.WithDescription("Windows, by outcome. [Development]"),
+		metric.WithDescription("Capture windows, by outcome. [Development]"),
 		metric.WithUnit("{window}"),
 	)
 	errs = errors.Join(errs, err)

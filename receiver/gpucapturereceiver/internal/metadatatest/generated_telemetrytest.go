@@ -40,7 +40,7 @@ func AssertEqualReceiverGpuCaptureDropped(t *testing.T, tt *componenttest.Teleme
 func AssertEqualReceiverGpuCaptureProcesses(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_capture_processes",
-		Description: "Processes whose rings are read. [Development]",
+		Description: "Processes whose rings are being read. [Development]",
 		Unit:        "{process}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualReceiverGpuCaptureProcesses(t *testing.T, tt *componenttest.Tele
 func AssertEqualReceiverGpuCaptureRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_capture_records",
-		Description: "Kernels, copies, memsets and graph launches that were read. [Development]",
+		Description: "Kernels, copies, memsets and graph launches read. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualReceiverGpuCaptureRecords(t *testing.T, tt *componenttest.Teleme
 func AssertEqualReceiverGpuCaptureWindows(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_capture_windows",
-		Description: "Windows, by outcome. [Development]",
+		Description: "Capture windows, by outcome. [Development]",
 		Unit:        "{window}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -63,20 +63,20 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverGpuCallDuration, err = builder.meter.Float64Histogram(
 		"otelcol_receiver_gpu_call_duration",
-		metric.WithDescription("Time that one read of the source took. [Development]"),
+		metric.WithDescription("Duration of one read of the source. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.0001, 0.001, 0.01, 0.1, 1, 10, 60}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_dropped",
-		metric.WithDescription("Values and events that were not passed on: blank, status, stale, unknown_entity, not_finite, malformed (recording), overrun (backlog of a stalled host engine; one each time), queue_full (log records). [Development]"),
+		metric.WithDescription("Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, malformed (recording), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuFailures, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_failures",
-		metric.WithDescription("Failed or late calls of the source: open, read, timeout, profiling (a watch of the profiling fields was refused), identity (devices without an ID were found). [Development]"),
+		metric.WithDescription("Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was refused), identity (devices without an ID were found). [Development]"),
 		metric.WithUnit("{call}"),
 	)
 	errs = errors.Join(errs, err)

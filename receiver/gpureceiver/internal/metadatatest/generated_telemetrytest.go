@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverGpuCallDuration(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_call_duration",
-		Description: "Time that one read of the source took. [Development]",
+		Description: "Duration of one read of the source. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -39,7 +39,7 @@ func AssertEqualReceiverGpuCallDuration(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualReceiverGpuDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_dropped",
-		Description: "Values and events that were not passed on: blank, status, stale, unknown_entity, not_finite, malformed (recording), overrun (backlog of a stalled host engine; one each time), queue_full (log records). [Development]",
+		Description: "Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, malformed (recording), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -55,7 +55,7 @@ func AssertEqualReceiverGpuDropped(t *testing.T, tt *componenttest.Telemetry, dp
 func AssertEqualReceiverGpuFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_failures",
-		Description: "Failed or late calls of the source: open, read, timeout, profiling (a watch of the profiling fields was refused), identity (devices without an ID were found). [Development]",
+		Description: "Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was refused), identity (devices without an ID were found). [Development]",
 		Unit:        "{call}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

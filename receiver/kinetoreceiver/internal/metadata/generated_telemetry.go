@@ -64,13 +64,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverKinetoEvents, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kineto_events",
-		metric.WithDescription("Events of all phases in files that were read. [Development]"),
+		metric.WithDescription("Events read, of all phases. [Development]"),
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKinetoEventsSkipped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kineto_events_skipped",
-		metric.WithDescription("Events that were left out because they could not be used, by reason. [Development]"),
+		metric.WithDescription("Unusable events skipped, by reason. [Development]"),
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)
@@ -82,13 +82,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverKinetoJSON, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kineto_json",
-		metric.WithDescription("Uncompressed JSON of files that were read. [Development]"),
+		metric.WithDescription("Uncompressed size of the JSON files read. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKinetoSpansCut, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kineto_spans_cut",
-		metric.WithDescription("Spans that the limits on a trace's spans and bytes cut; each is counted on a span of its trace too. [Development]"),
+		metric.WithDescription("Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

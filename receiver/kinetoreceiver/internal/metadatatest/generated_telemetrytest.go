@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverKinetoEvents(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kineto_events",
-		Description: "Events of all phases in files that were read. [Development]",
+		Description: "Events read, of all phases. [Development]",
 		Unit:        "{event}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualReceiverKinetoEvents(t *testing.T, tt *componenttest.Telemetry, 
 func AssertEqualReceiverKinetoEventsSkipped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kineto_events_skipped",
-		Description: "Events that were left out because they could not be used, by reason. [Development]",
+		Description: "Unusable events skipped, by reason. [Development]",
 		Unit:        "{event}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualReceiverKinetoFiles(t *testing.T, tt *componenttest.Telemetry, d
 func AssertEqualReceiverKinetoJSON(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kineto_json",
-		Description: "Uncompressed JSON of files that were read. [Development]",
+		Description: "Uncompressed size of the JSON files read. [Development]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualReceiverKinetoJSON(t *testing.T, tt *componenttest.Telemetry, dp
 func AssertEqualReceiverKinetoSpansCut(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kineto_spans_cut",
-		Description: "Spans that the limits on a trace's spans and bytes cut; each is counted on a span of its trace too. [Development]",
+		Description: "Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -69,19 +69,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverNsysRows, err = builder.meter.Int64Counter(
 		"otelcol_receiver_nsys_rows",
-		metric.WithDescription("Rows of activities in files that were read. [Development]"),
+		metric.WithDescription("Rows of activities read. [Development]"),
 		metric.WithUnit("{row}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverNsysRowsSkipped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_nsys_rows_skipped",
-		metric.WithDescription("Rows that were left out because they could not be used, by reason. [Development]"),
+		metric.WithDescription("Unusable rows skipped, by reason. [Development]"),
 		metric.WithUnit("{row}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverNsysSpansCut, err = builder.meter.Int64Counter(
 		"otelcol_receiver_nsys_spans_cut",
-		metric.WithDescription("Spans that the limits on a trace's spans and bytes cut; each is counted on a span of its trace too. [Development]"),
+		metric.WithDescription("Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

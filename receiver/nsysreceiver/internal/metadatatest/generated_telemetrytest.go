@@ -40,7 +40,7 @@ func AssertEqualReceiverNsysFiles(t *testing.T, tt *componenttest.Telemetry, dps
 func AssertEqualReceiverNsysRows(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_nsys_rows",
-		Description: "Rows of activities in files that were read. [Development]",
+		Description: "Rows of activities read. [Development]",
 		Unit:        "{row}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualReceiverNsysRows(t *testing.T, tt *componenttest.Telemetry, dps 
 func AssertEqualReceiverNsysRowsSkipped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_nsys_rows_skipped",
-		Description: "Rows that were left out because they could not be used, by reason. [Development]",
+		Description: "Unusable rows skipped, by reason. [Development]",
 		Unit:        "{row}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualReceiverNsysRowsSkipped(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualReceiverNsysSpansCut(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_nsys_spans_cut",
-		Description: "Spans that the limits on a trace's spans and bytes cut; each is counted on a span of its trace too. [Development]",
+		Description: "Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
