@@ -16,7 +16,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test test-integration race efence lint fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,6 +39,12 @@ mutate: ## make small faults in the code, one at a time, and say which the tests
 
 lint: $(BIN)/golangci-lint ## run golangci-lint on every module
 	$(call each,$(MODULES),$(BIN)/golangci-lint run ./...)
+
+style: ## check the wording of documents, comments and messages
+	cd internal/tools && GOWORK=off $(GO) run ./stylecheck -root ../..
+
+style-update: ## lower the number of permitted phrases to what is found
+	cd internal/tools && GOWORK=off $(GO) run ./stylecheck -root ../.. -update
 
 fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
 	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
