@@ -1,0 +1,202 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stackprofile
+
+import (
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// Options of a Builder. Zero values take the defaults of [DefaultOptions], except that Window 0 is one window for all.
+type Options struct {
+	Window    time.Duration // length of a profile, aligned to the Unix epoch; 0: one profile for all spans
+	Settle    time.Duration // how long a tree must have been quiet
+	MaxWait   time.Duration // how long a span waits for the spans around it at most
+	MaxGap    time.Duration // a longer gap between two activities is a pause, not idle time; negative: none is
+	MaxStacks int           // samples of a window
+	MaxSpans  int           // spans that wait
+	Repeats   int           // spans that are remembered to be counted once; negative: none
+}
+
+// DefaultOptions are those of the connector.
+func DefaultOptions() Options {
+	return Options{
+		Window: time.Minute, Settle: 5 * time.Second, MaxWait: time.Minute, MaxGap: time.Second,
+		MaxStacks: 100_000, MaxSpans: 100_000, Repeats: 200_000,
+	}
+}
+
+func (o *Options) complete() {
+	d := DefaultOptions()
+	def := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	count := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.Settle, d.Settle)
+	def(&o.MaxWait, d.MaxWait)
+	def(&o.MaxGap, d.MaxGap)
+	count(&o.MaxStacks, d.MaxStacks)
+	count(&o.MaxSpans, d.MaxSpans)
+	count(&o.Repeats, d.Repeats)
+}
+
+// Stats are counts since the last [Builder.Stats].
+type Stats struct {
+	Spans      int64 // GPU spans accepted
+	Repeated   int64 // GPU spans that had arrived before
+	Invalid    int64 // GPU spans whose times are not usable; their energy counts
+	Incomplete int64 // GPU spans with time or energy whose stack lacks spans that did not arrive in time
+	Late       int64 // GPU spans that arrived after the span around them was counted
+	IdleLate   int64 // activities that arrived after the idle time around them was counted
+	Overflow   int64 // values counted under "(other stacks)"
+}
+
+// Builder aggregates spans. It is not safe for concurrent use.
+type Builder struct {
+	opts    Options
+	stats   Stats
+	repeats spanfacts.Repeats
+	frames  generations[Frame, *Frame]
+	labels  generations[Labels, *Labels]
+	sources generations[Source, *Source]
+	stacks  generations[stackKey, *Stack]
+	root    generations[*Source, *Stack]
+
+	spans []span                  // pending
+	index map[spanfacts.Key]int32 // of spans that have an ID
+	done  generations[spanfacts.Key, counted]
+	owed  spanfacts.Waiting[[]covered] // time counted below spans that have not arrived yet
+
+	devices map[deviceKey]*timeline
+	rest    timeline // of devices beyond the limit
+	windows map[uint64]*window
+
+	// Scratch memory.
+	facts  spanfacts.Facts
+	nest   []spanfacts.NestSpan
+	nested []int32 // of nest: in spans
+	trees  []tree
+	top    []int32
+	covers []covered
+	path   []int32
+}
+
+type stackKey struct {
+	up    *Stack
+	frame *Frame
+}
+
+// New returns an empty Builder.
+func New(o Options) *Builder {
+	o.complete()
+	b := &Builder{
+		opts: o, index: map[spanfacts.Key]int32{},
+		devices: map[deviceKey]*timeline{}, windows: map[uint64]*window{},
+	}
+	b.repeats.Max = o.Repeats
+	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
+	b.stacks.max, b.done.max = 50_000, max(1, o.MaxSpans/4)
+	b.owed.Max = max(1, o.MaxSpans/4)
+	return b
+}
+
+// Stats returns what happened since the last call.
+func (b *Builder) Stats() Stats {
+	s := b.stats
+	b.stats = Stats{}
+	return s
+}
+
+// Pending returns the number of spans that wait.
+func (b *Builder) Pending() int { return len(b.spans) }
+
+// Stacks returns the number of samples in windows that were not taken.
+func (b *Builder) Stacks() (n int) {
+	for _, w := range b.windows {
+		n += w.samples
+	}
+	return n
+}
+
+func (b *Builder) frame(k Kind, name, full string) *Frame {
+	key := Frame{k, name, full}
+	if f, ok := b.frames.get(key); ok {
+		return f
+	}
+	f := newFrame(k, name, full)
+	if len(name) > maxName || len(full) > maxName {
+		return f // a key of such a length is not remembered
+	}
+	b.frames.put(Frame{k, strings.Clone(name), strings.Clone(full)}, f)
+	return f
+}
+
+func (b *Builder) source(r Source) *Source {
+	if s, ok := b.sources.get(r); ok {
+		return s
+	}
+	s := &Source{clip(r.Service), clip(r.Namespace), clip(r.Version)}
+	b.sources.put(*s, s)
+	return s
+}
+
+func (b *Builder) labelled(l Labels) *Labels {
+	if x, ok := b.labels.get(l); ok {
+		return x
+	}
+	x := &Labels{clip(l.Device), clip(l.Model), clip(l.Phase), clip(l.Throttle), clip(l.State), l.Rank}
+	b.labels.put(*x, x)
+	return x
+}
+
+// child returns the stack with one more frame; up nil: none yet.
+func (b *Builder) child(up *Stack, f *Frame) *Stack {
+	key := stackKey{up, f}
+	if s, ok := b.stacks.get(key); ok {
+		return s
+	}
+	s := &Stack{Up: up, Frame: f, depth: 1}
+	if up != nil {
+		s.depth += up.depth
+	}
+	b.stacks.put(key, s)
+	return s
+}
+
+// rootOf returns the stack that has the service only.
+func (b *Builder) rootOf(s *Source) *Stack {
+	if x, ok := b.root.get(s); ok {
+		return x
+	}
+	name := s.Service
+	if name == "" {
+		name = "unknown_service"
+	}
+	x := b.child(nil, b.frame(Service, name, ""))
+	b.root.put(s, x)
+	return x
+}
+
+// covered is device time below the span above it that is counted already.
+type covered struct {
+	above      int32
+	device     *timeline
+	start, end uint64
+}
+
+// counted is what late spans below a span have to know of it.
+type counted struct {
+	stack      *Stack
+	source     *Source
+	device     *timeline // of the nearest span with device time; nil: there is none
+	start, end uint64    // of that
+}

@@ -1,0 +1,370 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stackprofile
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// tree is the pending spans below one that has no pending parent, which carries it.
+type tree struct {
+	oldest, newest int64 // arrivals
+	due            bool
+}
+
+// maxDepth bounds the way up; parents that form a circle end there.
+const maxDepth = 1024
+
+// Resolve counts the trees that are complete and have been quiet for the settle time, and those of which a span waits
+// for too long. all: every tree, at the end.
+func (b *Builder) Resolve(now int64, all bool) {
+	settle, wait := int64(b.opts.Settle), int64(b.opts.MaxWait)
+	b.resolve(func(top *span, t *tree) bool {
+		return all || b.complete(top) && now-t.newest >= settle || now-t.oldest >= wait
+	})
+	b.settleIdle(all)
+}
+
+// makeRoom counts complete trees early, and all trees where that is not enough.
+func (b *Builder) makeRoom(int64) {
+	b.resolve(func(top *span, _ *tree) bool { return b.complete(top) })
+	if len(b.spans) > b.opts.MaxSpans/2 {
+		b.resolve(func(*span, *tree) bool { return true })
+	}
+	b.settleIdle(false)
+}
+
+// complete reports whether the stack of a span without a pending parent is known.
+func (b *Builder) complete(top *span) bool {
+	if top.up == noParent {
+		return true
+	}
+	_, ok := b.done.get(spanfacts.Key{Trace: top.key.Trace, Span: top.parent})
+	return ok
+}
+
+// resolve counts the trees that are due.
+func (b *Builder) resolve(due func(top *span, t *tree) bool) {
+	n := len(b.spans)
+	if n == 0 {
+		return
+	}
+	b.trees, b.top = slices.Grow(b.trees[:0], n)[:n], slices.Grow(b.top[:0], n)[:n]
+	clear(b.trees)
+	for i := range b.top {
+		b.top[i] = unknown
+	}
+	for i := range b.spans {
+		b.findTop(int32(i))
+	}
+	for i := range b.spans {
+		s, t := &b.spans[i], &b.trees[b.top[i]]
+		if t.oldest == 0 || s.seen < t.oldest {
+			t.oldest = s.seen
+		}
+		t.newest = max(t.newest, s.seen)
+	}
+	some := false
+	for i := range b.spans {
+		if b.top[i] == int32(i) {
+			b.trees[i].due = due(&b.spans[i], &b.trees[i])
+			some = some || b.trees[i].due
+		}
+	}
+	if some {
+		b.count()
+		b.compact()
+	}
+}
+
+// findTop follows parents from a span to the one without a pending parent.
+func (b *Builder) findTop(i int32) {
+	at := i
+	b.path = b.path[:0]
+	const onPath = -3
+	for b.top[at] == unknown {
+		s := &b.spans[at]
+		b.top[at] = onPath
+		b.path = append(b.path, at)
+		if s.up == unknown {
+			if up, ok := b.index[spanfacts.Key{Trace: s.key.Trace, Span: s.parent}]; ok && up != at {
+				s.up = up
+			}
+		}
+		if s.up < 0 || len(b.path) >= maxDepth {
+			break
+		}
+		if b.top[s.up] == onPath { // a circle
+			s.up = noParent
+			break
+		}
+		at = s.up
+	}
+	last := b.path
+	top := at
+	if len(last) > 0 && last[len(last)-1] == at && b.spans[at].up >= 0 { // too deep
+		b.spans[at].up = noParent
+	} else if b.top[at] >= 0 {
+		top = b.top[at]
+	}
+	for _, j := range last {
+		b.top[j] = top
+	}
+}
+
+// count adds the spans of the due trees to their windows.
+func (b *Builder) count() {
+	n := len(b.spans)
+	stacks := make([]resolved, n)
+	b.covers = b.covers[:0]
+	for i := range b.spans {
+		if b.trees[b.top[i]].due {
+			b.stackOf(int32(i), stacks)
+		}
+	}
+	for i := range b.spans {
+		s := &b.spans[i]
+		if !b.trees[b.top[i]].due {
+			continue
+		}
+		r := &stacks[i]
+		b.takeOwed(int32(i), r)
+		if s.time == 0 || !s.placed {
+			continue
+		}
+		switch above := r.timed; {
+		case s.up >= 0 && above >= 0:
+			b.covers = append(b.covers, covered{above, s.device, s.start, s.end})
+		case r.missing != (spanfacts.Key{}):
+			b.owe(r.missing, covered{0, s.device, s.start, s.end})
+		}
+	}
+	slices.SortFunc(b.covers, func(x, y covered) int {
+		return cmp.Or(cmp.Compare(x.above, y.above), cmp.Compare(x.start, y.start))
+	})
+	rest := b.covers
+	for i := range b.spans {
+		if !b.trees[b.top[i]].due {
+			continue
+		}
+		k := 0
+		for k < len(rest) && rest[k].above == int32(i) {
+			k++
+		}
+		b.put(int32(i), &stacks[i], rest[:k])
+		rest = rest[k:]
+	}
+}
+
+// resolved is what the way up from a span says.
+type resolved struct {
+	stack   *Stack
+	source  *Source
+	timed   int32         // nearest span around it with device time on its device, or -1
+	missing spanfacts.Key // the span around its tree that has not arrived
+	late    counted       // where the tree's top hangs below a span that was counted
+}
+
+// stackOf finds the stack of a span, and those of the spans around it.
+func (b *Builder) stackOf(i int32, stacks []resolved) {
+	b.path = b.path[:0]
+	for at := i; at >= 0 && stacks[at].stack == nil; at = b.spans[at].up {
+		b.path = append(b.path, at)
+	}
+	for _, at := range slices.Backward(b.path) {
+		s, r := &b.spans[at], &stacks[at]
+		r.timed = -1
+		if s.up >= 0 {
+			up := &stacks[s.up]
+			r.stack, r.source, r.missing, r.late = up.stack, up.source, up.missing, up.late
+			r.timed = b.timedAbove(s, s.up, stacks)
+		} else {
+			b.startStack(s, r)
+		}
+		if s.extra != nil {
+			for _, f := range s.extra.above {
+				r.stack = b.child(r.stack, f)
+			}
+		}
+		// A section that shows a range of the host on the device is the range.
+		if s.frame != nil && !(s.projected && s.frame.Name == r.stack.Frame.Name) {
+			r.stack = b.child(r.stack, s.frame)
+		}
+	}
+}
+
+func (b *Builder) startStack(s *span, r *resolved) {
+	r.source = s.source
+	if s.up == unknown {
+		key := spanfacts.Key{Trace: s.key.Trace, Span: s.parent}
+		if d, ok := b.done.get(key); ok {
+			r.stack, r.late = d.stack, d
+			r.source = d.source
+			return
+		}
+		r.missing = key
+	}
+	r.stack = b.rootOf(s.source)
+	if s.extra != nil && !s.extra.link.Span.IsEmpty() { // work for requests is below their route
+		if i, ok := b.index[s.extra.link]; ok {
+			if f := b.spans[i].frame; f != nil && f.Kind == Route {
+				r.stack = b.child(r.stack, f)
+			}
+		} else if d, ok := b.done.get(s.extra.link); ok && d.stack.Frame.Kind == Route {
+			r.stack = b.child(r.stack, d.stack.Frame)
+		}
+	}
+}
+
+// timedAbove returns the nearest span with device time, from at on upwards, on the device of s.
+func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
+	for depth := 0; at >= 0 && depth < maxDepth; depth++ {
+		x := &b.spans[at]
+		if x.time > 0 && x.placed && (s.device == nil || x.device == s.device) {
+			return at
+		}
+		if next := stacks[at].timed; next < 0 || s.device == nil || x.device == s.device {
+			return next
+		}
+		at = x.up
+	}
+	return -1
+}
+
+// owe remembers device time that was counted below a span that has not arrived.
+func (b *Builder) owe(k spanfacts.Key, c covered) {
+	list, _ := b.owed.At(k, 0)
+	if n := len(*list); n > 0 {
+		if last := &(*list)[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
+			last.start, last.end = min(last.start, c.start), max(last.end, c.end)
+			return
+		}
+		if n >= maxOwed {
+			return
+		}
+	}
+	*list = append(*list, c)
+}
+
+// maxOwed bounds the pieces of time that wait for one span.
+const maxOwed = 10_000
+
+// takeOwed charges a span, or the span with device time around it, for what was counted below it before.
+func (b *Builder) takeOwed(i int32, r *resolved) {
+	if b.owed.Len() == 0 {
+		return
+	}
+	list, ok := b.owed.Take(b.spans[i].key)
+	if !ok {
+		return
+	}
+	s := &b.spans[i]
+	for _, c := range list {
+		c.above = r.timed
+		if s.time > 0 && s.placed && s.device == c.device {
+			c.above = i
+		} else if c.above >= 0 && b.spans[c.above].device != c.device {
+			c.above = -1
+		}
+		switch {
+		case c.above >= 0:
+			b.covers = append(b.covers, c)
+		case r.missing != (spanfacts.Key{}):
+			b.owe(r.missing, c)
+		}
+	}
+}
+
+// put adds a span's values to its window; below is the time covered by spans below it, by start.
+func (b *Builder) put(i int32, r *resolved, below []covered) {
+	s := &b.spans[i]
+	self := s.time
+	if self > 0 && s.placed {
+		self -= union(below, s.start, s.end)
+		if d := r.late.device; d != nil && d == s.device && r.timed < 0 {
+			b.stats.Late++
+			inside := int64(min(s.end, r.late.end)) - int64(max(s.start, r.late.start))
+			self = max(0, self-max(0, inside))
+		}
+	}
+	if r.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
+		b.stats.Incomplete++
+	}
+	var in *Profile
+	if self > 0 || s.energy > 0 || s.extra != nil && len(s.extra.leaves) > 0 {
+		in = b.profile(s.end, r.source)
+		in.extend(s)
+	}
+	if self > 0 || s.energy > 0 {
+		b.sample(in, r.stack, s.labels).add(float64(self), s.energy*1e6, 0, s)
+	}
+	if s.extra != nil {
+		for _, l := range s.extra.leaves {
+			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time), 0, 0, s)
+		}
+	}
+	if s.device != nil && s.placed && s.device != &b.rest {
+		s.device.pending = append(s.device.pending, activity{s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key})
+	}
+	if s.key.Span.IsEmpty() || s.gpu && s.frame.Kind >= Kernel {
+		return
+	}
+	d := counted{stack: r.stack, source: r.source}
+	switch {
+	case s.time > 0 && s.placed:
+		d.device, d.start, d.end = s.device, s.start, s.end
+	case r.timed >= 0:
+		above := &b.spans[r.timed]
+		d.device, d.start, d.end = above.device, above.start, above.end
+	default:
+		d.device, d.start, d.end = r.late.device, r.late.start, r.late.end
+	}
+	b.done.put(s.key, d)
+}
+
+// union returns the length of the union of intervals, in the order of their start, within [start, end).
+func union(list []covered, start, end uint64) (sum int64) {
+	at := start
+	for _, c := range list {
+		from, to := max(c.start, at), min(c.end, end)
+		if to > from {
+			sum += int64(to - from)
+			at = to
+		}
+	}
+	return sum
+}
+
+// compact removes the spans that were counted.
+func (b *Builder) compact() {
+	clear(b.index)
+	kept := b.spans[:0]
+	for i := range b.spans {
+		if b.trees[b.top[i]].due {
+			continue
+		}
+		s := b.spans[i]
+		if s.up >= 0 {
+			s.up = unknown
+		}
+		if !s.key.Span.IsEmpty() {
+			b.index[s.key] = int32(len(kept))
+		}
+		kept = append(kept, s)
+	}
+	clear(b.spans[len(kept):])
+	b.spans = kept
+}
+
+// µJ are rounded when a profile is written; sums of energies stay floating point until then.
+func round(x float64) int64 {
+	if x >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(math.Round(x))
+}

@@ -1,0 +1,352 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stackprofile
+
+import (
+	"cmp"
+	"math"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// span is what is kept of a span until its tree is resolved.
+type span struct {
+	key        spanfacts.Key
+	parent     pcommon.SpanID
+	start, end uint64 // unix ns; of GPU work on the device
+	launch     uint64 // unix ns; 0: unknown
+	time       int64  // on the device, ns; 0: none of its own
+	energy     float64
+	seen       int64 // when it arrived, unix ns
+	frame      *Frame
+	labels     *Labels
+	source     *Source
+	device     *timeline
+	extra      *extra
+	up         int32 // in Builder.spans; noParent or unknown
+	entry      bool  // nothing around it belongs to its stack
+	gpu        bool
+	placed     bool // its times are usable
+	projected  bool // a profiler derived it from a range of the host
+}
+
+const (
+	unknown  = -1 // the parent has not arrived
+	noParent = -2
+)
+
+// extra is what few spans have.
+type extra struct {
+	link   spanfacts.Key // request that a batch serves
+	above  []*Frame      // between the parent and the span: where a graph's node was captured
+	leaves []leaf        // activities that were summed on the span
+}
+
+type leaf struct {
+	frame *Frame
+	time  int64
+}
+
+const (
+	maxSkew    = 5 * time.Minute // that another host's clock may be ahead
+	maxDevices = 4096
+)
+
+// Add accepts spans at a time in unix nanoseconds. It keeps nothing of td.
+func (b *Builder) Add(td ptrace.Traces, now int64) {
+	var r spanfacts.Resource
+	var sc spanfacts.Scope
+	b.nest, b.nested = b.nest[:0], b.nested[:0]
+	for i, rs := range td.ResourceSpans().All() {
+		attrs := rs.Resource().Attributes()
+		r.Load(attrs)
+		src := b.source(Source{r.Service, text(attrs, "service.namespace"), text(attrs, "service.version")})
+		for _, ss := range rs.ScopeSpans().All() {
+			sc.Load(&r, ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				if len(b.spans) >= b.opts.MaxSpans {
+					b.flushNest()
+					b.makeRoom(now)
+				}
+				b.add(s, &r, &sc, src, uint64(i), now)
+			}
+		}
+	}
+	b.flushNest()
+}
+
+func text(m pcommon.Map, key string) string {
+	if v, ok := m.Get(key); ok && v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return ""
+}
+
+func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, owner uint64, now int64) {
+	f := &b.facts
+	gpu := f.Load(s, sc)
+	switch {
+	case f.Kind == spanfacts.Share:
+		return // an account of work that other spans did
+	case gpu && b.repeats.Again(f):
+		b.stats.Repeated++
+		return
+	case !gpu && b.known(f.Key):
+		return
+	}
+	x := span{
+		key: f.Key, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown, gpu: gpu,
+		entry: s.Kind() == ptrace.SpanKindServer || s.Kind() == ptrace.SpanKindConsumer || remote(s.Flags()),
+	}
+	if f.Parent.IsEmpty() || x.entry {
+		x.up = noParent
+	}
+	x.placed = spanfacts.Sound(f.Start, f.End) && (b.opts.Window == 0 || f.End < uint64(now)+uint64(maxSkew))
+	if gpu {
+		b.stats.Spans++
+		b.work(&x, f, r, s)
+	} else {
+		b.host(&x, s)
+	}
+	if !x.placed {
+		x.start, x.end = uint64(now), uint64(now)
+	}
+	i := int32(len(b.spans))
+	b.spans = append(b.spans, x)
+	if !f.Key.Span.IsEmpty() {
+		b.index[f.Key] = i
+	}
+	if x.time > 0 && x.placed && x.up == unknown && f.Stream >= 0 && !f.Recorded() {
+		b.nest = append(b.nest, spanfacts.NestSpan{
+			Owner: owner, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+			Start: int64(x.start), End: int64(x.end),
+		})
+		b.nested = append(b.nested, i)
+	}
+}
+
+// known reports whether a span of the host is pending, or was counted.
+func (b *Builder) known(k spanfacts.Key) bool {
+	if _, ok := b.index[k]; ok {
+		return true
+	}
+	_, ok := b.done.get(k)
+	return ok
+}
+
+func remote(flags uint32) bool { return flags&0x300 == 0x300 }
+
+// flushNest puts sections that ran within others of their stream below those.
+func (b *Builder) flushNest() {
+	spanfacts.Nest(b.nest, func(inner, outer int) {
+		in, out := &b.spans[b.nested[inner]], &b.spans[b.nested[outer]]
+		in.parent, b.nest[inner].Parent = out.key.Span, out.key.Span
+	})
+	b.nest, b.nested = b.nest[:0], b.nested[:0]
+}
+
+// work reads a GPU span.
+func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	if !x.placed {
+		b.stats.Invalid++
+	}
+	x.energy = f.SelfEnergy
+	x.projected = f.Recorded() && f.Kind == spanfacts.Section
+	if f.Time > 0 && !x.projected {
+		x.time = int64(math.Round(min(f.Time, 1e9) * 1e9))
+		x.device = b.deviceOf(f, x.source)
+		x.end = x.start + uint64(x.time)
+	}
+	if f.HasStartDelay && f.StartDelay >= 0 && f.StartDelay*1e9 < float64(f.Start) {
+		x.launch = f.Start - uint64(math.Round(f.StartDelay*1e9))
+	}
+	device := f.Device.ID
+	if device == "" {
+		device = cmp.Or(f.Device.BDF, f.Device.Name)
+	}
+	x.labels = b.labelled(Labels{
+		Device: device, Model: f.Device.Model, Phase: f.Category, Throttle: f.Throttle, Rank: r.Rank,
+	})
+	name, full, kind := f.Name, "", Section
+	switch f.Kind {
+	case spanfacts.Step:
+		kind, name = Step, withoutIndex(name)
+	case spanfacts.Kernel, spanfacts.Collective, spanfacts.Memset, spanfacts.Graph:
+		kind = Kernel
+		full = b.activity(x, s)
+	case spanfacts.Copy:
+		kind = Copy
+		_ = b.activity(x, s)
+		if f.HostMemory == semconv.GPUCopyHostMemoryPageable && !strings.Contains(name, "ageable") {
+			name = b.pageable(name)
+		}
+	case spanfacts.Request, spanfacts.Host:
+		kind = Range
+		b.summed(x, s)
+	}
+	if s.Links().Len() > 0 && (x.up == noParent || f.Parent.IsEmpty()) && spanfacts.Batch(s) {
+		for _, l := range s.Links().All() {
+			if !l.SpanID().IsEmpty() && text(l.Attributes(), string(semconv.GPULinkTypeKey)) != semconv.GPULinkTypeWindow {
+				x.more().link = spanfacts.Key{Trace: l.TraceID(), Span: l.SpanID()}
+				break
+			}
+		}
+	}
+	if f.Kind == spanfacts.Step {
+		b.summed(x, s)
+	}
+	x.frame = b.frame(kind, name, full)
+}
+
+// pageable marks the name of a copy, without an allocation for names that were seen.
+func (b *Builder) pageable(name string) string {
+	key := Frame{Kind: Idle, Name: name} // no frame of a span has this kind
+	if f, ok := b.frames.get(key); ok {
+		return f.Name
+	}
+	marked := clip(name) + " (pageable)"
+	b.frames.put(Frame{Kind: Idle, Name: strings.Clone(name)}, &Frame{Name: marked})
+	return marked
+}
+
+// activity reads the name of a kernel, and where the graph was captured that it is of.
+func (b *Builder) activity(x *span, s ptrace.Span) (full string) {
+	var within, operator string
+	for k, v := range s.Attributes().All() {
+		if len(k) < len("gpu.kernel.name") || v.Type() != pcommon.ValueTypeStr {
+			continue
+		}
+		switch k {
+		case string(semconv.GPUKernelNameKey):
+			full = v.Str()
+		case string(semconv.GPUGraphNodeRangeKey):
+			within = v.Str()
+		case string(semconv.GPUGraphNodeOperatorKey):
+			operator = v.Str()
+		}
+	}
+	if within != "" {
+		x.more().above = append(x.more().above, b.frame(hostKind(within), within, ""))
+	}
+	if operator != "" {
+		x.more().above = append(x.more().above, b.frame(Operator, operator, ""))
+	}
+	return full
+}
+
+func (x *span) more() *extra {
+	if x.extra == nil {
+		x.extra = &extra{}
+	}
+	return x.extra
+}
+
+// host reads a span that is none of the GPU.
+func (b *Builder) host(x *span, s ptrace.Span) {
+	name, kind := s.Name(), hostKind(s.Name())
+	method, route, runtime := "", "", false
+	for k, v := range s.Attributes().All() {
+		switch k {
+		case "http.request.method":
+			method = v.Str()
+		case "http.route":
+			route = v.Str()
+		case string(semconv.GPUOperationInstanceKey):
+			kind = Module
+		case string(semconv.GPUOperationCategoryKey):
+			runtime = v.Str() == semconv.GPUOperationCategoryRuntime
+		}
+	}
+	b.summed(x, s)
+	switch {
+	case x.entry && s.Kind() == ptrace.SpanKindServer:
+		kind = Route
+		if route != "" && !strings.HasSuffix(name, route) {
+			name = strings.TrimSpace(method + " " + route)
+		}
+	case runtime:
+		return // a call into the driver is a part of what made it
+	}
+	x.frame = b.frame(kind, name, "")
+}
+
+// sums are the attributes that sum activities on a span, with the names of their frames.
+var sums = map[string]struct {
+	kind Kind
+	name string
+}{
+	string(semconv.GPUSummaryKernelDurationKey):     {Kernel, "(kernels)"},
+	string(semconv.GPUSummaryCollectiveDurationKey): {Kernel, "(collectives)"},
+	string(semconv.GPUSummaryCopyDurationKey):       {Copy, "(copies)"},
+	string(semconv.GPUSummaryMemsetDurationKey):     {Kernel, "(memsets)"},
+}
+
+// summed reads the activities that were summed on a span.
+func (b *Builder) summed(x *span, s ptrace.Span) {
+	for k, v := range s.Attributes().All() {
+		if !strings.HasPrefix(k, "gpu.summary.") {
+			continue
+		}
+		if of, ok := sums[k]; ok {
+			if t := spanfacts.Positive(v); t > 0 {
+				x.more().leaves = append(x.more().leaves, leaf{b.frame(of.kind, of.name, ""), int64(math.Round(min(t, 1e9) * 1e9))})
+			}
+		}
+	}
+	if x.extra != nil && len(x.extra.leaves) > 0 && x.labels == nil {
+		x.labels = b.labelled(Labels{Rank: -1})
+	}
+}
+
+// hostKind classifies the names that PyTorch gives ranges.
+func hostKind(name string) Kind {
+	switch {
+	case strings.HasPrefix(name, "nn.Module"):
+		return Module
+	case strings.Contains(name, ".py("):
+		return Python
+	case strings.Contains(name, "::") && !strings.Contains(name, " "):
+		return Operator
+	}
+	return Range
+}
+
+// withoutIndex returns "ProfilerStep" for "ProfilerStep#7".
+func withoutIndex(name string) string {
+	short := strings.TrimRight(name, "0123456789")
+	if len(short) < len(name) && strings.HasSuffix(short, "#") && len(short) > 1 {
+		return strings.TrimRight(short[:len(short)-1], " ")
+	}
+	return name
+}
+
+// deviceKey is a device; one without an ID is that of its service.
+type deviceKey struct {
+	id      string
+	ordinal int64
+	service *Source
+}
+
+func (b *Builder) deviceOf(f *spanfacts.Facts, src *Source) *timeline {
+	key := deviceKey{id: spanfacts.Bare(cmp.Or(f.Device.ID, f.Device.BDF))}
+	if key.id == "" {
+		key.ordinal, key.service = f.Device.Ordinal, src
+	}
+	t := b.devices[key]
+	if t == nil {
+		if len(b.devices) >= maxDevices {
+			return &b.rest
+		}
+		key.id = strings.Clone(key.id)
+		t = &timeline{}
+		b.devices[key] = t
+	}
+	return t
+}
