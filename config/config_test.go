@@ -25,7 +25,7 @@ func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 	names := config.Names()
 	require.Equal(t, []string{
 		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway",
-		"llm", "prometheus", "tempo",
+		"llm", "profiles", "prometheus", "tempo",
 	}, names)
 	for _, name := range names {
 		text, err := config.YAML(name)
@@ -40,7 +40,7 @@ func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
 	require.EqualError(t, err,
 		`no pipeline "loki" (there are all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, `+
-			`kubernetes/gateway, llm, prometheus, tempo)`)
+			`kubernetes/gateway, llm, profiles, prometheus, tempo)`)
 }
 
 func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {

@@ -247,14 +247,18 @@ func TestReadyPipelinesSayWhatListensWhere(t *testing.T) {
 }
 
 func TestEveryReadyPipelineOfTheCoreBuildStarts(t *testing.T) {
-	for _, name := range []string{"jaeger", "tempo", "prometheus"} {
+	for _, name := range []string{"jaeger", "profiles", "tempo", "prometheus"} {
 		t.Run(name, func(t *testing.T) {
 			printed := start(t, os.Environ(), "config", name)
 			require.Zero(t, printed.exit(t, time.Minute))
 			file := filepath.Join(t.TempDir(), "pipeline.yaml")
 			require.NoError(t, os.WriteFile(file, []byte(printed.stdout.String()), 0o600))
 			ports, env := freePorts(t)
-			p := start(t, env, "--config", file)
+			args := []string{"--config", file}
+			if name == "profiles" {
+				args = append(args, "--feature-gates", "service.profilesSupport")
+			}
+			p := start(t, env, args...)
 			p.healthy(t, ports.health)
 			require.Zero(t, p.interrupt(t))
 		})

@@ -30,6 +30,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
+	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
@@ -106,6 +107,7 @@ func factories() (otelcol.Factories, error) {
 	)
 	f.Connectors, f.ConnectorModules, errs[4] = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
+		own[connector.Factory](gpuprofilesconnector.NewFactory()),
 		own[connector.Factory](gpurequestsconnector.NewFactory()),
 		core[connector.Factory](forwardconnector.NewFactory(), "connector/forwardconnector"),
 	)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/featuregate"
 	"go.opentelemetry.io/collector/otelcol"
 )
 
@@ -34,6 +35,9 @@ func documents(t *testing.T) map[string][]byte {
 func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	found := 0
+	gates := featuregate.GlobalRegistry()
+	require.NoError(t, gates.Set("service.profilesSupport", true))
+	defer func() { require.NoError(t, gates.Set("service.profilesSupport", false)) }()
 	for path, text := range documents(t) {
 		for _, m := range block.FindAllSubmatch(text, -1) {
 			yaml := string(m[1])

@@ -230,6 +230,9 @@ func withHint(err error) error {
 	if strings.Contains(err.Error(), "missing port in address") {
 		return fmt.Errorf("%w (an address is host:port, such as 127.0.0.1:4317)", err)
 	}
+	if strings.Contains(err.Error(), "service.profilesSupport") {
+		return fmt.Errorf("%w (start with --feature-gates service.profilesSupport)", err)
+	}
 	if strings.Contains(err.Error(), "found character that cannot start any token") {
 		return fmt.Errorf("%w (is a tab there? YAML is indented by spaces)", err)
 	}

@@ -228,7 +228,8 @@ func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
 		if x.time > 0 && x.placed && (s.device == nil || x.device == s.device) {
 			return at
 		}
-		if next := stacks[at].timed; next < 0 || s.device == nil || x.device == s.device {
+		next := stacks[at].timed
+		if next < 0 && x.device == nil || s.device == nil || x.device == s.device {
 			return next
 		}
 		at = x.up

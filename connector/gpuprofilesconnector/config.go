@@ -1,0 +1,69 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuprofilesconnector
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
+)
+
+// Config of the gpu_profiles connector.
+type Config struct {
+	// Window is the length of a profile, aligned to the clock. Default 1m.
+	Window time.Duration `mapstructure:"window"`
+	// Settle is how long a trace must have been quiet before its spans are counted. Default 5s.
+	Settle time.Duration `mapstructure:"settle"`
+	// MaxWait is how long a span waits for the spans around it, at most. Default 1m.
+	MaxWait time.Duration `mapstructure:"max_wait"`
+	// MaxGap is the longest time between two activities of a device that counts as idle; a longer one is a pause.
+	// Default 1s.
+	MaxGap time.Duration `mapstructure:"max_gap"`
+	// MaxStacks bounds the samples of a window; values beyond it count under the stack "(other stacks)". Default 100000.
+	MaxStacks int `mapstructure:"max_stacks"`
+	// MaxSpans bounds the spans that wait, about 200 bytes each; beyond it traces are counted early. Default 100000.
+	MaxSpans int `mapstructure:"max_spans"`
+	// MaxRepeats is how many GPU spans are remembered, 16 to 32 bytes each, so that one that arrives again counts once.
+	// Default 200000; 0: none.
+	MaxRepeats int `mapstructure:"max_repeats"`
+}
+
+func createDefaultConfig() component.Config {
+	o := stackprofile.DefaultOptions()
+	return &Config{
+		Window: o.Window, Settle: o.Settle, MaxWait: o.MaxWait, MaxGap: o.MaxGap, MaxStacks: o.MaxStacks,
+		MaxSpans: o.MaxSpans, MaxRepeats: o.Repeats,
+	}
+}
+
+// Unmarshal rejects numbers that the options do not accept.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var bad configvalidate.List
+	bad.If(c.Window < time.Second, "`window` must be at least 1s, found %s", c.Window)
+	configvalidate.Positive(&bad, "settle", c.Settle)
+	bad.If(c.MaxWait < c.Settle, "`max_wait` must not be below `settle`, found %s", c.MaxWait)
+	configvalidate.Positive(&bad, "max_gap", c.MaxGap)
+	configvalidate.Positive(&bad, "max_stacks", c.MaxStacks)
+	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
+	bad.If(c.MaxRepeats < 0, "`max_repeats` must not be negative, found %d", c.MaxRepeats)
+	return bad.Err()
+}
+
+func (c *Config) options() stackprofile.Options {
+	o := stackprofile.Options{
+		Window: c.Window, Settle: c.Settle, MaxWait: c.MaxWait, MaxGap: c.MaxGap, MaxStacks: c.MaxStacks,
+		MaxSpans: c.MaxSpans, Repeats: c.MaxRepeats,
+	}
+	if o.Repeats == 0 {
+		o.Repeats = -1
+	}
+	return o
+}

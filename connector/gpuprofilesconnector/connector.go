@@ -1,0 +1,165 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuprofilesconnector
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/xconsumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
+)
+
+// gpuProfiles is the connector: spans in, and profiles out when their window has settled.
+type gpuProfiles struct {
+	cfg     *Config
+	next    xconsumer.Profiles
+	log     *zap.Logger
+	tel     *metadata.TelemetryBuilder
+	version string
+	clock   func() time.Time
+
+	mu      sync.Mutex
+	builder *stackprofile.Builder
+
+	refused bool // by the next component, the last time; of run
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+func newConnector(cfg *Config, set connector.Settings, next xconsumer.Profiles) (*gpuProfiles, error) {
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	c := &gpuProfiles{
+		cfg: cfg, next: next, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
+		builder: stackprofile.New(cfg.options()),
+	}
+	observe := func(f func(*stackprofile.Builder) int) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			o.Observe(int64(f(c.builder)))
+			return nil
+		}
+	}
+	if err := tel.RegisterConnectorGpuProfilesPendingCallback(observe((*stackprofile.Builder).Pending)); err != nil {
+		return nil, err
+	}
+	return c, tel.RegisterConnectorGpuProfilesStacksCallback(observe((*stackprofile.Builder).Stacks))
+}
+
+// Capabilities implements consumer.Traces.
+func (*gpuProfiles) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: false}
+}
+
+// Start begins the output.
+func (c *gpuProfiles) Start(context.Context, component.Host) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	c.done.Go(func() {
+		tick := time.NewTicker(max(time.Second, min(c.cfg.Settle, c.cfg.Window)))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				c.flush(ctx, false)
+			}
+		}
+	})
+	return nil
+}
+
+// Shutdown writes what was not written yet.
+func (c *gpuProfiles) Shutdown(ctx context.Context) error {
+	if c.stop == nil {
+		c.tel.Shutdown()
+		return nil
+	}
+	c.stop()
+	c.stop = nil
+	c.done.Wait()
+	c.flush(ctx, true)
+	c.tel.Shutdown()
+	return nil
+}
+
+// ConsumeTraces adds spans. It never fails and never waits for the next component.
+func (c *gpuProfiles) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	c.mu.Lock()
+	c.builder.Add(td, c.clock().UnixNano())
+	stats := c.builder.Stats()
+	c.mu.Unlock()
+	c.count(ctx, &stats)
+	return nil
+}
+
+// flush sends the windows that have settled: spans may wait max_wait for those around them, and what comes later is in
+// a further profile of the same window.
+func (c *gpuProfiles) flush(ctx context.Context, final bool) {
+	now := c.clock()
+	before := now.Add(-2 * c.cfg.Settle).UnixNano()
+	if final {
+		before = math.MaxInt64
+	}
+	c.mu.Lock()
+	c.builder.Resolve(now.UnixNano(), final)
+	list := c.builder.Take(before)
+	stats := c.builder.Stats()
+	c.mu.Unlock()
+	c.count(ctx, &stats)
+	out := stackprofile.Profiles(list, func(s pcommon.InstrumentationScope) {
+		s.SetName(metadata.ScopeName)
+		s.SetVersion(c.version)
+	})
+	n := out.SampleCount()
+	if n == 0 {
+		return
+	}
+	err := c.next.ConsumeProfiles(ctx, out)
+	switch {
+	case err != nil:
+		c.tel.ConnectorGpuProfilesDropped.Add(ctx, int64(n), sharedcomponent.Label("reason", "profiles"))
+		if !c.refused {
+			c.log.Warn("profiles are refused; further refusals are counted, not logged", zap.Int("samples", n),
+				zap.Error(err))
+		}
+	case c.refused:
+		c.log.Info("profiles are accepted again")
+	}
+	c.refused = err != nil
+}
+
+var (
+	missing  = sharedcomponent.Label("reason", "missing")
+	late     = sharedcomponent.Label("reason", "late")
+	idleLate = sharedcomponent.Label("reason", "idle_late")
+	times    = sharedcomponent.Label("reason", "times")
+)
+
+func (c *gpuProfiles) count(ctx context.Context, s *stackprofile.Stats) {
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesSpans, s.Spans, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesRepeated, s.Repeated, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesOverflow, s.Overflow, nil)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesIncomplete, s.Incomplete, missing)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesIncomplete, s.Late, late)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesDropped, s.IdleLate, idleLate)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesDropped, s.Invalid, times)
+}

@@ -1,0 +1,8 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+
+// Package gpuprofilesconnector makes OTLP profiles of GPU spans: GPU time, energy and idle time by stack, with links to
+// traces. Package stackprofile aggregates; this package is the component around it.
+package gpuprofilesconnector
