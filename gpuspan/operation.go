@@ -10,8 +10,9 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -20,19 +21,32 @@ import (
 // Operation is something that can be timed: a name, a category and what else is the same each time it runs. Make each
 // once, usually as a package variable; it holds no measurements and works with any number of Profilers. A nil Operation
 // does nothing.
-type Operation engine.Operation
+type Operation struct{ operation *record.Operation }
+
+// real returns the operation that callers hold; nil for a nil and for a zero Operation, which do nothing.
+func (o *Operation) real() *record.Operation {
+	if o == nil {
+		return nil
+	}
+	return o.operation
+}
+
+// operationOf returns what callers hold of an operation: always the same.
+func operationOf(o *record.Operation) *Operation {
+	return o.Public.Get(func() any { return &Operation{o} }).(*Operation)
+}
 
 // NewOperation makes an operation. The name is the span's name and gpu.operation.name, so it should come from a small
 // set: `prefill`, not `prefill batch 17`. For names that are only known at run time see [Stream.StartNamed].
 func NewOperation(name string, opts ...OperationOption) *Operation {
-	return (*Operation)(engine.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
+	return operationOf(record.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
 }
 
 // Name is the operation's name.
-func (o *Operation) Name() string { return (*engine.Operation)(o).Real().Name() }
+func (o *Operation) Name() string { return o.real().Name() }
 
 // Info describes the operation as reports do.
-func (o *Operation) Info() report.Info { return (*engine.Operation)(o).Real().Info() }
+func (o *Operation) Info() report.Info { return o.real().Info() }
 
 // Start begins a section of the operation on a stream, below the span of ctx. It records an event and returns; it
 // never waits for the device. The result does nothing when o or s is nil, when profiling is off, or when the
@@ -41,21 +55,21 @@ func (o *Operation) Info() report.Info { return (*engine.Operation)(o).Real().In
 // A section below a span that is not sampled is counted with its work but not timed, unless [settings.MetricsAll] is
 // set.
 func (o *Operation) Start(ctx context.Context, s *Stream) Section {
-	return Section((*engine.Operation)(o).Real().Start(ctx, (*engine.Stream)(s).Real()))
+	return Section{o.real().Start(ctx, s.real())}
 }
 
 // Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events
 // are recorded before and after the launch, outside of the graph. f always runs, also when nothing is timed. A launch
 // whose work is stated is a section of an operation with [Graph].
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
-	(*engine.Operation)(o).Real().Launch(ctx, (*engine.Stream)(s).Real(), f)
+	o.real().Launch(ctx, s.real(), f)
 }
 
 // Open begins a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it
 // knows. Pass it [Section.Events]; when it has enqueued both, call [Section.Recorded]. Without that, [Section.End] ends
 // the section with the host's times.
 func (o *Operation) Open(ctx context.Context, s *Stream) Section {
-	return Section((*engine.Operation)(o).Real().Open(ctx, (*engine.Stream)(s).Real()))
+	return Section{o.real().Open(ctx, s.real())}
 }
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
@@ -63,51 +77,51 @@ func (o *Operation) Open(ctx context.Context, s *Stream) Section {
 // gpu.timing.source, and no range is annotated: it is over. With a negative d, one of more than a year, or a start
 // before 1970 or after 2199 it only counts, also as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
-	(*engine.Operation)(o).Real().Record(ctx, (*engine.Stream)(s).Real(), start, d, engine.Work(w))
+	o.real().Record(ctx, s.real(), start, d, w.internal())
 }
 
 // OperationOption configures [NewOperation].
-type OperationOption interface{ applyOperation(*engine.OperationConfig) }
+type OperationOption interface{ applyOperation(*record.OperationConfig) }
 
-type operationOption func(*engine.OperationConfig)
+type operationOption func(*record.OperationConfig)
 
-func (f operationOption) applyOperation(c *engine.OperationConfig) { f(c) }
+func (f operationOption) applyOperation(c *record.OperationConfig) { f(c) }
 
 // Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`, `comm`. Keep the set
 // small.
 func Category(name string) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Category = name })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Category = name })
 }
 
 // Describe says what the operation does, for readers of reports. It is not on spans.
 func Describe(text string) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Description = text })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Description = text })
 }
 
 // ItemType says what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
 func ItemType(t string) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.ItemType = t })
+	return operationOption(func(c *record.OperationConfig) { c.Info.ItemType = t })
 }
 
 // Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies that touch no host
 // memory.
 func Copy(direction Direction, memory HostMemory) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) {
+	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCopy
-		c.Direction = direction
+		c.Direction = work.Direction(direction)
 		c.Info.Direction, c.Info.HostMemory = direction.String(), memory.String()
 	})
 }
 
 // Memset makes the operation a memory fill (gpu.operation.type `memset`).
 func Memset() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
 // Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty where it is not
 // known. Its module is an attribute, gpu.kernel.module.
 func Kernel(name string) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) {
+	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeKernel
 		if name != "" {
 			c.Attributes = append(c.Attributes, semconv.GPUKernelNameKey.String(name))
@@ -118,7 +132,7 @@ func Kernel(name string) OperationOption {
 // Collective makes the operation a collective (gpu.operation.type `collective`) of that name, as `all_reduce`, among
 // groupSize ranks; 0 is not known. Sizes follow the convention of NCCL's tests.
 func Collective(name string, groupSize int) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) {
+	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCollective
 		c.Attributes = append(c.Attributes, semconv.GPUCollectiveNameKey.String(name))
 		if groupSize > 0 {
@@ -129,42 +143,42 @@ func Collective(name string, groupSize int) OperationOption {
 
 // Graph makes the operation the launch of a captured graph (gpu.operation.type `graph`).
 func Graph() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
 // HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code
 // (gpu.operation.type `host`): it has the host's times and stands in reports, and is no GPU work, neither in their
 // totals nor for energy.
 func HostWork() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
 
 // Synchronous says that the work is done when the section ends, as of a copy that blocks. Reports then know its rates
 // also where no device timed it; of other work the host knows when it was launched, not how long it ran.
 func Synchronous() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Info.Synchronous = true })
+	return operationOption(func(c *record.OperationConfig) { c.Info.Synchronous = true })
 }
 
 // Attributes puts attributes of the application's own on each span of the operation.
 func Attributes(kv ...attribute.KeyValue) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
+	return operationOption(func(c *record.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // AtVerbosity says from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].
 func AtVerbosity(v settings.Verbosity) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
+	return operationOption(func(c *record.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
 }
 
 // StatisticsOnly keeps the operation out of traces: its sections are timed and show up in metrics and reports.
 func StatisticsOnly() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.NoSpan = true })
+	return operationOption(func(c *record.OperationConfig) { c.NoSpan = true })
 }
 
 // Tile says that the operation is one level of a tiled computation: `macro` for the tiles that are staged through
 // device memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like
 // [StatisticsOnly] they show up in metrics and reports, there under their level.
 func Tile(level string) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) {
+	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Level = level
 		c.NoSpan = true
 	})
@@ -174,13 +188,13 @@ func Tile(level string) OperationOption {
 // [Section.Link]. Its sections are timed whether or not the span around them is sampled, for the requests have traces
 // of their own; with the sampler of package gpuspan/sampler they are recorded when any of the requests is.
 func Batched() OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Batch = true })
+	return operationOption(func(c *record.OperationConfig) { c.Batch = true })
 }
 
 // PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as
 // at the end of a benchmark. It runs on the polling thread, so w should not block.
 func PrintReport(w io.Writer) OperationOption {
-	return operationOption(func(c *engine.OperationConfig) { c.Print = w })
+	return operationOption(func(c *record.OperationConfig) { c.Print = w })
 }
 
 // Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values
@@ -195,40 +209,57 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
+// internal returns the work as the packages below know it.
+func (w *Work) internal() work.Work {
+	return work.Work{
+		Read: w.Read, Written: w.Written, Bytes: w.Bytes, Items: w.Items, FLOPs: w.FLOPs,
+		Precision: work.Precision(w.Precision),
+	}
+}
+
 // Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
-type Precision = engine.Precision
+type Precision uint8
 
 // Precisions; zero means not stated.
 const (
-	PrecisionUnset = engine.PrecisionUnset
-	FP64           = engine.FP64
-	FP32           = engine.FP32
-	TF32           = engine.TF32
-	FP16           = engine.FP16
-	BF16           = engine.BF16
-	FP8            = engine.FP8
-	FP4            = engine.FP4
-	INT8           = engine.INT8
+	PrecisionUnset = Precision(work.PrecisionUnset)
+	FP64           = Precision(work.FP64)
+	FP32           = Precision(work.FP32)
+	TF32           = Precision(work.TF32)
+	FP16           = Precision(work.FP16)
+	BF16           = Precision(work.BF16)
+	FP8            = Precision(work.FP8)
+	FP4            = Precision(work.FP4)
+	INT8           = Precision(work.INT8)
 )
 
+// String returns the value of gpu.flop.precision; empty when not stated.
+func (p Precision) String() string { return work.Precision(p).String() }
+
 // Direction is where a copy went (gpu.copy.direction).
-type Direction = engine.Direction
+type Direction uint8
 
 // Directions of copies.
 const (
-	HostToDevice   = engine.HostToDevice
-	DeviceToHost   = engine.DeviceToHost
-	DeviceToDevice = engine.DeviceToDevice
-	PeerToPeer     = engine.PeerToPeer
-	HostToHost     = engine.HostToHost
+	HostToDevice   = Direction(work.HostToDevice)
+	DeviceToHost   = Direction(work.DeviceToHost)
+	DeviceToDevice = Direction(work.DeviceToDevice)
+	PeerToPeer     = Direction(work.PeerToPeer)
+	HostToHost     = Direction(work.HostToHost)
 )
 
+// String returns the value of gpu.copy.direction; empty when not stated.
+func (d Direction) String() string { return work.Direction(d).String() }
+
 // HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
-type HostMemory = engine.HostMemory
+type HostMemory uint8
 
 // Kinds of host memory; MemoryUnset is for copies that touch none.
 const (
-	MemoryUnset = engine.MemoryUnset
-	Pinned      = engine.Pinned   // page-locked: copies run at the link's rate and beside other work
-	Pageable    = engine.Pageable // copied through a staging buffer
+	MemoryUnset = HostMemory(work.MemoryUnset)
+	Pinned      = HostMemory(work.Pinned)   // page-locked: copies run at the link's rate and beside other work
+	Pageable    = HostMemory(work.Pageable) // copied through a staging buffer
 )
+
+// String returns the value of gpu.copy.host_memory; empty when not stated.
+func (m HostMemory) String() string { return work.HostMemory(m).String() }

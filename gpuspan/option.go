@@ -12,51 +12,53 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Option configures [New].
-type Option interface{ apply(*engine.Config) }
+type Option interface{ apply(*record.Config) }
 
-type optionFunc func(*engine.Config)
+type optionFunc func(*record.Config)
 
-func (f optionFunc) apply(c *engine.Config) { f(c) }
+func (f optionFunc) apply(c *record.Config) { f(c) }
 
 // WithSettings replaces all settings. Options after it change single ones.
 func WithSettings(s settings.Settings) Option {
-	return optionFunc(func(c *engine.Config) { c.Settings = s })
+	return optionFunc(func(c *record.Config) { c.Settings = s })
 }
 
 // WithTracerProvider sets where spans go; default otel.GetTracerProvider() at the time of New.
 func WithTracerProvider(tp trace.TracerProvider) Option {
-	return optionFunc(func(c *engine.Config) { c.Tracers = tp })
+	return optionFunc(func(c *record.Config) { c.Tracers = tp })
 }
 
 // WithMeterProvider sets where metrics go; default otel.GetMeterProvider() at the time of New.
 func WithMeterProvider(mp metric.MeterProvider) Option {
-	return optionFunc(func(c *engine.Config) { c.Meters = mp })
+	return optionFunc(func(c *record.Config) { c.Meters = mp })
 }
 
 // WithErrorHandler sets who hears of gpuspan's own errors, at most once in 10 s for each kind; default otel.Handle.
 func WithErrorHandler(f func(error)) Option {
-	return optionFunc(func(c *engine.Config) { c.OnError = f })
+	return optionFunc(func(c *record.Config) { c.OnError = f })
 }
 
 // WithLogger sets where the hang watchdog writes its line; default slog.Default().
-func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *engine.Config) { c.Logger = l }) }
+func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *record.Config) { c.Logger = l }) }
 
 // WithReport sets the recorder that Snapshot reads, as one with a sketch for quantiles of long runs within 1 %:
 // WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
 func WithReport(r report.Recorder) Option {
-	return optionFunc(func(c *engine.Config) { c.Recorder, c.Report = r, r != nil })
+	return optionFunc(func(c *record.Config) { c.Recorder, c.Report = r, r != nil })
 }
 
 // WithAnnotator sets what is told of each section as it starts and ends, as a profiler's range annotations (package
 // nvtx).
 func WithAnnotator(a Annotator) Option {
-	return optionFunc(func(c *engine.Config) {
+	return optionFunc(func(c *record.Config) {
 		if c.Annotator = nil; a != nil {
 			c.Annotator = annotator{a}
 		}
@@ -66,27 +68,27 @@ func WithAnnotator(a Annotator) Option {
 // WithIDGenerator says that the TracerProvider draws its ids from g. Annotated sections then know the id of their span
 // from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
-	return optionFunc(func(c *engine.Config) { c.IDs = (*engine.IDGenerator)(g) })
+	return optionFunc(func(c *record.Config) { c.IDs = g.real() })
 }
 
 // WithAttributes puts attributes of the application's own on every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
-	return optionFunc(func(c *engine.Config) { c.Attributes = append(c.Attributes, kv...) })
+	return optionFunc(func(c *record.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK
 // takes.
-type Sink interface{ engine.Sink }
+type Sink interface{ sink.Sink }
 
 // WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the
 // TracerProvider. Flush and shut down the sink after the profiler.
-func WithSink(s Sink) Option { return optionFunc(func(c *engine.Config) { c.Sink = s }) }
+func WithSink(s Sink) Option { return optionFunc(func(c *record.Config) { c.Sink = s }) }
 
 // WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they
 // are read back: that of the stream, and any order between streams. Package outputs reads and compares such logs.
 // Sections that are not timed are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should
 // not block; an error ends the log.
-func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *engine.Config) { c.Outputs = w }) }
+func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *record.Config) { c.Outputs = w }) }
 
 // Annotator is told of sections and steps on the goroutine that starts and ends them, as profilers' range annotations
 // are (package nvtx). Calls must be quick and may come from different goroutines. A panic is reported and costs the
@@ -109,11 +111,11 @@ type StepAnnotator interface {
 // annotator is an Annotator as the engine sees it.
 type annotator struct{ a Annotator }
 
-func (t annotator) RangeStart(o *engine.Operation, sc trace.SpanContext, step int64) uint64 {
-	if steps, ok := t.a.(StepAnnotator); ok && step != engine.NoStep {
-		return steps.StepStart((*Operation)(o), sc, step)
+func (t annotator) RangeStart(o *record.Operation, sc trace.SpanContext, step int64) uint64 {
+	if steps, ok := t.a.(StepAnnotator); ok && step != record.NoStep {
+		return steps.StepStart(operationOf(o), sc, step)
 	}
-	return t.a.RangeStart((*Operation)(o), sc)
+	return t.a.RangeStart(operationOf(o), sc)
 }
 
 func (t annotator) RangeEnd(id uint64) { t.a.RangeEnd(id) }
@@ -139,18 +141,25 @@ type IDSource interface {
 //		gpuspan.WithAnnotator(ranges))
 //
 // A nil IDGenerator draws at random.
-type IDGenerator engine.IDGenerator
+type IDGenerator struct{ generator *spanid.Generator }
+
+func (g *IDGenerator) real() *spanid.Generator {
+	if g == nil {
+		return nil
+	}
+	return g.generator
+}
 
 // NewIDGenerator makes a generator that draws from next, such as one for the ids of a tracing service; nil means at
 // random, as the SDK does.
-func NewIDGenerator(next IDSource) *IDGenerator { return (*IDGenerator)(engine.NewIDGenerator(next)) }
+func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{spanid.New(next)} }
 
 // NewIDs draws ids for the first span of a trace, or hands out those that were reserved for it.
 func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	return (*engine.IDGenerator)(g).NewIDs(ctx)
+	return g.real().NewIDs(ctx)
 }
 
 // NewSpanID draws an id for a span of a trace, or hands out the one that was reserved for it.
 func (g *IDGenerator) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
-	return (*engine.IDGenerator)(g).NewSpanID(ctx, traceID)
+	return g.real().NewSpanID(ctx, traceID)
 }

@@ -7,18 +7,44 @@ import (
 	"context"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
-const Version = engine.Version
+const Version = record.Version
 
 // Profiler turns sections into spans, metrics and statistics. A nil Profiler is a disabled one: its streams and loops
 // are nil and do nothing (loops still run their body).
-type Profiler engine.Profiler
+type Profiler struct{ engine *engine.Profiler }
+
+// on returns the profiler that works; nil for a nil and for a zero Profiler, which do nothing.
+func (p *Profiler) on() *engine.Profiler {
+	if p == nil {
+		return nil
+	}
+	return p.engine
+}
+
+// core returns what the parts of the profiler share; nil as on.
+func (p *Profiler) core() *record.Core {
+	if e := p.on(); e != nil {
+		return e.Core
+	}
+	return nil
+}
+
+// Package train builds its loops on the parts of a profiler that callers do not see.
+func init() {
+	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
+	access.Stream = func(s any) *record.Stream { return s.(*Stream).real() }
+	access.Section = func(x record.Section) any { return Section{x} }
+	access.Elapsed = func(e *record.Elapsed) any { return elapsedOf(e) }
+}
 
 // New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever
 // the error says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections
@@ -29,48 +55,48 @@ type Profiler engine.Profiler
 // end: it closes the backend, which is this profiler's alone. Operations may serve any number of profilers.
 func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	p, err := engine.New(b, options.All(opts, Option.apply))
-	return (*Profiler)(p), err
+	return &Profiler{p}, err
 }
 
 // SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay
 // open.
-func (p *Profiler) SetEnabled(on bool) { (*engine.Profiler)(p).Real().SetEnabled(on) }
+func (p *Profiler) SetEnabled(on bool) { p.core().SetEnabled(on) }
 
 // SetVerbosity changes how much is timed, at run time. While profiling is disabled it says what SetEnabled returns to.
-func (p *Profiler) SetVerbosity(v settings.Verbosity) { (*engine.Profiler)(p).Real().SetVerbosity(v) }
+func (p *Profiler) SetVerbosity(v settings.Verbosity) { p.core().SetVerbosity(v) }
 
 // Enabled reports whether anything is timed.
-func (p *Profiler) Enabled() bool { return (*engine.Profiler)(p).Real().Enabled() }
+func (p *Profiler) Enabled() bool { return p.core().Enabled() }
 
 // Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a
 // device.
-func (p *Profiler) Source() string { return (*engine.Profiler)(p).Real().Source() }
+func (p *Profiler) Source() string { return p.core().Source() }
 
 // Devices lists the devices that the profiler found.
-func (p *Profiler) Devices() []backend.Device { return (*engine.Profiler)(p).Real().Devices() }
+func (p *Profiler) Devices() []backend.Device { return p.core().Devices() }
 
 // Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing.
 // It is empty with Settings.Report off.
-func (p *Profiler) Snapshot() report.Summary { return (*engine.Profiler)(p).Real().Snapshot() }
+func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 
 // Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
-func (p *Profiler) Reset() { (*engine.Profiler)(p).Real().Reset() }
+func (p *Profiler) Reset() { p.on().Reset() }
 
 // Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations
 // of the same name, and the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
-	return (*engine.Profiler)(p).Real().Stats((*engine.Operation)(o).Real())
+	return p.on().Stats(o.real())
 }
 
 // Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without
 // deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
-func (p *Profiler) Flush(ctx context.Context) error { return (*engine.Profiler)(p).Real().Flush(ctx) }
+func (p *Profiler) Flush(ctx context.Context) error { return p.on().Flush(ctx) }
 
 // Shutdown stops timing, flushes until ctx is done, gives up what is then still pending (its spans get host times and
 // gpu.timing.status `timeout`), and frees everything, the backend included. Later calls return the same error; all
 // else does nothing.
 func (p *Profiler) Shutdown(ctx context.Context) error {
-	return (*engine.Profiler)(p).Real().Shutdown(ctx)
+	return p.on().Shutdown(ctx)
 }
 
 // Misuse counts calls that cannot be what the caller meant, by kind, as the metric gpuspan.misuses does: `stale_parent`
@@ -79,4 +105,4 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 // bytes, items or durations, FLOPs that are no number, a chunk beyond their count), `concurrent_steps` (a step of a
 // loop began while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
-func (p *Profiler) Misuse() map[string]int64 { return (*engine.Profiler)(p).Real().Misuse() }
+func (p *Profiler) Misuse() map[string]int64 { return p.core().Misuse() }

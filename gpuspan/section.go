@@ -9,7 +9,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
 // Section is one timed run of an [Operation]: a small value that may be copied, kept and ended from any goroutine. The
@@ -18,85 +19,102 @@ import (
 //
 // One exception: a section that only counts, as below a span that is not sampled, does not remember its End: that would
 // make it 6 ns slower, 20 instead of 14. Add and AddCopied still count after it, and so does the first EndWith.
-type Section engine.Section
+type Section struct{ section record.Section }
 
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on, its parent was
 // sampled and a slot was free.
-func (x Section) Timed() bool { return engine.Section(x).Timed() }
+func (x Section) Timed() bool { return x.section.Timed() }
 
 // Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
 // that only counts.
 func (x Section) Start(o *Operation) Section {
-	return Section(engine.Section(x).Start((*engine.Operation)(o).Real()))
+	return Section{x.section.Start(o.real())}
 }
 
 // StartOn begins a section within this one on another stream of the same profiler. On one of another profiler it does
 // nothing and counts as misuse.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
-	return Section(engine.Section(x).StartOn((*engine.Operation)(o).Real(), (*engine.Stream)(s).Real()))
+	return Section{x.section.StartOn(o.real(), s.real())}
 }
 
 // Add declares work in between; it adds to what [Section.EndWith] declares. A section has one precision, the one stated
 // last: FLOPs of several belong in sections of their own.
-func (x Section) Add(w Work) { engine.Section(x).Add(engine.Work(w)) }
+func (x Section) Add(w Work) { x.section.Add(w.internal()) }
 
 // AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
-func (x Section) AddCopied(d Direction, bytes int64) { engine.Section(x).AddCopied(d, bytes) }
+func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(work.Direction(d), bytes) }
 
 // Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
 // requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
 // SpanLimits.LinkCountLimit says nothing else; where links are missing, gpu.batch.size is the number of requests.
-func (x Section) Link(ctx context.Context) { engine.Section(x).Link(ctx) }
+func (x Section) Link(ctx context.Context) { x.section.Link(ctx) }
 
 // LinkItems is Link with the number of items of the batch that belong to the request, whose share of the section is
 // that number divided by the items of all requests. The link carries it as gpu.operation.items, unless the requests
 // have equal parts of the section's own items; gpu.batch.share is stated where requests have no link.
-func (x Section) LinkItems(ctx context.Context, items int64) { engine.Section(x).LinkItems(ctx, items) }
+func (x Section) LinkItems(ctx context.Context, items int64) { x.section.LinkItems(ctx, items) }
 
 // Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks
 // that states no work of its own gets the sum of theirs.
-func (x Section) Chunk(i, n int) { engine.Section(x).Chunk(i, n) }
+func (x Section) Chunk(i, n int) { x.section.Chunk(i, n) }
 
 // SetAttributes puts attributes of the application's own on the span.
-func (x Section) SetAttributes(kv ...attribute.KeyValue) { engine.Section(x).SetAttributes(kv...) }
+func (x Section) SetAttributes(kv ...attribute.KeyValue) { x.section.SetAttributes(kv...) }
 
 // Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared
 // ([WithOutputLog]).
-func (x Section) Checksum(sum uint64) { engine.Section(x).Checksum(sum) }
+func (x Section) Checksum(sum uint64) { x.section.Checksum(sum) }
 
 // Context makes sections that are started with the result children of this one. Spans of the host started with it
 // become siblings instead: the section's span does not exist until the device has finished. After End the result is as
 // good as ctx. It allocates twice, 96 bytes in all, for sections that only count, too.
-func (x Section) Context(ctx context.Context) context.Context { return engine.Section(x).Context(ctx) }
+func (x Section) Context(ctx context.Context) context.Context { return x.section.Context(ctx) }
 
 // End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
-func (x Section) End() { engine.Section(x).End() }
+func (x Section) End() { x.section.End() }
 
 // EndWith is End with the work of the section, in addition to what [Section.Add] declared.
-func (x Section) EndWith(w Work) { engine.Section(x).EndWith(engine.Work(w)) }
+func (x Section) EndWith(w Work) { x.section.EndWith(w.internal()) }
 
 // Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on
 // the foreign stream, the first one before the section's work and the other behind it. Both are 0 where the section is
 // not timed: then record nothing. They are the section's until Recorded or End, and gpuspan's afterwards; foreign code
 // must not record them later, nor after Stream.Close or Shutdown.
-func (x Section) Events() (start, end uintptr) { return engine.Section(x).Events() }
+func (x Section) Events() (start, end uintptr) { return x.section.Events() }
 
 // Recorded ends a section of [Operation.Open] whose events have both been enqueued, with its work. On one stream it
 // must be called in the order in which they were: the times are read in that order.
-func (x Section) Recorded(w Work) { engine.Section(x).Recorded(engine.Work(w)) }
+func (x Section) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
-// Elapsed asks for the section's measured time; call it before End. It costs two allocations, so ask where the program
+// Elapsed asks for the section's measured time; call it before End. It costs three allocations, so ask where the program
 // itself wants to know, as for a progress line or an answer's header.
-func (x Section) Elapsed() *Elapsed { return (*Elapsed)(engine.Section(x).Elapsed()) }
+func (x Section) Elapsed() *Elapsed {
+	return elapsedOf(x.section.Elapsed())
+}
+
+// elapsedOf returns what callers hold of a measured time: always the same.
+func elapsedOf(e *record.Elapsed) *Elapsed {
+	if e == nil {
+		return nil
+	}
+	return e.Public.Get(func() any { return &Elapsed{e} }).(*Elapsed)
+}
 
 // Elapsed is the measured time of a section or step, known once the device has finished and the times are read back. A
 // nil Elapsed, as of a section that is not timed, knows nothing.
-type Elapsed engine.Elapsed
+type Elapsed struct{ elapsed *record.Elapsed }
+
+func (e *Elapsed) measured() *record.Elapsed {
+	if e == nil {
+		return nil
+	}
+	return e.elapsed
+}
 
 // Done is closed when it is decided whether there is a time: after the read-back, or when the section is given up.
-func (e *Elapsed) Done() <-chan struct{} { return (*engine.Elapsed)(e).Done() }
+func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
 
 // Get is the time on the device, and false before Done is closed and for sections without one: host-timed, captured,
 // dropped.
-func (e *Elapsed) Get() (time.Duration, bool) { return (*engine.Elapsed)(e).Get() }
+func (e *Elapsed) Get() (time.Duration, bool) { return e.measured().Get() }

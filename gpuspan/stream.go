@@ -8,32 +8,49 @@ import (
 	"context"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Stream is a device stream that sections run on. Any goroutine may use it; sections of one stream contend for its
 // mutex, sections of different streams share nothing. A nil Stream does nothing.
-type Stream engine.Stream
+type Stream struct{ stream *record.Stream }
+
+// real returns the stream that callers hold; nil for a nil and for a zero Stream, which do nothing.
+func (s *Stream) real() *record.Stream {
+	if s == nil {
+		return nil
+	}
+	return s.stream
+}
+
+// streamOf returns what callers hold of a stream: always the same.
+func streamOf(s *record.Stream) *Stream {
+	if s == nil {
+		return nil
+	}
+	return s.Public.Get(func() any { return &Stream{s} }).(*Stream)
+}
 
 // StreamOption configures [Profiler.Stream].
-type StreamOption interface{ applyStream(*engine.StreamConfig) }
+type StreamOption interface{ applyStream(*timeline.StreamConfig) }
 
-type streamOption func(*engine.StreamConfig)
+type streamOption func(*timeline.StreamConfig)
 
-func (f streamOption) applyStream(c *engine.StreamConfig) { f(c) }
+func (f streamOption) applyStream(c *timeline.StreamConfig) { f(c) }
 
 // AllowLegacy accepts the legacy default stream (handle 0 or 1). It waits for every blocking stream of the device and
 // they for it, so its sections include work of other streams. Each context has its own: the one that is current on the
 // calling OS thread (HIP: the current device) is meant, so call [Profiler.Stream] on the locked thread that uses it.
 func AllowLegacy() StreamOption {
-	return streamOption(func(c *engine.StreamConfig) { c.Legacy = true })
+	return streamOption(func(c *timeline.StreamConfig) { c.Legacy = true })
 }
 
 // NeverCaptured promises that no graph is ever captured on the stream, which saves a driver call at Start and at End.
 func NeverCaptured() StreamOption {
-	return streamOption(func(c *engine.StreamConfig) { c.NoCapture = true })
+	return streamOption(func(c *timeline.StreamConfig) { c.NoCapture = true })
 }
 
 // ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on
@@ -42,7 +59,7 @@ func NeverCaptured() StreamOption {
 // matter; the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and
 // steps on it have the host's times.
 func ForeignEvents() StreamOption {
-	return streamOption(func(c *engine.StreamConfig) { c.Foreign = true })
+	return streamOption(func(c *timeline.StreamConfig) { c.Foreign = true })
 }
 
 // OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process
@@ -51,7 +68,7 @@ func ForeignEvents() StreamOption {
 // the Model gives the peaks. No event is recorded: sections that are started have the host's times. The handle does not
 // matter.
 func OnDevice(d backend.Device) StreamOption {
-	return streamOption(func(c *engine.StreamConfig) { c.Device = &d })
+	return streamOption(func(c *timeline.StreamConfig) { c.Device = &d })
 }
 
 // ContextWithStream makes s the stream that code finds which is called with the result, so that one stream need not be
@@ -81,32 +98,32 @@ type streamKey struct{}
 // times, and the reason goes to the error handler. Registration asks the driver and must not happen while the stream
 // captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
-	return (*Stream)((*engine.Profiler)(p).Real().Stream(h, name, options.All(opts, StreamOption.applyStream)))
+	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
 }
 
 // Name is the name that the stream was registered with.
-func (s *Stream) Name() string { return (*engine.Stream)(s).Real().Name() }
+func (s *Stream) Name() string { return s.real().Name() }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
 // were refused, and after the device failed.
-func (s *Stream) DeviceTimed() bool { return (*engine.Stream)(s).Real().DeviceTimed() }
+func (s *Stream) DeviceTimed() bool { return s.real().DeviceTimed() }
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
 // ones are given up. Sections that are started later only count.
-func (s *Stream) Close() { (*engine.Stream)(s).Real().Close() }
+func (s *Stream) Close() { s.real().Close() }
 
 // StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first
 // Settings.Names names of a profiler become operations, all others share "(other)"; of a longer name the first 4,096
 // bytes count. It costs a look-up more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
-	return Section((*engine.Stream)(s).Real().StartNamed(ctx, name))
+	return Section{s.real().StartNamed(ctx, name)}
 }
 
 // EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end
 // can be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of
 // [Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
-	(*engine.Stream)(s).Real().EndNamed(name, engine.Work(w))
+	s.real().EndNamed(name, w.internal())
 }
 
 type syncOption settings.SyncMode
@@ -120,6 +137,6 @@ func Sync(m settings.SyncMode) interface {
 	return syncOption(m)
 }
 
-func (m syncOption) applyStream(c *engine.StreamConfig) { c.Sync = settings.SyncMode(m) }
+func (m syncOption) applyStream(c *timeline.StreamConfig) { c.Sync = settings.SyncMode(m) }
 
-func (m syncOption) applyOperation(c *engine.OperationConfig) { c.Sync = settings.SyncMode(m) }
+func (m syncOption) applyOperation(c *record.OperationConfig) { c.Sync = settings.SyncMode(m) }

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
 // The field numbers are those of opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and
@@ -141,11 +141,11 @@ func appendAttributes(b []byte, field int, kv []attribute.KeyValue) []byte {
 }
 
 // numbers are the attributes of facts, encoded but for their numbers.
-var numbers = func() (list [engine.NumFacts][]byte) {
+var numbers = func() (list [sink.NumFacts][]byte) {
 	for f := range list {
-		kv := engine.FactKeys[f].Int64(0)
-		if engine.Fact(f) < engine.FactRead {
-			kv = engine.FactKeys[f].Float64(0)
+		kv := sink.FactKeys[f].Int64(0)
+		if sink.Fact(f) < sink.FactRead {
+			kv = sink.FactKeys[f].Float64(0)
 		}
 		list[f] = appendAttribute(nil, spanAttributes, kv)
 	}
@@ -154,9 +154,9 @@ var numbers = func() (list [engine.NumFacts][]byte) {
 
 // appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes long, so that the
 // lengths before it stay single bytes.
-func appendFact(b []byte, f engine.Fact, bits uint64) []byte {
+func appendFact(b []byte, f sink.Fact, bits uint64) []byte {
 	head := numbers[f]
-	if f < engine.FactRead {
+	if f < sink.FactRead {
 		b = append(b, head...)
 		binary.LittleEndian.PutUint64(b[len(b)-8:], bits)
 		return b
@@ -170,16 +170,16 @@ func appendFact(b []byte, f engine.Fact, bits uint64) []byte {
 }
 
 // The four that are measured mostly come together: one copy writes all of them.
-const measured = 1<<engine.FactFLOPs - 1
+const measured = 1<<sink.FactFLOPs - 1
 
-var measuredFacts = slices.Concat(numbers[:engine.FactFLOPs]...)
+var measuredFacts = slices.Concat(numbers[:sink.FactFLOPs]...)
 
-func appendFacts(b []byte, f *engine.Facts) []byte {
+func appendFacts(b []byte, f *sink.Facts) []byte {
 	left := f.Known
 	if left&measured == measured {
 		b = append(b, measuredFacts...)
 		at := len(b)
-		for x := int(engine.FactFLOPs) - 1; x >= 0; x-- {
+		for x := int(sink.FactFLOPs) - 1; x >= 0; x-- {
 			binary.LittleEndian.PutUint64(b[at-8:at], f.Bits[x])
 			at -= len(numbers[x])
 		}
@@ -187,7 +187,7 @@ func appendFacts(b []byte, f *engine.Facts) []byte {
 	}
 	for ; left != 0; left &= left - 1 {
 		x := bits.TrailingZeros16(left)
-		b = appendFact(b, engine.Fact(x), f.Bits[x])
+		b = appendFact(b, sink.Fact(x), f.Bits[x])
 	}
 	return b
 }
@@ -196,7 +196,7 @@ func appendFacts(b []byte, f *engine.Facts) []byte {
 const spanAttributes = 9
 
 // appendSpan writes a Span's fields.
-func appendSpan(b []byte, x *engine.SinkSpan) []byte {
+func appendSpan(b []byte, x *sink.Span) []byte {
 	traceID, spanID := x.Context.TraceID(), x.Context.SpanID()
 	b = append(append(b, 1<<3|2, 16), traceID[:]...)
 	b = append(append(b, 2<<3|2, 8), spanID[:]...)
@@ -250,7 +250,7 @@ func appendLink(b []byte, l *trace.Link) []byte {
 }
 
 // appendScope writes an InstrumentationScope {name = 1, version = 2, attributes = 3}.
-func appendScope(b []byte, s *engine.SinkScope) []byte {
+func appendScope(b []byte, s *sink.Scope) []byte {
 	b = appendString(b, 1, s.Name)
 	b = appendString(b, 2, s.Version)
 	return appendAttributes(b, 3, s.Attributes)
@@ -267,7 +267,7 @@ type batch struct {
 // scopeSpans are the spans of a scope, one after the other, behind room for what is known when they are complete: so
 // that a request is made in the place where its spans were written, but for those of further scopes.
 type scopeSpans struct {
-	scope *engine.SinkScope
+	scope *sink.Scope
 	head  []byte // the scope's field of ScopeSpans
 	room  int
 	spans []byte // spans[room:] are fields of ScopeSpans
@@ -276,7 +276,7 @@ type scopeSpans struct {
 // maxHead is what a field's tag and length take at most.
 const maxHead = 1 + binary.MaxVarintLen64
 
-func (b *batch) add(x *engine.SinkSpan) {
+func (b *batch) add(x *sink.Span) {
 	i := 0
 	for i < len(b.scopes) && b.scopes[i].scope != x.Scope {
 		i++

@@ -30,8 +30,8 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
 // Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything, and so does
@@ -110,7 +110,7 @@ func (s *Sink) made() bool { return s != nil && s.done != nil }
 const fullRequest = 2 << 20
 
 // Section implements gpuspan.Sink.
-func (s *Sink) Section(x *engine.SinkSpan) {
+func (s *Sink) Section(x *sink.Span) {
 	if !s.made() {
 		return
 	}
@@ -325,4 +325,4 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-var _ engine.Sink = (*Sink)(nil)
+var _ sink.Sink = (*Sink)(nil)

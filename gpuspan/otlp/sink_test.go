@@ -18,18 +18,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func section(name string) *engine.SinkSpan {
-	return &engine.SinkSpan{
+func section(name string) *sink.Span {
+	return &sink.Span{
 		Context: trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
 			TraceFlags: 1,
 		}),
-		Name: name, Start: 1, End: 2, Scope: &engine.SinkScope{Name: "s"},
+		Name: name, Start: 1, End: 2, Scope: &sink.Scope{Name: "s"},
 		Attributes: []attribute.KeyValue{attribute.Bool("b", true)},
 	}
 }
@@ -230,7 +230,7 @@ func BenchmarkSection(b *testing.B) {
 	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay"} {
 		x.Attributes = append(x.Attributes, attribute.Float64(k, 1.5e-3))
 	}
-	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{
+	x.Constant = &sink.Constant{Attributes: []attribute.KeyValue{
 		attribute.String("gpu.operation.type", "section"),
 		attribute.String("hw.id", "GPU-x"),
 	}}

@@ -14,8 +14,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -23,68 +25,74 @@ import (
 // Loop is a loop whose iterations are steps, such as a training loop. Without a profiler or a stream it measures
 // nothing and runs its body as it would otherwise: the same indexes and the same end. A nil Loop does so without
 // options: it ends by break or with ctx.
-type Loop engine.Loop
+type Loop struct{ loop *tree.Loop }
+
+func (l *Loop) real() *tree.Loop {
+	if l == nil {
+		return nil
+	}
+	return l.loop
+}
 
 // LoopOption configures [NewLoop].
-type LoopOption interface{ applyLoop(*engine.LoopConfig) }
+type LoopOption interface{ applyLoop(*tree.LoopConfig) }
 
-type loopOption func(*engine.LoopConfig)
+type loopOption func(*tree.LoopConfig)
 
-func (f loopOption) applyLoop(c *engine.LoopConfig) { f(c) }
+func (f loopOption) applyLoop(c *tree.LoopConfig) { f(c) }
 
 // Schedule says which steps are recorded, as [settings.Schedule] explains. It is a [LoopOption].
 type Schedule settings.Schedule
 
-func (s Schedule) applyLoop(c *engine.LoopConfig) { c.Schedule = settings.Schedule(s) }
+func (s Schedule) applyLoop(c *tree.LoopConfig) { c.Schedule = settings.Schedule(s) }
 
 // Items says what the items of a step are: `token`, `row`, `image`, `sample` (gpu.step.item_type).
 func Items(itemType string) LoopOption {
-	return loopOption(func(c *engine.LoopConfig) { c.ItemType = itemType })
+	return loopOption(func(c *tree.LoopConfig) { c.ItemType = itemType })
 }
 
 // TotalSteps ends each run of [Loop.Steps] after n iterations, also those that are no step ([Step.Cancel]), and lets
 // [NewLoop] find out that a schedule cannot be completed in them. 0, the default: the number is not known.
-func TotalSteps(n int64) LoopOption { return loopOption(func(c *engine.LoopConfig) { c.Steps = n }) }
+func TotalSteps(n int64) LoopOption { return loopOption(func(c *tree.LoopConfig) { c.Steps = n }) }
 
 // FirstStep sets gpu.step.index of the first step, as after a restart from a checkpoint; default 1. The schedule counts
 // from the first step that runs.
 func FirstStep(index int64) LoopOption {
-	return loopOption(func(c *engine.LoopConfig) { c.First = index })
+	return loopOption(func(c *tree.LoopConfig) { c.First = index })
 }
 
 // StepTraces gives each step a trace of its own, linked to the span that the loop runs under. It is the default where
 // there is no such span.
-func StepTraces() LoopOption { return loopOption(func(c *engine.LoopConfig) { c.NewRoot = true }) }
+func StepTraces() LoopOption { return loopOption(func(c *tree.LoopConfig) { c.NewRoot = true }) }
 
 // ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
 // precision; it makes model FLOP utilisation of many devices right. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
-	return loopOption(func(c *engine.LoopConfig) {
+	return loopOption(func(c *tree.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {
-			c.Precision = p
+			c.Precision = work.Precision(p)
 		}
 	})
 }
 
 // Phases declares phases beforehand, so that tables have their columns in this order, also when a phase stays empty.
 func Phases(ph ...Phase) LoopOption {
-	return loopOption(func(c *engine.LoopConfig) {
+	return loopOption(func(c *tree.LoopConfig) {
 		for _, name := range ph {
-			c.Phases = append(c.Phases, engine.Phase(name))
+			c.Phases = append(c.Phases, tree.Phase(name))
 		}
 	})
 }
 
 // Attributes puts attributes of the application's own on each step span.
 func Attributes(kv ...attribute.KeyValue) LoopOption {
-	return loopOption(func(c *engine.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
+	return loopOption(func(c *tree.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // NewLoop makes a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. A schedule
 // that contradicts itself goes to the error handler, and then every step is recorded.
 func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOption) *Loop {
-	return (*Loop)((*engine.Profiler)(p).Real().Loop(name, (*engine.Stream)(s).Real(),
-		options.All(opts, LoopOption.applyLoop)))
+	return &Loop{access.Engine(p).Loop(name, access.Stream(s), options.All(opts, LoopOption.applyLoop))}
 }
 
 // Steps runs the loop: each iteration is a step. The context carries the step's span, so that spans of the host and
@@ -98,39 +106,46 @@ func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOp
 // gpu.step.index goes on from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	return func(yield func(context.Context, *Step) bool) {
-		(*engine.Loop)(l).Steps(ctx)(func(ctx context.Context, st *engine.Step) bool { return yield(ctx, (*Step)(st)) })
+		l.real().Steps(ctx)(func(ctx context.Context, st *tree.Step) bool { return yield(ctx, &Step{st}) })
 	}
 }
 
 // SetEpoch sets gpu.step.epoch of the steps that begin from now on; epochs may be counted from 0.
-func (l *Loop) SetEpoch(epoch int64) { (*engine.Loop)(l).SetEpoch(epoch) }
+func (l *Loop) SetEpoch(epoch int64) { l.real().SetEpoch(epoch) }
 
 // Step is one iteration of a [Loop]. A nil Step does nothing, nor does a zero one. Its methods may be called by any
 // goroutine until the iteration ends; later calls do nothing. Negative durations and items, and FLOPs that are no
 // finite number, count as not stated and as misuse.
-type Step engine.Step
+type Step struct{ step *tree.Step }
+
+func (st *Step) real() *tree.Step {
+	if st == nil {
+		return nil
+	}
+	return st.step
+}
 
 // Index is gpu.step.index.
-func (st *Step) Index() int64 { return (*engine.Step)(st).Index() }
+func (st *Step) Index() int64 { return st.real().Index() }
 
 // Recording reports whether the step becomes a span: its schedule and the sampler say so. Use it to guard what is
 // costly to compute.
-func (st *Step) Recording() bool { return (*engine.Step)(st).Recording() }
+func (st *Step) Recording() bool { return st.real().Recording() }
 
 // Span is the step's live span, which ends after the device has finished. It is a span that does nothing while the step
 // is not recorded.
-func (st *Step) Span() trace.Span { return (*engine.Step)(st).Span() }
+func (st *Step) Span() trace.Span { return st.real().Span() }
 
 // Phase begins a section of the step, on the loop's stream, whose time counts for a phase. A phase may have many
 // sections; the step takes the union of their intervals. The section's span is a child of the step's.
 func (st *Step) Phase(ph Phase) gpuspan.Section {
-	return gpuspan.Section((*engine.Step)(st).Phase(engine.Phase(ph)))
+	return access.Section(st.real().Phase(tree.Phase(ph))).(gpuspan.Section)
 }
 
 // PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream, and
 // so does a stream of another profiler, which counts as misuse.
 func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
-	return gpuspan.Section((*engine.Step)(st).PhaseOn(engine.Phase(ph), (*engine.Stream)(s).Real()))
+	return access.Section(st.real().PhaseOn(tree.Phase(ph), access.Stream(s))).(gpuspan.Section)
 }
 
 // AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no place in the step.
@@ -138,36 +153,38 @@ func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
 // only the rest counts as overlap, which is therefore a lower bound. A phase is never longer than its step: what is
 // beyond (as the sum over channels that run side by side) is cut off. Where the place is known, [Step.AddPhaseAt] is
 // exact.
-func (st *Step) AddPhase(ph Phase, d time.Duration) { (*engine.Step)(st).AddPhase(engine.Phase(ph), d) }
+func (st *Step) AddPhase(ph Phase, d time.Duration) { st.real().AddPhase(tree.Phase(ph), d) }
 
 // SetPhase sets the time of a phase that was measured elsewhere, instead of all that is measured or added, before or
 // after. Overlap and limits are those of [Step.AddPhase].
-func (st *Step) SetPhase(ph Phase, d time.Duration) { (*engine.Step)(st).SetPhase(engine.Phase(ph), d) }
+func (st *Step) SetPhase(ph Phase, d time.Duration) { st.real().SetPhase(tree.Phase(ph), d) }
 
 // AddPhaseAt adds an interval of a phase that was measured elsewhere, on the wall clock.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
-	(*engine.Step)(st).AddPhaseAt(engine.Phase(ph), start, d)
+	st.real().AddPhaseAt(tree.Phase(ph), start, d)
 }
 
 // Elapsed asks for the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.
-func (st *Step) Elapsed() *gpuspan.Elapsed { return (*gpuspan.Elapsed)((*engine.Step)(st).Elapsed()) }
+func (st *Step) Elapsed() *gpuspan.Elapsed {
+	return access.Elapsed(st.real().Elapsed()).(*gpuspan.Elapsed)
+}
 
 // SetItems states how many items the step processed on this rank (gpu.step.items).
-func (st *Step) SetItems(n int64) { (*engine.Step)(st).SetItems(n) }
+func (st *Step) SetItems(n int64) { st.real().SetItems(n) }
 
 // AddItems adds to the items of the step.
-func (st *Step) AddItems(n int64) { (*engine.Step)(st).AddItems(n) }
+func (st *Step) AddItems(n int64) { st.real().AddItems(n) }
 
 // SetModelFLOPs states the FLOPs that the model needs for the step by its mathematics, recomputation not counted, over
 // all devices of the loop (gpu.step.model.flop.count). It gives MFU; the FLOPs of the step's sections give HFU.
-func (st *Step) SetModelFLOPs(f float64) { (*engine.Step)(st).SetModelFLOPs(f) }
+func (st *Step) SetModelFLOPs(f float64) { st.real().SetModelFLOPs(f) }
 
 // SetAttributes puts attributes of the application's own on the step's span.
-func (st *Step) SetAttributes(kv ...attribute.KeyValue) { (*engine.Step)(st).SetAttributes(kv...) }
+func (st *Step) SetAttributes(kv ...attribute.KeyValue) { st.real().SetAttributes(kv...) }
 
 // Cancel says that the iteration is no step, as when there is no more data: its span is not that of a step, and nothing
 // is counted.
-func (st *Step) Cancel() { (*engine.Step)(st).Cancel() }
+func (st *Step) Cancel() { st.real().Cancel() }
 
 // Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.duration.<phase>), so
 // they come from a small set of lower-case words. Other characters than letters, digits and underscores become

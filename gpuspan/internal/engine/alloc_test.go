@@ -8,8 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
+
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -19,13 +24,13 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	s := p.Stream(3, "main")
-	op := NewOperation("op")
+	op := record.NewOperation("op")
 	flags := func(f trace.TraceFlags) context.Context {
 		return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(
 			trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: f}))
 	}
 	sampled, unsampled := flags(trace.FlagsSampled), flags(0)
-	w := Work{Read: 1, Written: 2, Items: 3, FLOPs: 4, Precision: BF16}
+	w := work.Work{Read: 1, Written: 2, Items: 3, FLOPs: 4, Precision: work.BF16}
 	s.StartNamed(sampled, "known")
 	s.EndNamed("known", w)
 	for _, tt := range []struct {
@@ -56,5 +61,5 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 		})
 		flush(t, p)
 	}
-	require.Zero(t, p.drops[dropPoolFull].Load())
+	require.Zero(t, p.Drops[record.DropPoolFull].Load())
 }

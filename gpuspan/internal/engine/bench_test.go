@@ -12,17 +12,22 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
 var (
-	benchOp   = NewOperation("bench", Category("bench"))
-	benchWork = Work{Read: 1 << 20, Written: 1 << 20, FLOPs: 1e9, Precision: BF16}
+	benchOp   = record.NewOperation("bench", Category("bench"))
+	benchWork = work.Work{Read: 1 << 20, Written: 1 << 20, FLOPs: 1e9, Precision: work.BF16}
 )
 
-func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *Stream) {
+func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *record.Stream) {
 	b.Helper()
 	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())},
 		opts...)
@@ -42,7 +47,7 @@ func paused(p *Profiler, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.poller.call(context.Background(), func() { close(resting); <-release })
+		_ = p.poller.Call(context.Background(), func() { close(resting); <-release })
 	}()
 	<-resting
 	f()
@@ -78,7 +83,7 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
 	b.ReportMetric(float64(allocations)/float64(b.N), "allocs/op")
 	b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
-	if n := p.drops[dropPoolFull].Load(); n > 0 {
+	if n := p.Drops[record.DropPoolFull].Load(); n > 0 {
 		b.Fatalf("%d sections found no slot: the benchmark measures nothing", n)
 	}
 }
@@ -91,7 +96,7 @@ func sampledContext() context.Context {
 
 func BenchmarkSectionNil(b *testing.B) {
 	ctx := sampledContext()
-	var s *Stream
+	var s *record.Stream
 	b.ReportAllocs()
 	for b.Loop() {
 		x := benchOp.Start(ctx, s)
@@ -177,7 +182,7 @@ func BenchmarkSectionBookkeeping(b *testing.B) {
 func BenchmarkSectionNested(b *testing.B) {
 	p, s := benchProfiler(b)
 	ctx := sampledContext()
-	var outer Section
+	var outer record.Section
 	inBatches(b, p, func(n int) {
 		outer = benchOp.Start(ctx, s)
 		for range n {
@@ -239,7 +244,7 @@ func BenchmarkSectionLive(b *testing.B) {
 	slices.Sort(spans)
 	b.ReportMetric(sections[len(sections)/2], "ns/op")
 	b.ReportMetric(spans[len(spans)/2]/sections[len(sections)/2], "sections/span")
-	b.ReportMetric(float64(p.drops[dropPoolFull].Load()), "dropped")
+	b.ReportMetric(float64(p.Drops[record.DropPoolFull].Load()), "dropped")
 }
 
 type discard struct{}
@@ -258,12 +263,12 @@ func BenchmarkPollingThread(b *testing.B) {
 	var total time.Duration
 	for done := 0; done < b.N; done += batch {
 		n := min(batch, b.N-done)
-		_ = p.poller.call(context.Background(), func() {
+		_ = p.poller.Call(context.Background(), func() {
 			for range n {
 				benchOp.Start(ctx, s).EndWith(benchWork)
 			}
 			start := time.Now()
-			p.poller.drain(s)
+			p.poller.Drain(s)
 			total += time.Since(start)
 		})
 	}

@@ -9,6 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -30,16 +34,16 @@ func streamOn(s sdktrace.ReadOnlySpan) (own, scope int64) {
 }
 
 func TestTheScopeSaysWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
-	before := streamIDs.Load()
-	defer streamIDs.Store(before)
+	before := timeline.StreamIDs.Load()
+	defer timeline.StreamIDs.Store(before)
 	for name, c := range map[string]struct {
 		from, scope int64
 	}{
 		"usually":                          {10, 11},
-		"in a program that has made many":  {maxScopeStream, 0},
-		"the last that scopes are made of": {maxScopeStream - 1, maxScopeStream},
+		"in a program that has made many":  {record.MaxScopeStream, 0},
+		"the last that scopes are made of": {record.MaxScopeStream - 1, record.MaxScopeStream},
 	} {
-		streamIDs.Store(c.from)
+		timeline.StreamIDs.Store(c.from)
 		spans := tracetest.NewSpanRecorder()
 		b := newScripted()
 		b.devices = append(b.devices, backend.Device{UUID: "GPU-other", Ordinal: 1})
@@ -68,9 +72,9 @@ func TestTheScopeSaysTheUsualHalfWidth(t *testing.T) {
 	p, err := New(newScripted(), WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
 	s := p.Stream(3, "s")
-	usual := s.device.usualHalf.Load()
+	usual := s.Device.UsualHalf.Load()
 	require.Positive(t, usual)
-	require.Zero(t, usual%halfStep)
+	require.Zero(t, usual%timeline.HalfStep)
 	for _, c := range []struct {
 		half   int64
 		stated bool
@@ -80,19 +84,19 @@ func TestTheScopeSaysTheUsualHalfWidth(t *testing.T) {
 		{usual, false},
 		{usual + 1, true},
 	} {
-		require.Equal(t, c.stated, s.device.unusual(c.half), "%d ns where %d ns are usual", c.half, usual)
+		require.Equal(t, c.stated, s.Device.Unusual(c.half), "%d ns where %d ns are usual", c.half, usual)
 	}
-	require.True(t, new(device).unusual(1), "nothing is usual of a clock that could not be tried")
+	require.True(t, new(record.Device).Unusual(1), "nothing is usual of a clock that could not be tried")
 
 	testOp.Start(context.Background(), s).End()
 	require.NoError(t, p.Shutdown(context.Background()))
 	scope := spans.Ended()[0].InstrumentationScope().Attributes
 	v, _ := scope.Value(semconv.GPUTimingErrorKey)
-	require.Equal(t, seconds(usual), v.AsFloat64())
+	require.Equal(t, record.Seconds(usual), v.AsFloat64())
 }
 
 func TestTheUsualHalfWidthHasRoomForWhatSectionsDifferBy(t *testing.T) {
-	require.EqualValues(t, 3700, usualHalf(3440)) // docs/clock.md: 3.44 in the median, 3.71 at p99
-	require.EqualValues(t, 800, usualHalf(550))
-	require.EqualValues(t, 900, usualHalf(551))
+	require.EqualValues(t, 3700, timeline.UsualHalf(3440)) // docs/clock.md: 3.44 in the median, 3.71 at p99
+	require.EqualValues(t, 800, timeline.UsualHalf(550))
+	require.EqualValues(t, 900, timeline.UsualHalf(551))
 }

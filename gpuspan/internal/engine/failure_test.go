@@ -14,6 +14,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -61,11 +67,11 @@ func (f *bench) flush(t *testing.T) {
 func (f *bench) tidy(t *testing.T) {
 	t.Helper()
 	p := f.p
-	require.NoError(t, p.poller.call(context.Background(), func() {
-		p.poller.tidy()
-		p.poller.place(true)
+	require.NoError(t, p.poller.Call(context.Background(), func() {
+		p.poller.Tidy()
+		p.poller.Place(true)
 	}))
-	require.NoError(t, p.emitter.call(context.Background(), func() { p.emitter.drainUntil(math.MaxInt64) }))
+	require.NoError(t, p.emitter.Call(context.Background(), func() { p.emitter.DrainUntil(math.MaxInt64) }))
 }
 
 // flush waits for as long as a slow machine takes, which may be longer than `flush_deadline`.
@@ -91,16 +97,16 @@ func (f *bench) status(i int) (status, source string) {
 	return status, source
 }
 
-var testOp = NewOperation("op")
+var testOp = record.NewOperation("op")
 
 func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 	f := newBench(t, newScripted(), WithSlots(4))
 	f.b.query.Store(int32(backend.StatusNotReady))
 	s := f.p.Stream(3, "main")
 	for range 10 {
-		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
+		testOp.Start(context.Background(), s).EndWith(work.Work{Items: 1})
 	}
-	require.EqualValues(t, 6, f.p.drops[dropPoolFull].Load())
+	require.EqualValues(t, 6, f.p.Drops[record.DropPoolFull].Load())
 	f.b.query.Store(int32(backend.StatusOK))
 	f.flush(t)
 	require.Len(t, f.spans.Ended(), 4)
@@ -239,14 +245,14 @@ func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
 func TestAThreadThatPanicsInEveryPassHearsCallsAndItsEnd(t *testing.T) {
 	p, err := New(newScripted(), WithErrorHandler(func(error) {}))
 	require.NoError(t, err)
-	require.NoError(t, p.poller.call(context.Background(), func() { p.poller.waiting = []*slot{nil} }))
+	require.NoError(t, p.poller.Call(context.Background(), func() { p.poller.Waiting = []*record.Slot{nil} }))
 	for range 3 {
-		require.NoError(t, p.poller.call(context.Background(), func() {}))
+		require.NoError(t, p.poller.Call(context.Background(), func() {}))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	require.Error(t, p.Shutdown(ctx))
-	<-p.poller.done
+	<-p.poller.Done
 }
 
 func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
@@ -269,7 +275,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 		require.Equal(t, "timeout", status)
 		require.Equal(t, "host", source)
 	}
-	require.EqualValues(t, 2, f.p.drops[dropShutdown].Load())
+	require.EqualValues(t, 2, f.p.Drops[record.DropShutdown].Load())
 	require.True(t, f.b.closed.Load())
 	require.Empty(t, f.b.live)
 	require.Equal(t, err, f.p.Shutdown(context.Background()), "idempotent")
@@ -291,11 +297,11 @@ func TestAHangIsLoggedOnceAndSeenInTheGauge(t *testing.T) {
 	testOp.Start(context.Background(), s).End()
 	time.Sleep(40 * time.Millisecond)
 	for range 3 {
-		f.p.watchdog.look()
+		f.p.watchdog.Look()
 	}
 	require.Equal(t, 1, strings.Count(lines.String(), "the device has not finished a section"))
 	require.Contains(t, lines.String(), "operation=op stream=main")
-	name, age, _, ok := s.oldest(f.p.clock.now())
+	name, age, _, ok := s.Oldest(f.p.Clock.Now())
 	require.True(t, ok)
 	require.Equal(t, "op", name)
 	require.Greater(t, age, 30*time.Millisecond)
@@ -326,13 +332,13 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 	f := newBench(t, newScripted(), WithSettings(set))
 	s := f.p.Stream(3, "main")
 	// on the polling thread, so that it does not tidy up in between
-	require.NoError(t, f.p.poller.call(context.Background(), func() {
+	require.NoError(t, f.p.poller.Call(context.Background(), func() {
 		for range 4 {
 			testOp.Start(context.Background(), s)
 		}
 		require.False(t, testOp.Start(context.Background(), s).Timed())
 		time.Sleep(20 * time.Millisecond)
-		f.p.poller.tidy()
+		f.p.poller.Tidy()
 		x := testOp.Start(context.Background(), s)
 		require.True(t, x.Timed())
 		x.End()
@@ -344,13 +350,13 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 
 func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	var got []string
-	r := reporter{handle: func(err error) { got = append(got, err.Error()) }}
+	r := errreport.Reporter{Handle: func(err error) { got = append(got, err.Error()) }}
 	for range 5 {
-		r.report("a", errors.New("boom"))
+		r.Report("a", errors.New("boom"))
 	}
-	r.report("b", errors.New("other"))
-	r.kinds["a"].last = time.Now().Add(-time.Hour)
-	r.report("a", errors.New("boom"))
+	r.Report("b", errors.New("other"))
+	r.Kinds["a"].Last = time.Now().Add(-time.Hour)
+	r.Report("a", errors.New("boom"))
 	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
 
@@ -392,7 +398,7 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	s := f.p.Stream(3, "main")
 	b.blocks.Store(true)
 	for range 100 {
-		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
+		testOp.Start(context.Background(), s).EndWith(work.Work{Items: 1})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -400,12 +406,12 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	f.p.Snapshot()
 	f.p.Reset()
 	f.p.SetEnabled(false)
-	name, age, _, ok := s.oldest(f.p.clock.now())
+	name, age, _, ok := s.Oldest(f.p.Clock.Now())
 	require.True(t, ok)
 	require.Equal(t, "op", name)
 	require.Positive(t, age)
 	said := func() int {
-		f.p.watchdog.look()
+		f.p.watchdog.Look()
 		return strings.Count(lines.String(), "the polling thread does not come back")
 	}
 	require.Eventually(t, func() bool { return said() > 0 }, time.Minute, time.Millisecond)
@@ -413,7 +419,7 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	err := f.p.Shutdown(ctx)
 	require.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
 	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
-	<-f.p.poller.done
+	<-f.p.poller.Done
 }
 
 // A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no
@@ -421,17 +427,17 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "main")
-	inner := NewOperation("inner")
+	inner := record.NewOperation("inner")
 	x := testOp.Start(context.Background(), s)
-	const n = maxHeld + 100
+	const n = timeline.MaxHeld + 100
 	for range n {
-		for !x.Start(inner).end() {
+		for !timedEnd(x.Start(inner)) {
 			f.flush(t)
 		}
 	}
 	x.End()
 	f.flush(t)
-	require.Len(t, f.spans.Ended(), maxHeld+1)
+	require.Len(t, f.spans.Ended(), timeline.MaxHeld+1)
 	summary := f.p.Snapshot()
 	require.EqualValues(t, 100, summary.Dropped["nest_limit"])
 	fig, ok := summary.ByName("inner")
@@ -443,7 +449,7 @@ func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 }
 
 // end ends a section and reports whether it was timed.
-func (x Section) end() bool {
+func timedEnd(x record.Section) bool {
 	timed := x.Timed()
 	x.End()
 	return timed

@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -47,7 +51,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	s, calm := p.Stream(3, "hot"), p.Stream(4, "calm")
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	op, other := NewOperation("hot"), NewOperation("calm")
+	op, other := record.NewOperation("hot"), record.NewOperation("calm")
 	wg.Go(func() {
 		for {
 			select {
@@ -62,11 +66,11 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 		}
 	})
 	// the hot stream's queue is full, and what does not fit is counted
-	for hot.Load() < 2*limit || p.drops[dropPoolFull].Load() == 0 {
+	for hot.Load() < 2*limit || p.Drops[record.DropPoolFull].Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	anchors := func() (n int) {
-		require.NoError(t, p.poller.call(context.Background(), func() { n = p.devices.all()[0].anchorer.Made() }))
+		require.NoError(t, p.poller.Call(context.Background(), func() { n = p.DeviceList.All()[0].Anchorer.Made() }))
 		return n
 	}
 	before, spans := anchors(), hot.Load()
@@ -102,9 +106,9 @@ func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
 	p := f.p
 	s := p.Stream(3, "main")
 	testOp.Start(context.Background(), s).End()
-	p.poller.wake()
+	p.Polling.Wake()
 	<-hangs
-	slots := int64(len(s.slots))
+	slots := int64(len(s.Slots))
 	for ended := int64(1); ended < 4*slots; { // slots come back, as the sections are read
 		x := testOp.Start(context.Background(), s)
 		if x.Timed() {
@@ -112,9 +116,9 @@ func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
 		}
 		x.End()
 	}
-	d := p.devices.all()[0]
+	d := p.DeviceList.All()[0]
 	made := func() (n int) {
-		require.NoError(t, p.poller.call(context.Background(), func() { n = d.anchorer.Made() }))
+		require.NoError(t, p.poller.Call(context.Background(), func() { n = d.Anchorer.Made() }))
 		return n
 	}
 	from := made()
@@ -135,21 +139,21 @@ func TestThoseWhoCallHaveTheirTurnWhileAStreamHasMore(t *testing.T) {
 	p := f.p
 	s := p.Stream(3, "hot")
 	read := func() uint64 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.read
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Read
 	}
 	// Whether the second caller comes before all is read is the scheduler's matter, so it has some attempts.
 	require.Eventually(t, func() bool {
 		f.flush(t)
 		var between uint64
-		total := read() + maxInFlight
+		total := read() + record.MaxInFlight
 		second := make(chan error, 1)
-		require.NoError(t, p.poller.call(context.Background(), func() {
-			for range maxInFlight {
+		require.NoError(t, p.poller.Call(context.Background(), func() {
+			for range record.MaxInFlight {
 				testOp.Start(context.Background(), s).End()
 			}
-			go func() { second <- p.poller.call(context.Background(), func() { between = read() }) }()
+			go func() { second <- p.poller.Call(context.Background(), func() { between = read() }) }()
 			for range 1000 {
 				runtime.Gosched()
 			}
@@ -194,24 +198,24 @@ func TestGoexitAtTheEndOfAStepFreesItsSlotOnce(t *testing.T) {
 	set.StepDeadline = time.Millisecond
 	f := newBench(t, newScripted(), WithSettings(set), WithTracerProvider(tp))
 	s, other := f.p.Stream(3, "main"), f.p.Stream(4, "other")
-	var open Section
+	var open record.Section
 	for ctx := range f.p.Loop("train", s, TotalSteps(1)).Steps(context.Background()) {
 		open = testOp.Start(ctx, other)
 	}
 	require.Eventually(t, func() bool {
 		f.p.Snapshot()
-		used, _ := s.filled()
+		used, _ := s.Filled()
 		return n.Load() == 1 && used <= 0
 	}, time.Minute, time.Millisecond)
 	time.Sleep(10 * time.Millisecond)
 	open.End()
 	f.flush(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	free := slices.Clone(s.free)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	free := slices.Clone(s.Free)
 	slices.Sort(free)
-	require.Len(t, free, len(s.slots))
-	require.Len(t, slices.Compact(free), len(s.slots), "each slot is free once")
+	require.Len(t, free, len(s.Slots))
+	require.Len(t, slices.Compact(free), len(s.Slots), "each slot is free once")
 }
 
 // deafBackend hangs where a driver may hang when it is loaded.
@@ -238,7 +242,7 @@ func (b deafBackend) Devices() ([]backend.Device, error) {
 func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 	for _, in := range []string{"ThreadInit", "Devices"} {
 		b := deafBackend{newScripted(), in, make(chan struct{})}
-		p, err := New(b, func(c *Config) { c.OpenTimeout = 10 * time.Millisecond })
+		p, err := New(b, func(c *record.Config) { c.OpenTimeout = 10 * time.Millisecond })
 		require.ErrorContains(t, err, "the driver does not answer", in)
 		s := p.Stream(3, "main")
 		testOp.Start(context.Background(), s).End()
@@ -257,7 +261,7 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 	for range 200 {
 		b := newScripted()
-		p, err := New(b, func(c *Config) { c.OpenTimeout = time.Nanosecond })
+		p, err := New(b, func(c *record.Config) { c.OpenTimeout = time.Nanosecond })
 		if err != nil {
 			require.ErrorContains(t, err, "the driver does not answer")
 		}
@@ -296,11 +300,11 @@ func forgottenEnds(t *testing.T, limit func(*settings.Settings)) {
 			timed++
 		}
 		x.End()
-		require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.pass))
+		require.NoError(t, f.p.poller.Call(context.Background(), f.p.poller.Pass))
 	}
 	f.flush(t)
 	require.GreaterOrEqual(t, timed, 95)
-	require.EqualValues(t, 100-timed, f.p.statuses[statusTimeout].Load(), "each that was taken back is counted")
+	require.EqualValues(t, 100-timed, f.p.Statuses[record.StatusTimeout].Load(), "each that was taken back is counted")
 }
 
 // A section of a device that hangs has a span, late and with host times, as a step has.
@@ -327,10 +331,10 @@ func TestASectionThatTheDeviceDoesNotFinishHasASpanAllTheSame(t *testing.T) {
 	f.flush(t)
 	f.tidy(t)
 	require.Len(t, f.spans.Ended(), 3, "once")
-	for _, s := range []*Stream{s, hung} {
-		s.mu.Lock()
-		require.Len(t, s.free, len(s.slots))
-		s.mu.Unlock()
+	for _, s := range []*record.Stream{s, hung} {
+		s.Mu.Lock()
+		require.Len(t, s.Free, len(s.Slots))
+		s.Mu.Unlock()
 	}
 }
 
@@ -338,9 +342,9 @@ func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "main")
 	f.flush(t)
-	f.p.clock.offset.Store(int64(10 * time.Minute)) // as after a step back while nothing ran
-	testOp.Record(context.Background(), s, time.Time{}, time.Microsecond, Work{})
-	host := NewOperation("host", Sync(settings.SyncNone))
+	f.p.Clock.Offset.Store(int64(10 * time.Minute)) // as after a step back while nothing ran
+	testOp.Record(context.Background(), s, time.Time{}, time.Microsecond, work.Work{})
+	host := record.NewOperation("host", Sync(settings.SyncNone))
 	host.Start(context.Background(), s).End()
 	testOp.Start(context.Background(), s).End()
 	f.flush(t)

@@ -11,6 +11,9 @@ import (
 	"weak"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
+
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
@@ -32,12 +35,12 @@ func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 		}
 		return n
 	}
-	run := func() (weak.Pointer[Profiler], *farewell) {
+	run := func() (weak.Pointer[Profiler], *export.Farewell) {
 		p, err := New(newScripted(), WithMeterProvider(provider))
 		require.NoError(t, err)
 		testOp.Start(context.Background(), p.Stream(3, "main")).End()
 		require.NoError(t, p.Shutdown(context.Background()))
-		return weak.Make(p), p.metrics.callback
+		return weak.Make(p), p.metrics.Callback
 	}
 	p, callback := run()
 	for range 100 {
@@ -48,10 +51,10 @@ func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 		time.Sleep(time.Millisecond) // goroutines that have just ended
 	}
 	require.Nil(t, p.Value(), "nothing holds the profiler")
-	for range lastCollections {
+	for range export.LastCollections {
 		require.EqualValues(t, 1, collect(), "its figures are still told")
 	}
-	require.EqualValues(t, lastCollections, callback.told.Load())
+	require.EqualValues(t, export.LastCollections, callback.Told.Load())
 	for collect() != 0 { // the callback is taken out beside the collection
 		time.Sleep(time.Millisecond)
 	}

@@ -15,7 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -124,15 +131,15 @@ func (c faultyCode) Description() string { return "faulty" }
 
 func (c faultyCode) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	c.in("NewIDs")
-	return (*IDGenerator)(nil).NewIDs(ctx)
+	return (*spanid.Generator)(nil).NewIDs(ctx)
 }
 
 func (c faultyCode) NewSpanID(ctx context.Context, t trace.TraceID) trace.SpanID {
 	c.in("NewSpanID")
-	return (*IDGenerator)(nil).NewSpanID(ctx, t)
+	return (*spanid.Generator)(nil).NewSpanID(ctx, t)
 }
 
-func (c faultyCode) RangeStart(*Operation, trace.SpanContext, int64) uint64 {
+func (c faultyCode) RangeStart(*record.Operation, trace.SpanContext, int64) uint64 {
 	c.in("RangeStart")
 	return 1
 }
@@ -201,7 +208,7 @@ func (l faultyLogger) WithGroup(string) slog.Handler             { return l }
 func application(p *Profiler, arm func()) (done int) {
 	out := faultyCode{&fault{}}
 	ctx := context.Background()
-	op, inner := NewOperation("faults", PrintReport(out)), NewOperation("faults inner", Sync(settings.SyncImmediate))
+	op, inner := record.NewOperation("faults", PrintReport(out)), record.NewOperation("faults inner", Sync(settings.SyncImmediate))
 	for i := range 3 {
 		if i == 1 {
 			arm()
@@ -209,19 +216,19 @@ func application(p *Profiler, arm func()) (done int) {
 		s := p.Stream(uintptr(3+i), "main")
 		x := op.Start(ctx, s)
 		x.Checksum(1)
-		x.Start(inner).EndWith(Work{Items: 1})
+		x.Start(inner).EndWith(work.Work{Items: 1})
 		x.End()
 		op.Start(sampledContext(), s).End()
 		op.Start(trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}).WithSpanID(
-			trace.SpanID{1})), s).EndWith(Work{Items: 1})
+			trace.SpanID{1})), s).EndWith(work.Work{Items: 1})
 		op.Launch(ctx, s, func() { done++ })
-		op.Record(ctx, s, time.Now(), time.Second, Work{})
+		op.Record(ctx, s, time.Now(), time.Second, work.Work{})
 		s.StartNamed(ctx, "name")
-		s.EndNamed("name", Work{})
+		s.EndNamed("name", work.Work{})
 		for _, st := range p.Loop("faults loop", s, TotalSteps(2),
 			StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
 			st.Phase("forward").End()
-			st.AddPhase(Comm, time.Second)
+			st.AddPhase(tree.Comm, time.Second)
 			done++
 		}
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -260,7 +267,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				f := &fault{at: at}
 				f.armed.Store(early)
 				code := faultyCode{f}
-				ids := NewIDGenerator(code)
+				ids := spanid.New(code)
 				tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSampler(code),
 					sdktrace.WithSpanProcessor(code))
 				set := settings.Default()
@@ -312,7 +319,7 @@ func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	s := b.p.Stream(3, "main")
 	for range 5 {
 		x := testOp.Start(context.Background(), s)
-		x.Start(testOp).EndWith(Work{Items: 2})
+		x.Start(testOp).EndWith(work.Work{Items: 2})
 		x.End()
 	}
 	b.flush(t)
@@ -348,8 +355,8 @@ func TestNilContextsAreBackgroundContexts(t *testing.T) {
 		x.End()
 		testOp.Launch(none, s, nil)
 		s.StartNamed(none, "n")
-		s.EndNamed("n", Work{})
-		testOp.Record(none, s, time.Now(), 1, Work{})
+		s.EndNamed("n", work.Work{})
+		testOp.Record(none, s, time.Now(), 1, work.Work{})
 		for range f.p.Loop("l", s, TotalSteps(2)).Steps(none) {
 		}
 		require.NoError(t, f.p.Flush(none))

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -46,7 +50,7 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	set.NestDeadline, set.Slots = 10*time.Millisecond, 4
 	f := newBench(t, newScripted(), WithSettings(set))
 	s, hung := f.p.Stream(3, "main"), f.p.Stream(4, "hung")
-	require.NoError(t, f.p.poller.call(context.Background(), func() {
+	require.NoError(t, f.p.poller.Call(context.Background(), func() {
 		f.b.query.Store(int32(backend.StatusNotReady))
 		for range 4 {
 			testOp.Start(context.Background(), hung).End() // the device's business, not theirs
@@ -55,11 +59,11 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 			testOp.Start(context.Background(), s)
 		}
 		time.Sleep(20 * time.Millisecond)
-		f.p.poller.tidy()
+		f.p.poller.Tidy()
 		require.Empty(t, f.errors(), "one is free")
 		testOp.Start(context.Background(), s)
-		f.p.poller.tidy()
-		f.p.poller.tidy()
+		f.p.poller.Tidy()
+		f.p.poller.Tidy()
 	}))
 	require.Regexp(t,
 		"^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
@@ -71,7 +75,7 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 type slowEnd struct{ sdktrace.SpanProcessor }
 
 func (slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { time.Sleep(closeLimit / 2) }
+func (slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { time.Sleep(timeline.CloseLimit / 2) }
 
 // A polling thread that is only slow has as long as Shutdown's context gives it.
 func TestShutdownWaitsForSlowSpans(t *testing.T) {
@@ -84,5 +88,5 @@ func TestShutdownWaitsForSlowSpans(t *testing.T) {
 	defer cancel()
 	require.NoError(t, f.p.Shutdown(ctx))
 	require.True(t, f.b.closed.Load())
-	require.EqualValues(t, 3, f.p.drops[dropShutdown].Load())
+	require.EqualValues(t, 3, f.p.Drops[record.DropShutdown].Load())
 }

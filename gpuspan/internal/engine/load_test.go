@@ -16,6 +16,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
@@ -25,7 +29,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
 	p, _ := benchProfiler(b, WithTracerProvider(tp))
-	var streams []*Stream
+	var streams []*record.Stream
 	for i := range 4 {
 		streams = append(streams, p.Stream(uintptr(10+i), "load", NeverCaptured()))
 	}
@@ -38,7 +42,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	wall := time.Since(start)
 	b.ReportMetric(100*(pollingCPU(p)-before).Seconds()/wall.Seconds(), "%core")
 	b.ReportMetric(float64(b.N)/wall.Seconds(), "sections/s")
-	b.ReportMetric(float64(p.drops[dropPoolFull].Load()), "dropped")
+	b.ReportMetric(float64(p.Drops[record.DropPoolFull].Load()), "dropped")
 }
 
 // BenchmarkSaturation is how many sections a second become spans when two goroutines start them as fast as slots come
@@ -57,7 +61,7 @@ func BenchmarkSaturation(b *testing.B) {
 		wg.Go(func() {
 			for done := 0; done < b.N/2; {
 				x := benchOp.Start(ctx, s)
-				if x.slot == nil {
+				if x.Slot == nil {
 					runtime.Gosched()
 					continue
 				}
@@ -68,7 +72,7 @@ func BenchmarkSaturation(b *testing.B) {
 	}
 	wg.Wait()
 	_ = p.Flush(context.Background())
-	n := float64(p.statuses[statusTimed].Load())
+	n := float64(p.Statuses[record.StatusTimed].Load())
 	b.ReportMetric(n/time.Since(start).Seconds(), "sections/s")
 	if d := pollingCPU(p) - cpu; d > 0 {
 		b.ReportMetric(n/d.Seconds(), "sections/core-s")
@@ -77,7 +81,7 @@ func BenchmarkSaturation(b *testing.B) {
 
 // pollingCPU is the processor time of the polling thread; 0 where that cannot be told.
 func pollingCPU(p *Profiler) (d time.Duration) {
-	_ = p.poller.call(context.Background(), func() { d, _ = threadCPU() })
+	_ = p.poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
 	return d
 }
 
@@ -89,7 +93,7 @@ func BenchmarkSectionBurst(b *testing.B) {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
 			p, _ := benchProfiler(b)
 			ctx := sampledContext()
-			var streams []*Stream
+			var streams []*record.Stream
 			for i := range goroutines {
 				streams = append(streams, p.Stream(uintptr(10+i), "burst", NeverCaptured()))
 			}

@@ -16,6 +16,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -32,16 +37,16 @@ func TestNothingThatIsNoUTF8IsOnASpan(t *testing.T) {
 	}
 	b := newScripted()
 	b.devices[0].Model = bad
-	f := newBench(t, b, func(c *Config) { c.Attributes = list })
+	f := newBench(t, b, func(c *record.Config) { c.Attributes = list })
 	s := f.p.Stream(3, bad)
-	op := NewOperation(bad, func(c *OperationConfig) {
+	op := record.NewOperation(bad, func(c *record.OperationConfig) {
 		c.Attributes = list
 		c.Info.Category, c.Info.ItemType, c.Info.Description = bad, bad, bad
 	})
 	x := op.Start(context.Background(), s)
 	x.SetAttributes(list...)
-	x.EndWith(Work{Items: 1})
-	for _, st := range f.p.Loop(bad, s, TotalSteps(1), func(c *LoopConfig) {
+	x.EndWith(work.Work{Items: 1})
+	for _, st := range f.p.Loop(bad, s, TotalSteps(1), func(c *tree.LoopConfig) {
 		c.ItemType, c.Attributes = bad, list
 	}).Steps(context.Background()) {
 		st.SetAttributes(list...)
@@ -91,7 +96,7 @@ func TestShutdownDoesNotWaitForALoggerThatHangs(t *testing.T) {
 	f := newBench(t, b, WithLogger(slog.New(h)), changed(func(s *settings.Settings) { s.HangLimit = time.Millisecond }))
 	s := f.p.Stream(3, "x")
 	b.query.Store(int32(backend.StatusNotReady))
-	NewOperation("op").Start(context.Background(), s).End()
+	record.NewOperation("op").Start(context.Background(), s).End()
 	<-h.in
 	b.query.Store(0)
 	done := make(chan struct{})
@@ -135,7 +140,7 @@ func TestTimesOfPhasesThatCannotBeAreMisuse(t *testing.T) {
 func TestContextsWithinContextsStayFlat(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "x")
-	ctx, op := context.Background(), NewOperation("op")
+	ctx, op := context.Background(), record.NewOperation("op")
 	for range 1000 {
 		x := op.Start(ctx, s)
 		ctx = x.Context(ctx)
@@ -143,7 +148,7 @@ func TestContextsWithinContextsStayFlat(t *testing.T) {
 	}
 	depth := 0
 	for at := trace.SpanFromContext(ctx); ; depth++ {
-		in, ok := at.(*sectionSpan)
+		in, ok := at.(*record.SectionSpan)
 		if !ok {
 			break
 		}
@@ -157,7 +162,7 @@ func TestShutdownWithACancelledContextFreesEverything(t *testing.T) {
 	b := newScripted()
 	f := newBench(t, b)
 	s := f.p.Stream(3, "x")
-	NewOperation("op").Start(context.Background(), s).End()
+	record.NewOperation("op").Start(context.Background(), s).End()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.NotContains(t, fmt.Sprint(f.p.Shutdown(ctx)), "left behind")
@@ -172,14 +177,14 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 	f := newBench(t, b)
 	s := f.p.Stream(3, "x")
 	b.blocks.Store(true)
-	NewOperation("op").Start(context.Background(), s).End()
+	record.NewOperation("op").Start(context.Background(), s).End()
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		first <- f.p.Shutdown(ctx)
 	}()
-	require.Eventually(t, f.p.stopped.Load, time.Minute, time.Millisecond)
+	require.Eventually(t, f.p.Stopped.Load, time.Minute, time.Millisecond)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -200,10 +205,10 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	b := newScripted()
 	f := newBench(t, b, changed(func(s *settings.Settings) { s.Slots = 16 }))
-	streams := []*Stream{f.p.Stream(3, "a"), f.p.Stream(4, "b"), f.p.Stream(4, "b"), f.p.Stream(5, "")}
-	ops := []*Operation{NewOperation(""), NewOperation(strings.Repeat("n", 1<<20)), NewOperation("x", func(c *OperationConfig) { c.Batch = true })}
+	streams := []*record.Stream{f.p.Stream(3, "a"), f.p.Stream(4, "b"), f.p.Stream(4, "b"), f.p.Stream(5, "")}
+	ops := []*record.Operation{record.NewOperation(""), record.NewOperation(strings.Repeat("n", 1<<20)), record.NewOperation("x", func(c *record.OperationConfig) { c.Batch = true })}
 	var wg sync.WaitGroup
-	shared := make(chan Section, 64)
+	shared := make(chan record.Section, 64)
 	for g := range 8 {
 		wg.Go(func() {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -215,13 +220,13 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 				case shared <- x:
 				default:
 				}
-				x.Add(Work{Items: -1, FLOPs: math.NaN(), Read: math.MinInt64})
+				x.Add(work.Work{Items: -1, FLOPs: math.NaN(), Read: math.MinInt64})
 				for range i % 3 {
 					x.Link(nil) //nolint:staticcheck // nil on purpose
 				}
 				y := x.Start(ops[(i+1)%len(ops)])
 				x.End()
-				y.EndWith(Work{Items: 1})
+				y.EndWith(work.Work{Items: 1})
 				y.End()
 				select {
 				case z := <-shared:
@@ -244,10 +249,10 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	_ = f.p.Shutdown(context.Background())
 	require.True(t, b.closed.Load())
 	var statuses int64
-	for i := range f.p.statuses {
-		statuses += f.p.statuses[i].Load()
+	for i := range f.p.Statuses {
+		statuses += f.p.Statuses[i].Load()
 	}
-	require.EqualValues(t, len(f.spans.Ended())+int(f.p.drops[dropNestLimit].Load()), statuses)
+	require.EqualValues(t, len(f.spans.Ended())+int(f.p.Drops[record.DropNestLimit].Load()), statuses)
 }
 
 // failing answers the n-th call with an error.
@@ -362,7 +367,7 @@ func TestAnyCallOfADriverMayFail(t *testing.T) {
 				WithErrorHandler(func(error) {}), WithLogger(slog.New(slog.DiscardHandler)),
 				changed(func(s *settings.Settings) { s.MemoryUsage = true; s.Slots = 16 }))
 			s := p.Stream(3, "x")
-			op := NewOperation("op")
+			op := record.NewOperation("op")
 			for range 3 {
 				x := op.Start(context.Background(), s)
 				x.Start(op).End()

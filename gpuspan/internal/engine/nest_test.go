@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
 // ended lets the polling thread look at what has ended, and returns what is passed on of it.
-func ended(p *Profiler, s *Stream) (out []*nest) {
-	p.poller.pass()
-	for i := range s.unplaced {
-		out = append(out, s.unplaced[i].nest)
+func ended(p *Profiler, s *record.Stream) (out []*record.Nest) {
+	p.poller.Pass()
+	for i := range s.Unplaced {
+		out = append(out, s.Unplaced[i].Nest)
 	}
 	return out
 }
@@ -30,19 +34,19 @@ func TestAnOutermostSectionWaitsForThoseInIt(t *testing.T) {
 		z.End()
 		x.End()
 		require.Empty(t, ended(f.p, s))
-		require.Equal(t, []*slot{x.slot}, poller.waiting)
-		require.Equal(t, 1, poller.heldNow)
-		require.Equal(t, slotHeld, x.slot.state)
+		require.Equal(t, []*record.Slot{x.Slot}, poller.Waiting)
+		require.Equal(t, 1, poller.HeldNow)
+		require.Equal(t, record.SlotHeld, x.Slot.State)
 		y.End()
 		nests := ended(f.p, s)
 		require.Empty(t, ended(f.p, other), "all are where the outermost is")
 		require.Len(t, nests, 1)
-		require.Equal(t, x.id, nests[0].root.id)
-		require.Equal(t, []uint64{z.id, y.id}, []uint64{nests[0].held[0].id, nests[0].held[1].id})
-		require.Equal(t, []uint64{x.id, x.id}, []uint64{nests[0].held[0].parent, nests[0].held[1].parent})
-		require.Empty(t, poller.waiting)
-		require.Zero(t, poller.heldNow)
-		require.Len(t, s.free, len(s.slots))
+		require.Equal(t, x.ID, nests[0].Root.ID)
+		require.Equal(t, []uint64{z.ID, y.ID}, []uint64{nests[0].Held[0].ID, nests[0].Held[1].ID})
+		require.Equal(t, []uint64{x.ID, x.ID}, []uint64{nests[0].Held[0].Parent, nests[0].Held[1].Parent})
+		require.Empty(t, poller.Waiting)
+		require.Zero(t, poller.HeldNow)
+		require.Len(t, s.Free, len(s.Slots))
 	})
 }
 
@@ -54,18 +58,18 @@ func TestASectionThatIsNotWaitedForComesLate(t *testing.T) {
 		y := x.Start(testOp)
 		x.End()
 		require.Empty(t, ended(f.p, s))
-		f.p.poller.checkWaiting(f.p.clock.now()+int64(f.p.cfg.NestDeadline)-int64(time.Minute), false)
-		require.Empty(t, s.unplaced)
-		f.p.poller.checkWaiting(f.p.clock.now()+int64(f.p.cfg.NestDeadline)+int64(time.Minute), false)
-		require.Len(t, s.unplaced, 1)
-		kept := s.unplaced[0].nest
-		require.True(t, kept.kept)
+		f.p.poller.CheckWaiting(f.p.Clock.Now()+int64(f.p.Cfg.NestDeadline)-int64(time.Minute), false)
+		require.Empty(t, s.Unplaced)
+		f.p.poller.CheckWaiting(f.p.Clock.Now()+int64(f.p.Cfg.NestDeadline)+int64(time.Minute), false)
+		require.Len(t, s.Unplaced, 1)
+		kept := s.Unplaced[0].Nest
+		require.True(t, kept.Kept)
 		y.End()
 		nests := ended(f.p, s)
 		require.Len(t, nests, 2)
-		require.Same(t, kept, nests[1].late)
-		require.Equal(t, y.id, nests[1].root.id)
-		require.Len(t, s.free, len(s.slots), "both slots are back")
+		require.Same(t, kept, nests[1].Late)
+		require.Equal(t, y.ID, nests[1].Root.ID)
+		require.Len(t, s.Free, len(s.Slots), "both slots are back")
 	})
 	f.flush(t)
 	spans := f.spans.Ended()
@@ -79,15 +83,15 @@ func TestWhatNestsCannotHoldIsOnlyCounted(t *testing.T) {
 	paused(f.p, func() {
 		x := testOp.Start(context.Background(), s)
 		x.Start(testOp).End()
-		f.p.poller.heldNow = maxHeld
+		f.p.poller.HeldNow = timeline.MaxHeld
 		nests := ended(f.p, s)
-		f.p.poller.heldNow = 0
+		f.p.poller.HeldNow = 0
 		require.Len(t, nests, 1)
-		require.Same(t, x.slot.rec.op, nests[0].around)
+		require.Same(t, x.Slot.Rec.Op, nests[0].Around)
 		x.End()
 	})
 	f.flush(t)
-	require.EqualValues(t, 1, f.p.drops[dropNestLimit].Load())
+	require.EqualValues(t, 1, f.p.Drops[record.DropNestLimit].Load())
 	require.Len(t, f.spans.Ended(), 1)
 }
 
@@ -95,21 +99,21 @@ func TestWhatNestsCannotHoldIsOnlyCounted(t *testing.T) {
 func TestTheSpansOfANest(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "main")
-	ops := map[uint64]*Operation{}
-	section := func(id, parent uint64, depth int32, w Work) *record {
-		ops[id] = NewOperation(string(rune('0' + id)))
-		r := &record{claim: claim{id: id, parent: parent, depth: depth, op: f.p.state(ops[id]), work: w}}
-		r.startNs, r.endNs = int64(id), int64(id)+1
+	ops := map[uint64]*record.Operation{}
+	section := func(id, parent uint64, depth int32, w work.Work) *record.Record {
+		ops[id] = record.NewOperation(string(rune('0' + id)))
+		r := &record.Record{Claim: record.Claim{ID: id, Parent: parent, Depth: depth, Op: f.p.State(ops[id]), Work: w}}
+		r.StartNs, r.EndNs = int64(id), int64(id)+1
 		return r
 	}
-	require.NoError(t, f.p.emitter.call(context.Background(), func() {
-		n := &nest{stream: s, root: section(1, 0, 0, Work{})}
-		n.held = []*record{
-			section(4, 3, 3, Work{FLOPs: 7}), section(3, 2, 2, Work{}), section(2, 1, 1, Work{}),
-			section(5, 99, 1, Work{FLOPs: 1}),
+	require.NoError(t, f.p.emitter.Call(context.Background(), func() {
+		n := &record.Nest{Stream: s, Root: section(1, 0, 0, work.Work{})}
+		n.Held = []*record.Record{
+			section(4, 3, 3, work.Work{FLOPs: 7}), section(3, 2, 2, work.Work{}), section(2, 1, 1, work.Work{}),
+			section(5, 99, 1, work.Work{FLOPs: 1}),
 		}
-		f.p.emitter.emitNest(n)
-		require.Equal(t, float64(7), n.root.childFLOPs, "of those that know their parents")
+		f.p.emitter.EmitNest(n)
+		require.Equal(t, float64(7), n.Root.ChildFLOPs, "of those that know their parents")
 	}))
 	below := map[string]string{}
 	names := map[string]string{}

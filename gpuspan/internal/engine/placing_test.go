@@ -11,111 +11,113 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
 
-func readsOf(list []queued) (out []int64) {
+func readsOf(list []record.Stamped) (out []int64) {
 	for i := range list {
-		out = append(out, list[i].read)
+		out = append(out, list[i].Read)
 	}
 	return out
 }
 
 func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
-	s := &Stream{
-		unplaced: []queued{{read: 1}, {read: 2}, {read: 3}},
-		stamps:   make([]clockmap.Stamps, 3),
+	s := &record.Stream{
+		Unplaced: []record.Stamped{{Read: 1}, {Read: 2}, {Read: 3}},
+		Stamps:   make([]clockmap.Stamps, 3),
 	}
-	s.handOver(2)
-	require.Len(t, s.stamps, 1)
-	require.Equal(t, []int64{1, 2}, readsOf(s.emits))
-	require.Equal(t, []int64{3}, readsOf(s.unplaced))
-	require.Equal(t, []int64{3, 0, 0}, readsOf(s.unplaced[:3]), "nothing of what went is kept")
-	s.handOver(1)
-	require.Equal(t, []int64{1, 2, 3}, readsOf(s.emits))
-	require.Empty(t, s.unplaced)
+	timeline.HandOver(s, 2)
+	require.Len(t, s.Stamps, 1)
+	require.Equal(t, []int64{1, 2}, readsOf(s.Emits))
+	require.Equal(t, []int64{3}, readsOf(s.Unplaced))
+	require.Equal(t, []int64{3, 0, 0}, readsOf(s.Unplaced[:3]), "nothing of what went is kept")
+	timeline.HandOver(s, 1)
+	require.Equal(t, []int64{1, 2, 3}, readsOf(s.Emits))
+	require.Empty(t, s.Unplaced)
 
-	s.emits = s.emits[:0]
-	s.unplaced, s.stamps = append(make([]queued, 0, 8), queued{read: 4}, queued{read: 5}), make([]clockmap.Stamps, 2)
-	s.handOver(2)
-	require.Equal(t, []int64{4, 5}, readsOf(s.emits))
-	require.Equal(t, 8, cap(s.emits), "the lists change places")
+	s.Emits = s.Emits[:0]
+	s.Unplaced, s.Stamps = append(make([]record.Stamped, 0, 8), record.Stamped{Read: 4}, record.Stamped{Read: 5}), make([]clockmap.Stamps, 2)
+	timeline.HandOver(s, 2)
+	require.Equal(t, []int64{4, 5}, readsOf(s.Emits))
+	require.Equal(t, 8, cap(s.Emits), "the lists change places")
 
-	s.emits, s.unplaced = make([]queued, 0, usualQueue+1), append(s.unplaced[:0], queued{read: 6})
-	s.stamps = make([]clockmap.Stamps, 1)
-	s.handOver(1)
-	require.Nil(t, s.unplaced, "the room of a burst is given up")
+	s.Emits, s.Unplaced = make([]record.Stamped, 0, timeline.UsualQueue+1), append(s.Unplaced[:0], record.Stamped{Read: 6})
+	s.Stamps = make([]clockmap.Stamps, 1)
+	timeline.HandOver(s, 1)
+	require.Nil(t, s.Unplaced, "the room of a burst is given up")
 }
 
 // queue reads n sections back and returns how many are not placed yet.
-func (f *bench) queue(s *Stream, n int) int {
+func (f *bench) queue(s *record.Stream, n int) int {
 	for range n {
 		testOp.Start(context.Background(), s).End()
 	}
-	for s.pending.size > 0 {
-		f.p.poller.pass()
+	for s.Pending.Size > 0 {
+		f.p.poller.Pass()
 	}
-	return len(s.unplaced)
+	return len(s.Unplaced)
 }
 
 func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
-	f := newBench(t, newScripted(), WithSlots(2*crowded))
+	f := newBench(t, newScripted(), WithSlots(2*timeline.Crowded))
 	s := f.p.Stream(3, "main")
-	d := s.device
+	d := s.Device
 	paused(f.p, func() {
 		old := 0 // of what is unplaced, so many; the others are just read, however long that took
 		place := func() int {
-			now := f.p.clock.now()
-			for i := range s.unplaced {
-				s.unplaced[i].read = now
+			now := f.p.Clock.Now()
+			for i := range s.Unplaced {
+				s.Unplaced[i].Read = now
 				if i < old {
-					s.unplaced[i].read -= int64(placeLimit) + int64(time.Second)
+					s.Unplaced[i].Read -= int64(timeline.PlaceLimit) + int64(time.Second)
 				}
 			}
-			f.p.poller.place(false)
-			return len(s.unplaced)
+			f.p.poller.Place(false)
+			return len(s.Unplaced)
 		}
 		require.Equal(t, 3, f.queue(s, 3))
 		require.Equal(t, 3, place())
-		f.p.poller.anchorNow()
+		f.p.poller.AnchorNow()
 		require.Zero(t, place())
 
 		require.Equal(t, 2, f.queue(s, 2))
 		old = 1
 		require.Equal(t, 1, place(), "the other one is not waited for as long")
 		old = 0
-		f.p.poller.place(true)
-		require.Empty(t, s.unplaced)
+		f.p.poller.Place(true)
+		require.Empty(t, s.Unplaced)
 
-		require.Equal(t, crowded, f.queue(s, crowded))
-		made := d.anchorer.Made()
-		f.p.poller.crowdedAt = -int64(time.Hour)
-		require.Equal(t, crowded, place())
-		require.Equal(t, made, d.anchorer.Made())
+		require.Equal(t, timeline.Crowded, f.queue(s, timeline.Crowded))
+		made := d.Anchorer.Made()
+		f.p.poller.CrowdedAt = -int64(time.Hour)
+		require.Equal(t, timeline.Crowded, place())
+		require.Equal(t, made, d.Anchorer.Made())
 		f.queue(s, 1)
 		place()
-		require.Equal(t, made+1, d.anchorer.Made(), "a crowd has an anchor of its own")
+		require.Equal(t, made+1, d.Anchorer.Made(), "a crowd has an anchor of its own")
 		require.Zero(t, place())
-		f.queue(s, crowded+1)
-		f.p.poller.crowdedAt = f.p.clock.now() + int64(time.Hour)
-		require.Equal(t, crowded+1, place())
-		require.Equal(t, made+1, d.anchorer.Made(), "and the next crowd none so soon")
+		f.queue(s, timeline.Crowded+1)
+		f.p.poller.CrowdedAt = f.p.Clock.Now() + int64(time.Hour)
+		require.Equal(t, timeline.Crowded+1, place())
+		require.Equal(t, made+1, d.Anchorer.Made(), "and the next crowd none so soon")
 	})
 	f.flush(t)
-	require.Len(t, f.spans.Ended(), 3+2+2*(crowded+1))
+	require.Len(t, f.spans.Ended(), 3+2+2*(timeline.Crowded+1))
 }
 
 // A stream's section may lie in one of a stream on another device, and is placed by its own.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
-	d, other := &device{anchorer: &clockmap.Anchorer{}}, &device{anchorer: &clockmap.Anchorer{}}
-	s := &Stream{device: d}
-	var n nest
-	n.root = &n.own
-	n.own.timed, n.own.device = true, other
-	s.unplaced, s.stamps = []queued{{}, {nest: &n}}, make([]clockmap.Stamps, 2)
+	d, other := &record.Device{Anchorer: &clockmap.Anchorer{}}, &record.Device{Anchorer: &clockmap.Anchorer{}}
+	s := &record.Stream{Device: d}
+	var n record.Nest
+	n.Root = &n.Own
+	n.Own.Timed, n.Own.Device = true, other
+	s.Unplaced, s.Stamps = []record.Stamped{{}, {Nest: &n}}, make([]clockmap.Stamps, 2)
 	const one, nested = 0, 1
 	for _, c := range []struct {
 		at   int
-		of   *device
+		of   *record.Device
 		want bool
 	}{
 		{one, nil, true},
@@ -125,10 +127,10 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 		{nested, other, true},
 		{nested, d, false},
 	} {
-		require.Equal(t, c.want, s.awaits(c.at, c.of))
+		require.Equal(t, c.want, timeline.Awaits(s, c.at, c.of))
 	}
-	n.held = []*record{{result: result{timed: true, device: d}}}
-	require.True(t, s.awaits(nested, d), "for the section within")
-	n.own.timed, n.held = false, nil
-	require.False(t, s.awaits(nested, nil), "the host's times wait for nothing")
+	n.Held = []*record.Record{{Result: record.Result{Timed: true, Device: d}}}
+	require.True(t, timeline.Awaits(s, nested, d), "for the section within")
+	n.Own.Timed, n.Held = false, nil
+	require.False(t, timeline.Awaits(s, nested, nil), "the host's times wait for nothing")
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
 func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T) {
@@ -19,7 +21,7 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 	s := p.Stream(3, "main")
 	awake := func() bool {
 		select {
-		case <-p.poller.wakeups:
+		case <-p.poller.Wakeups:
 			return true
 		default:
 			return false
@@ -37,18 +39,18 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 		"for a while, and all slots wait": {-time.Hour, 60, func(n int) bool { return n >= slots/2 }},
 	} {
 		paused(p, func() {
-			p.idle.Store(false) // it is between two passes
-			p.poller.passed.Store(p.clock.now() + int64(c.passed))
-			s.mu.Lock()
-			s.looked()
-			s.mu.Unlock()
+			p.Polling.Idle.Store(false) // it is between two passes
+			p.Polling.Passed.Store(p.Clock.Now() + int64(c.passed))
+			s.Mu.Lock()
+			s.Looked()
+			s.Mu.Unlock()
 			awake()
 			for i := 1; i <= slots; i++ {
 				testOp.Start(context.Background(), s).End()
 				if i == c.behind {
-					s.mu.Lock()
-					s.looked()
-					s.mu.Unlock()
+					s.Mu.Lock()
+					s.Looked()
+					s.Mu.Unlock()
 					awake()
 				} else if i > c.behind {
 					require.Equal(t, c.wakes(i), awake(), "%s: section %d", name, i)
@@ -63,26 +65,26 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 
 // asleep is a profiler whose polling thread has just looked and sleeps until woken, as it does between two passes, but
 // for an hour, and is not marked as idle.
-func asleep(t *testing.T, slots int) (*Profiler, *Stream) {
+func asleep(t *testing.T, slots int) (*Profiler, *record.Stream) {
 	p, err := New(nil, WithSlots(slots)) // no anchors that it would wake for
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
 	s := p.Stream(3, "main")
 	paused(p, func() {
-		p.poller.sleep, p.poller.longest = time.Hour, time.Hour
-		p.idle.Store(false)
+		p.poller.Sleep, p.poller.Longest = time.Hour, time.Hour
+		p.Polling.Idle.Store(false)
 		testOp.Start(context.Background(), s).End()
 	})
 	waitForRead(t, s, 1)
 	return p, s
 }
 
-func waitForRead(t *testing.T, s *Stream, n uint64) {
+func waitForRead(t *testing.T, s *record.Stream, n uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.read >= n
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Read >= n
 	}, time.Minute, time.Millisecond)
 }
 
@@ -96,36 +98,36 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 		}
 		// What came after the thread has looked, and is less than half of what was free then, waits for one more.
 		require.Eventually(t, func() bool {
-			used, _ := s.filled()
+			used, _ := s.Filled()
 			if used >= slots/2 && used < slots*3/4 {
 				testOp.Start(context.Background(), s).End()
 			}
 			return used < slots/2
 		}, time.Minute, time.Millisecond)
 	}
-	require.Zero(t, p.drops[dropPoolFull].Load())
+	require.Zero(t, p.Drops[record.DropPoolFull].Load())
 }
 
 // Nothing ends where no slot is free, so the section that finds none has to say so.
 func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 	const slots = 16
 	p, s := asleep(t, slots)
-	var open []Section
+	var open []record.Section
 	for range slots {
 		open = append(open, testOp.Start(context.Background(), s))
 	}
-	s.mu.Lock()
-	s.crowd = 1 << 30 // woken already since the last pass, for nothing
-	s.mu.Unlock()
-	p.poller.passed.Store(p.clock.now() + int64(time.Hour)) // as on a machine where all this takes less than wakeEvery
+	s.Mu.Lock()
+	s.Crowd = 1 << 30 // woken already since the last pass, for nothing
+	s.Mu.Unlock()
+	p.Polling.Passed.Store(p.Clock.Now() + int64(time.Hour)) // as on a machine where all this takes less than wakeEvery
 	for _, x := range open {
 		x.End()
 	}
-	p.poller.passed.Store(p.clock.now())
+	p.Polling.Passed.Store(p.Clock.Now())
 	require.Eventually(t, func() bool {
 		x := testOp.Start(context.Background(), s)
 		defer x.End()
 		return x.Timed()
 	}, time.Minute, time.Millisecond)
-	require.Positive(t, p.drops[dropPoolFull].Load())
+	require.Positive(t, p.Drops[record.DropPoolFull].Load())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
 // orderly is a device that finishes events in the order in which they were recorded, as far as a test lets it.
@@ -55,16 +56,16 @@ func (b *orderly) read(t *testing.T, n, finished int) (p *Profiler, timed int64,
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
 	s := p.Stream(3, "main", NeverCaptured())
-	require.NoError(t, p.poller.call(context.Background(), func() {
+	require.NoError(t, p.poller.Call(context.Background(), func() {
 		b.order, b.asked, b.done = map[backend.Event]int{}, 0, 2*finished
 		for range n {
 			testOp.Start(context.Background(), s).End()
 		}
 		if b.captured != 0 {
-			b.captured = backend.Event(s.slots[s.pending.at(n/2)].end.Args[0])
+			b.captured = backend.Event(s.Slots[s.Pending.At(n/2)].End.Args[0])
 		}
-		p.poller.pass()
-		timed, pending, asked = p.statuses[statusTimed].Load(), s.pending.size, b.asked
+		p.poller.Pass()
+		timed, pending, asked = p.Statuses[record.StatusTimed].Load(), s.Pending.Size, b.asked
 		b.done = 2 * n
 	}))
 	return p, timed, pending, asked
@@ -86,6 +87,6 @@ func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
 	p, timed, pending, _ := b.read(t, 100, 100)
 	require.EqualValues(t, 99, timed)
 	require.Zero(t, pending)
-	require.EqualValues(t, 1, p.statuses[statusCaptured].Load())
-	require.True(t, p.streamList.all()[0].DeviceTimed(), "the stream is not retired")
+	require.EqualValues(t, 1, p.Statuses[record.StatusCaptured].Load())
+	require.True(t, p.StreamList.All()[0].DeviceTimed(), "the stream is not retired")
 }

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -27,11 +31,14 @@ func (c *caller) again() {
 	}
 }
 
-func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan)             { c.again() }
-func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                                 { c.again() }
-func (c *caller) RangeStart(*Operation, trace.SpanContext, int64) (id uint64) { c.again(); return 1 }
-func (c *caller) RangeEnd(uint64)                                             { c.again() }
-func (c *caller) Write(p []byte) (int, error)                                 { c.again(); return len(p), nil }
+func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.again() }
+func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                     { c.again() }
+func (c *caller) RangeStart(*record.Operation, trace.SpanContext, int64) (id uint64) {
+	c.again()
+	return 1
+}
+func (c *caller) RangeEnd(uint64)             { c.again() }
+func (c *caller) Write(p []byte) (int, error) { c.again(); return len(p), nil }
 
 // No mutex is held while the application's code runs, so that it may use what it instruments with.
 func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
@@ -42,10 +49,10 @@ func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 		WithErrorHandler(func(error) { c.again() }))
 	require.NoError(t, err)
 	s := p.Stream(3, "main")
-	op, inside := NewOperation("op", PrintReport(c)), NewOperation("inside")
+	op, inside := record.NewOperation("op", PrintReport(c)), record.NewOperation("inside")
 	c.use = func() {
 		x := inside.Start(context.Background(), s)
-		x.Add(Work{Items: 1})
+		x.Add(work.Work{Items: 1})
 		_ = s.DeviceTimed()
 		_ = p.Misuse()
 		_ = p.Enabled()

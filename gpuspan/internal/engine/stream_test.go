@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -46,7 +47,7 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 			s := f.p.Stream(3, "main", tt.opts...)
 			require.NotNil(t, s)
 			require.Equal(t, tt.timed, s.DeviceTimed())
-			require.Equal(t, s.bound, b.kind == backend.StreamLegacy && tt.timed)
+			require.Equal(t, s.Bound, b.kind == backend.StreamLegacy && tt.timed)
 			testOp.Start(context.Background(), s).End()
 			f.flush(t)
 			_, source := f.status(0)
@@ -68,7 +69,7 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 	b.threads = true // records need a current context
 	f := newBench(t, b)
 	s := f.p.Stream(3, "main")
-	require.True(t, s.bound)
+	require.True(t, s.Bound)
 	for range 5 {
 		testOp.Start(context.Background(), s).End()
 	}
@@ -83,9 +84,9 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 
 func TestAStreamMayAskForTheBoundPath(t *testing.T) {
 	f := newBench(t, newScripted())
-	require.False(t, f.p.Stream(3, "plain").bound, "a thread without a context can record")
+	require.False(t, f.p.Stream(3, "plain").Bound, "a thread without a context can record")
 	s := f.p.Stream(4, "asked", Bound())
-	require.True(t, s.bound)
+	require.True(t, s.Bound)
 	testOp.Start(context.Background(), s).End()
 	f.flush(t)
 	status, _ := f.status(0)
@@ -99,7 +100,7 @@ func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
 	b.capturing.Store(true)
 	f := newBench(t, b)
 	s := f.p.Stream(3, "main")
-	require.True(t, s.bound)
+	require.True(t, s.Bound)
 	require.Zero(t, b.records.Load(), "a record would end up in the application's graph")
 }
 
@@ -134,7 +135,7 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	require.NotNil(t, s)
 	x := testOp.Start(context.Background(), s)
 	require.False(t, x.Timed())
-	x.EndWith(Work{Items: 1})
+	x.EndWith(work.Work{Items: 1})
 	require.Contains(t, f.errors(), `stream "c": too many streams`)
 }
 
@@ -154,7 +155,7 @@ func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 			require.Same(t, a, p.Stream(3, "a"))
 			require.Same(t, c, p.Stream(4, ""))
 		}
-		require.Len(t, p.streamList.all(), 3)
+		require.Len(t, p.StreamList.All(), 3)
 		a.Close()
 		flush(t, p)
 		d := p.Stream(3, "a")

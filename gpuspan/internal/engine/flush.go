@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+)
+
+// flush waits until what had ended at the call is read back and its spans have ended. What ends later does not hold it
+// up.
+func (p *Profiler) flush(ctx context.Context) error {
+	t := p.poller
+	var targets map[*record.Stream]uint64
+	var until int64
+	left := -1 // not known
+	for {
+		n := 0
+		err := t.Call(ctx, func() {
+			if targets == nil {
+				targets = t.Ended()
+			}
+			t.Pass()
+			t.AnchorNow()
+			t.Place(false)
+			if n = t.Unread(targets); n == 0 && until == 0 {
+				until = p.Clock.Now()
+			}
+			n += t.Unplaced(until)
+		})
+		if err == nil && until != 0 {
+			waiting := 0
+			err = p.emitter.Call(ctx, func() {
+				waiting = p.emitter.DrainUntil(until)
+				p.emitter.ReportUntimed()
+			})
+			if err == nil {
+				n += waiting
+			}
+		}
+		switch {
+		case err == nil && n == 0, errors.Is(err, timeline.ErrStopped):
+			return nil
+		case err == nil:
+			left = n
+			select {
+			case <-time.After(timeline.MinSleep):
+				continue
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		if left < 0 {
+			return fmt.Errorf("flush: the polling thread did not answer: %w", err)
+		}
+		return fmt.Errorf("flush: %d sections are not read back: %w", left, err)
+	}
+}
+
+// stop flushes, gives up what is left, and frees everything. Where the driver hangs, or the application's code that
+// spans are handed to, what is held is left to the process's end.
+func (p *Profiler) stop(ctx context.Context) error {
+	t, e := p.poller, p.emitter
+	err := p.flush(ctx)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeline.CloseLimit) // also where flushing has used up ctx
+	defer cancel()
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > timeline.CloseLimit && ctx.Err() == nil {
+		limit = ctx
+	}
+	hangs := t.Call(limit, t.GiveUpAll)
+	close(e.Quit)
+	select {
+	case <-e.Done:
+	case <-limit.Done():
+		err = errors.Join(err, errors.New("shutdown: the code that spans are handed to hangs, and some are left behind"))
+	}
+	if hangs == nil {
+		hangs = t.Call(limit, t.Close)
+	}
+	close(t.Quit)
+	if hangs != nil && !errors.Is(hangs, timeline.ErrStopped) {
+		return errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
+	}
+	<-t.Done
+	return err
+}

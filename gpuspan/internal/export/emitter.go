@@ -1,0 +1,265 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package export
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+)
+
+// EmitBudget is how many outermost sections of one stream become spans before it is another stream's turn.
+const EmitBudget = 16
+
+// Exporter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the
+// application's code: a span processor that takes its time holds up neither the driver's polling nor the clocks.
+type Exporter struct {
+	timeline.Worker
+	p       *record.Core
+	metrics *Metrics
+
+	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
+	linksKept int // which were as many at most
+
+	tree *tree.Assembler
+
+	line          []byte // of the log of outputs
+	outputsFailed bool
+
+	spare     *record.SpareNests // for the polling thread
+	one       record.Record      // of a plain section
+	sink      sink.Span          // reused for each span
+	facts     sink.Facts
+	attrs     []attribute.KeyValue
+	start     []trace.SpanStartOption
+	constants map[*record.OpState][]streamConstant // for a sink
+	share     []attribute.KeyValue                 // of the links of a span for the sink
+	end       []trace.SpanEndOption
+	order     []*record.Record
+	byID      map[uint64]*record.Record
+}
+
+func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
+	t := &Exporter{Worker: timeline.NewWorker(), p: p, metrics: m, spare: spare, linksKept: usualLinks,
+		constants: map[*record.OpState][]streamConstant{}}
+	t.tree = tree.NewAssembler(p, t.endStep)
+	p.Exporting.Wakeups = t.Wakeups
+	return t
+}
+
+// Loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
+func (t *Exporter) Loop() (quit bool) {
+	defer t.p.Guard("spans were made")
+	defer t.p.Exporting.Since.Store(0)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := t.p.Clock.Now()
+		more := t.round(now)
+		t.tree.CheckSealed(now, false)
+		if t.p.Exporting.Untimed.Load() && t.p.Exporting.Untimed.CompareAndSwap(true, false) {
+			t.ReportUntimed()
+		}
+		var due <-chan time.Time // nil: woken only
+		var ready <-chan struct{}
+		switch {
+		case more:
+			ready = record.Closed
+		case len(t.tree.Sealed) > 0:
+			timer.Reset(timeline.MaxSleep)
+			due = timer.C
+		}
+		select {
+		case <-ready:
+		case <-due:
+		case <-t.Wakeups:
+		case f := <-t.Calls:
+			f()
+		case <-t.Quit: // what is queued is the last
+			t.DrainUntil(math.MaxInt64)
+			t.tree.CheckSealed(t.p.Clock.Now(), true)
+			t.ReportUntimed()
+			return true
+		}
+	}
+}
+
+// round makes spans of some of what each stream has that was read by then; more: there are others.
+func (t *Exporter) round(until int64) (more bool) {
+	for _, s := range t.p.StreamList.All() {
+		more = t.Turn(s, until) || more
+	}
+	return more
+}
+
+// DrainUntil makes spans of all that was read by then, and returns how many steps still wait for their sections.
+func (t *Exporter) DrainUntil(until int64) (waiting int) {
+	for t.round(until) {
+	}
+	t.tree.CheckSealed(t.p.Clock.Now(), false)
+	for _, st := range t.tree.Sealed {
+		if st.ResolvedAt <= until {
+			waiting++
+		}
+	}
+	return waiting
+}
+
+// Turn is a stream's; it reports whether there may be more. What the application's code ends the goroutine in is lost,
+// the rest has its turn again.
+func (t *Exporter) Turn(s *record.Stream, until int64) bool {
+	if s.Emitted == len(s.Emitting) {
+		s.EmitMu.Lock()
+		s.Emitting, s.Emits, s.Emitted = s.Emits, s.Emitting[:0], 0
+		s.EmitMu.Unlock()
+	}
+	done := int32(0)
+	t.p.Exporting.Since.Store(t.p.Clock.Now())
+	defer func() {
+		t.p.Exporting.Since.Store(0)
+		if done > 0 && s.InFlight.Add(-done) == 0 && s.IsClosed() {
+			t.p.Polling.Wake() // it can be forgotten
+		}
+	}()
+	for n := range EmitBudget {
+		if s.Emitted == len(s.Emitting) {
+			return n > 0
+		}
+		q := &s.Emitting[s.Emitted]
+		if q.Read > until {
+			return false
+		}
+		s.Emitted++
+		done += int32(q.Count())
+		if x, read := q.Nest, q.Read; x != nil {
+			q.Nest = nil
+			t.nest(x, read)
+		} else {
+			t.plain(s, q)
+		}
+	}
+	return true
+}
+
+// nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
+func (t *Exporter) nest(n *record.Nest, read int64) {
+	defer n.Put(t.spare)
+	if n.Step != nil || n.Expiry {
+		t.tree.Boundary(n, read)
+		return
+	}
+	for i := range n.Count() {
+		if r := n.Record(i); r.Step != nil {
+			t.tree.AddToStep(r)
+		}
+	}
+	if t.p.Cfg.Outputs != nil {
+		for _, r := range n.Held {
+			t.logOutput(r)
+		}
+		t.logOutput(n.Root)
+	}
+	switch {
+	case n.Around != nil:
+		t.count(context.Background(), n.Root, n.Stream, t.nodeOf(n.Around))
+	case n.Late != nil:
+		t.emit(n.Root, n.Stream, n.Late.Span, n.Late.Node)
+	default:
+		t.EmitNest(n)
+	}
+	if n.Kept {
+		n.Span, n.Node = n.Root.Span, n.Root.Node
+	}
+	if w := n.Root.Op.Op.Cfg.Print; w != nil && n.Late == nil && n.Around == nil {
+		t.print(w)
+	}
+}
+
+// EmitNest makes the spans of a nest, parents before children.
+func (t *Exporter) EmitNest(n *record.Nest) {
+	for _, f := range t.tree.Assemble(n) {
+		t.emitFinished(f)
+	}
+	t.tree.Release()
+}
+
+// emitFinished makes the span of a section below that of its parent, which was made before.
+func (t *Exporter) emitFinished(f tree.Finished) {
+	if f.Parent == nil {
+		t.emit(f.Record, f.Stream, trace.SpanContext{}, 0)
+		return
+	}
+	t.emit(f.Record, f.Stream, f.Parent.Span, f.Parent.Node)
+}
+
+// endStep feeds metrics and statistics with a step.
+func (t *Exporter) endStep(f tree.FinishedStep) {
+	t.metrics.duration(f.Step.Ctx, f.Record, f.Stream)
+	if t.p.Recorder != nil {
+		t.p.Recorder.Step(f.Step.Loop.Op.Cfg.Info.Name, f.Sample)
+	}
+}
+
+// nodeOf is an outermost section's node in the report, also before it is counted.
+func (t *Exporter) nodeOf(st *record.OpState) int32 {
+	if t.p.Recorder == nil {
+		return 0
+	}
+	defer t.p.Guard("a section's place in the report was asked for")
+	return int32(t.p.Recorder.Node(0, st.Op.Cfg.Info))
+}
+
+// print writes the report where an operation wants it.
+func (t *Exporter) print(w io.Writer) {
+	defer t.p.Guard("the report was printed")
+	if t.p.Recorder == nil {
+		return
+	}
+	t.ReportUntimed()
+	if err := t.p.Recorder.Summary().WriteText(w); err != nil {
+		t.p.Errors.Report("print", fmt.Errorf("cannot print the report: %w", err))
+	}
+}
+
+// ReportUntimed tells the recorder of runs that were not timed since it was last told.
+func (t *Exporter) ReportUntimed() {
+	rec := t.p.Recorder
+	if rec == nil {
+		return
+	}
+	defer t.p.Guard("the recorder was told of untimed sections")
+	for _, st := range t.p.OpList.All() {
+		reportPlace(&st.Outermost, rec)
+	}
+	for _, pl := range t.p.Places.All() {
+		reportPlace(pl, rec)
+	}
+	if c, ok := rec.(interface{ SetDropped(string, int64) }); ok {
+		for i := range record.DropReasons {
+			c.SetDropped(dropNames[i], t.p.Drops[i].Load())
+		}
+	}
+}
+
+func (t *Exporter) logOutput(r *record.Record) {
+	if t.outputsFailed || r.Extra == nil || !r.Extra.Summed {
+		return
+	}
+	defer t.p.Guard("an output was logged")
+	t.line = fmt.Appendf(t.line[:0], "%016x %d %q\n", r.Extra.Checksum, r.Occurrence, r.Op.Op.Cfg.Info.Name)
+	if _, err := t.p.Cfg.Outputs.Write(t.line); err != nil {
+		t.outputsFailed = true
+		t.p.Errors.Report("outputs", fmt.Errorf("cannot write the log of outputs: %w", err))
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostclock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Clock is the clock of the goroutines that start and end sections: nanoseconds since the profiler began,
+// monotonic. They become wall-clock times when spans are made, with the wall clock's offset of then, so that a step of
+// the wall clock bends no duration.
+type Clock struct {
+	base   time.Time
+	unix   int64            // of base
+	read   func() time.Time // nil: the process's own clock
+	ahead  func() int64     // wall clock minus (unix + elapsed), read now; nil where read is not
+	Offset atomic.Int64     // the same, as it is believed
+}
+
+// stepThreshold separates steps of the wall clock from the time between the wall and monotonic reads of one time.Now.
+const stepThreshold = int64(20 * time.Microsecond)
+
+// New reads now once to find out what clock it is: a time with a monotonic reading comes from time.Now.
+func New(now func() time.Time) *Clock {
+	c := &Clock{base: now()}
+	if c.base == c.base.Round(0) {
+		c.read = now
+	}
+	c.unix = c.base.UnixNano()
+	if c.read == nil {
+		c.ahead = func() int64 {
+			t := time.Now()
+			return t.UnixNano() - c.unix - int64(t.Sub(c.base))
+		}
+	}
+	return c
+}
+
+// Now is time since the profiler began. time.Since costs half of time.Now, for it reads one clock instead of two.
+func (c *Clock) Now() int64 {
+	if c.read == nil {
+		return int64(time.Since(c.base))
+	}
+	return c.ask()
+}
+
+// ask reads a clock that is not the process's own. One that panics is replaced by that.
+func (c *Clock) ask() (ns int64) {
+	defer func() {
+		if recover() != nil {
+			ns = int64(time.Since(c.base))
+		}
+	}()
+	return int64(c.read().Sub(c.base))
+}
+
+// Time is a point of the axis with its monotonic reading.
+func (c *Clock) Time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) }
+
+// Wall is a point of the axis in unix nanoseconds.
+func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
+
+// At is wall with an offset that was read before: all times of a section are told by one, so that a step of the wall
+// clock bends none of their differences.
+func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
+
+// Observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens
+// of thousands is interrupted between its two clocks, for milliseconds even.
+func (c *Clock) Observe() {
+	if c.ahead == nil {
+		return
+	}
+	if offset := c.ahead(); stepped(c.Offset.Load(), offset) && !stepped(offset, c.ahead()) {
+		c.Offset.Store(offset)
+	}
+}
+
+func stepped(from, to int64) bool { return max(to-from, from-to) > stepThreshold }

@@ -1,0 +1,146 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"runtime"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Annotator is gpuspan.Annotator. step is the number of a step, or NoStep.
+type Annotator interface {
+	RangeStart(o *Operation, sc trace.SpanContext, step int64) uint64
+	RangeEnd(id uint64)
+	Enabled() bool
+}
+
+// annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this
+// library's code.
+func (x Section) annotate(n *Nesting) {
+	p, o := x.p, x.at.State.Op
+	sc := SpanOf(n.Ctx).SpanContext()
+	ids := spanid.IDs{}
+	if p.reserves(n, sc) {
+		ids = p.reserve(o, n, sc)
+	}
+	if ids.Span.IsValid() {
+		sc = trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: ids.Trace, SpanID: ids.Span,
+			TraceFlags: sc.TraceFlags() | trace.FlagsSampled,
+		})
+	}
+	id := p.RangeStart(o, sc, NoStep)
+	s := x.Slot.Stream
+	s.Mu.Lock()
+	open := x.live()
+	if open {
+		r := &x.Slot.Rec
+		r.Annotation = id
+		if ids.Span.IsValid() {
+			r.more().IDs = ids
+		}
+	}
+	s.Mu.Unlock()
+	if !open { // given up already: the profiler shuts down
+		p.RangeEnd(id)
+	}
+}
+
+// reserves reports whether the section will have a span whose id can be said now.
+func (p *Core) reserves(n *Nesting, parent trace.SpanContext) bool {
+	return p.Cfg.IDs != nil && !p.refused.Load() &&
+		(parent.IsSampled() || !parent.IsValid()) && // else it is timed for metrics only
+		(n.Step == nil || n.Step.Recorded)
+}
+
+// reserve draws the ids of a section's span. A section without a span stands for the one around it.
+func (p *Core) reserve(o *Operation, n *Nesting, parent trace.SpanContext) (ids spanid.IDs) {
+	defer p.Guard("an id was drawn")
+	around := n.idsAround()
+	switch {
+	case o.Cfg.NoSpan:
+		return around
+	case parent.IsValid():
+		return spanid.IDs{Trace: parent.TraceID(), Span: p.Cfg.IDs.DrawSpanID(n.Ctx, parent.TraceID())}
+	case around.Trace.IsValid():
+		return spanid.IDs{Trace: around.Trace, Span: p.Cfg.IDs.DrawSpanID(n.Ctx, around.Trace)}
+	case n.root != nil && !n.root.Rec.Op.Op.Cfg.NoSpan:
+		return spanid.IDs{} // the trace has an id that is not known here
+	}
+	ids.Trace, ids.Span = p.Cfg.IDs.DrawIDs(n.Ctx)
+	return ids
+}
+
+// idsAround are those of the section around, or of the outermost one if that has ended meanwhile.
+func (n *Nesting) idsAround() (ids spanid.IDs) {
+	for _, sl := range []*Slot{n.around, n.root} {
+		if sl == nil || ids.Trace.IsValid() {
+			continue
+		}
+		sl.Stream.Mu.Lock()
+		if r := &sl.Rec; r.Extra != nil && (sl == n.root || r.ID == n.parent) {
+			ids = r.Extra.IDs
+		}
+		sl.Stream.Mu.Unlock()
+	}
+	return ids
+}
+
+var errIDsRefused = errors.New(
+	"the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the " +
+		"same one to sdktrace.WithIDGenerator)")
+
+// CheckIDs finds out whether the provider took the ids that were reserved. If not it never will.
+func (p *Core) CheckIDs(want spanid.IDs, got trace.SpanContext) {
+	if got.SpanID() != want.Span && p.refused.CompareAndSwap(false, true) {
+		p.Errors.Report("ids", errIDsRefused)
+	}
+}
+
+// Listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not
+// called at all.
+func (p *Core) Listens(a Annotator) (enabled bool) {
+	defer p.Guard("the annotator was asked whether it is enabled")
+	return a.Enabled()
+}
+
+// NoStep is the number of what is no step.
+const NoStep = -1
+
+// RangeStart begins the range of a section, or of the step of a number.
+func (p *Core) RangeStart(o *Operation, sc trace.SpanContext, step int64) uint64 {
+	if p.Cfg.Annotator == nil {
+		return 0
+	}
+	defer p.Guard("a range was started")
+	return p.Cfg.Annotator.RangeStart(o, sc, step)
+}
+
+// RangeEnd is small enough to be inlined where sections end, most of which have no range.
+func (p *Core) RangeEnd(id uint64) {
+	if id != 0 {
+		p.endRange(id)
+	}
+}
+
+func (p *Core) endRange(id uint64) {
+	defer p.Guard("a range was ended")
+	p.Cfg.Annotator.RangeEnd(id)
+}
+
+// ownFrames is how many frames of the library's own may lie between a caller and locate.
+const ownFrames = 6
+
+// locate remembers who starts a section. Names are looked up when the span is made.
+func (p *Core) locate(r *Record) {
+	var pcs [settings.MaxStackDepth + ownFrames]uintptr
+	n := runtime.Callers(3, pcs[:max(p.Cfg.StackDepth, 1)+ownFrames])
+	e := r.more()
+	e.Stack = append(e.Stack[:0], pcs[:n]...)
+}

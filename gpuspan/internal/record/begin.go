@@ -1,0 +1,234 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Nesting is where a section hangs.
+type Nesting struct {
+	Ctx    context.Context
+	parent uint64
+	around *Slot // that parent has
+	root   *Slot // nil: the section is outermost
+	depth  int32
+	Step   *StepState
+	Phase  int8
+}
+
+// begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
+// look-up in ctx.
+func (s *Stream) begin(ctx context.Context, o *Operation, flags RecordFlags) Section {
+	if o == nil || s.Core.Level.Load() < int32(o.Cfg.Verbosity) {
+		return Section{}
+	}
+	parent := SpanOf(ctx)
+	if in, ok := parent.(*SectionSpan); ok {
+		return s.beginBelow(ctx, in, o, flags)
+	}
+	if s.Core.skips(o, parent) {
+		return s.Core.Untimed(o)
+	}
+	return s.beginOuter(ctx, o, flags)
+}
+
+// skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces:
+// whether it is recorded is decided when its links are known.
+func (p *Core) skips(o *Operation, parent trace.Span) bool {
+	return !p.TimeAll && !o.Cfg.Batch && Unsampled(parent)
+}
+
+// Unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a
+// span ID as well, which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an
+// atomic add that waits for all of them.
+func Unsampled(parent trace.Span) bool {
+	sc := parent.SpanContext()
+	return !sc.IsSampled() && sc.HasTraceID()
+}
+
+// beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
+// section's span, but the span around it is.
+func (s *Stream) beginBelow(ctx context.Context, in *SectionSpan, o *Operation, flags RecordFlags) Section {
+	x, p := in.section, s.Core
+	switch {
+	case x.p != p:
+	case x.Slot == nil:
+		if p.skips(o, in) || p.Loops.Load() != 0 && !p.stepTimed(ctx, s) {
+			return x.untimed(o)
+		}
+	default:
+		if y, ok := s.beginIn(x, o, flags); ok {
+			return y
+		}
+	}
+	if p.skips(o, in) {
+		return p.Untimed(o)
+	}
+	return s.beginOuter(ctx, o, flags)
+}
+
+// stepTimed reports whether a section in ctx belongs to no step or to one that is timed.
+func (p *Core) stepTimed(ctx context.Context, s *Stream) bool {
+	st := p.stepOf(ctx, s)
+	return st == nil || st.Timed
+}
+
+func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags RecordFlags) Section {
+	p := s.Core
+	n := Nesting{Ctx: ctx}
+	if p.Loops.Load() != 0 {
+		if n.Step = p.stepOf(ctx, s); n.Step != nil {
+			if !n.Step.Timed {
+				return p.Untimed(o)
+			}
+			if !SpanOf(ctx).SpanContext().IsValid() {
+				n.Ctx = n.Step.Ctx
+			}
+		}
+	}
+	return s.OpenOuter(o, &n, flags)
+}
+
+// OpenOuter opens an outermost section, or counts it where there is no slot.
+func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags RecordFlags) Section {
+	x := s.open(o, n, flags)
+	if x.Slot == nil {
+		return s.Core.Untimed(o)
+	}
+	return x
+}
+
+// beginIn starts a section within another, which may be on another stream; false when that one has ended.
+func (s *Stream) beginIn(x Section, o *Operation, flags RecordFlags) (Section, bool) {
+	from := x.Slot.Stream
+	from.Mu.Lock()
+	if !x.live() {
+		from.Mu.Unlock()
+		return Section{}, false
+	}
+	r := &x.Slot.Rec
+	n := Nesting{Ctx: r.Ctx, parent: r.ID, around: x.Slot, root: r.Root, depth: r.Depth + 1, Step: r.Step}
+	n.root.Refs.Add(1) // the outermost slot cannot go while x is open, and now not while the new section is
+	from.Mu.Unlock()
+	y := s.open(o, &n, flags)
+	if y.Slot == nil {
+		n.root.Refs.Add(-1)
+		return x.untimed(o), true
+	}
+	y.at = x.at.child(s.Core, y.at.State)
+	return y, true
+}
+
+// Take takes a free slot for a section of an operation, or says why there is none. The stream's mutex must be held.
+func (s *Stream) Take(st *OpState) (*Slot, dropReason) {
+	last := len(s.Free) - 1
+	switch {
+	case s.Closed:
+		return nil, DropShutdown
+	case last < 0:
+		return nil, DropPoolFull
+	}
+	sl := &s.Slots[s.Free[last]]
+	s.Free = s.Free[:last]
+	s.nextID++
+	r := &sl.Rec
+	r.ID, r.Op, sl.State = uint64(s.ID)<<40|s.nextID, st, SlotOpen
+	r.HostEnd, r.Annotation, r.Work = 0, 0, work.Work{} // of a plain section before
+	return sl, 0
+}
+
+// takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
+// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would cost the stream its
+// times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
+func (s *Stream) takeBack(n *Nesting, now int64) bool {
+	if s.Closed || 2*s.Pending.Size > len(s.Slots) {
+		return false
+	}
+	var oldest *Slot
+	for i := range s.Slots {
+		sl := &s.Slots[i]
+		if sl.State != SlotOpen || sl.Rec.Flags&FlagStep != 0 || sl == n.root || sl == n.around || sl.Refs.Load() > 1 {
+			continue
+		}
+		if oldest == nil || sl.Rec.ID < oldest.Rec.ID {
+			oldest = sl
+		}
+	}
+	if oldest == nil || !TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.NestDeadline) &&
+		!TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.OpenLimit) {
+		return false
+	}
+	oldest.State = SlotHeld // End of it does nothing from now on
+	s.Back = append(s.Back, int32(oldest.Index))
+	return true
+}
+
+// open takes a slot and records the start event. Without a free slot the result is zero.
+func (s *Stream) open(o *Operation, n *Nesting, flags RecordFlags) Section {
+	p := s.Core
+	st := p.State(o)
+	mode := o.Cfg.Sync
+	if mode == settings.SyncUnset {
+		mode = s.Sync
+	}
+	switch {
+	case mode == settings.SyncNone || s.Host || o.host || s.Foreign && flags&FlagLent == 0:
+		flags |= FlagHost
+	case mode == settings.SyncImmediate || mode == settings.SyncGroup && n.parent == 0:
+		flags |= FlagWait
+	}
+	var memory int64
+	var hasMemory bool
+	if p.Cfg.MemoryUsage {
+		memory, hasMemory = s.memoryUsage()
+	}
+	now := p.Clock.Now()
+	s.Mu.Lock()
+	sl, reason := s.Take(st)
+	if sl == nil {
+		wake := s.takeBack(n, now) || s.Pending.Size > 0 && s.crowded(now)
+		s.Mu.Unlock()
+		p.Drop(reason)
+		if wake {
+			p.Polling.Wake()
+		}
+		return Section{}
+	}
+	r := &sl.Rec
+	r.Ctx = n.Ctx
+	r.Parent, r.Depth, r.Root = n.parent, n.depth, n.root
+	if n.root == nil {
+		r.Root = sl
+	}
+	r.Phase = n.Phase
+	if n.Step != nil {
+		r.Step = n.Step
+		n.Step.Open.Add(1)
+	}
+	r.HostStart = now
+	r.Flags = flags
+	if hasMemory {
+		r.Flags |= FlagMemory
+		r.MemoryStart = memory
+	}
+	id := r.ID
+	if flags&FlagHost == 0 {
+		s.RecordStart(sl)
+	}
+	if p.Cfg.CodeLocation {
+		p.locate(r)
+	}
+	s.Mu.Unlock()
+	x := Section{Slot: sl, at: &st.Outermost, ID: id, p: p}
+	if p.Cfg.Annotator != nil && flags&FlagGiven == 0 {
+		x.annotate(n)
+	}
+	return x
+}

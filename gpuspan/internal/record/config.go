@@ -1,0 +1,50 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Config is what a profiler is made with.
+type Config struct {
+	settings.Settings
+	Tracers    trace.TracerProvider
+	Meters     metric.MeterProvider
+	OnError    func(error)
+	Logger     *slog.Logger
+	Recorder   report.Recorder
+	Annotator  Annotator
+	IDs        *spanid.Generator
+	Outputs    io.Writer
+	Attributes []attribute.KeyValue
+	Sink       sink.Sink // instead of Tracers, for sections
+
+	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
+}
+
+// Fill sets what no option said.
+func (c *Config) Fill() {
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
+	if c.OnError == nil {
+		c.OnError = otel.Handle
+	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
+	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
+	c.Attributes = AppendValid(nil, c.Attributes)
+}

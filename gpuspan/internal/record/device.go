@@ -1,0 +1,154 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Device is one device with its clock. All but the atomics belongs to the polling thread.
+type Device struct {
+	Info     backend.Device
+	Attrs    []attribute.KeyValue // who it is: on metrics, and on the scope of its spans
+	repeated []attribute.KeyValue // what each span repeats of it
+	timed    scope                // of its spans that it timed itself
+	untimed  scope                // and of the others
+	stream   int                  // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
+	Anchorer *clockmap.Anchorer   // nil until the first stream
+	Axis     int64                // where the profiler's clock began on the axis of the anchorer
+	Failed   backend.Status       // the last anchor's, to report a change once
+
+	Floor     atomic.Int64 // ns of an empty section; 0: not known
+	UsualHalf atomic.Int64 // ns: half width that most sections keep, for the scope to say; 0: not known
+	Drift     atomicFloat  // ppm
+	Anomalies atomic.Int64
+	HalfNs    atomic.Int64 // half width that the newest section got; 0: none yet
+}
+
+// NewDevice makes a device, whose spans have scopes of their own: who the device is stands there, once for all of them.
+func (p *Core) NewDevice(info backend.Device) *Device {
+	d := &Device{Info: info, Attrs: identity(info)}
+	for _, kv := range d.Attrs {
+		if kv.Key == semconv.HWIDKey || kv.Key == semconv.HWNameKey {
+			d.repeated = append(d.repeated, kv)
+		}
+	}
+	d.timed = p.NewScope(func() []attribute.KeyValue { return d.scope(p, true) })
+	d.untimed = p.NewScope(func() []attribute.KeyValue { return d.scope(p, false) })
+	return d
+}
+
+// scope is what the scope of the device's spans says.
+func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
+	kv := slices.Clip(d.Attrs)
+	if d.stream > 0 {
+		kv = append(kv, semconv.GPUStreamIDKey.Int(d.stream))
+	}
+	if timed {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(p.SourceName))
+		if f := d.Floor.Load(); f > 0 {
+			kv = append(kv, semconv.GPUFloorDurationKey.Float64(Seconds(f)))
+		}
+		if h := d.UsualHalf.Load(); h > 0 {
+			kv = append(kv, semconv.GPUTimingErrorKey.Float64(Seconds(h)))
+		}
+	}
+	return kv
+}
+
+// Unusual reports whether a span with a half width of h ns states it: the scope's is no bound of it, or more than twice
+// as wide.
+func (d *Device) Unusual(h int64) bool {
+	if d == nil {
+		return true
+	}
+	usual := d.UsualHalf.Load()
+	return h > usual || 2*h < usual
+}
+
+// scope is an instrumentation scope, for a tracer and for a sink. Either is made at its first span, when it is known
+// whether metrics leave the process.
+type scope struct {
+	Tracer func() trace.Tracer
+	Sink   func() *sink.Scope
+}
+
+// NewScope makes a scope that says more.
+func (p *Core) NewScope(more func() []attribute.KeyValue) scope {
+	return scope{
+		Tracer: sync.OnceValue(func() trace.Tracer {
+			return p.Cfg.Tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version),
+				trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(p.MarkScope(more())...))
+		}),
+		Sink: sync.OnceValue(func() *sink.Scope {
+			return &sink.Scope{Name: ScopeName, Version: Version, Schema: semconv.SchemaURL, Attributes: p.MarkScope(more())}
+		}),
+	}
+}
+
+// Scope is where the spans of a stream belong. timed: their times are the device's.
+func (s *Stream) Scope(timed bool) *scope {
+	switch {
+	case s.Device == nil:
+		return &s.Core.Scope
+	case timed:
+		return &s.Device.timed
+	}
+	return &s.Device.untimed
+}
+
+// MaxScopeStream bounds the scopes that differ in nothing but a stream's number: an SDK keeps the tracer of each for
+// ever, and a program may make one profiler after another.
+const MaxScopeStream = 64
+
+// Describe makes the attributes of the stream's spans. The scope says which stream the first of a device is, mostly the
+// only one, and spans of others say it themselves.
+func (s *Stream) Describe() {
+	d := s.Device
+	if d != nil && d.stream == 0 {
+		if d.stream = -1; s.ID <= MaxScopeStream {
+			d.stream = s.ID
+		}
+	}
+	if d == nil || d.stream != s.ID {
+		s.Attrs = append(s.Attrs, semconv.GPUStreamIDKey.Int(s.ID))
+	}
+	if d != nil {
+		s.Attrs = append(s.Attrs, d.repeated...)
+	}
+}
+
+// identity makes the attributes that say who a device is.
+func identity(d backend.Device) []attribute.KeyValue {
+	kv := make([]attribute.KeyValue, 0, 9)
+	kv = AppendStated(kv, semconv.HWIDKey, d.UUID)
+	kv = AppendStated(kv, semconv.HWParentKey, d.Parent)
+	kv = AppendStated(kv, semconv.HWModelKey, d.Model)
+	kv = AppendStated(kv, semconv.HWVendorKey, d.Vendor)
+	kv = AppendStated(kv, semconv.HWDriverVersionKey, d.DriverVersion)
+	kv = AppendStated(kv, semconv.GPUPCIBDFKey, d.PCIBDF)
+	return append(kv,
+		semconv.HWTypeKey.String(semconv.HWTypeGPU),
+		semconv.HWNameKey.String(fmt.Sprintf("gpu%d", d.Ordinal)),
+		semconv.GPUDeviceOrdinalKey.Int(d.Ordinal))
+}
+
+// atomicFloat is a float64 that is read and written by different goroutines.
+type atomicFloat struct{ bits atomic.Uint64 }
+
+func (f *atomicFloat) Load() float64 { return math.Float64frombits(f.bits.Load()) }
+
+func (f *atomicFloat) Store(v float64) { f.bits.Store(math.Float64bits(v)) }

@@ -1,0 +1,51 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Every Start reads the state of its operation while the polling thread counts the sections of others in it: a shared
+// line of the cache would travel between the processors for each section.
+func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
+	const line = 64
+	var st OpState
+	var p Core
+	counted := unsafe.Offsetof(st.Timed)
+	for name, end := range map[string]uintptr{
+		"operation":               unsafe.Offsetof(st.Op) + unsafe.Sizeof(st.Op),
+		"places within others":    unsafe.Offsetof(st.inner) + unsafe.Sizeof(st.inner),
+		"counters of the untimed": unsafe.Offsetof(st.Outermost) + unsafe.Offsetof(st.Outermost.children),
+	} {
+		require.LessOrEqual(t, end+line, counted, name)
+	}
+	statuses, after := unsafe.Offsetof(p.Statuses), unsafe.Offsetof(p.Statuses)+unsafe.Sizeof(p.Statuses)
+	for name, at := range map[string]uintptr{
+		"clock": unsafe.Offsetof(p.Clock), "timeAll": unsafe.Offsetof(p.TimeAll), "level": unsafe.Offsetof(p.Level),
+		"loops": unsafe.Offsetof(p.Loops), "ops": unsafe.Offsetof(p.Ops),
+	} {
+		require.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses,
+			after)
+	}
+}
+
+// The polling thread has cleared the slot, so each of its lines that Start and End touch comes from another processor.
+func TestStartAndEndTouchThreeLinesOfASlot(t *testing.T) {
+	const line = 64
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("laid out for 64 bits")
+	}
+	var sl Slot
+	require.Zero(t, unsafe.Sizeof(sl)%line)
+	require.LessOrEqual(t, unsafe.Offsetof(sl.Rec)+unsafe.Offsetof(sl.Rec.Work)+unsafe.Sizeof(sl.Rec.Work),
+		uintptr(3*line))
+	require.Less(t, unsafe.Offsetof(sl.Rec)+unsafe.Offsetof(sl.Rec.Annotation), uintptr(3*line))
+	require.LessOrEqual(t, settings.MaxSlots, 1<<16, "the index of a slot fits")
+}

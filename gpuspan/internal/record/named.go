@@ -1,0 +1,104 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// names are operations that are found by name: a bounded number, then one for all others.
+type names struct {
+	mu       sync.RWMutex
+	byName   map[string]*Operation
+	limit    int
+	create   func(string) *Operation
+	Overflow *Operation
+	dropped  atomic.Int64 // how often a name was too many
+}
+
+// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of
+// kernels stay below it.
+const maxNameLength = 4096
+
+func (n *names) Init(limit int, create func(string) *Operation) {
+	n.byName, n.limit, n.create = make(map[string]*Operation), limit, create
+	n.Overflow = create(overflowName)
+}
+
+func (n *names) Operation(name string) *Operation {
+	name = name[:min(len(name), maxNameLength)]
+	n.mu.RLock()
+	o := n.byName[name]
+	n.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o := n.byName[name]; o != nil {
+		return o
+	}
+	if len(n.byName) >= n.limit {
+		n.dropped.Add(1)
+		return n.Overflow
+	}
+	name = strings.Clone(name) // it may be a part of something large
+	o = n.create(name)
+	n.byName[name] = o
+	return o
+}
+
+type namedOpen struct {
+	name    string
+	section Section
+}
+
+// maxNamedOpen bounds the open sections of StartNamed on one stream.
+const maxNamedOpen = 1024
+
+func (s *Stream) StartNamed(ctx context.Context, name string) Section {
+	if s == nil || s.Core.Level.Load() < int32(settings.VerbosityDefault) {
+		return Section{}
+	}
+	x := s.begin(ctx, s.Core.Names.Operation(name), FlagNone)
+	s.Mu.Lock()
+	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
+		s.named = slices.Delete(s.named, 0, 1)
+	}
+	s.named = append(s.named, namedOpen{name, x})
+	s.openNamed.Store(int32(len(s.named)))
+	s.Mu.Unlock()
+	return x
+}
+
+func (s *Stream) EndNamed(name string, w work.Work) {
+	// What was switched off meanwhile must still end, and what is off must cost nothing.
+	if s == nil || s.Core.Level.Load() < int32(settings.VerbosityDefault) && s.openNamed.Load() == 0 {
+		return
+	}
+	s.Mu.Lock()
+	for i, n := range slices.Backward(s.named) {
+		if n.name != name {
+			continue
+		}
+		x := n.section
+		s.named = slices.Delete(s.named, i, i+1)
+		s.openNamed.Store(int32(len(s.named)))
+		if x.Slot != nil && x.Slot.Stream == s && !x.live() {
+			continue // ended by its Section
+		}
+		s.Mu.Unlock()
+		x.EndWith(w)
+		return
+	}
+	s.Mu.Unlock()
+	s.Core.Misuses.unmatchedEnd.Add(1)
+}

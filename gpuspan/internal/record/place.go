@@ -1,0 +1,96 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+// Place is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces
+// are sampled or not. Sections that are not timed count here; each operation has a place as an outermost section, and
+// one below each place that it ran in.
+type Place struct {
+	State  *OpState
+	Parent *Place // nil: outermost
+	depth  int
+
+	Untimed work.Tally // runs without a slot: unsampled, captured in full pools …
+
+	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
+	ended [ticketRing]atomic.Int64
+
+	children shared[*Place] // few: found by looking at each
+	Chunked  atomic.Bool    // the runs are chunks of what runs around them
+
+	// polling thread
+	Reported work.TallySnapshot // what the recorder has of untimed
+	Number   report.Node        // in the report; 0: not known yet
+}
+
+const (
+	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What comes beyond these limits
+	// counts as outermost.
+	maxPlaces   = 2048
+	maxDepth    = 64 // recursions
+	maxChildren = 64 // each is looked at
+)
+
+// ticketRing is how many sections of one place may end between two Ends of the same untimed section and still have
+// the second one recognised. A power of two.
+const ticketRing = 64
+
+// child finds the place of an operation within pl.
+func (pl *Place) child(p *Core, st *OpState) *Place {
+	for _, c := range pl.children.All() {
+		if c.State == st {
+			return c
+		}
+	}
+	return pl.addChild(p, st)
+}
+
+func (pl *Place) addChild(p *Core, st *OpState) *Place {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	siblings := pl.children.All()
+	for _, c := range siblings {
+		if c.State == st {
+			return c
+		}
+	}
+	if len(p.Places.All()) >= maxPlaces || len(siblings) >= maxChildren || pl.depth >= maxDepth {
+		return &st.Outermost
+	}
+	c := &Place{State: st, Parent: pl, depth: pl.depth + 1}
+	pl.children.Add(c)
+	st.inner.Add(c)
+	p.Places.Add(c)
+	return c
+}
+
+// run counts a section that is not timed.
+func (pl *Place) run(p *Core) Section {
+	return Section{at: pl, ID: uint64(pl.Untimed.Count.Add(1)), p: p}
+}
+
+// UntimedCount is how often the operation ran without being timed.
+func (st *OpState) UntimedCount() int64 {
+	n := st.Outermost.Untimed.Count.Load()
+	for _, pl := range st.inner.All() {
+		n += pl.Untimed.Count.Load()
+	}
+	return n
+}
+
+// UntimedWork is what it did then.
+func (st *OpState) UntimedWork() work.TallySnapshot {
+	sum := st.Outermost.Untimed.Load()
+	for _, pl := range st.inner.All() {
+		sum.Add(pl.Untimed.Load())
+	}
+	return sum
+}

@@ -1,0 +1,129 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"runtime"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+)
+
+// RecordStart records the start event of an open slot. The stream's mutex is held around every record, so that the
+// order of the pending FIFO is the order on the stream.
+func (s *Stream) RecordStart(sl *Slot) {
+	r := &sl.Rec
+	if s.Failed != backend.StatusOK {
+		r.OnHost(StatusDeviceError)
+		return
+	}
+	if r.Flags&FlagLent == 0 {
+		if st := s.Record(&sl.Start); st != backend.StatusOK {
+			s.refused(r, st)
+			return
+		}
+	}
+	r.Flags |= FlagStarted
+	r.StartEvent = backend.Event(sl.Start.Args[0])
+}
+
+func (s *Stream) RecordEnd(sl *Slot) {
+	r := &sl.Rec
+	switch {
+	case s.Closed: // the stream may not exist any more
+		r.OnHost(StatusTimeout)
+		return
+	case s.Failed != backend.StatusOK:
+		r.OnHost(StatusDeviceError)
+		return
+	}
+	if r.Flags&FlagLent != 0 {
+		if r.Flags&flagRecorded == 0 {
+			r.Flags |= FlagHost // nobody said that the events are recorded
+		}
+		return
+	}
+	if st := s.Record(&sl.End); st != backend.StatusOK {
+		s.refused(r, st)
+	}
+}
+
+// refused handles a record that the driver refused.
+func (s *Stream) refused(r *Record, st backend.Status) {
+	if r.Failed(st) && s.Failed == backend.StatusOK {
+		s.Failed = st // retired; the polling thread says so
+	}
+}
+
+// OnHost leaves a section to the host's times.
+func (r *Record) OnHost(status TimingStatus) {
+	r.Flags |= FlagHost
+	r.Status = status
+}
+
+// Failed leaves a section to the host's times after an answer of the driver; it reports whether the device failed, and
+// not a graph was captured.
+func (r *Record) Failed(st backend.Status) bool {
+	if st.Capture() {
+		r.OnHost(StatusCaptured)
+		return false
+	}
+	r.OnHost(StatusDeviceError)
+	return true
+}
+
+// Record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A
+// panicking backend counts as a refusal.
+func (s *Stream) Record(c *backend.Call) (st backend.Status) {
+	st = backend.StatusPanic
+	defer func() {
+		if st == backend.StatusPanic { // asked only where there may be a panic, for asking takes longer than all else here
+			_ = recover()
+		}
+	}()
+	if s.Bound {
+		return s.recordBound(c)
+	}
+	return s.recordHere(c)
+}
+
+// recordHere records in the context that is current; for the legacy stream the question whether it captures needs that,
+// too.
+func (s *Stream) recordHere(c *backend.Call) backend.Status {
+	if s.Capture {
+		// another error shows again at the record
+		if capturing, st := s.Backend.Capturing(s.Handle); capturing || st.Capture() {
+			return backend.StatusCapturedEvent
+		}
+	}
+	return s.Backend.Record(c)
+}
+
+// recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call
+// costs all records.
+func (s *Stream) recordBound(c *backend.Call) backend.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.Backend.Bind(s.Context)
+	if st != backend.StatusOK {
+		return st
+	}
+	defer unbind()
+	return s.recordHere(c)
+}
+
+func (s *Stream) memoryUsage() (int64, bool) {
+	if !s.DeviceTimed() {
+		return 0, false
+	}
+	defer s.Core.Guard("memory usage was read")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.Backend.Bind(s.Context)
+	if st != backend.StatusOK {
+		return 0, false
+	}
+	defer unbind()
+	used, st := s.Backend.MemoryUsage(s.Context)
+	return used, st == backend.StatusOK
+}

@@ -1,0 +1,256 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+)
+
+type Section struct {
+	Slot *Slot  // nil: not timed
+	at   *Place // nil: nothing at all
+	ID   uint64 // timed: of the section; else the ticket of an untimed run
+	p    *Core
+}
+
+func (x Section) Timed() (timed bool) {
+	x.change(func(*Record) { timed = true })
+	return timed
+}
+
+// live reports whether the section is open. The stream's mutex must be held.
+func (x Section) live() bool { return x.Slot.Rec.ID == x.ID && x.Slot.State == SlotOpen }
+
+func (x Section) Start(o *Operation) Section {
+	if x.Slot != nil {
+		return x.StartOn(o, x.Slot.Stream)
+	}
+	if x.at == nil || o == nil || x.p.Level.Load() < int32(o.Cfg.Verbosity) {
+		return Section{}
+	}
+	return x.untimed(o)
+}
+
+func (x Section) StartOn(o *Operation, s *Stream) Section {
+	if x.at == nil || o == nil || s == nil || x.p.Level.Load() < int32(o.Cfg.Verbosity) {
+		return Section{}
+	}
+	if s.Core != x.p {
+		x.p.Misuses.ForeignStream.Add(1)
+		return Section{}
+	}
+	if x.Slot == nil {
+		return x.untimed(o)
+	}
+	y, ok := s.beginIn(x, o, FlagNone)
+	if !ok {
+		x.p.Misuses.staleParent.Add(1)
+		return x.p.Untimed(o)
+	}
+	return y
+}
+
+// untimed counts a run within this section that is not timed.
+func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.State(o)).run(x.p) }
+
+func (x Section) Add(w work.Work) {
+	if x.at == nil {
+		return
+	}
+	if w.Wrong() {
+		x.p.Misuses.InvalidWork.Add(1)
+		w.Mend()
+	}
+	if x.Slot == nil {
+		x.at.Untimed.Add(&w, x.at.State.Op.Cfg.Direction)
+		return
+	}
+	x.change(func(r *Record) { r.Work.Add(&w) })
+}
+
+func (x Section) AddCopied(d work.Direction, bytes int64) {
+	if x.at == nil || bytes == 0 {
+		return
+	}
+	if d == work.DirectionUnset || d >= work.Directions || work.Impossible(bytes) {
+		x.p.Misuses.InvalidWork.Add(1)
+		return
+	}
+	if x.Slot == nil {
+		x.at.Untimed.Copied[d].Add(bytes)
+		return
+	}
+	x.with(func(e *Extra) { e.Copied[d] += bytes; e.Moved = true })
+}
+
+func (x Section) Link(ctx context.Context) { x.LinkItems(ctx, 0) }
+
+func (x Section) LinkItems(ctx context.Context, items int64) {
+	if x.Slot == nil {
+		return
+	}
+	if work.Impossible(items) {
+		x.p.Misuses.InvalidWork.Add(1)
+		items = 0
+	}
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return
+	}
+	x.with(func(e *Extra) { e.link(sc, items) })
+}
+
+func (x Section) Chunk(i, n int) {
+	if x.at == nil {
+		return
+	}
+	if i < 0 || n < 0 || n > 0 && i >= n || max(i, n) > math.MaxInt32 {
+		x.p.Misuses.InvalidWork.Add(1)
+		return
+	}
+	if x.Slot == nil {
+		x.at.Chunked.Store(true)
+		return
+	}
+	x.change(func(r *Record) {
+		r.Chunk, r.Chunks = int32(i), int32(n)
+		r.Flags |= FlagChunk
+	})
+}
+
+func (x Section) SetAttributes(kv ...attribute.KeyValue) {
+	if len(kv) != 0 {
+		x.with(func(e *Extra) { e.Attrs = append(e.Attrs, kv...) })
+	}
+}
+
+func (x Section) Checksum(sum uint64) {
+	x.with(func(e *Extra) { e.Checksum, e.Summed = sum, true })
+}
+
+// change changes what is known of the section if it is open.
+func (x Section) change(f func(*Record)) {
+	if x.Slot == nil {
+		return
+	}
+	s := x.Slot.Stream
+	s.Mu.Lock()
+	if x.live() {
+		f(&x.Slot.Rec)
+	}
+	s.Mu.Unlock()
+}
+
+// with changes the section's extra if the section is open.
+func (x Section) with(f func(*Extra)) { x.change(func(r *Record) { f(r.more()) }) }
+
+func (x Section) Context(ctx context.Context) context.Context {
+	if x.at == nil || ctx == nil {
+		return ctx
+	}
+	around := SpanOf(ctx)
+	if in, ok := around.(*SectionSpan); ok {
+		around = in.Span
+	}
+	return trace.ContextWithSpan(ctx, &SectionSpan{Span: around, section: x})
+}
+
+// SectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one
+// look-up. It is that span in all else.
+type SectionSpan struct {
+	trace.Span
+	section Section
+}
+
+func (x Section) End() {
+	if x.Slot != nil {
+		x.finish(nil)
+	}
+}
+
+func (x Section) EndWith(w work.Work) {
+	if x.at != nil {
+		x.endWith(&w)
+	}
+}
+
+func (x Section) endWith(w *work.Work) {
+	if w.Wrong() {
+		x.p.Misuses.InvalidWork.Add(1)
+		w.Mend()
+	}
+	if x.Slot != nil {
+		x.finish(w)
+		return
+	}
+	// Untimed: only the work counts, once.
+	if x.at.ended[x.ID%ticketRing].Swap(int64(x.ID)) != int64(x.ID) {
+		x.at.Untimed.Add(w, x.at.State.Op.Cfg.Direction)
+	}
+}
+
+// longestRun is the longest that a run takes, and what is no time of one lies before firstTime or after lastTime: years
+// that times in ns and sums of them hold.
+const longestRun = 366 * 24 * time.Hour
+
+var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func PossibleRun(d time.Duration) bool { return d >= 0 && d <= longestRun }
+func PossibleTime(t time.Time) bool    { return !t.Before(firstTime) && !t.After(lastTime) }
+
+func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w work.Work) {
+	if s == nil {
+		return
+	}
+	possible := PossibleRun(d) && (start.IsZero() || PossibleTime(start))
+	if !possible && o != nil && s.Core.Level.Load() >= int32(o.Cfg.Verbosity) {
+		s.Core.Misuses.InvalidWork.Add(1)
+		s.Core.Untimed(o).EndWith(w)
+		return
+	}
+	x := s.begin(ctx, o, FlagHost|FlagGiven)
+	if x.Slot == nil {
+		x.EndWith(w)
+		return
+	}
+	x.change(func(r *Record) {
+		r.GPU = float64(d)
+		if r.StartNs = start.UnixNano(); start.IsZero() {
+			r.StartNs = JustEnded
+		}
+	})
+	x.EndWith(w)
+}
+
+func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
+	if s != nil {
+		x = s.begin(ctx, o, FlagLent)
+	}
+	return
+}
+
+func (x Section) Events() (start, end uintptr) {
+	x.change(func(r *Record) {
+		if r.Flags&(FlagLent|FlagHost) == FlagLent && !x.Slot.Stream.Closed {
+			start, end = x.Slot.Start.Args[0], x.Slot.End.Args[0]
+		}
+	})
+	return start, end
+}
+
+func (x Section) Recorded(w work.Work) {
+	x.change(func(r *Record) {
+		if r.Flags&FlagLent != 0 {
+			r.Flags |= flagRecorded
+		}
+	})
+	x.EndWith(w)
+}

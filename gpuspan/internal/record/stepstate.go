@@ -1,0 +1,61 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// StepState is what sections need of the step that they belong to.
+type StepState struct {
+	Core      *Core
+	Owner     any             // the step; of package tree
+	Ctx       context.Context // of the step: the parent of its outermost sections
+	Timed     bool            // else its sections only count
+	Recorded  bool            // else its sections keep events warm, and nothing is said of them
+	Device    *Device         // that the boundaries are timed on
+	around    *StepState      // that the loop's stream goes back to; under the stream's mutex
+	Open      atomic.Int32    // sections that are not resolved
+	Cancelled atomic.Bool     // the iteration is no step
+}
+
+type stepKey struct{}
+
+// WithStep is the context of a step's body.
+func WithStep(ctx context.Context, st *StepState) context.Context {
+	return context.WithValue(ctx, stepKey{}, st)
+}
+
+// stepOf is the step that a section belongs to: that of its context, else the one that runs on its stream.
+func (p *Core) stepOf(ctx context.Context, s *Stream) *StepState {
+	if ctx != nil {
+		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {
+			return st
+		}
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.step
+}
+
+// SetStep makes st the step of sections on the stream that have none in their context. It may begin within another, as
+// those of an evaluation do within a training step.
+func (s *Stream) SetStep(st *StepState) {
+	s.Mu.Lock()
+	st.around, s.step = s.step, st
+	s.Mu.Unlock()
+}
+
+// ClearStep gives the stream back to the step around st.
+func (s *Stream) ClearStep(st *StepState) {
+	s.Mu.Lock()
+	for at := &s.step; *at != nil; at = &(*at).around {
+		if *at == st {
+			*at, st.around = st.around, nil
+			break
+		}
+	}
+	s.Mu.Unlock()
+}

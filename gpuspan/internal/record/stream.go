@@ -1,0 +1,161 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Stream is gpuspan.Stream. Sections of one stream contend for its mutex, sections of different streams share nothing.
+type Stream struct {
+	Core    *Core
+	ID      int // gpu.stream.id
+	Label   string
+	Asked   string // name as registered; may be empty
+	Handle  backend.StreamHandle
+	Device  *Device // nil: host times only
+	Context backend.Context
+	Legacy  bool // the legacy stream of context
+	Foreign bool // the handle stays with foreign code, which records events of context
+	Backend backend.Backend
+	Attrs   []attribute.KeyValue // identity and stream, on each span
+	Sync    settings.SyncMode
+	Capture bool // ask before each record
+	Bound   bool // records need the device's context made current
+	Host    bool // no events: there is no device, or the stream was refused
+
+	Syncing   atomic.Int32 // callers of End that wait for the device
+	openNamed atomic.Int32 // len(named)
+
+	Mu      sync.Mutex
+	Slots   []Slot
+	Free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache
+	Pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
+	nextID  uint64
+	Failed  backend.Status // not StatusOK: the stream is retired
+	Crowd   int            // pending slots from which on the polling thread is woken, though it has just looked
+	Closed  bool
+	Read    uint64      // sections that ended and were read back
+	Back    []int32     // indexes of open slots that were taken back
+	step    *StepState  // that sections without a step in their context belong to
+	named   []namedOpen // open sections of StartNamed
+
+	SaidHang uint64 // section that the watchdog spoke of; watchdog
+
+	Public Public // of package gpuspan
+
+	// polling thread
+	SaidFailed  bool
+	EventsFreed bool
+	Unplaced    []Stamped         // read, waiting for the anchor that places them
+	Stamps      []clockmap.Stamps // of each of unplaced, where it is plain
+
+	InFlight atomic.Int32 // records in unplaced, emits and emitting
+	EmitMu   sync.Mutex
+	Emits    []Stamped // placed, waiting to become spans
+
+	// goroutine of the emitter
+	Emitting []Stamped // was emits; emitting[emitted:] are still to become spans
+	Emitted  int
+}
+
+func (s *Stream) IsClosed() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Closed
+}
+
+// ring is a FIFO of slot indexes; a stream has never more pending than slots.
+type ring struct {
+	Buf        []int32
+	head, Size int
+}
+
+func (r *ring) push(i int32) {
+	r.Buf[r.place(r.Size)] = i
+	r.Size++
+}
+
+func (r *ring) Pop() {
+	r.head = r.place(1)
+	r.Size--
+}
+
+func (r *ring) At(i int) int32 { return r.Buf[r.place(i)] }
+
+// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of
+// push.
+func (r *ring) place(i int) int {
+	if i += r.head; i >= len(r.Buf) {
+		i -= len(r.Buf)
+	}
+	return i
+}
+
+func (s *Stream) Name() string {
+	if s == nil {
+		return ""
+	}
+	return s.Label
+}
+
+func (s *Stream) DeviceTimed() bool {
+	if s == nil || s.Host {
+		return false
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Failed == backend.StatusOK && !s.Closed
+}
+
+// FailedStatus is not StatusOK where the device failed on the stream.
+func (s *Stream) FailedStatus() backend.Status {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Failed
+}
+
+// Filled is how many slots are in use, and how many of those wait to be read back.
+func (s *Stream) Filled() (used, pending int) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return len(s.Slots) - len(s.Free), s.Pending.Size
+}
+
+// Real is s, or nil for one that no profiler made: a zero value does what nil does.
+func (s *Stream) Real() *Stream {
+	if s == nil || s.Core == nil {
+		return nil
+	}
+	return s
+}
+
+func (s *Stream) Close() {
+	if s == nil {
+		return
+	}
+	s.Mu.Lock()
+	s.Closed = true
+	s.Mu.Unlock()
+	s.Core.Polling.Wake()
+}
+
+// Oldest is the oldest section of the stream that has ended and is not read back.
+func (s *Stream) Oldest(now int64) (name string, age time.Duration, id uint64, ok bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Pending.Size == 0 {
+		return "", 0, 0, false
+	}
+	r := &s.Slots[s.Pending.At(0)].Rec
+	return r.Op.Op.Cfg.Info.Name, time.Duration(now - r.HostEnd), r.ID, true
+}

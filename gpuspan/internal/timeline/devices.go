@@ -1,0 +1,169 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// What a half width differs by from section to section: by their distance from the next anchor. The scope's is rounded
+// up to a tenth of a microsecond.
+const (
+	halfSpread = 250
+	HalfStep   = 100
+)
+
+func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfStep * HalfStep }
+
+// OpenDevices runs on the polling thread.
+func (t *Poller) OpenDevices() error {
+	b := t.back
+	if err := b.ThreadInit(); err != nil {
+		return fmt.Errorf("cannot prepare the polling thread: %w", err)
+	}
+	infos, err := b.Devices()
+	if err != nil {
+		return fmt.Errorf("cannot list devices: %w", err)
+	}
+	if len(infos) == 0 {
+		return fmt.Errorf("backend %s found no device", b.Name())
+	}
+	list := make([]*record.Device, len(infos))
+	for i, info := range infos {
+		list[i] = t.p.NewDevice(info)
+	}
+	select {
+	case <-t.Quit:
+		return errors.New("the answer came too late")
+	default:
+	}
+	t.p.DeviceList.Set(list)
+	return nil
+}
+
+// open makes the device's clock and measures its floor, when the first stream comes.
+func (t *Poller) openDevice(d *record.Device) error {
+	if d.Anchorer != nil {
+		return nil
+	}
+	b := t.back
+	a, st := clockmap.NewAnchorer(b, backend.Context(d.Info.Ordinal), clockmap.Defaults())
+	if st != backend.StatusOK {
+		return &backend.StatusError{Call: "cannot make clock events", Status: st}
+	}
+	if st := a.Anchor(); st != backend.StatusOK {
+		a.Close()
+		return &backend.StatusError{Call: "cannot anchor the device's clock", Status: st}
+	}
+	d.Anchorer, d.Axis = a, a.Axis(t.p.Clock.Time(0))
+	measureFloor(d, b)
+	describeDevice(t.p, d)
+	return nil
+}
+
+// givenDevice is the device that the application names for streams without events.
+func (t *Poller) givenDevice(info backend.Device) *record.Device {
+	for _, d := range t.given {
+		if sameDevice(d.Info, info) {
+			return d
+		}
+	}
+	d := t.p.NewDevice(info)
+	t.given = append(t.given, d) // at most one for each stream
+	describeDevice(t.p, d)
+	return d
+}
+
+func sameDevice(a, b backend.Device) bool {
+	a.Peaks, b.Peaks = nil, nil
+	return a == b
+}
+
+// describeDevice tells the recorder what a device can do.
+func describeDevice(p *record.Core, d *record.Device) {
+	defer p.Guard("the recorder was told of a device")
+	if c, ok := p.Recorder.(interface{ SetDevice(report.Device) }); ok {
+		c.SetDevice(report.Device{
+			Ordinal: d.Info.Ordinal, ID: d.Info.UUID, Model: d.Info.Model,
+			Floor: time.Duration(d.Floor.Load()), Peaks: peaksOf(d.Info),
+		})
+	}
+}
+
+// peaksOf are the limits that the backend states, else those of the model that the driver names. Instances of MIG have
+// none here: which part of the device they are is not known to this process.
+func peaksOf(info backend.Device) report.Peaks {
+	if info.Peaks != nil {
+		return *info.Peaks
+	}
+	if info.Parent != "" {
+		return report.Peaks{}
+	}
+	row, ok := peaks.Lookup(info.Model)
+	if !ok {
+		return report.Peaks{}
+	}
+	out := report.Peaks{
+		Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{},
+		Source: semconv.GPUPeakSourceTable,
+	}
+	for _, precision := range peaks.Precisions() {
+		if v := row.FLOPs.Of(precision); v > 0 {
+			out.FLOPs[precision] = v
+		}
+	}
+	return out
+}
+
+const floorRuns = 16
+
+// measureFloor finds the GPU duration of an empty section on an idle stream, in the median: two events with nothing in
+// between. The half width of the last one is what most sections will have.
+func measureFloor(d *record.Device, b backend.Backend) {
+	c := backend.Context(d.Info.Ordinal)
+	s, st := b.NewStream(c)
+	if st != backend.StatusOK {
+		return
+	}
+	defer b.FreeStream(c, s)
+	ev := make([]backend.Event, 2)
+	if b.NewEvents(c, ev) != backend.StatusOK {
+		return
+	}
+	defer b.FreeEvents(c, ev)
+	unbind, st := b.Bind(c)
+	if st != backend.StatusOK {
+		return
+	}
+	defer unbind()
+	start := &backend.Call{Args: [2]uintptr{uintptr(ev[0]), uintptr(s)}}
+	end := &backend.Call{Args: [2]uintptr{uintptr(ev[1]), uintptr(s)}}
+	runs := make([]float64, 0, floorRuns)
+	for range floorRuns {
+		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK ||
+			b.Synchronize(ev[1]) != backend.StatusOK {
+			return
+		}
+		ns, st := b.Elapsed(ev[0], ev[1])
+		if st != backend.StatusOK {
+			return
+		}
+		runs = append(runs, ns)
+	}
+	slices.Sort(runs)
+	d.Floor.Store(int64(runs[len(runs)/2]))
+	if stamps, ok := d.Anchorer.Read(ev[0], ev[1], 0, 0); ok {
+		d.UsualHalf.Store(UsualHalf(d.Anchorer.Place(&stamps).HalfWidth))
+	}
+}

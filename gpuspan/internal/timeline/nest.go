@@ -1,0 +1,133 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+)
+
+// MaxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and
+// counted but gets no span.
+const MaxHeld = 8192
+
+// settleInner passes on a resolved section that lies in another, so that a long outer section does not block short
+// inner ones.
+func (t *Poller) settleInner(r *record.Record, s *record.Stream, root *record.Slot) {
+	r.HeldOn = s
+	if root.Nest == nil && t.HeldNow < MaxHeld {
+		root.Held = append(root.Held, r)
+		t.HeldNow++
+		return
+	}
+	n := t.newNestOf(s, r)
+	// Where its outermost section was given up waiting for it, the span hangs directly below that one's.
+	if n.Late = root.Nest; n.Late == nil {
+		t.p.Drop(record.DropNestLimit)
+		n.Around = root.Rec.Op
+	}
+	t.queue(root.Stream, n)
+}
+
+func (t *Poller) newNest(s *record.Stream) *record.Nest {
+	if len(t.nests) == 0 {
+		t.nests = t.spare.TakeAll(t.nests)
+	}
+	var n *record.Nest
+	if last := len(t.nests) - 1; last >= 0 {
+		n, t.nests = t.nests[last], t.nests[:last]
+	} else {
+		n = &record.Nest{}
+	}
+	n.Stream, n.Root = s, &n.Own
+	return n
+}
+
+// newNestOf has a record that is out of its slot already.
+func (t *Poller) newNestOf(s *record.Stream, root *record.Record) *record.Nest {
+	n := t.newNest(s)
+	n.Root = root
+	return n
+}
+
+// settleRoot handles a resolved outermost section, whose slot is kept until the sections in it are resolved.
+func (t *Poller) settleRoot(sl *record.Slot) {
+	if sl.Refs.Load() == 1 {
+		t.complete(sl)
+		return
+	}
+	sl.Resolved = t.p.Clock.Now()
+	sl.Rec.Done = true
+	sl.Hold()
+	t.Waiting = append(t.Waiting, sl)
+}
+
+// unref drops a reference to an outermost slot. The slot's own reference goes last, in complete.
+func (t *Poller) unref(root *record.Slot) {
+	if root.Refs.Add(-1) == 1 && root.Rec.Done && root.State == record.SlotHeld {
+		t.Waiting = slices.DeleteFunc(t.Waiting, func(o *record.Slot) bool { return o == root })
+		t.complete(root)
+	}
+}
+
+// CheckWaiting completes nests whose inner sections are gone, and gives up those that waited too long.
+func (t *Poller) CheckWaiting(now int64, all bool) {
+	t.Waiting = slices.DeleteFunc(t.Waiting, func(sl *record.Slot) bool {
+		if sl.Refs.Load() == 1 {
+			t.complete(sl)
+			return true
+		}
+		if sl.Nest == nil && (all || record.TooOld(sl.Resolved, now, t.p.Cfg.NestDeadline)) {
+			t.part(sl, t.takeOut(sl))
+		}
+		return false
+	})
+}
+
+// part passes a nest on before all sections in it are resolved. They will come late.
+func (t *Poller) part(sl *record.Slot, r *record.Record) {
+	n := t.newNestOf(sl.Stream, r)
+	n.Kept = true
+	sl.Nest = n
+	t.takeHeld(sl, n)
+	t.queue(sl.Stream, n)
+}
+
+// complete passes on a nest and frees the outermost section's slot.
+func (t *Poller) complete(sl *record.Slot) {
+	if sl.Nest != nil {
+		sl.Nest = nil
+		t.free(sl)
+		return
+	}
+	n := t.newNest(sl.Stream)
+	t.takeHeld(sl, n)
+	sl.Stream.Mu.Lock()
+	n.Own.Take(sl)
+	sl.Stream.Release(sl)
+	sl.Stream.Mu.Unlock()
+	t.queue(n.Stream, n)
+}
+
+func (t *Poller) takeHeld(sl *record.Slot, n *record.Nest) {
+	n.Held, sl.Held = sl.Held, n.Held
+	t.HeldNow -= len(n.Held)
+}
+
+// queue lets a nest wait for the anchor that places it. Order is kept by stream.
+func (t *Poller) queue(s *record.Stream, n *record.Nest) {
+	s.InFlight.Add(int32(n.Count()))
+	s.Unplaced = append(s.Unplaced, record.Stamped{Nest: n, Read: t.p.Polling.Passed.Load()})
+	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have theirs
+}
+
+// settleBoundary passes on the resolved boundaries of a step.
+func (t *Poller) settleBoundary(sl *record.Slot) {
+	sl.Hold()
+	n := t.newNest(sl.Stream)
+	n.Step = sl
+	t.queue(sl.Stream, n)
+}

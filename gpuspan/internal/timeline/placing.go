@@ -1,0 +1,140 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+)
+
+// A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
+// ms.
+const (
+	PlaceLimit = 250 * time.Millisecond // then it is placed by the anchors before it
+	Crowded    = record.MaxInFlight / 4 // that many of one stream that wait are worth an anchor of their own
+	anchorGap  = 5 * time.Millisecond   // between two of those, at least
+	UsualQueue = 256                    // what a stream's lists have room for, though there is less
+
+	placeTogether = 8 // passes, at most, while there are more to read: lists are handed over whole, with one wake-up
+)
+
+// Place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
+func (t *Poller) Place(all bool) {
+	now := t.p.Clock.Now()
+	handed := false
+	for _, s := range t.p.StreamList.All() {
+		n := 0
+		for n < len(s.Unplaced) {
+			if !all && Awaits(s, n, nil) && !record.TooOld(s.Unplaced[n].Read, now, PlaceLimit) {
+				break
+			}
+			t.placeQueued(s, n)
+			n++
+		}
+		if n == 0 {
+			if len(s.Unplaced) > Crowded && t.CrowdedAt+int64(anchorGap) < now {
+				t.CrowdedAt = now
+				t.AnchorNow()
+			}
+			continue
+		}
+		handed = true
+		HandOver(s, n)
+	}
+	if handed {
+		t.p.Exporting.Wake()
+	}
+}
+
+// HandOver passes the first n of what was unplaced to the emitter: mostly all, and then the two lists change places.
+func HandOver(s *record.Stream, n int) {
+	s.Stamps = append(s.Stamps[:0], s.Stamps[n:]...)
+	s.EmitMu.Lock()
+	defer s.EmitMu.Unlock()
+	if len(s.Emits) == 0 && n == len(s.Unplaced) {
+		s.Emits, s.Unplaced = s.Unplaced, s.Emits
+		if cap(s.Unplaced) > max(4*n, UsualQueue) {
+			s.Unplaced, s.Stamps = nil, nil // a burst need not cost memory for ever
+		}
+		return
+	}
+	s.Emits = append(s.Emits, s.Unplaced[:n]...)
+	s.Unplaced = append(s.Unplaced[:0], s.Unplaced[n:]...)
+	clear(s.Unplaced[len(s.Unplaced):cap(s.Unplaced)])
+}
+
+// Awaits reports whether a section of what is unplaced at i lies after the last anchor of a device; nil: of its own.
+func Awaits(s *record.Stream, i int, of *record.Device) bool {
+	q := &s.Unplaced[i]
+	if q.Nest == nil {
+		return (of == nil || of == s.Device) && unbracketed(s.Device, &s.Stamps[i])
+	}
+	for i := range q.Nest.Count() {
+		r := q.Nest.Record(i)
+		if r.Timed && r.Device != nil && (of == nil || of == r.Device) && unbracketed(r.Device, &r.Stamps) {
+			return true
+		}
+	}
+	return false
+}
+
+// unbracketed reports whether no anchor was made since stamps were read.
+func unbracketed(d *record.Device, x *clockmap.Stamps) bool {
+	return d.Anchorer != nil && !d.Anchorer.Bracketed(x)
+}
+
+// placeQueued puts what is unplaced at i on the wall clock.
+func (t *Poller) placeQueued(s *record.Stream, i int) {
+	q, offset := &s.Unplaced[i], t.p.Clock.Offset.Load()
+	if q.Nest == nil {
+		q.Offset = offset
+		if s.Device.Anchorer != nil {
+			t.placeTimes(s.Device, &s.Stamps[i], &q.Times)
+		}
+		return
+	}
+	for i := range q.Nest.Count() {
+		r := q.Nest.Record(i)
+		r.Offset = offset
+		if !r.Timed || r.Flags&(record.FlagGiven|record.FlagHost) != 0 || r.Device == nil || r.Device.Anchorer == nil {
+			continue
+		}
+		t.placeTimes(r.Device, &r.Stamps, &r.Times)
+		r.GPU, r.Rate = float64(r.EndNs-r.StartNs), 1
+		if ppm, ok := r.Device.Anchorer.Map().Drift(); ok {
+			r.Rate = 1 + ppm*1e-6
+		}
+	}
+}
+
+func (t *Poller) placeTimes(d *record.Device, stamps *clockmap.Stamps, x *record.Times) {
+	at := d.Anchorer.Place(stamps)
+	x.StartNs = t.p.Clock.At(at.Start-d.Axis, x.Offset)
+	x.EndNs = x.StartNs + at.End - at.Start
+	x.ErrorNs = at.HalfWidth
+	d.HalfNs.Store(at.HalfWidth)
+}
+
+// AnchorNow makes an anchor of each device that sections wait for.
+func (t *Poller) AnchorNow() {
+	defer t.p.Guard("a clock was anchored")
+	for _, d := range t.p.DeviceList.All() {
+		if d.Anchorer != nil && t.waitsFor(d) {
+			d.Anchorer.Anchor()
+		}
+	}
+}
+
+func (t *Poller) waitsFor(d *record.Device) bool {
+	for _, s := range t.p.StreamList.All() {
+		for i := range s.Unplaced {
+			if Awaits(s, i, d) {
+				return true
+			}
+		}
+	}
+	return false
+}

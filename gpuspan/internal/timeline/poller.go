@@ -1,0 +1,314 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+)
+
+// The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an anchor anyway, so
+// what a pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading
+// a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
+// for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.crowded.
+const (
+	MinSleep    = 100 * time.Microsecond
+	MaxSleep    = 60 * time.Millisecond
+	idleAfter   = 5 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
+	tidyEvery   = time.Second
+	reclaimTick = 10 * time.Second
+	batchSize   = 256
+	CloseLimit  = time.Second // what Shutdown waits for everything to be freed, at least
+)
+
+// Poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are
+// not records. Code of the application never runs on it, but for its error handler.
+type Poller struct {
+	Worker
+	given   []*record.Device // that the application named, without a backend
+	p       *record.Core
+	back    backend.Backend // nil: host times only
+	closed  bool            // back is
+	Left    atomic.Bool     // New went on without this thread, which then closes the backend by itself
+	closing bool            // what is given up from now on is so because of Shutdown
+	locked  bool
+	spare   *record.SpareNests
+
+	batch     [batchSize]int32           // the oldest pending slots of a stream
+	stamps    [batchSize]clockmap.Stamps // of those that are plain
+	plain     [batchSize]bool
+	counted   Counted
+	nests     []*record.Nest // empty ones
+	Waiting   []*record.Slot // outermost sections that wait for sections in them
+	HeldNow   int            // records held by waiting nests
+	tidied    time.Time
+	Sleep     time.Duration
+	Longest   time.Duration // that it sleeps, unless it is idle
+	pressed   bool          // the last pass found a quarter of a stream's slots done
+	more      bool          // the last pass left a stream with sections that are done
+	CrowdedAt int64         // hostClock when a crowded stream last had an anchor of its own
+	passes    int           // since sections were placed
+	busy      bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
+}
+
+func New(p *record.Core, b backend.Backend, spare *record.SpareNests) *Poller {
+	t := &Poller{Worker: NewWorker(), p: p, spare: spare, back: b, Sleep: MinSleep, Longest: MaxSleep}
+	p.Polling.Wakeups = t.Wakeups
+	return t
+}
+
+func (t *Poller) Run() {
+	t.Keep(func() bool {
+		if t.back != nil {
+			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
+			// the runtime.
+			runtime.LockOSThread()
+			if t.locked { // a thread before this one was lost
+				defer t.p.Guard("a new polling thread was prepared")
+				_ = t.back.ThreadInit()
+			}
+			t.locked = true
+		}
+		quit := t.loop()
+		if quit && t.Left.Load() {
+			t.p.DeviceList.Set(nil)
+			t.CloseBackend()
+		}
+		return quit
+	})
+}
+
+// loop works until told to quit. A panic ends it early; those that are foreseen are recovered closer to their cause.
+func (t *Poller) loop() (quit bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.p.Errors.Report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
+			quit = t.rest()
+		}
+	}()
+	empty := 0
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		t.Pass()
+		busy := t.busy
+		t.busy = false
+		wait := t.upkeep(busy)
+		if t.passes++; !t.more || t.passes >= placeTogether {
+			t.passes = 0
+			t.Place(false)
+		}
+		if t.pressed {
+			t.Sleep = max(t.Sleep/2, MinSleep)
+		} else {
+			t.Sleep = min(2*t.Sleep, t.Longest)
+		}
+		if busy {
+			empty = 0
+		} else {
+			empty++
+		}
+		sleep := t.Sleep
+		if wait > 0 { // the first anchors are closer together than passes
+			sleep = min(sleep, max(wait, MinSleep))
+		}
+		if t.more {
+			select { // those who call have their turn between two passes
+			case f := <-t.Calls:
+				f()
+			case <-t.Quit:
+				return true
+			default:
+			}
+			empty = 0
+			continue
+		}
+		idle := empty > idleAfter
+		if idle {
+			t.p.Polling.Idle.Store(true)
+			// A section that ended before it saw the flag has not woken this thread.
+			if t.anyPending() {
+				t.p.Polling.Idle.Store(false)
+				empty = 0
+				continue
+			}
+			sleep = time.Hour
+			if wait > 0 {
+				sleep = wait
+			}
+			if t.anyUsed() {
+				sleep = min(sleep, reclaimTick)
+			}
+		}
+		timer.Reset(sleep)
+		select {
+		case <-timer.C:
+		case <-t.Wakeups:
+			if idle {
+				empty = 0
+			}
+		case f := <-t.Calls:
+			f()
+			empty = 0
+		case <-t.Quit:
+			return true
+		}
+		select {
+		case <-t.Quit: // also of a thread that was given up while it hung
+			return true
+		default:
+		}
+		if idle {
+			t.p.Polling.Passed.Store(t.p.Clock.Now()) // before the flag: the watchdog must not take the sleep for a hang
+			t.p.Polling.Idle.Store(false)
+		}
+	}
+}
+
+// rest is the pause after a panic. The thread hears calls and its end in it, for it may not get to them before the next
+// panic, and the next.
+func (t *Poller) rest() (quit bool) {
+	select {
+	case <-time.After(MaxSleep):
+	case f := <-t.Calls:
+		f()
+	case <-t.Quit:
+		return true
+	}
+	return false
+}
+
+func (t *Poller) anyPending() bool {
+	return slices.ContainsFunc(t.p.StreamList.All(), func(s *record.Stream) bool {
+		_, pending := s.Filled()
+		return pending > 0 || len(s.Unplaced) > 0
+	}) || t.nestsPending()
+}
+
+// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
+// wakes the thread when it ends after all.
+func (t *Poller) nestsPending() bool {
+	return slices.ContainsFunc(t.Waiting, func(sl *record.Slot) bool { return sl.Nest == nil })
+}
+
+func (t *Poller) anyUsed() bool {
+	return slices.ContainsFunc(t.p.StreamList.All(), func(s *record.Stream) bool {
+		used, _ := s.Filled()
+		return used > 0
+	})
+}
+
+// Pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the
+// others, from anchors and from those who call.
+func (t *Poller) Pass() {
+	t.p.Polling.Passed.Store(t.p.Clock.Now())
+	t.p.Clock.Observe()
+	t.pressed, t.more = false, false
+	for _, s := range t.p.StreamList.All() {
+		progress, pending := t.Drain(s)
+		t.busy = t.busy || progress || pending
+	}
+	if len(t.Waiting) > 0 {
+		t.CheckWaiting(t.p.Clock.Now(), false)
+	}
+	t.busy = t.busy || t.nestsPending()
+}
+
+// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called
+// again though nothing happens; 0: not at all.
+func (t *Poller) upkeep(busy bool) (wait time.Duration) {
+	for _, d := range t.p.DeviceList.All() {
+		if d.Anchorer == nil {
+			continue
+		}
+		w, st := t.maintain(d, busy || t.p.Loops.Load() > 0)
+		if st != backend.StatusOK && st != d.Failed && st != backend.StatusDeinitialized {
+			t.p.Errors.Report("anchor", fmt.Errorf("device %d: %w", d.Info.Ordinal,
+				&backend.StatusError{Call: "cannot anchor the clock", Status: st}))
+		}
+		d.Failed = st
+		if ppm, ok := d.Anchorer.Map().Drift(); ok {
+			d.Drift.Store(-ppm)
+		}
+		if w > 0 && (wait == 0 || w < wait) {
+			wait = w
+		}
+	}
+	now := time.Now()
+	if now.Sub(t.tidied) >= tidyEvery {
+		t.tidied = now
+		t.Tidy()
+	}
+	return wait
+}
+
+// maintain makes an anchor if one is due.
+func (t *Poller) maintain(d *record.Device, busy bool) (wait time.Duration, st backend.Status) {
+	st = backend.StatusPanic // should the backend panic
+	defer t.p.Guard("a clock was anchored")
+	return d.Anchorer.Maintain(busy)
+}
+
+// Tidy does what is due once a second.
+func (t *Poller) Tidy() {
+	if d, ok := ThreadCPU(); ok && t.locked {
+		t.p.Polling.CpuNs.Store(int64(d))
+	}
+	for _, d := range t.p.DeviceList.All() {
+		if d.Anchorer != nil {
+			d.Anomalies.Store(d.Anchorer.Map().Anomalies())
+		}
+	}
+	t.p.Exporting.Untimed.Store(true)
+	t.p.Exporting.Wake()
+	now := t.p.Clock.Now()
+	for _, s := range t.p.StreamList.All() {
+		t.expire(s, now)
+		t.reclaim(s)
+	}
+}
+
+// Ended is how many sections of each stream have ended.
+func (t *Poller) Ended() map[*record.Stream]uint64 {
+	out := map[*record.Stream]uint64{}
+	for _, s := range t.p.StreamList.All() {
+		s.Mu.Lock()
+		out[s] = s.Read + uint64(s.Pending.Size)
+		s.Mu.Unlock()
+	}
+	return out
+}
+
+// Unread counts those that are not read back, but for what the device does not finish.
+func (t *Poller) Unread(targets map[*record.Stream]uint64) (n int) {
+	for s, target := range targets {
+		s.Mu.Lock()
+		for i := range min(s.Pending.Size, int(max(int64(target-s.Read), 0))) {
+			if !s.Slots[s.Pending.At(i)].Expired {
+				n++
+			}
+		}
+		s.Mu.Unlock()
+	}
+	return n
+}
+
+// Unplaced counts what was read by then and waits for an anchor.
+func (t *Poller) Unplaced(until int64) (n int) {
+	for _, s := range t.p.StreamList.All() {
+		for i := range s.Unplaced {
+			if s.Unplaced[i].Read <= until {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,88 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// StreamConfig is what a stream is registered with.
+type StreamConfig struct {
+	Sync      settings.SyncMode
+	Legacy    bool
+	NoCapture bool
+	Bound     bool
+	Foreign   bool
+	Device    *backend.Device // not nil: no events, the device is what the application says
+
+	current backend.Context // of the goroutine that registers the legacy stream
+}
+
+// currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is
+// resolved.
+func currentContext(p *record.Core) (c backend.Context) {
+	defer p.Guard("the current context was asked for")
+	c, _ = p.Backend.Current()
+	return c
+}
+
+// hostStream makes a stream of host times that no list knows, for when the polling thread does not answer.
+func hostStream(p *record.Core, name string, c StreamConfig) *record.Stream {
+	s := newStream(p, name, 0, c)
+	s.Host = true
+	prepare(s, nil)
+	addStream(p, s)
+	return s
+}
+
+// StreamIDs numbers streams: gpu.stream.id is unique in the process, also with several profilers.
+var StreamIDs atomic.Int64
+
+func newStream(p *record.Core, name string, h backend.StreamHandle, c StreamConfig) *record.Stream {
+	id, asked := int(StreamIDs.Add(1)), name
+	name = cmp.Or(record.ValidText(name), fmt.Sprintf("stream%d", id))
+	s := &record.Stream{Core: p, ID: id, Label: name, Asked: asked, Handle: h, Backend: p.Backend, Sync: c.Sync}
+	s.Capture = p.Cfg.CaptureCheck && !c.NoCapture
+	s.Foreign = c.Foreign
+	return s
+}
+
+func addStream(p *record.Core, s *record.Stream) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	p.StreamList.Add(s)
+}
+
+func removeStream(p *record.Core, s *record.Stream) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	p.StreamList.Set(slices.DeleteFunc(slices.Clone(p.StreamList.All()), func(o *record.Stream) bool { return o == s }))
+}
+
+// prepare makes the slots. events has two for each, or is nil.
+func prepare(s *record.Stream, events []backend.Event) {
+	n := s.Core.Cfg.Slots
+	s.Slots = make([]record.Slot, n)
+	s.Free = make([]int32, n)
+	s.Pending.Buf = make([]int32, n)
+	s.Crowd = n / 2
+	for i := range s.Slots {
+		sl := &s.Slots[i]
+		sl.Stream, sl.Index = s, uint16(i)
+		sl.Refs.Store(1)
+		if events != nil {
+			sl.Start.Args = [2]uintptr{uintptr(events[2*i]), uintptr(s.Handle)}
+			sl.End.Args = [2]uintptr{uintptr(events[2*i+1]), uintptr(s.Handle)}
+		}
+		s.Free[n-1-i] = int32(i)
+	}
+	s.Describe()
+}

@@ -1,0 +1,170 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+)
+
+// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
+// pending.
+func (t *Poller) expire(s *record.Stream, now int64) {
+	var late []*record.Slot
+	s.Mu.Lock()
+	for i := range s.Pending.Size {
+		if sl := &s.Slots[s.Pending.At(i)]; !sl.Expired && record.TooOld(sl.Rec.HostEnd, now, t.p.Cfg.HangDeadline) {
+			late = append(late, sl)
+		}
+	}
+	s.Mu.Unlock()
+	for _, sl := range late {
+		sl.Expired = true
+		r := t.takeOut(sl)
+		r.OnHost(record.StatusTimeout)
+		t.hostTimes(r)
+		switch root := r.Root; {
+		case r.Flags&record.FlagStep != 0:
+			n := t.newNestOf(s, r)
+			n.Expiry = true
+			t.queue(s, n)
+		case root != sl:
+			t.count(sl, r)
+			t.settleInner(r, s, root)
+			t.unref(root)
+		default:
+			t.count(sl, r)
+			t.part(sl, r)
+		}
+	}
+}
+
+// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots
+// those whose outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
+func (t *Poller) reclaim(s *record.Stream) {
+	now := t.p.Clock.Now()
+	s.Mu.Lock()
+	full := len(s.Free) == 0
+	used := len(s.Free) < len(s.Slots)
+	closed := s.Closed
+	s.Mu.Unlock()
+	if !used {
+		return
+	}
+	forgotten, oldest, since := 0, "", int64(0) // sections that are open, and the oldest of them
+	for i := range s.Slots {
+		sl := &s.Slots[i]
+		s.Mu.Lock()
+		step := sl.Rec.Flags&record.FlagStep != 0 // a loop ends its steps, however long they take
+		give := sl.State == record.SlotOpen && (closed || !step && record.TooOld(sl.Rec.HostStart, now, t.p.Cfg.OpenLimit) ||
+			full && sl.Rec.Root != sl && sl.Rec.Root.Nest != nil)
+		if give {
+			sl.State = record.SlotHeld // End of it does nothing from now on
+		} else if r := &sl.Rec; sl.State == record.SlotOpen && !step {
+			if forgotten++; forgotten == 1 || r.HostStart < since {
+				oldest, since = r.Op.Op.Cfg.Info.Name, r.HostStart
+			}
+		}
+		s.Mu.Unlock()
+		if give {
+			t.giveUp(sl, now)
+		}
+	}
+	if full && 2*forgotten > len(s.Slots) && record.TooOld(since, now, t.p.Cfg.NestDeadline) {
+		t.p.Errors.Report("forgotten",
+			fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
+				"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
+				s.Label, forgotten, len(s.Slots), oldest, time.Duration(now-since).Round(time.Millisecond)))
+	}
+}
+
+// giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
+func (t *Poller) giveUp(sl *record.Slot, now int64) {
+	r := &sl.Rec
+	r.OnHost(record.StatusTimeout)
+	if r.HostEnd == 0 { // still open
+		r.HostEnd = now
+		t.p.RangeEnd(r.Annotation)
+	}
+	t.hostTimes(r)
+	t.settle(sl)
+}
+
+func (t *Poller) freeEvents(s *record.Stream) {
+	defer t.p.Guard("events were freed")
+	s.Mu.Lock()
+	s.Closed = true
+	keep := s.Device == nil || s.Host || s.EventsFreed || s.Syncing.Load() != 0
+	s.EventsFreed = true
+	s.Mu.Unlock()
+	if keep {
+		return // a caller of End still waits for one of them; a leak is better than a crash
+	}
+	events := make([]backend.Event, 0, 2*len(s.Slots))
+	for i := range s.Slots {
+		events = append(events, backend.Event(s.Slots[i].Start.Args[0]), backend.Event(s.Slots[i].End.Args[0]))
+	}
+	s.Backend.FreeEvents(s.Context, events)
+}
+
+// GiveUpAll gives up everything that is not resolved and passes on what there is.
+func (t *Poller) GiveUpAll() {
+	now := t.p.Clock.Now()
+	t.Pass()
+	t.closing = true
+	for _, s := range t.p.StreamList.All() {
+		s.Mu.Lock()
+		s.Closed = true
+		var pending []int32
+		for s.Pending.Size > 0 {
+			pending = append(pending, s.Pending.At(0))
+			s.Pending.Pop()
+		}
+		for i := range s.Slots {
+			if s.Slots[i].State == record.SlotOpen {
+				s.Slots[i].State = record.SlotHeld
+				pending = append(pending, int32(i))
+			}
+		}
+		s.Mu.Unlock()
+		for _, i := range pending {
+			t.giveUp(&s.Slots[i], now)
+		}
+	}
+	t.CheckWaiting(now, true)
+	t.AnchorNow()
+	t.Place(true)
+}
+
+func (t *Poller) Close() {
+	for _, s := range t.p.StreamList.All() {
+		t.freeEvents(s)
+	}
+	for _, d := range t.p.DeviceList.All() {
+		t.closeDevice(d)
+	}
+	t.CloseBackend()
+}
+
+func (t *Poller) closeDevice(d *record.Device) {
+	defer t.p.Guard("a device's clock was closed")
+	if d.Anchorer != nil {
+		d.Anchorer.Close()
+		d.Anchorer = nil
+	}
+}
+
+func (t *Poller) CloseBackend() {
+	defer t.p.Guard("the backend was closed")
+	if t.back == nil || t.closed {
+		return
+	}
+	t.closed = true
+	if err := t.back.Close(); err != nil {
+		t.p.Errors.Report("close", fmt.Errorf("cannot close the backend: %w", err))
+	}
+}

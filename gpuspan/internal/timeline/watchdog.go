@@ -1,0 +1,100 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+)
+
+// Watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a
+// device that hangs may take the polling thread with it into the driver.
+type Watchdog struct {
+	p    *record.Core
+	quit chan struct{}
+	done chan struct{}
+
+	mu        sync.Mutex
+	saidSpans bool // the line about the emitter was written
+	saidStop  bool // the line about the polling thread was written
+}
+
+// StartWatchdog returns nil, which does nothing, where Settings.HangLimit is 0.
+func StartWatchdog(p *record.Core) *Watchdog {
+	limit := p.Cfg.HangLimit
+	if limit == 0 {
+		return nil
+	}
+	w := &Watchdog{p: p, quit: make(chan struct{}), done: make(chan struct{})}
+	go w.run(max(limit/4, time.Second))
+	return w
+}
+
+func (w *Watchdog) run(every time.Duration) {
+	defer close(w.done)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.Look()
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+func (w *Watchdog) Stop() {
+	if w == nil {
+		return
+	}
+	close(w.quit)
+}
+
+// Wait is for its end, which a logger may hold up.
+func (w *Watchdog) Wait(ctx context.Context) {
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
+}
+
+// Look checks the oldest pending section of each stream, and the polling thread.
+func (w *Watchdog) Look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() { _ = recover() }() // the logger is the application's
+	p, limit := w.p, w.p.Cfg.HangLimit
+	now := p.Clock.Now()
+	for _, s := range p.StreamList.All() {
+		name, age, id, ok := s.Oldest(now)
+		if !ok || age < limit || s.SaidHang == id {
+			continue
+		}
+		s.SaidHang = id
+		p.Cfg.Logger.Warn("gpuspan: the device has not finished a section",
+			slog.String("operation", name), slog.String("stream", s.Label), slog.Int("stream_id", s.ID),
+			slog.Duration("age", age), slog.Duration("limit", limit))
+	}
+	since := p.Exporting.Since.Load()
+	w.say(&w.saidSpans, since != 0, now-since, "gpuspan: the code that spans are handed to does not come back")
+	idle := p.Polling.Idle.Load() // before the time of the last pass, which is set before the flag falls
+	w.say(&w.saidStop, !idle, now-p.Polling.Passed.Load(), "gpuspan: the polling thread does not come back from the driver")
+}
+
+// say writes a line once of what is busy and has not been heard of for ns, which is longer than the limit.
+func (w *Watchdog) say(said *bool, busy bool, ns int64, text string) {
+	age, limit, before := time.Duration(ns), w.p.Cfg.HangLimit, *said
+	*said = busy && age >= limit
+	if *said && !before {
+		w.p.Cfg.Logger.Warn(text, slog.Duration("age", age), slog.Duration("limit", limit))
+	}
+}

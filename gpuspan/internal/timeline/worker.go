@@ -1,0 +1,70 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var ErrStopped = errors.New("the profiler is shut down")
+
+// Worker is a goroutine that others hand functions to.
+type Worker struct {
+	Calls   chan func()
+	Wakeups chan struct{}
+	Quit    chan struct{}
+	Done    chan struct{}
+}
+
+func NewWorker() Worker {
+	return Worker{
+		Calls: make(chan func()), Wakeups: make(chan struct{}, 1), Quit: make(chan struct{}), Done: make(chan struct{}),
+	}
+}
+
+// Call runs f on the worker's goroutine and waits for it, or for ctx. A panic of f is an error, and so is a Goexit.
+func (w *Worker) Call(ctx context.Context, f func()) error {
+	finished := make(chan error, 1)
+	g := func() {
+		err := errors.New("the goroutine was ended by the application's code")
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("recovered: %v", r)
+			}
+			finished <- err
+		}()
+		f()
+		err = nil
+	}
+	for calls := w.Calls; ; {
+		select {
+		case calls <- g:
+			calls = nil
+		case err := <-finished:
+			return err
+		case <-w.Done:
+			return ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Keep runs f until it reports that it is done, again and again where code of the application ends the goroutine by
+// runtime.Goexit, as test helpers do.
+func (w *Worker) Keep(f func() (quit bool)) {
+	quit := false
+	defer func() {
+		if quit {
+			close(w.Done)
+			return
+		}
+		go w.Keep(f)
+	}()
+	for !quit {
+		quit = f()
+	}
+}

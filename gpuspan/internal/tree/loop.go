@@ -1,0 +1,195 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Loop is train.Loop. Without a profiler or a stream it runs its body, counts and ends all the same: what the program
+// does must not depend on whether it is measured.
+type Loop struct {
+	p      *record.Core // nil: nothing is measured
+	s      *record.Stream
+	Op     *record.Operation
+	config LoopConfig
+
+	epoch   atomic.Pointer[int64] // nil: not stated
+	running atomic.Int32          // steps that are not over
+
+	mu    sync.Mutex
+	index int64
+	prev  link // to the step before, whose end event begins the next one
+}
+
+// LoopConfig is what a loop is made with.
+type LoopConfig struct {
+	ItemType   string
+	Schedule   settings.Schedule
+	Steps      int64
+	First      int64
+	NewRoot    bool
+	Devices    int
+	Precision  work.Precision
+	Attributes []attribute.KeyValue
+	Phases     []Phase
+}
+
+func NewLoop(p *record.Core, name string, s *record.Stream, opts ...func(*LoopConfig)) *Loop {
+	name = cmp.Or(name, "step")
+	c := LoopConfig{First: 1}
+	if p != nil {
+		c.Schedule = p.Cfg.Schedule
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	c.ItemType, c.Attributes = record.ValidText(c.ItemType), record.AppendValid(nil, c.Attributes)
+	if p == nil || s == nil {
+		return &Loop{config: c}
+	}
+	if err := c.Schedule.Validate(c.Steps); err != nil {
+		p.Errors.Report("schedule "+name, fmt.Errorf("loop %q: %w", name, err))
+		if c.Schedule.Validate(0) != nil {
+			c.Schedule = settings.Schedule{}
+		}
+	}
+	return &Loop{p: p, s: s, Op: p.Steps.Operation(name), config: c}
+}
+
+// NewStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch
+// or evaluation.
+func NewStepOperation(name string) *record.Operation {
+	return record.NewOperation(name, func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeStep })
+}
+
+func (l *Loop) SetEpoch(epoch int64) {
+	if l != nil {
+		l.epoch.Store(&epoch)
+	}
+}
+
+func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
+	ctx = cmp.Or(ctx, context.Background())
+	if l == nil {
+		l = &Loop{config: LoopConfig{First: 1}}
+	}
+	return func(yield func(context.Context, *Step) bool) {
+		if l.p != nil {
+			l.p.Loops.Add(1)
+			defer l.p.Loops.Add(-1)
+			defer func() { l.takePrev().release() }()
+		}
+		for n := int64(1); ctx.Err() == nil && (l.config.Steps <= 0 || n <= l.config.Steps); n++ {
+			if !l.run(ctx, yield) {
+				return
+			}
+		}
+	}
+}
+
+// run runs one step. The step ends also when the body panics, which leaves the loop.
+func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
+	if l.p == nil {
+		st := l.next()
+		defer func() { st.close(!more) }()
+		return yield(ctx, st)
+	}
+	if l.running.Add(1) > 1 {
+		l.p.Misuses.ConcurrentSteps.Add(1)
+	}
+	st, ctx := l.begin(ctx)
+	defer func() {
+		st.seal(!more)
+		l.running.Add(-1)
+	}()
+	return yield(ctx, st)
+}
+
+// next counts a step.
+func (l *Loop) next() *Step {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	st := &Step{Loop: l, index: l.index - 1 + l.config.First, epoch: l.epoch.Load()}
+	st.Core, st.Owner = l.p, st
+	return st
+}
+
+func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
+	p := l.p
+	st := l.next()
+	st.action = l.config.Schedule.Action(st.index - l.config.First + 1)
+	st.phases = st.phaseBuf[:0]
+	for _, ph := range l.config.Phases {
+		st.phaseIndex(ph)
+	}
+	st.Ctx = ctx
+	if p.Level.Load() < int32(settings.VerbosityDefault) {
+		st.action, st.off = settings.StepSkip, true
+	}
+	st.hostStart = l.hostStart()
+	st.Timed, st.Recorded = st.action != settings.StepSkip, st.action.Recorded()
+	if st.action.Recorded() {
+		st.Ctx, st.span = l.startSpan(ctx, st)
+		if !p.TimeAll && record.Unsampled(st.span) {
+			st.Timed = false // the head said no: host spans below know by the context, sections by this
+		}
+	}
+	if st.Timed {
+		st.slot = openStep(l.s, l, st)
+	}
+	if st.slot == nil {
+		l.takePrev().release()
+	}
+	l.s.SetStep(&st.StepState)
+	return st, record.WithStep(st.Ctx, &st.StepState)
+}
+
+// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either,
+// else now.
+func (l *Loop) hostStart() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.prev.slot != nil {
+		return l.prev.hostEnd
+	}
+	return l.p.Clock.Now()
+}
+
+// startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
+func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
+	out, span = ctx, record.SpanOf(context.Background())
+	defer l.p.Guard("a step's span was started")
+	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, l.p.Clock.Wall(st.hostStart)))}
+	if parent := record.SpanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{
+			SpanContext: parent, Attributes: []attribute.KeyValue{semconv.GPULinkTypeKey.String(semconv.GPULinkTypeLoop)},
+		}))
+	}
+	return l.s.Scope(!l.s.Host).Tracer().Start(ctx, l.Op.Cfg.Info.Name, opts...)
+}
+
+// takePrev takes the end of the last step, which is then the caller's to release.
+func (l *Loop) takePrev() link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	prev := l.prev
+	l.prev = link{}
+	return prev
+}

@@ -1,0 +1,382 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// AddToStep adds a section's interval to its step: on the clock of the device where both have it, which is more exact
+// than the difference of their places on the wall clock.
+func (t *Assembler) AddToStep(r *record.Record) {
+	st := StepOf(r)
+	defer st.Open.Add(-1)
+	if st.ended || st.slot == nil {
+		return
+	}
+	hostFrom := float64(r.StartNs - t.p.Clock.At(st.hostStart, r.Offset))
+	hostTo := hostFrom + float64(r.EndNs-r.StartNs)
+	from, to := hostFrom, hostTo
+	onDevice := r.Timed && r.Flags&record.FlagGiven == 0 && st.Device != nil && r.Device == st.Device
+	if onDevice {
+		if !st.clocked {
+			st.clocked, st.clock = true, r.Stamps
+			st.first, _ = r.Stamps.Interval()
+			st.firstHost = hostFrom
+		}
+		if onDevice = st.clock.SameClock(&r.Stamps); onDevice {
+			from, to = r.Stamps.Interval()
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.covered.add(onDevice, from, to)
+	if r.Phase != 0 {
+		st.phases[r.Phase-1].spans.add(onDevice, from, to)
+	}
+}
+
+// fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the
+// step was not timed its start is where the first section's place says.
+func (st *Step) fromStart(r *record.Record) {
+	origin, rate := st.first-st.firstHost, 1.0
+	if r.Timed && st.clocked && st.clock.SameClock(&r.Stamps) {
+		origin, _ = r.Stamps.Interval()
+		rate = r.Rate
+	}
+	st.covered.device.shift(origin, rate)
+	for i := range st.phases {
+		st.phases[i].spans.device.shift(origin, rate)
+	}
+}
+
+// Boundary ends a step, once its sections are there.
+func (t *Assembler) Boundary(n *record.Nest, read int64) {
+	if n.Expiry {
+		t.settleStep(StepOf(n.Root), n.Root, n.Stream)
+		return
+	}
+	r := &n.Step.Rec
+	st := StepOf(r)
+	st.ResolvedAt = read
+	st.endError = r.ErrorNs
+	if r.Borrowed != nil {
+		follow(r, &r.Borrowed.Rec)
+	}
+	if st.Open.Load() == 0 || st.ended {
+		t.finishStep(st)
+		return
+	}
+	t.Sealed = append(t.Sealed, st)
+}
+
+// CheckSealed ends steps whose sections are all resolved, and those that waited too long for them.
+func (t *Assembler) CheckSealed(now int64, all bool) {
+	for i := 0; i < len(t.Sealed); {
+		st := t.Sealed[i]
+		if st.Open.Load() > 0 && !all && !record.TooOld(st.ResolvedAt, now, t.p.Cfg.StepDeadline) {
+			i++
+			continue
+		}
+		t.Sealed = slices.Delete(t.Sealed, i, i+1) // before the application's code, which may end the goroutine
+		t.finishStep(st)
+	}
+}
+
+// finishStep ends the step's span and frees its slot.
+func (t *Assembler) finishStep(st *Step) {
+	sl := st.slot
+	defer func() { // also when the application's code ends the goroutine
+		if b := sl.Rec.Borrowed; b != nil {
+			sl.Rec.Borrowed = nil
+			b.Unchain()
+		}
+		sl.Unchain()
+	}()
+	t.settleStep(st, &sl.Rec, sl.Stream)
+}
+
+// settleStep computes the step and ends its span, once.
+func (t *Assembler) settleStep(st *Step, r *record.Record, s *record.Stream) {
+	if st.ended {
+		return
+	}
+	st.ended = true
+	p := t.p
+	defer p.Guard("a step was reported")
+	st.mu.Lock()
+	st.elapsed.Set(time.Duration(r.GPU), r.Timed)
+	st.mu.Unlock()
+	if !st.action.Recorded() {
+		return
+	}
+	st.mu.Lock()
+	cancelled := st.Cancelled.Load()
+	var sample report.StepSample
+	if !cancelled {
+		st.fromStart(r)
+		times := st.times(float64(r.EndNs-r.StartNs), float64(r.StartNs-p.Clock.At(st.hostStart, r.Offset)))
+		t.attrs = st.describe(t.attrs[:0], r, s, times)
+		sample = st.sample(r, s, times)
+	}
+	st.mu.Unlock()
+	// Not under the mutex: what follows is the application's code.
+	if cancelled {
+		st.endSpan(r.EndNs, nil, true)
+		return
+	}
+	st.endSpan(max(r.EndNs, p.Clock.At(r.HostEnd, r.Offset)), t.attrs, false)
+	t.endStep(FinishedStep{Step: st, Record: r, Stream: s, Sample: sample})
+}
+
+// FinishedStep is a step whose span has ended, for metrics and statistics.
+type FinishedStep struct {
+	Step   *Step
+	Record *record.Record
+	Stream *record.Stream
+	Sample report.StepSample
+}
+
+// endSpan ends the step's span. One that was cancelled says that the iteration was no step. A processor that panics
+// costs the span.
+func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue, cancelled bool) {
+	if st.span == nil {
+		return
+	}
+	defer st.Loop.p.Guard("a step's span was ended")
+	if cancelled {
+		st.span.SetName(st.Loop.Op.Cfg.Info.Name + " (no step)")
+	}
+	st.span.SetAttributes(kv...)
+	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
+}
+
+// endUntimed ends the span of a step that had no slot, on the caller's goroutine.
+func (st *Step) endUntimed(now int64) {
+	st.mu.Lock()
+	cancelled := st.Cancelled.Load()
+	var kv []attribute.KeyValue
+	if !cancelled && st.Recording() {
+		kv = st.describeDeclared(nil)
+		kv = append(kv, st.Loop.s.Attrs...)
+		kv = append(kv, semconv.GPUTimingSourceKey.String(record.SourceHost),
+			semconv.GPUTimingStatusKey.String(semconv.GPUTimingStatusDropped),
+			semconv.GPUStepHostDurationKey.Float64(record.Seconds(now-st.hostStart)))
+	}
+	st.mu.Unlock()
+	st.endSpan(st.Loop.p.Clock.Wall(now), kv, cancelled)
+}
+
+// stepTimes is a step's time and what it consists of, in ns:
+// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
+//
+// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as
+// little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
+// overlap is a lower bound.
+type stepTimes struct {
+	total, overlap, other, covered int64
+	phases                         []int64
+}
+
+// times adds up a step of that length, whose start on the device was shift ns after its start on the host.
+func (st *Step) times(total, shift float64) stepTimes {
+	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
+	var all union
+	var sum, loose int64
+	for i := range st.phases {
+		ph := &st.phases[i]
+		spans := ph.spans.join(shift)
+		d, unplaced := int64(0), int64(ph.set)
+		if !ph.hasSet {
+			d, unplaced = int64(math.Round(spans.Within(0, total))), int64(ph.added)
+			for _, iv := range spans.List {
+				all.add(max(iv.From, 0), min(iv.To, total))
+			}
+		}
+		unplaced = min(unplaced, out.total-d)
+		out.phases[i] = d + unplaced
+		sum += d + unplaced
+		loose += unplaced
+	}
+	placed := min(int64(math.Round(all.Within(0, total))), sum-loose)
+	explained := min(placed+loose, out.total)
+	out.overlap = sum - explained
+	out.other = out.total - explained
+	out.covered = min(int64(math.Round(st.covered.join(shift).Within(0, total))), out.total)
+	return out
+}
+
+// describeDeclared appends what the application says of the step.
+func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
+	l := st.Loop
+	kv = append(kv, l.Op.Attrs...)
+	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
+	kv = append(kv, l.p.Cfg.Attributes...)
+	kv = append(kv, l.config.Attributes...)
+	if st.epoch != nil {
+		kv = append(kv, semconv.GPUStepEpochKey.Int64(*st.epoch))
+	}
+	if st.itemsSet {
+		kv = append(kv, semconv.GPUStepItemsKey.Int64(st.items))
+		if l.config.ItemType != "" {
+			kv = append(kv, semconv.GPUStepItemTypeKey.String(l.config.ItemType))
+		}
+	}
+	if st.modelFLOPs > 0 {
+		kv = append(kv, semconv.GPUStepModelFLOPCountKey.Float64(st.modelFLOPs))
+	}
+	if l.config.Devices > 0 {
+		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
+	}
+	return record.AppendValid(kv, st.attrs)
+}
+
+// describe appends the attributes of a timed step, what was measured first.
+func (st *Step) describe(kv []attribute.KeyValue, r *record.Record, s *record.Stream, times stepTimes) []attribute.KeyValue {
+	kv = append(kv,
+		semconv.GPUStepDurationKey.Float64(record.Seconds(times.total)),
+		semconv.GPUStepHostDurationKey.Float64(record.Seconds(r.HostEnd-r.HostStart)),
+		semconv.GPUStepOverlapDurationKey.Float64(record.Seconds(times.overlap)),
+		semconv.GPUStepOtherDurationKey.Float64(record.Seconds(times.other)),
+		semconv.GPUStepCoveredDurationKey.Float64(record.Seconds(times.covered)),
+	)
+	for i := range st.phases {
+		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(record.Seconds(times.phases[i])))
+	}
+	if r.Timed {
+		var f sink.Facts
+		placeFacts(&f, r, st.Loop.p.Clock)
+		kv = f.Attributes(kv, 0, sink.NumFacts)
+	} else {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(record.SourceHost))
+	}
+	kv = append(kv, s.Attrs...)
+	if st.flops > 0 {
+		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
+	}
+	kv = append(kv, precisionAttrs[st.precisionOf()]...)
+	if r.Status != record.StatusTimed {
+		kv = append(kv, semconv.GPUTimingStatusKey.String(record.StatusNames[r.Status]))
+	}
+	return st.describeDeclared(kv)
+}
+
+// precisionOf is what the loop states, else that of all sections if they have one.
+func (st *Step) precisionOf() work.Precision {
+	if p := st.Loop.config.Precision; p != work.PrecisionUnset || st.mixed {
+		return p
+	}
+	return st.precision
+}
+
+// sample is a step as reports want it.
+func (st *Step) sample(r *record.Record, s *record.Stream, times stepTimes) report.StepSample {
+	out := report.StepSample{
+		Index:      st.index,
+		Duration:   time.Duration(times.total),
+		Host:       time.Duration(r.HostEnd - r.HostStart),
+		Overlap:    time.Duration(times.overlap),
+		Other:      time.Duration(times.other),
+		Covered:    time.Duration(times.covered),
+		Exposed:    st.exposed(Comm, float64(times.total)),
+		Items:      st.items,
+		ItemType:   st.Loop.config.ItemType,
+		ModelFLOPs: st.modelFLOPs,
+		Precision:  st.precisionOf().String(),
+		Devices:    st.Loop.config.Devices,
+	}
+	if d := s.Device; d != nil {
+		out.Device = d.Info.Ordinal
+	}
+	for i := range st.phases {
+		if st.phases[i].phase == Data {
+			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
+		}
+		out.Phases = append(out.Phases, report.PhaseSample{
+			Name:     string(st.phases[i].phase),
+			Duration: time.Duration(times.phases[i]),
+		})
+	}
+	return out
+}
+
+// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
+func (st *Step) hidden(i int, total float64) time.Duration {
+	ph := &st.phases[i]
+	if ph.hasSet {
+		return 0
+	}
+	return time.Duration(math.Round(ph.spans.device.Within(0, total))) - st.exposed(ph.phase, total)
+}
+
+// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
+// others.
+func (st *Step) exposed(of Phase, total float64) time.Duration {
+	var all, others union
+	for i := range st.phases {
+		if st.phases[i].hasSet {
+			continue // instead of what was measured
+		}
+		for _, iv := range st.phases[i].spans.device.List {
+			all.add(iv.From, iv.To)
+			if st.phases[i].phase != of {
+				others.add(iv.From, iv.To)
+			}
+		}
+	}
+	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
+}
+
+// stretches are when something ran, on the step's device where its clock is that of the step, else in ns of the host's
+// clock from hostStart.
+type stretches struct{ device, host union }
+
+func (s *stretches) add(onDevice bool, from, to float64) {
+	if onDevice {
+		s.device.add(from, to)
+	} else {
+		s.host.add(from, to)
+	}
+}
+
+// join adds what is on the host's clock to what is on the device's, which counts from the step's start: shift ns after
+// hostStart.
+func (s *stretches) join(shift float64) *union {
+	for _, iv := range s.host.List {
+		s.device.add(iv.From-shift, iv.To-shift)
+	}
+	return &s.device
+}
+
+// maxIntervals bounds the memory of one union. A step of more disjoint stretches loses the exactness of the shortest
+// gaps.
+const maxIntervals = 1 << 14
+
+// union is stretches of a step in ns from its start.
+type union struct{ intervals.Set[float64] }
+
+func (u *union) add(from, to float64) {
+	if u.Add(from, to); len(u.List) > maxIntervals {
+		u.Thin()
+	}
+}
+
+// shift lets the union count from another origin at another rate.
+func (u *union) shift(origin, rate float64) {
+	for i := range u.List {
+		u.List[i].From, u.List[i].To = (u.List[i].From-origin)*rate, (u.List[i].To-origin)*rate
+	}
+}

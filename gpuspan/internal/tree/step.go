@@ -1,0 +1,310 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+type Step struct {
+	record.StepState
+	Loop   *Loop
+	index  int64
+	epoch  *int64 // nil: not stated
+	action settings.StepAction
+	span   trace.Span   // nil unless the step is recorded
+	slot   *record.Slot // of the boundaries; nil when the step is not timed
+	off    bool         // profiling was off when the step began
+
+	hostStart int64 // hostClock
+
+	mu         sync.Mutex
+	sealed     bool
+	items      int64
+	itemsSet   bool
+	modelFLOPs float64
+	attrs      []attribute.KeyValue
+	phases     []phaseTime
+	phaseBuf   [6]phaseTime
+	elapsed    *record.Elapsed
+
+	// goroutine of the emitter
+	clocked    bool            // clock, first and firstHost are set
+	clock      clockmap.Stamps // of the first section on the step's device
+	first      float64         // where that began on the device's clock
+	firstHost  float64         // and in ns from hostStart
+	covered    stretches
+	flops      float64
+	precision  work.Precision
+	mixed      bool // sections of several precisions
+	ResolvedAt int64
+	endError   int64 // ns, of the place of the second boundary
+	ended      bool
+}
+
+// StepOf is the step that a record belongs to; nil: none.
+func StepOf(r *record.Record) *Step {
+	if r.Step == nil {
+		return nil
+	}
+	return r.Step.Owner.(*Step)
+}
+
+// phaseTime is what is known of one phase of a step.
+type phaseTime struct {
+	phase  Phase
+	spans  stretches     // measured
+	added  time.Duration // measured elsewhere, at an unknown place in the step
+	set    time.Duration // instead of all that is measured
+	hasSet bool
+}
+
+func (st *Step) Index() int64 {
+	if st == nil {
+		return 0
+	}
+	return st.index
+}
+
+func (st *Step) Recording() bool { return st != nil && st.span != nil && st.span.IsRecording() }
+
+func (st *Step) Span() trace.Span {
+	if st == nil || st.span == nil {
+		return trace.SpanFromContext(nil) //nolint:staticcheck // documented to give a no-op span
+	}
+	return st.span
+}
+
+// measured reports whether the step belongs to a loop with a profiler.
+func (st *Step) measured() bool { return st != nil && st.Loop != nil && st.Loop.p != nil }
+
+func (st *Step) Phase(ph Phase) record.Section { return st.PhaseOn(ph, nil) }
+
+func (st *Step) PhaseOn(ph Phase, s *record.Stream) record.Section {
+	if !st.measured() {
+		return record.Section{}
+	}
+	p := st.Loop.p
+	if s != nil && s.Core != p {
+		p.Misuses.ForeignStream.Add(1)
+		s = nil
+	}
+	if s == nil {
+		s = st.Loop.s
+	}
+	ph, o := st.Loop.phase(ph)
+	if p.Level.Load() < int32(o.Cfg.Verbosity) {
+		return record.Section{}
+	}
+	if !st.Timed {
+		return p.Untimed(o)
+	}
+	st.mu.Lock()
+	if st.sealed {
+		st.mu.Unlock()
+		return record.Section{}
+	}
+	i := st.indexOf(ph)
+	st.mu.Unlock()
+	return s.OpenOuter(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
+}
+
+// phaseIndex finds or adds a phase by the name that the application gave it. The mutex must be held.
+func (st *Step) phaseIndex(ph Phase) int {
+	ph, _ = st.Loop.phase(ph)
+	return st.indexOf(ph)
+}
+
+// indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
+func (st *Step) indexOf(ph Phase) int {
+	for i := range st.phases {
+		if st.phases[i].phase == ph {
+			return i
+		}
+	}
+	st.phases = append(st.phases, phaseTime{phase: ph})
+	return len(st.phases) - 1
+}
+
+func (st *Step) AddPhase(ph Phase, d time.Duration) {
+	st.change(record.PossibleRun(d), func() {
+		if d > 0 && st.measured() {
+			st.phases[st.phaseIndex(ph)].added += d
+		}
+	})
+}
+
+func (st *Step) SetPhase(ph Phase, d time.Duration) {
+	st.change(record.PossibleRun(d), func() {
+		if !st.measured() {
+			return
+		}
+		t := &st.phases[st.phaseIndex(ph)]
+		t.set, t.hasSet = d, true
+	})
+}
+
+func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
+	st.change(record.PossibleRun(d) && (d == 0 || record.PossibleTime(start)), func() {
+		if d == 0 || !st.measured() {
+			return
+		}
+		from := start.UnixNano() - st.Loop.p.Clock.Wall(st.hostStart)
+		st.phases[st.phaseIndex(ph)].spans.add(false, float64(from), float64(from+int64(d)))
+	})
+}
+
+func (st *Step) SetItems(n int64) {
+	st.change(!work.Impossible(n), func() { st.items, st.itemsSet = n, true })
+}
+
+func (st *Step) AddItems(n int64) {
+	st.change(!work.Impossible(n), func() { st.items += n; st.itemsSet = true })
+}
+
+func (st *Step) SetModelFLOPs(f float64) {
+	st.change(!work.ImpossibleFLOPs(f), func() { st.modelFLOPs = f })
+}
+
+func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
+	st.change(true, func() { st.attrs = append(st.attrs, kv...) })
+}
+
+func (st *Step) Cancel() { st.change(true, func() { st.Cancelled.Store(true) }) }
+
+// change does f unless the step has ended. What cannot be is not stated, and counts as misuse.
+func (st *Step) change(can bool, f func()) {
+	if st == nil || st.Loop == nil {
+		return
+	}
+	if !can {
+		if st.measured() {
+			st.Loop.p.Misuses.InvalidWork.Add(1)
+		}
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.sealed {
+		f()
+	}
+}
+
+// seal ends the step on the host. left: the loop was left in it.
+func (st *Step) seal(left bool) {
+	l := st.Loop
+	p := l.p
+	cancelled := st.close(left)
+	l.s.ClearStep(&st.StepState)
+	if st.slot != nil {
+		sealStep(l.s, l, st, !left)
+		return
+	}
+	st.elapsed.Set(0, false)
+	if !cancelled && !st.off {
+		p.State(l.Op).Timed.Count.Add(1)
+	}
+	if st.span != nil { // nothing was timed: not sampled, or no free slot
+		st.endUntimed(p.Clock.Now())
+	}
+}
+
+// close ends the step's changes. One that was cancelled is not counted.
+func (st *Step) close(left bool) (cancelled bool) {
+	l := st.Loop
+	st.mu.Lock()
+	st.sealed = true
+	if left && !st.itemsSet && l.config.ItemType != "" {
+		st.Cancelled.Store(true)
+	}
+	cancelled = st.Cancelled.Load()
+	st.mu.Unlock()
+	if cancelled {
+		l.mu.Lock()
+		l.index--
+		l.mu.Unlock()
+	}
+	return cancelled
+}
+
+// AddFLOPs adds what an outermost section computed. Polling thread.
+func (st *Step) AddFLOPs(r *record.Record) {
+	f := flopsOf(r)
+	if f == 0 {
+		return
+	}
+	st.flops += f
+	switch p := r.Work.Precision; {
+	case p == work.PrecisionUnset || p == st.precision:
+	case st.precision == work.PrecisionUnset:
+		st.precision = p
+	default:
+		st.mixed = true
+	}
+}
+
+type Phase string
+
+// Phases that the report tells apart.
+const (
+	Data Phase = semconv.GPUStepPhaseNameData
+	Comm Phase = semconv.GPUStepPhaseNameComm
+)
+
+// MaxPhases bounds the phases of a profiler, for each is an attribute name.
+const MaxPhases = 64
+
+// overflowPhase is what further ones are timed as.
+const overflowPhase Phase = "overflow"
+
+// phase finds a phase's operation, and the phase under which its time counts.
+func (l *Loop) phase(ph Phase) (Phase, *record.Operation) {
+	p := l.p
+	o := p.Phases.Operation(phaseName(string(ph)))
+	if o == p.Phases.Overflow {
+		return overflowPhase, o
+	}
+	return Phase(o.Cfg.Info.Name), o
+}
+
+// NewPhaseOperation makes what times a phase's sections: named and categorised as the phase.
+func NewPhaseOperation(name string) *record.Operation {
+	return record.NewOperation(name, func(c *record.OperationConfig) { c.Info.Category = name })
+}
+
+// phaseName makes a part of an attribute name: lower case, digits and underscores.
+func phaseName(name string) string {
+	if name == "" {
+		return "unnamed"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '_'
+	}, name)
+}
+
+func (st *Step) Elapsed() (e *record.Elapsed) {
+	st.change(true, func() {
+		if st.Timed {
+			e = record.AskElapsed(&st.elapsed)
+		}
+	})
+	return e
+}

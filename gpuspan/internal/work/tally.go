@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package work
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+// Tally adds up the declared work of sections. Each word is zero until used, so most sections touch one or two.
+type Tally struct {
+	Count   atomic.Int64
+	items   atomic.Int64
+	Read    atomic.Int64
+	written atomic.Int64
+	Copied  [Directions]atomic.Int64  // bytes; with DirectionUnset those of device memory whose split is not known
+	flops   [Precisions]atomic.Uint64 // bits of a float64
+}
+
+// Add adds work whose plain bytes moved in direction d.
+func (t *Tally) Add(w *Work, d Direction) {
+	if w.Items != 0 {
+		t.items.Add(w.Items)
+	}
+	n := w.Bytes
+	if d != DirectionUnset {
+		n += w.Read + w.Written
+	} else {
+		if w.Read != 0 {
+			t.Read.Add(w.Read)
+		}
+		if w.Written != 0 {
+			t.written.Add(w.Written)
+		}
+	}
+	if n != 0 && d < Directions {
+		t.Copied[d].Add(n)
+	}
+	if w.FLOPs != 0 {
+		addFloat(&t.flops[int(w.Precision)%Precisions], w.FLOPs)
+	}
+}
+
+func addFloat(a *atomic.Uint64, v float64) {
+	for {
+		old := a.Load()
+		if a.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
+			return
+		}
+	}
+}
+
+type TallySnapshot struct {
+	Count, Items, Read, Written int64
+	Copied                      [Directions]int64
+	FLOPs                       [Precisions]float64
+}
+
+func (t *Tally) Load() (s TallySnapshot) {
+	s.Count, s.Items = t.Count.Load(), t.items.Load()
+	s.Read, s.Written = t.Read.Load(), t.written.Load()
+	for i := range s.Copied {
+		s.Copied[i] = t.Copied[i].Load()
+	}
+	for i := range s.FLOPs {
+		s.FLOPs[i] = math.Float64frombits(t.flops[i].Load())
+	}
+	return s
+}
+
+// Io splits work into what moved over device memory and over PCIe, as reports do.
+func (w *Work) Io(d Direction, copied *[Directions]int64) (memory, pcie report.IO) {
+	add := func(d Direction, read, written, unsplit int64) {
+		switch d {
+		case HostToDevice:
+			pcie.Written += read + written + unsplit
+		case DeviceToHost:
+			pcie.Read += read + written + unsplit
+		case DeviceToDevice:
+			n := read + written + unsplit // N bytes cost a read and a write of device memory
+			memory.Read += n
+			memory.Written += n
+		case DirectionUnset:
+			memory.Read += read
+			memory.Written += written
+			memory.Unsplit += unsplit
+		}
+	}
+	add(d, w.Read, w.Written, w.Bytes)
+	if copied != nil {
+		for i, n := range copied {
+			if n != 0 {
+				add(Direction(i), 0, 0, n)
+			}
+		}
+	}
+	return memory, pcie
+}
+
+func (s *TallySnapshot) Add(o TallySnapshot) {
+	s.Count, s.Items = s.Count+o.Count, s.Items+o.Items
+	s.Read, s.Written = s.Read+o.Read, s.Written+o.Written
+	for i := range s.Copied {
+		s.Copied[i] += o.Copied[i]
+	}
+	for i := range s.FLOPs {
+		s.FLOPs[i] += o.FLOPs[i]
+	}
+}
+
+func (t *Tally) Stated() bool {
+	s := t.Load()
+	s.Count = 0
+	return s != TallySnapshot{}
+}
