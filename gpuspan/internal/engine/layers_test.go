@@ -1,0 +1,45 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A package of the list imports only those before it, and none grows beyond what a person holds in mind.
+func TestImportsOfTheLayersGoOneWay(t *testing.T) {
+	const prefix, mostLines = "github.com/otelgpu/otelgpu/gpuspan/internal/", 2500
+	layers := []string{
+		"hostclock", "errreport", "spanid", "work", "sink", "record", "timeline", "tree", "export", "engine", "access",
+	}
+	for rank, layer := range layers {
+		files, err := filepath.Glob("../" + layer + "/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files, layer)
+		lines := 0
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			f, err := parser.ParseFile(set, file, nil, 0)
+			require.NoError(t, err)
+			lines += set.File(f.Pos()).LineCount()
+			for _, i := range f.Imports {
+				name, own := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), prefix)
+				if at := slices.Index(layers, name); own && at >= 0 {
+					require.Less(t, at, rank, "%s imports %s", file, name)
+				}
+			}
+		}
+		require.LessOrEqual(t, lines, mostLines, layer)
+	}
+}
