@@ -96,7 +96,12 @@ const (
 	// GPUCollectiveElementTypeKey (string): Element type of the collective as the file names it.
 	GPUCollectiveElementTypeKey = attribute.Key("gpu.collective.element.type")
 
-	// GPUCollectiveGroupNameKey (string): Name of the process group, as the application gave it.
+	// GPUCollectiveGroupIDKey (string): Identity of the process group within the job: its unique name and the
+	// ranks in it. Groups with one name or one description differ in it.
+	GPUCollectiveGroupIDKey = attribute.Key("gpu.collective.group.id")
+
+	// GPUCollectiveGroupNameKey (string): Name of the process group for people: the description that the
+	// application gave it, else its unique name. Different groups may have the same.
 	GPUCollectiveGroupNameKey = attribute.Key("gpu.collective.group.name")
 
 	// GPUCollectiveGroupSizeKey (int, {rank}): Ranks of the collective. Bus bandwidth is derived only where it
@@ -107,8 +112,14 @@ const (
 	// it. From a kernel's name or arguments in profiler files.
 	GPUCollectiveNameKey = attribute.Key("gpu.collective.name")
 
+	// GPUCollectivePeerRankKey (int): Rank on the other side of a point-to-point transfer.
+	GPUCollectivePeerRankKey = attribute.Key("gpu.collective.peer.rank")
+
 	// GPUCollectiveProtocolKey (string): Protocol of the collective, from the name of its kernel.
 	GPUCollectiveProtocolKey = attribute.Key("gpu.collective.protocol")
+
+	// GPUCollectiveSequenceKey (int): Number of the collective in its process group, equal on all of its ranks.
+	GPUCollectiveSequenceKey = attribute.Key("gpu.collective.sequence")
 
 	// GPUCopyDirectionKey (string): Direction of a copy, declared or from the file. It does not say which path
 	// was taken.
@@ -877,8 +888,9 @@ func GPUWindowCauseDurationOf(key string) (cause string, ok bool) {
 // that the application says came from the L2 cache. Declared, not measured.
 func GPUCacheL2HitRatio(v float64) attribute.KeyValue { return GPUCacheL2HitRatioKey.Float64(v) }
 
-// GPUCollectiveGroupName returns the attribute gpu.collective.group.name (string): Name of the process group,
-// as the application gave it.
+// GPUCollectiveGroupName returns the attribute gpu.collective.group.name (string): Name of the process group
+// for people: the description that the application gave it, else its unique name. Different groups may have
+// the same.
 func GPUCollectiveGroupName(v string) attribute.KeyValue { return GPUCollectiveGroupNameKey.String(v) }
 
 // GPUIOAccessPattern returns the attribute gpu.io.access_pattern (string): How memory is accessed, as

@@ -49,6 +49,9 @@ const (
 	tagRequestsLost
 	tagLaunches
 	tagElements
+	tagGroupID
+	tagSequence
+	tagPeer
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -114,6 +117,9 @@ func (d *Detail) appendTo(b []byte) []byte {
 	float(tagOccupancy, d.Occupancy, d.HasOccupancy)
 	text(tagCollective, d.Collective)
 	text(tagGroup, d.Group)
+	number(tagGroupID, int64(d.GroupID), d.GroupID != 0)
+	number(tagSequence, d.Sequence, d.HasSequence)
+	number(tagPeer, d.Peer, d.HasPeer)
 	number(tagGroupSize, d.GroupSize, d.GroupSize != 0)
 	text(tagElementType, d.ElementType)
 	number(tagInElements, d.InElements, d.InElements != 0)
@@ -193,6 +199,12 @@ func (d *Detail) decode(b []byte) {
 			d.Collective = text()
 		case tagGroup:
 			d.Group = text()
+		case tagGroupID:
+			d.GroupID = uint32(number())
+		case tagSequence:
+			d.Sequence, d.HasSequence = number(), true
+		case tagPeer:
+			d.Peer, d.HasPeer = number(), true
 		case tagGroupSize:
 			d.GroupSize = number()
 		case tagElementType:

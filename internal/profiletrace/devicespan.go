@@ -171,6 +171,15 @@ func (s *spans) collective(m pcommon.Map, d *Detail, kernel string) {
 	putText(m, semconv.GPUCollectiveAlgorithmKey, algorithm)
 	putText(m, semconv.GPUCollectiveProtocolKey, protocol)
 	putText(m, semconv.GPUCollectiveGroupNameKey, d.Group)
+	if d.GroupID != 0 {
+		putText(m, semconv.GPUCollectiveGroupIDKey, s.p.Names.Name(d.GroupID))
+	}
+	if d.HasSequence {
+		putInt(m, semconv.GPUCollectiveSequenceKey, d.Sequence)
+	}
+	if d.HasPeer {
+		putInt(m, semconv.GPUCollectivePeerRankKey, d.Peer)
+	}
 	putText(m, semconv.GPUCollectiveElementTypeKey, d.ElementType)
 	if d.GroupSize > 0 {
 		putInt(m, semconv.GPUCollectiveGroupSizeKey, d.GroupSize)

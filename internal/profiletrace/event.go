@@ -81,7 +81,12 @@ type Detail struct {
 	Occupancy      float64 // 0..1, by launch parameters
 	HasOccupancy   bool
 	Collective     string // value of gpu.collective.name
-	Group          string
+	Group          string // description of the process group, for people
+	GroupID        uint32 // what tells process groups apart, by Profile.Names: the unique name and the ranks
+	Sequence       int64  // number of the collective in its group
+	HasSequence    bool
+	Peer           int64 // rank on the other side of a send or recv
+	HasPeer        bool
 	GroupSize      int64
 	ElementType    string
 	InElements     int64

@@ -5,17 +5,18 @@ package straggler
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
 // Collective is one rank's run of a collective: [Start, End) in ns on the rank's clock.
 type Collective struct {
-	Rank  int64
-	Group string // process group; empty where there is one
+	Rank int64
+	// Group identifies the process group within the job: a name that several groups have merges them.
+	Group string
 	Name  string // what tells collectives of a group apart, such as all_reduce; runs of different names never match
 	// Sequence is the number of the collective in its group, as the source states it, or as [Number] gives it.
 	Sequence   int64
+	Stated     bool // Sequence is from the source; [Number] and [Renumber] leave it
 	Start, End int64
 }
 
@@ -52,7 +53,12 @@ type Lateness struct {
 	Held float64
 }
 
-// Number sets Sequence where the source states none: to the run's number among those of its rank and group, by start.
+// maxParts is the number of runs of one stated sequence that are told apart.
+const maxParts = 1 << 10
+
+// Number sets Sequence where the source states none: to the run's number among its rank's runs in the group, by start.
+// Several runs of one stated number, as coalesced collectives have it, become parts of that number. Number(all) is
+// called once.
 // That holds as long as the records of all ranks begin with the same collective, else see [Renumber]. It sorts all by
 // start.
 func Number(all []Collective) {
@@ -61,9 +67,20 @@ func Number(all []Collective) {
 		group string
 	}
 	slices.SortStableFunc(all, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
-	next := map[key]int64{}
+	type part struct {
+		key
+		name     string
+		sequence int64
+	}
+	next, parts := map[key]int64{}, map[part]int64{}
 	for i := range all {
 		k := key{all[i].Rank, all[i].Group}
+		if all[i].Stated {
+			p := part{k, all[i].Name, all[i].Sequence}
+			all[i].Sequence = all[i].Sequence*maxParts + min(parts[p], maxParts-1)
+			parts[p]++
+			continue
+		}
 		all[i].Sequence = next[k]
 		next[k]++
 	}
@@ -77,11 +94,15 @@ func Arrivals(all []Collective) []Arrival {
 	groups := match(all)
 	clocks := align(groups)
 	byRank := map[int64]*Arrival{}
+	own := map[Identity]map[int64]Collective{} // on the rank's own clock
 	for _, runs := range groups {
+		byRank := make(map[int64]Collective, len(runs))
+		own[runs[0].Identity()] = byRank
 		for i := range runs {
+			byRank[runs[i].Rank] = runs[i]
 			c := clocks[runs[i].Rank]
-			runs[i].Start -= c
-			runs[i].End -= c
+			runs[i].Start -= int64(c.aheadAt(runs[i].Start))
+			runs[i].End -= int64(c.aheadAt(runs[i].End))
 		}
 		slices.SortStableFunc(runs, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
 	}
@@ -94,7 +115,7 @@ func Arrivals(all []Collective) []Arrival {
 		last := runs[len(runs)-1]
 		for _, x := range runs {
 			if byRank[x.Rank] == nil {
-				byRank[x.Rank] = &Arrival{Rank: x.Rank, Clock: seconds(clocks[x.Rank])}
+				byRank[x.Rank] = &Arrival{Rank: x.Rank, Clock: clocks[x.Rank].ahead * 1e-9}
 				past[x.Rank] = &history{}
 			}
 			byRank[x.Rank].Collectives++
@@ -114,10 +135,7 @@ func Arrivals(all []Collective) []Arrival {
 		}
 		a.HeldUp += seconds(held)
 		if 2*inherited <= held {
-			own := last
-			own.Start += clocks[last.Rank]
-			own.End += clocks[last.Rank]
-			a.LastAt = append(a.LastAt, Lateness{own, seconds(held)})
+			a.LastAt = append(a.LastAt, Lateness{own[last.Identity()][last.Rank], seconds(held)})
 		}
 		blame := map[int64]float64{last.Rank: 1}
 		if held > 0 && inherited > 0 {
@@ -194,19 +212,20 @@ func match(all []Collective) [][]Collective {
 }
 
 // align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end
-// of the ranks whose clocks are known. It begins with one rank and goes on to those that it meets, for a rank may meet
-// only some of the others. Ranks that never meet, by way of others either, are aligned apart.
-func align(groups [][]Collective) map[int64]int64 {
-	ahead := map[int64]float64{} // of the first rank of all, whose clock all are held against
+// of the ranks whose clocks are known, or a line through these where the clock drifts. It begins with one rank and goes
+// on to the ranks that it meets, for a rank may meet only some of the others. Ranks that never meet, not even by way of
+// others, are aligned apart.
+func align(groups [][]Collective) map[int64]clock {
+	ahead := map[int64]clock{} // of the first rank, whose clock is the reference
 	for len(groups) > 0 {
-		found := map[int64][]float64{}
+		found := map[int64][]reading{}
 		rest := groups[:0:0]
 		for _, runs := range groups {
 			var ends []float64
 			first := runs[0].End
 			for _, r := range runs {
 				if c, ok := ahead[r.Rank]; ok {
-					ends = append(ends, float64(r.End-first)-c)
+					ends = append(ends, float64(r.End-first)-c.aheadAt(r.End))
 				}
 			}
 			if len(ends) < len(runs) {
@@ -218,24 +237,27 @@ func align(groups [][]Collective) map[int64]int64 {
 			m := median(ends)
 			for _, r := range runs {
 				if _, ok := ahead[r.Rank]; !ok {
-					found[r.Rank] = append(found[r.Rank], float64(r.End-first)-m)
+					found[r.Rank] = append(found[r.Rank], reading{r.End, float64(r.End-first) - m})
 				}
 			}
 		}
 		if groups = rest; len(found) == 0 && len(rest) > 0 {
-			ahead[rest[0][0].Rank] = 0
+			ahead[rest[0][0].Rank] = clock{}
 		}
-		for rank, values := range found {
-			ahead[rank] = median(values)
+		for rank, readings := range found {
+			ahead[rank] = clockOf(readings)
 		}
 	}
-	values := slices.Collect(maps.Values(ahead))
+	values := make([]float64, 0, len(ahead))
+	for _, c := range ahead {
+		values = append(values, c.ahead)
+	}
 	m := median(values)
-	out := make(map[int64]int64, len(ahead))
-	for rank, v := range ahead {
-		out[rank] = int64(v - m)
+	for rank, c := range ahead {
+		c.ahead -= m
+		ahead[rank] = c
 	}
-	return out
+	return ahead
 }
 
 // joint says whether the runs ended together.

@@ -49,11 +49,13 @@ func Renumber(these, others []Collective) {
 	}
 }
 
-// byGroup are the runs of each group by start.
+// byGroup returns the runs of each group without stated numbers, by start.
 func byGroup(all []Collective) map[string][]*Collective {
 	groups := map[string][]*Collective{}
 	for i := range all {
-		groups[all[i].Group] = append(groups[all[i].Group], &all[i])
+		if !all[i].Stated {
+			groups[all[i].Group] = append(groups[all[i].Group], &all[i])
+		}
 	}
 	for _, runs := range groups {
 		slices.SortStableFunc(runs, func(x, y *Collective) int { return cmp.Compare(x.Start, y.Start) })
@@ -158,17 +160,19 @@ func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	for _, c := range these {
 		seen[c.Identity()] = c
 	}
-	var apart, lengths []int64
+	var readings []reading
+	var lengths []int64
 	for _, c := range others {
 		if same, ok := seen[c.Identity()]; ok {
-			apart = append(apart, c.End-same.End)
+			readings = append(readings, reading{c.End, float64(c.End - same.End)})
 			lengths = append(lengths, min(c.End-c.Start, same.End-same.Start))
 		}
 	}
-	if len(apart) < FewMeetings {
+	if len(readings) < FewMeetings {
 		return 0, 0, false
 	}
-	clock, spread = spreadOf(apart)
+	line := clockOf(readings)
+	clock, spread = int64(line.ahead), int64(line.spread(readings))
 	return clock, spread, spread <= middle(lengths)/4
 }
 

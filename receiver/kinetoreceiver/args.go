@@ -37,6 +37,10 @@ const (
 	argOutElements
 	argGroupDescription
 	argGroupName
+	argGroupRanks
+	argSequence
+	argSource
+	argDestination
 	argDims
 	argTypes
 	argValues
@@ -57,6 +61,7 @@ var arguments = map[string]int{
 	"Collective name": argCollective, "Group size": argGroupSize, "dtype": argElementType,
 	"In msg nelems": argInElements, "Out msg nelems": argOutElements,
 	"Process Group Description": argGroupDescription, "Process Group Name": argGroupName,
+	"Process Group Ranks": argGroupRanks, "Seq": argSequence, "Src Rank": argSource, "Dst Rank": argDestination,
 	// operators; the last one is Inductor's
 	"Input Dims": argDims, "Input dims": argDims, "Input type": argTypes, "Concrete Inputs": argValues,
 	"flops": argFLOPs, "Flops": argFLOPs, "kernel_flop": argFLOPs,
@@ -67,6 +72,7 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	var external int64
+	var group, members []byte
 	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
 		switch id {
 		case argDevice:
@@ -119,9 +125,20 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 			d.Group = cmp.Or(text(v), d.Group)
 		case argGroupName:
 			d.Group = cmp.Or(d.Group, text(v))
+			group = v
+		case argGroupRanks:
+			members = v
+		case argSequence:
+			d.HasSequence = setInt(&d.Sequence, v)
+		case argSource, argDestination:
+			d.HasPeer = setInt(&d.Peer, v)
 		}
 		return true
 	})
+	if len(group) > 0 {
+		c.group = append(append(append(c.group[:0], unquote(group)...), ' '), unquote(members)...)
+		d.GroupID = c.p.Names.Bytes(bytes.TrimSpace(c.group))
+	}
 	c.correlate(e, external)
 	d.HasGrid = grid && block
 	d.HasResources = registers && shared

@@ -29,6 +29,7 @@ type collect struct {
 	layouts      [16]chromejson.Layout // of arguments, by kind
 	correlates   bool                  // some event of the file has a correlation
 	withoutFLOPs int                   // operators, of those that were looked at
+	group        []byte                // identity of a process group, reused
 	texts        map[string]int64      // numbers that stand for thread and process ids that are no numbers
 	foreign      *producer             // who else wrote the file
 	found        int64                 // events that the profile was given

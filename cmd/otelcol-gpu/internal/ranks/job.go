@@ -225,15 +225,16 @@ func (a *analysis) leastWaited(others time.Duration) {
 // at says at which collectives the rank came last, and when.
 func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
+		group := cmp.Or(x.labels[k.Group], k.Group)
 		since := time.Duration(a.lines[x].at[k].Start - x.window.Start)
 		if i == 0 {
 			l.First, l.Last = since, since
 		}
 		l.First, l.Last = min(l.First, since), max(l.Last, since)
-		j := slices.IndexFunc(l.At, func(at page.LateAt) bool { return at.Collective == k.Name && at.Group == k.Group })
+		j := slices.IndexFunc(l.At, func(at page.LateAt) bool { return at.Collective == k.Name && at.Group == group })
 		if j < 0 {
 			j = len(l.At)
-			l.At = append(l.At, page.LateAt{Collective: k.Name, Group: k.Group})
+			l.At = append(l.At, page.LateAt{Collective: k.Name, Group: group})
 		}
 		l.At[j].Count++
 	}

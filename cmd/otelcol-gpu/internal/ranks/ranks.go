@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -46,6 +47,7 @@ type profile struct {
 	window      intervals.Interval
 
 	collectives []straggler.Collective
+	labels      map[string]string    // of process groups, for people
 	compute     []intervals.Interval // kernels that are no collectives
 	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
@@ -135,7 +137,7 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	if len(p.list) == maxProfiles {
 		return nil
 	}
-	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}}
+	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{}}
 	p.list = append(p.list, x)
 	return x
 }
@@ -165,11 +167,7 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	}
 	switch f.Kind {
 	case spanfacts.Collective:
-		group, _ := s.Attributes().Get(string(semconv.GPUCollectiveGroupNameKey))
-		x.collectives = append(x.collectives, straggler.Collective{
-			Rank: x.rank, Group: group.Str(), Name: f.Name,
-			Start: at.Start, End: at.End,
-		})
+		x.collectives = append(x.collectives, x.collective(s, f.Name, at))
 	case spanfacts.Kernel, spanfacts.Graph:
 		x.compute = append(x.compute, at)
 		k := x.kernels[f.Name]
@@ -177,6 +175,34 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	case spanfacts.Copy, spanfacts.Memset:
 		x.moves = append(x.moves, at)
 	}
+}
+
+// collective identifies a run by its process group and its number there. Groups of one mesh dimension share a
+// description, and groups that were split from another share a name, so a group is its unique name and its ranks; the
+// description serves where a source has no more. Transfers between two ranks are numbered by pair, since each rank
+// counts its own.
+func (x *profile) collective(s ptrace.Span, name string, at intervals.Interval) straggler.Collective {
+	m := s.Attributes()
+	c := straggler.Collective{Rank: x.rank, Name: name, Start: at.Start, End: at.End}
+	group, ok := m.Get(string(semconv.GPUCollectiveGroupIDKey))
+	if !ok {
+		group, _ = m.Get(string(semconv.GPUCollectiveGroupNameKey))
+	}
+	c.Group = group.Str()
+	if label, ok := m.Get(string(semconv.GPUCollectiveGroupNameKey)); ok && x.labels[c.Group] == "" {
+		x.labels[c.Group] = label.Str()
+	}
+	if peer, ok := m.Get(string(semconv.GPUCollectivePeerRankKey)); ok {
+		c.Group = fmt.Sprintf("%s %d-%d", c.Group, min(x.rank, peer.Int()), max(x.rank, peer.Int()))
+		return c
+	}
+	operation, _ := m.Get(string(semconv.GPUCollectiveNameKey))
+	number, ok := m.Get(string(semconv.GPUCollectiveSequenceKey))
+	if c.Stated = ok && operation.Str() != semconv.GPUCollectiveNameSend && operation.Str() != semconv.GPUCollectiveNameRecv &&
+		!strings.Contains(operation.Str(), "coalesced"); c.Stated {
+		c.Sequence = number.Int()
+	}
+	return c
 }
 
 // jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each rank once. They met
@@ -239,6 +265,7 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 			jobs[i] = append(jobs[i], x)
 		}
 	}
+	jobs = merge(jobs)
 	found := jobs
 	jobs = slices.DeleteFunc(slices.Clone(found), func(job []*profile) bool { return len(job) < 2 })
 	together := len(jobs)
@@ -257,6 +284,86 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 		slices.SortFunc(job, func(a, b *profile) int { return cmp.Compare(a.rank, b.rank) })
 	}
 	return jobs
+}
+
+// merge joins parts of one job that met nobody outside of them, as the tensor-parallel groups of a job do whose other
+// groups were not recorded, or whose ranks came in an order in which nobody linked them: parts that met, or that have no
+// process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
+func merge(jobs [][]*profile) [][]*profile {
+	for i := 0; i < len(jobs); i++ {
+		for j := i + 1; j < len(jobs); j++ {
+			if a, b := jobs[i], jobs[j]; alike(a, b) && met(a, b) {
+				jobs[i], jobs = slices.Concat(a, b), slices.Delete(jobs, j, j+1)
+				i = -1 // who is in a larger part may meet others
+				break
+			}
+		}
+	}
+	for i := 0; i < len(jobs); i++ {
+		parts := []int{i}
+		for j := i + 1; j < len(jobs); j++ {
+			if a, b := jobs[i], jobs[j]; a[0].job == b[0].job && a[0].world == b[0].world && coincide(a, b) {
+				parts = append(parts, j)
+			}
+		}
+		whole := jobs[i]
+		for _, j := range parts[1:] {
+			if !alike(whole, jobs[j]) || strangers(whole, jobs[j]) {
+				whole = nil
+				break
+			}
+			whole = slices.Concat(whole, jobs[j])
+		}
+		if whole == nil || len(parts) == 1 {
+			continue
+		}
+		jobs[i] = whole
+		for _, j := range slices.Backward(parts[1:]) {
+			jobs = slices.Delete(jobs, j, j+1)
+		}
+	}
+	return jobs
+}
+
+// alike reports whether profiles may be of one job, by what they state.
+func alike(a, b []*profile) bool {
+	return a[0].job == b[0].job && a[0].world == b[0].world && !slices.ContainsFunc(a, func(x *profile) bool {
+		return slices.ContainsFunc(b, func(y *profile) bool { return x.rank == y.rank })
+	})
+}
+
+func coincide(a, b []*profile) bool {
+	return slices.ContainsFunc(a, func(x *profile) bool { return slices.ContainsFunc(b, x.overlaps) })
+}
+
+// strangers reports whether profiles are no parts of one job for all that is known: they have a process group in common,
+// where they would have met, or none at all.
+func strangers(a, b []*profile) bool {
+	groups := map[string]bool{}
+	for _, x := range a {
+		for g := range x.groups() {
+			groups[g] = true
+		}
+	}
+	theirs := 0
+	for _, y := range b {
+		for g := range y.groups() {
+			if theirs++; groups[g] {
+				return true
+			}
+		}
+	}
+	return len(groups) == 0 || theirs == 0
+}
+
+// met reports whether a profile of one part met one of the other.
+func met(a, b []*profile) bool {
+	return slices.ContainsFunc(a, func(x *profile) bool {
+		return slices.ContainsFunc(b, func(y *profile) bool {
+			_, _, ok := straggler.Met(x.collectives, y.collectives)
+			return ok
+		})
+	})
 }
 
 func (x *profile) overlaps(y *profile) bool {

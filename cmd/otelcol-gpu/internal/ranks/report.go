@@ -255,17 +255,18 @@ func names(list []page.LateAt) string {
 func table(j *page.Job) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "RANK\tSTEP\tOWN\tCOMPUTING\tCOMMUNICATING\tLAST AT\tWAITED\tHELD OTHERS UP\t  FILE")
+	fmt.Fprintln(w, "RANK\tSTEP\tOWN\tCOMPUTING\tCOMMUNICATING\tLAST AT\tWAITED\tOTHERS WAITED\tCAUSED\t  FILE")
 	for _, r := range j.Ranks {
-		step, own, last, waited, held := "-", "-", "-", "-", "-"
+		step, own, last, waited, held, caused := "-", "-", "-", "-", "-", "-"
 		if r.Step > 0 {
 			step, own = span(r.Step), span(r.Own)
 		}
 		if r.Collectives > 0 {
-			last, waited, held = fmt.Sprintf("%d of %d", r.Last, r.Collectives), span(r.Waited), span(r.HeldUp)
+			last, waited = fmt.Sprintf("%d of %d", r.Last, r.Collectives), span(r.Waited)
+			held, caused = span(r.HeldUp), span(r.Caused)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Rank, step, own, span(r.Computing),
-			span(r.Communicating), last, waited, held, printable.Line(r.File))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Rank, step, own, span(r.Computing),
+			span(r.Communicating), last, waited, held, caused, printable.Line(r.File))
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()
