@@ -240,6 +240,8 @@ func TestKernelsThatCommunicate(t *testing.T) {
 		"void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(tensorrt_llm::kernels::AllReduceParams)":    true,
 		"void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<0, __nv_bfloat16>(int)": true,
 		"void deep_ep::internode::dispatch<true, 4>(int4*, float*)":                                                true,
+		"void dpsk::ep::intranode::notify_combine<8>(void**)":                                                      true,
+		"void dpsk::ep::internode::combine<4, true>(int4*)":                                                        true,
 		"nvshmemi_transfer_put_signal":                                             true,
 		"void cutlass::Kernel<cutlass_80_tensorop_f16>(int)":                       false,
 		"void softmax_warp_forward<WarpAllReduce<float>>(float*)":                  false,

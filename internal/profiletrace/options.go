@@ -24,6 +24,9 @@ type Options struct {
 	MaxSpans int `mapstructure:"max_spans"`
 	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
 	MaxBytes int `mapstructure:"max_bytes"`
+	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is refused: a few megabytes that
+	// are compressed may expand to any number.
+	MaxEvents int `mapstructure:"max_events"`
 	// BatchSpans is the most spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
 	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
@@ -66,6 +69,7 @@ type Source struct {
 const (
 	defaultMaxSpans = 2000
 	defaultMaxBytes = 2_000_000
+	defaultEvents   = 10_000_000
 	defaultBatch    = 1000
 	defaultMemory   = 32 // MiB
 	mebi            = 1 << 20
@@ -74,7 +78,7 @@ const (
 
 // DefaultOptions are those of a configuration, for spans of a service that the file does not name.
 func DefaultOptions(service string) Options {
-	return Options{BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
+	return Options{MaxEvents: defaultEvents, BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
 }
 
 // MemoryLimit is MemoryMiB in bytes.

@@ -122,6 +122,8 @@ func (p *Profile) Add(e *Event) error {
 	case e.Start < -maxTime || e.Start > maxTime || e.Duration > maxTime || e.Start+e.Duration > maxTime:
 		p.Skip(ErrTimeRange.Error())
 		return nil
+	case p.opts.MaxEvents > 0 && int64(p.seq) >= int64(p.opts.MaxEvents):
+		return fmt.Errorf("more than %d events (set `max_events` higher, or to -1 for no limit)", p.opts.MaxEvents)
 	case p.seq == math.MaxUint32:
 		return errors.New("more than 2^32-1 events")
 	}

@@ -1,0 +1,249 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/profilejobs"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var updateJobs = flag.Bool("jobs.update", false, "write docs/simulated-jobs.md; needs OTELGPU_ALL_JOBS")
+
+// allJobs reports whether every simulated job is read, which takes minutes, and not a sample.
+func allJobs() bool { return os.Getenv("OTELGPU_ALL_JOBS") != "" }
+
+// converted returns the spans of profiles.
+func converted(t *testing.T, files []string, each func(s ptrace.Span)) (stdout string) {
+	t.Helper()
+	dir, out := t.TempDir(), t.TempDir()
+	for i, text := range files {
+		writeFile(t, dir, fmt.Sprintf("rank%02d.json", i), text)
+	}
+	stdout, stderr, err := inProcess(t, "convert", "--detail", "steps", "--out", out, dir)
+	require.NoError(t, err, stderr)
+	eachSpan(t, filepath.Join(out, "spans.json"), func(_ ptrace.ResourceSpans, s ptrace.Span) { each(s) })
+	return stdout
+}
+
+func seconds(m pcommon.Map, key string) time.Duration {
+	v, _ := m.Get(key)
+	return time.Duration(math.Round(v.Double() * 1e9))
+}
+
+// Every layout of process groups is one job, the planted rank is named, and the waits are the simulation's.
+func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
+	t.Parallel()
+	for i, l := range profilejobs.Layouts() {
+		if !allJobs() && (l.Ranks > 16 || i%2 == 1) {
+			continue
+		}
+		t.Run(l.Name, func(t *testing.T) {
+			truth := l.Run()
+			jobs, named := 0, int64(-1)
+			waited, held := map[int64]time.Duration{}, map[int64]time.Duration{}
+			stdout := converted(t, truth.Files, func(s ptrace.Span) {
+				if _, ok := s.Attributes().Get(string(semconv.GPURankMethodKey)); !ok {
+					return
+				}
+				jobs++
+				for _, e := range s.Events().All() {
+					rank, ok := e.Attributes().Get(string(semconv.GPUJobRankKey))
+					if !ok {
+						continue
+					}
+					if _, late := e.Attributes().Get(string(semconv.GPURankCollectiveNamesKey)); late {
+						if named < 0 {
+							named = rank.Int()
+						}
+						continue
+					}
+					waited[rank.Int()] = seconds(e.Attributes(), string(semconv.GPURankWaitDurationKey))
+					held[rank.Int()] = seconds(e.Attributes(), string(semconv.GPURankHeldUpDurationKey))
+				}
+			})
+			require.Equal(t, 1, jobs, "the files are one job: %s", firstLines(stdout))
+			require.Len(t, waited, l.Ranks)
+			assert.EqualValues(t, l.Late, named, firstLines(stdout))
+			most := slices.Max(truth.Waited)
+			for rank := range int64(l.Ranks) {
+				assert.InDelta(t, truth.Waited[rank].Seconds(), waited[rank].Seconds(), 0.01*most.Seconds(), "rank %d waits", rank)
+			}
+			// Of ranks that arrive within a microsecond of each other either may be the last.
+			assert.InDelta(t, truth.Held[l.Late].Seconds(), held[int64(l.Late)].Seconds(), 0.01*truth.Held[l.Late].Seconds())
+		})
+	}
+}
+
+var jobSentence = regexp.MustCompile(`\n\d+ ranks of one job[^\n]*`)
+
+func firstLines(stdout string) string {
+	return strings.Join(jobSentence.FindAllString(stdout, -1), "")
+}
+
+// outcome is what the analysis says of a simulated job.
+type outcome struct {
+	job   profilejobs.Job
+	found string
+	gain  time.Duration
+	loss  time.Duration
+}
+
+func (o *outcome) right() bool { return slices.Contains(o.job.Want, o.found) }
+
+// off is the error of the gain, as a share of the planted loss.
+func (o *outcome) off() float64 { return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds() }
+
+// Limits of the test below: of jobs whose first finding is another, and of planted losses whose gain is off by more than
+// a share. Lower them when they get better.
+const (
+	knownMisses   = 0
+	knownWrong    = 0
+	gainTolerance = 0.15
+)
+
+func TestPlantedLossesAreFound(t *testing.T) {
+	t.Parallel()
+	var list []outcome
+	for i, j := range profilejobs.Jobs() {
+		if !allJobs() && i%4 != 0 {
+			continue
+		}
+		p := j.Run()
+		o := outcome{job: j, loss: p.Loss}
+		converted(t, p.Files[:1], func(s ptrace.Span) {
+			if _, ok := s.Attributes().Get(string(semconv.GPUWindowBusyDurationKey)); !ok || o.found != "" {
+				return
+			}
+			for _, e := range s.Events().All() {
+				for key, v := range e.Attributes().All() {
+					if strings.HasSuffix(key, "g.kind") || strings.HasSuffix(key, "t.kind") {
+						o.found = v.Str()
+					}
+				}
+				if o.found == "" {
+					continue
+				}
+				o.gain = seconds(e.Attributes(), gainKey(e.Attributes()))
+				return
+			}
+		})
+		list = append(list, o)
+	}
+	var misses, wrong []string
+	for _, o := range list {
+		switch {
+		case !o.right():
+			misses = append(misses, fmt.Sprintf("%s: %s instead of %s", o.job.Name, o.found, o.job.Want[0]))
+		case o.job.Gain && o.off() > gainTolerance:
+			wrong = append(wrong, fmt.Sprintf("%s: %s instead of %s", o.job.Name, o.gain, o.loss))
+		}
+	}
+	t.Logf("%d jobs, %d misses, %d gains off by more than %.0f %%\n%s\n%s", len(list), len(misses), len(wrong),
+		100*gainTolerance, strings.Join(misses, "\n"), strings.Join(wrong, "\n"))
+	assert.LessOrEqual(t, len(misses), knownMisses)
+	assert.LessOrEqual(t, len(wrong), knownWrong)
+	if allJobs() {
+		page := jobsPage(list, misses, wrong)
+		const path = "../../docs/simulated-jobs.md"
+		if *updateJobs {
+			require.NoError(t, os.WriteFile(path, []byte(page), 0o644)) //nolint:gosec // a document
+		}
+		was, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, string(was), page, "write it again: OTELGPU_ALL_JOBS=1 go test -run TestPlantedLossesAreFound -jobs.update")
+	}
+}
+
+func gainKey(m pcommon.Map) string {
+	for key := range m.All() {
+		if strings.HasSuffix(key, "g.gain") || strings.HasSuffix(key, "t.gain") {
+			return key
+		}
+	}
+	return ""
+}
+
+// jobsPage is the page of the documentation with precision and recall of the first finding.
+func jobsPage(list []outcome, misses, wrong []string) string {
+	type row struct{ planted, found, right int }
+	rows := map[string]*row{}
+	at := func(kind string) *row {
+		if rows[kind] == nil {
+			rows[kind] = &row{}
+		}
+		return rows[kind]
+	}
+	right, gains := 0, 0
+	for _, o := range list {
+		want := o.job.Want[0]
+		if o.right() {
+			want = o.found
+			right++
+			at(o.found).right++
+		}
+		at(want).planted++
+		at(o.found).found++
+		if o.job.Gain && o.right() {
+			gains++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Simulated jobs
+
+Package [profilejobs](../internal/profilejobs) simulates jobs with planted losses and writes their profiles, and
+`+"`TestPlantedLossesAreFound`"+` compares the first finding on each with what was planted. The package is independent of
+the rules. The loss is the difference to the same job without the cause.
+
+The first finding is right for %d of %d jobs (%.1f %%). Its gain is within %.0f %% of the loss for %d of the %d right
+findings whose loss is known in wall time.
+
+Write this page again with
+`+"`OTELGPU_ALL_JOBS=1 go test ./cmd/otelcol-gpu -run TestPlantedLossesAreFound -jobs.update`"+`.
+
+| finding | planted | found first | of these right | precision | recall |
+|---|--:|--:|--:|--:|--:|
+`, right, len(list), 100*float64(right)/float64(len(list)), 100*gainTolerance, gains-len(wrong), gains)
+	ratio := func(a, b int) string {
+		if b == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", float64(a)/float64(b))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(rows)) {
+		r := rows[kind]
+		fmt.Fprintf(&b, "| `%s` | %d | %d | %d | %s | %s |\n", cmp.Or(kind, "none"), r.planted, r.found, r.right,
+			ratio(r.right, r.found), ratio(r.right, r.planted))
+	}
+	for _, part := range []struct {
+		title string
+		lines []string
+	}{{"Known misses", misses}, {"Gains that are off", wrong}} {
+		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
+		if len(part.lines) == 0 {
+			b.WriteString("None.\n")
+		}
+		for _, line := range part.lines {
+			fmt.Fprintf(&b, "- %s\n", line)
+		}
+	}
+	return b.String()
+}
