@@ -110,7 +110,9 @@ type outcome struct {
 func (o *outcome) right() bool { return slices.Contains(o.job.Want, o.found) }
 
 // off is the error of the gain, as a share of the planted loss.
-func (o *outcome) off() float64 { return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds() }
+func (o *outcome) off() float64 {
+	return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds()
+}
 
 // Limits of the test below: of jobs whose first finding is another, and of planted losses whose gain is off by more than
 // a share. Lower them when they get better.

@@ -27,5 +27,5 @@ func TestFilesWithTooManyEventsAreRefused(t *testing.T) {
 	}
 	require.NoError(t, read(events[:100]))
 	require.ErrorContains(t, read(events), "more than 100 events (set `max_events` higher, or to -1 for no limit)")
-	require.Equal(t, 10_000_000, createDefaultConfig().(*Config).MaxEvents)
+	require.Equal(t, 10_000_000, createDefaultConfig().(*Config).Spans.MaxEvents)
 }
