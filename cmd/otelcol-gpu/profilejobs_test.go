@@ -114,8 +114,8 @@ func (o *outcome) off() float64 {
 	return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds()
 }
 
-// Limits of the test below: of jobs whose first finding is another, and of planted losses whose gain is off by more than
-// a share. Lower them when they get better.
+// Limits of the test below: the jobs whose first finding is another one, and the planted losses whose gain is off by
+// more than a share. Lower them when the results improve.
 const (
 	knownMisses   = 0
 	knownWrong    = 0
@@ -171,7 +171,7 @@ func TestPlantedLossesAreFound(t *testing.T) {
 		}
 		was, err := os.ReadFile(path)
 		require.NoError(t, err)
-		assert.Equal(t, string(was), page, "write it again: OTELGPU_ALL_JOBS=1 go test -run TestPlantedLossesAreFound -jobs.update")
+		assert.Equal(t, string(was), page, "write it again with -jobs.update")
 	}
 }
 

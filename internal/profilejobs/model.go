@@ -28,7 +28,8 @@ func (r *rank) attention() {
 	const flops = 4 * 2048 * 2048 * 128 * 32
 	r.operator("aten::_flash_attention_forward", `"Input Dims":[[1,2048,32,128],[1,2048,32,128],[1,2048,32,128]],`+
 		`"Input type":["c10::BFloat16","c10::BFloat16","c10::BFloat16"]`,
-		kernel{name: "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128,128,64,4>>", duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 512})
+		kernel{name: "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128,128,64,4>>",
+			duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 512})
 }
 
 // norm is a layer norm of 2,048 × 4,096 numbers near the memory bandwidth.

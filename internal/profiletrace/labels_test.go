@@ -207,6 +207,7 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 		Grid: [3]int64{1, 2, 3}, Block: [3]int64{4, 5, 6}, HasGrid: true,
 		Registers: 8, SharedMemory: 9, HasResources: true, BlocksPerSM: .5, WarpsPerSM: 1.5, Occupancy: .25,
 		HasOccupancy: true, Collective: "all_reduce", Group: "g", GroupSize: 2,
+		GroupID: 31, Sequence: 32, HasSequence: true, Peer: 33, HasPeer: true,
 		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, WholeGraph: true, FLOPs: 1e15,
 		Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
 		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,

@@ -137,7 +137,9 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	if len(p.list) == maxProfiles {
 		return nil
 	}
-	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{}}
+	x := &profile{
+		file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{},
+	}
 	p.list = append(p.list, x)
 	return x
 }
@@ -181,9 +183,9 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 // description, and groups that were split from another share a name, so a group is its unique name and its ranks; the
 // description serves where a source has no more. Transfers between two ranks are numbered by pair, since each rank
 // counts its own.
-func (x *profile) collective(s ptrace.Span, name string, at intervals.Interval) straggler.Collective {
+func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval) straggler.Collective {
 	m := s.Attributes()
-	c := straggler.Collective{Rank: x.rank, Name: name, Start: at.Start, End: at.End}
+	c := straggler.Collective{Rank: x.rank, Name: kernel, Start: at.Start, End: at.End}
 	group, ok := m.Get(string(semconv.GPUCollectiveGroupIDKey))
 	if !ok {
 		group, _ = m.Get(string(semconv.GPUCollectiveGroupNameKey))
@@ -196,11 +198,12 @@ func (x *profile) collective(s ptrace.Span, name string, at intervals.Interval) 
 		c.Group = fmt.Sprintf("%s %d-%d", c.Group, min(x.rank, peer.Int()), max(x.rank, peer.Int()))
 		return c
 	}
-	operation, _ := m.Get(string(semconv.GPUCollectiveNameKey))
-	number, ok := m.Get(string(semconv.GPUCollectiveSequenceKey))
-	if c.Stated = ok && operation.Str() != semconv.GPUCollectiveNameSend && operation.Str() != semconv.GPUCollectiveNameRecv &&
-		!strings.Contains(operation.Str(), "coalesced"); c.Stated {
-		c.Sequence = number.Int()
+	name, _ := m.Get(string(semconv.GPUCollectiveNameKey))
+	operation := name.Str()
+	paired := operation == semconv.GPUCollectiveNameSend || operation == semconv.GPUCollectiveNameRecv ||
+		strings.Contains(operation, "coalesced")
+	if number, ok := m.Get(string(semconv.GPUCollectiveSequenceKey)); ok && !paired {
+		c.Sequence, c.Stated = number.Int(), true
 	}
 	return c
 }
@@ -287,8 +290,8 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 }
 
 // merge joins parts of one job that met nobody outside of them, as the tensor-parallel groups of a job do whose other
-// groups were not recorded, or whose ranks came in an order in which nobody linked them: parts that met, or that have no
-// process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
+// groups were not recorded, or whose ranks came in an order in which nobody linked them: parts that met, or that have
+// no process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
 func merge(jobs [][]*profile) [][]*profile {
 	for i := 0; i < len(jobs); i++ {
 		for j := i + 1; j < len(jobs); j++ {
@@ -336,8 +339,8 @@ func coincide(a, b []*profile) bool {
 	return slices.ContainsFunc(a, func(x *profile) bool { return slices.ContainsFunc(b, x.overlaps) })
 }
 
-// strangers reports whether profiles are no parts of one job for all that is known: they have a process group in common,
-// where they would have met, or none at all.
+// strangers reports whether profiles are not known to be parts of one job: they have a process group in common, where
+// they would have met, or none at all.
 func strangers(a, b []*profile) bool {
 	groups := map[string]bool{}
 	for _, x := range a {
