@@ -16,7 +16,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -91,3 +91,9 @@ $(BIN)/builder: internal/tools/go.mod
 
 $(BIN)/golangci-lint: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+release-prepare: ## set VERSION (as v0.2.0) in every file that states it
+	cd $(TOOLS) && GOWORK=off $(GO) run ./release prepare -root $(CURDIR) -version $(VERSION)
+
+release-tags: ## print the tags of VERSION
+	@cd $(TOOLS) && GOWORK=off $(GO) run ./release tags -version $(VERSION)

@@ -13,8 +13,8 @@ require (
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest v0.159.0
-	github.com/otelgpu/otelgpu/gpuspan v0.0.0
-	github.com/otelgpu/otelgpu/semconv v0.0.0
+	github.com/otelgpu/otelgpu/gpuspan v0.1.0
+	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/collector/client v1.65.0
 	go.opentelemetry.io/collector/component v1.65.0

@@ -3,7 +3,7 @@ module github.com/otelgpu/otelgpu/examples
 go 1.26.7
 
 require (
-	github.com/otelgpu/otelgpu/gpuspan v0.0.0
+	github.com/otelgpu/otelgpu/gpuspan v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.70.0
 	go.opentelemetry.io/otel v1.46.0
@@ -26,7 +26,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/otelgpu/otelgpu/semconv v0.0.0 // indirect
+	github.com/otelgpu/otelgpu/semconv v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect

@@ -6,7 +6,7 @@ require (
 	github.com/DataDog/sketches-go v1.4.8
 	github.com/ebitengine/purego v0.11.3
 	github.com/klauspost/compress v1.20.3
-	github.com/otelgpu/otelgpu/semconv v0.0.0
+	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/metric v1.46.0

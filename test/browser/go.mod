@@ -5,7 +5,7 @@ go 1.26.7
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/otelgpu/otelgpu v0.0.0
+	github.com/otelgpu/otelgpu v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/collector/pdata v1.65.0
 )
@@ -30,8 +30,8 @@ require (
 	github.com/mitchellh/reflectwalk v1.0.2 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
-	github.com/otelgpu/otelgpu/gpuspan v0.0.0 // indirect
-	github.com/otelgpu/otelgpu/semconv v0.0.0 // indirect
+	github.com/otelgpu/otelgpu/gpuspan v0.1.0 // indirect
+	github.com/otelgpu/otelgpu/semconv v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/collector/component v1.65.0 // indirect
 	go.opentelemetry.io/collector/confmap v1.65.0 // indirect

@@ -6,7 +6,7 @@
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it leaves
-// out otherwise: the tests named TestIntegration… below test, and the modules test/browser and test/prometheus.
+// out otherwise: the tests named TestIntegration… in test and internal/tools, and the modules test/browser and test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. Output is that of failing packages, the reason
@@ -132,6 +132,8 @@ func selection(dir string, integration bool) ([]string, bool) {
 	switch {
 	case integration && dir == ".":
 		return []string{"-run", "^TestIntegration", "./test/..."}, true
+	case integration && dir == "internal/tools":
+		return []string{"-run", "^TestIntegration", "./..."}, true
 	default:
 		return []string{"./..."}, real == integration
 	}

@@ -1,0 +1,61 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command release prepares a release of all modules of the repository, tags it, and writes module proxies.
+//
+//	release prepare -version v0.2.0            sets the version in every file that states it
+//	release tags -version v0.2.0               prints the tags of the release, one for each module that users get
+//	release proxy -version v0.2.0 -out DIR     writes what a module proxy serves for these tags of the repository
+//
+// It is run in the root of the repository. RELEASE.md describes the order.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("no command (prepare, tags or proxy)")
+	}
+	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
+	version := flags.String("version", "", "version, as v0.2.0")
+	root := flags.String("root", ".", "root of the repository")
+	out := flags.String("out", "", "directory that proxy writes to")
+	date := flags.String("date", time.Now().UTC().Format(time.DateOnly), "date of the release in the changelog")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if !semver.IsValid(*version) || semver.Canonical(*version) != *version {
+		return fmt.Errorf("version %q is not a semantic version (such as v0.2.0 or v0.2.0-rc.1)", *version)
+	}
+	switch args[0] {
+	case "prepare":
+		return prepare(*root, *version, *date)
+	case "tags":
+		for _, dir := range published {
+			fmt.Println(tag(dir, *version))
+		}
+		return nil
+	case "proxy":
+		if *out == "" {
+			return errors.New("proxy needs -out (the directory to write to)")
+		}
+		return writeProxy(*root, *version, *out)
+	default:
+		return fmt.Errorf("unknown command %q (prepare, tags or proxy)", args[0])
+	}
+}

@@ -1,0 +1,229 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// prefix is the path of the root module.
+const prefix = "github.com/otelgpu/otelgpu"
+
+// published are the directories of the modules that users get. The others are tools and tests of the repository.
+var published = []string{"semconv", "gpuspan", ".", "cmd/otelcol-gpu", "examples"}
+
+// installed are the modules whose programs users install by their path. go install refuses replace lines in these.
+var installed = []string{"cmd/otelcol-gpu"}
+
+func own(path string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+// tag returns the tag of the module in a directory: the go command expects the directory before the version.
+func tag(dir, version string) string {
+	if dir == "." {
+		return version
+	}
+	return dir + "/" + version
+}
+
+// edit is a pattern whose first group is followed by a version, and the files that must contain it.
+type edit struct {
+	files   []string // patterns of filepath.Glob; ** is not supported
+	pattern *regexp.Regexp
+	text    string
+}
+
+// prepare writes version into every file that states it, in the working tree.
+func prepare(root, version, date string) error {
+	if err := setModules(root, version); err != nil {
+		return err
+	}
+	bare := strings.TrimPrefix(version, "v")
+	library, err := filesWith(filepath.Join(root, "gpuspan"), ".go", "\nconst Version = \"")
+	if err != nil {
+		return err
+	}
+	for i := range library {
+		library[i] = filepath.Join("gpuspan", library[i])
+	}
+	edits := []edit{
+		{library, regexp.MustCompile(`(const Version = ")[^"]*(")`), "${1}" + bare + "${2}"},
+		{
+			[]string{"cmd/otelcol-gpu/builder.yaml", "cmd/otelcol-gpu/builder-full.yaml", "deploy/own-collector/builder.yaml"},
+			regexp.MustCompile(`(gomod: ` + regexp.QuoteMeta(prefix) + ` )v\S+`), "${1}" + version,
+		},
+		{
+			[]string{"cmd/otelcol-gpu/builder.yaml", "cmd/otelcol-gpu/builder-full.yaml"},
+			regexp.MustCompile(`(?m)^(  version: )\S+$`), "${1}" + bare,
+		},
+		{[]string{"python/pyproject.toml"}, regexp.MustCompile(`(?m)^(version = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}"},
+		{
+			[]string{"python/src/otelgpu/__init__.py"}, regexp.MustCompile(`(?m)^(__version__ = ")[^"]*(")$`),
+			"${1}" + pep440(bare) + "${2}",
+		},
+		{
+			[]string{"python/src/otelgpu/_runtime.py"}, regexp.MustCompile(`(?m)^(VERSION = ")[^"]*(")$`),
+			"${1}" + pep440(bare) + "${2}",
+		},
+		{
+			[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?mi)^## \[[^]]*\](?: - unreleased)?$`),
+			"## [" + bare + "] - " + date,
+		},
+	}
+	for _, e := range edits {
+		if len(e.files) == 0 {
+			return fmt.Errorf("no file contains %s", e.pattern)
+		}
+		for _, name := range e.files {
+			if err := e.apply(filepath.Join(root, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pep440 writes a version as Python does: 0.2.0-rc.1 is 0.2.0rc1.
+func pep440(version string) string {
+	release, pre, ok := strings.Cut(version, "-")
+	if !ok {
+		return version
+	}
+	return release + strings.ReplaceAll(pre, ".", "")
+}
+
+func (e edit) apply(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !e.pattern.Match(b) {
+		return fmt.Errorf("%s does not contain %s (adjust internal/tools/release)", path, e.pattern)
+	}
+	if strings.HasSuffix(path, ".md") { // only the newest section of the changelog
+		i := e.pattern.FindIndex(b)
+		return os.WriteFile(path, slices.Concat(b[:i[0]], []byte(e.text), b[i[1]:]), 0o644)
+	}
+	return os.WriteFile(path, e.pattern.ReplaceAll(b, []byte(e.text)), 0o644)
+}
+
+// setModules sets the version of the repository's own modules wherever one is required, and removes the replace lines of
+// these from the modules that users install by their path.
+func setModules(root, version string) error {
+	files, err := filesWith(root, "go.mod", "module ")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		file := filepath.Join(root, name)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		f, err := modfile.Parse(name, b, nil)
+		if err != nil {
+			return err
+		}
+		for _, r := range slices.Clone(f.Require) {
+			if own(r.Mod.Path) {
+				if err := f.AddRequire(r.Mod.Path, version); err != nil {
+					return err
+				}
+			}
+		}
+		if slices.Contains(installed, path.Dir(filepath.ToSlash(name))) {
+			for _, r := range slices.Clone(f.Replace) {
+				if !own(r.Old.Path) {
+					return fmt.Errorf("%s replaces %s, which go install refuses (remove the line)", name, r.Old.Path)
+				}
+				if err := f.DropReplace(r.Old.Path, r.Old.Version); err != nil {
+					return err
+				}
+			}
+		}
+		f.Cleanup()
+		if b, err = f.Format(); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filesWith returns the files below a directory whose names end so and that contain a text, relative to it. Hidden
+// directories, testdata and what builders write are left out.
+func filesWith(root, suffix, text string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && file != root &&
+			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "build", "bin"}, d.Name())) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(d.Name(), suffix) {
+			return nil
+		}
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), text) {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		out = append(out, name)
+		return err
+	})
+	return out, err
+}
+
+// writeProxy writes what a module proxy serves for the tags of a version: a directory for GOPROXY=file://.
+func writeProxy(root, version, out string) (err error) {
+	for _, dir := range published {
+		m := module.Version{Path: path.Join(prefix, dir), Version: version}
+		at := filepath.Join(out, filepath.FromSlash(m.Path), "@v")
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		revision := tag(dir, version)
+		mod, err := exec.Command("git", "-C", root, "show", revision+":"+path.Join(dir, "go.mod")).Output()
+		if err != nil {
+			return fmt.Errorf("cannot read go.mod of %s: %w (make the tags that release tags prints)", revision, err)
+		}
+		subdir := dir
+		if dir == "." {
+			subdir = ""
+		}
+		f, err := os.Create(filepath.Join(at, version+".zip"))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(zip.CreateFromVCS(f, m, root, revision, subdir), f.Close()); err != nil {
+			return fmt.Errorf("cannot pack %s: %w", m.Path, err)
+		}
+		info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
+		for name, text := range map[string][]byte{
+			version + ".mod": mod, version + ".info": []byte(info), "list": []byte(version + "\n"),
+		} {
+			if err := os.WriteFile(filepath.Join(at, name), text, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
