@@ -98,7 +98,7 @@ func TestComponentsAreThoseOfTheBuilderManifest(t *testing.T) {
 	} {
 		var modules []string
 		for _, p := range m.sections()[section] {
-			modules = append(modules, strings.Replace(p.GoMod, " v0.0.0", " v"+version, 1))
+			modules = append(modules, p.GoMod)
 		}
 		slices.Sort(modules)
 		require.Len(t, slices.Compact(modules), n, section)

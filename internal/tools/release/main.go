@@ -42,6 +42,9 @@ func run(args []string) error {
 	if !semver.IsValid(*version) || semver.Canonical(*version) != *version {
 		return fmt.Errorf("version %q is not a semantic version (such as v0.2.0 or v0.2.0-rc.1)", *version)
 	}
+	if major := semver.Major(*version); major != "v0" && major != "v1" {
+		return fmt.Errorf("version %q needs module paths that end in /%s (change these first)", *version, major)
+	}
 	switch args[0] {
 	case "prepare":
 		return prepare(*root, *version, *date)

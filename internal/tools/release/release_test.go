@@ -38,7 +38,7 @@ func clone(t *testing.T) string {
 
 func TestPrepareSetsTheVersionEverywhere(t *testing.T) {
 	dir := clone(t)
-	require.NoError(t, run([]string{"prepare", "-root", dir, "-version", "v7.8.9-rc.1", "-date", "2030-01-02"}))
+	require.NoError(t, run([]string{"prepare", "-root", dir, "-version", "v0.8.9-rc.1", "-date", "2030-01-02"}))
 	files, err := filesWith(dir, "go.mod", "module ")
 	require.NoError(t, err)
 	required := 0
@@ -50,7 +50,7 @@ func TestPrepareSetsTheVersionEverywhere(t *testing.T) {
 		for _, r := range f.Require {
 			if own(r.Mod.Path) {
 				required++
-				require.Equal(t, "v7.8.9-rc.1", r.Mod.Version, "%s: %s", name, r.Mod.Path)
+				require.Equal(t, "v0.8.9-rc.1", r.Mod.Version, "%s: %s", name, r.Mod.Path)
 			}
 		}
 		if name == "cmd/otelcol-gpu/go.mod" {
@@ -59,17 +59,17 @@ func TestPrepareSetsTheVersionEverywhere(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, required, 8)
 	for name, want := range map[string]string{
-		"CHANGELOG.md":                   "\n## [7.8.9-rc.1] - 2030-01-02\n",
-		"python/pyproject.toml":          "\nversion = \"7.8.9rc1\"\n",
-		"python/src/otelgpu/__init__.py": "\n__version__ = \"7.8.9rc1\"\n",
-		"cmd/otelcol-gpu/builder.yaml":   "gomod: github.com/otelgpu/otelgpu v7.8.9-rc.1\n",
+		"CHANGELOG.md":                   "\n## [0.8.9-rc.1] - 2030-01-02\n",
+		"python/pyproject.toml":          "\nversion = \"0.8.9rc1\"\n",
+		"python/src/otelgpu/__init__.py": "\n__version__ = \"0.8.9rc1\"\n",
+		"cmd/otelcol-gpu/builder.yaml":   "gomod: github.com/otelgpu/otelgpu v0.8.9-rc.1\n",
 	} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Contains(t, string(b), want, name)
 	}
 	changed := command(t, dir, nil, "git", "diff", "--stat")
-	require.NoError(t, run([]string{"prepare", "-root", dir, "-version", "v7.8.9-rc.1", "-date", "2030-01-02"}))
+	require.NoError(t, run([]string{"prepare", "-root", dir, "-version", "v0.8.9-rc.1", "-date", "2030-01-02"}))
 	require.Equal(t, changed, command(t, dir, nil, "git", "diff", "--stat"), "a second run changes nothing")
 }
 
@@ -77,6 +77,10 @@ func TestVersionsAreSemantic(t *testing.T) {
 	for _, version := range []string{"", "0.1.0", "v1", "v1.2", "latest"} {
 		require.ErrorContains(t, run([]string{"tags", "-version", version}), "not a semantic version", version)
 	}
+}
+
+func TestVersion2NeedsOtherModulePaths(t *testing.T) {
+	require.ErrorContains(t, run([]string{"tags", "-version", "v2.0.0"}), "/v2")
 }
 
 func TestTagsNameTheDirectoryOfTheirModule(t *testing.T) {
