@@ -16,7 +16,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -26,6 +26,19 @@ test: ## run the tests of every module and of the Python package, without server
 
 test-integration: ## run the tests against real servers (Jaeger, Prometheus, Kafka, Chromium), where they can be had
 	$(GO) run $(TESTALL) -integration
+
+test-module: ## run the tests of one module, MODULE=gpuspan
+	$(GO) run $(TESTALL) -module $(MODULE)
+
+changed-modules: ## print the modules that differ from BASE (a commit) as a JSON list; all if BASE is empty or shared files differ
+	@cd $(TOOLS) && GOWORK=off $(GO) run ./release changed -root $(CURDIR) -base "$(BASE)"
+
+vulncheck: ## look for known vulnerabilities that the shipped modules call (reads vuln.go.dev)
+	cd $(TOOLS) && GOWORK=off $(GO) build -o $(BIN)/govulncheck golang.org/x/vuln/cmd/govulncheck
+	$(call each,$(SHIPPED),$(BIN)/govulncheck ./...)
+
+actionlint: ## check the workflows of .github
+	cd $(TOOLS) && GOWORK=off $(GO) run github.com/rhysd/actionlint/cmd/actionlint $(CURDIR)/.github/workflows/*.yml
 
 race: ## the same as test under the race detector, without the end-to-end tests
 	CGO_ENABLED=1 $(GO) run $(TESTALL) -race -short

@@ -70,17 +70,12 @@ func prepare(root, version, date string) error {
 			[]string{"cmd/otelcol-gpu/builder.yaml", "cmd/otelcol-gpu/builder-full.yaml"},
 			regexp.MustCompile(`(?m)^(  version: )\S+$`), "${1}" + bare,
 		},
-		{[]string{"python/pyproject.toml"}, regexp.MustCompile(`(?m)^(version = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}"},
 		{
-			[]string{"python/src/otelgpu/__init__.py"}, regexp.MustCompile(`(?m)^(__version__ = ")[^"]*(")$`),
-			"${1}" + pep440(bare) + "${2}",
+			[]string{"python/pyproject.toml", "python/src/otelgpu/__init__.py", "python/src/otelgpu/_runtime.py"},
+			regexp.MustCompile(`(?m)^((?:version|__version__|VERSION) = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}",
 		},
 		{
-			[]string{"python/src/otelgpu/_runtime.py"}, regexp.MustCompile(`(?m)^(VERSION = ")[^"]*(")$`),
-			"${1}" + pep440(bare) + "${2}",
-		},
-		{
-			[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?mi)^## \[[^]]*\](?: - unreleased)?$`),
+			[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`),
 			"## [" + bare + "] - " + date,
 		},
 	}
@@ -121,8 +116,8 @@ func (e edit) apply(path string) error {
 	return os.WriteFile(path, e.pattern.ReplaceAll(b, []byte(e.text)), 0o644)
 }
 
-// setModules sets the version of the repository's own modules wherever one is required, and removes the replace lines of
-// these from the modules that users install by their path.
+// setModules sets the version of the repository's own modules wherever one is required, and removes their replace lines
+// from the modules that users install by their path.
 func setModules(root, version string) error {
 	files, err := filesWith(root, "go.mod", "module ")
 	if err != nil {

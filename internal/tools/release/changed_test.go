@@ -1,0 +1,27 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChangeIsTestedWhereItsCodeIsUsed(t *testing.T) {
+	all := []string{".", "semconv", "gpuspan", "examples", "cmd/otelcol-gpu", "internal/tools", "test/browser"}
+	for _, tt := range []struct {
+		files, want []string
+	}{
+		{nil, []string{}},
+		{[]string{"gpuspan/cuda/cuda.go"}, []string{".", "cmd/otelcol-gpu", "examples", "gpuspan"}},
+		{[]string{"receiver/gpureceiver/config.go"}, []string{".", "cmd/otelcol-gpu"}},
+		{[]string{"examples/a/main.go", "internal/tools/x.go"}, []string{"examples", "internal/tools"}},
+		{[]string{"test/browser/x_test.go"}, []string{}},
+		{[]string{"Makefile"}, []string{".", "cmd/otelcol-gpu", "examples", "gpuspan", "internal/tools", "semconv"}},
+	} {
+		require.Equal(t, tt.want, changed(all, tt.files, false), "%v", tt.files)
+	}
+	require.Len(t, changed(all, nil, true), 6)
+}
