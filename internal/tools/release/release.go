@@ -74,10 +74,7 @@ func prepare(root, version, date string) error {
 			[]string{"python/pyproject.toml", "python/src/otelgpu/__init__.py", "python/src/otelgpu/_runtime.py"},
 			regexp.MustCompile(`(?m)^((?:version|__version__|VERSION) = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}",
 		},
-		{
-			[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`),
-			"## [" + bare + "] - " + date,
-		},
+		{[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`), "## [" + bare + "] - " + date},
 	}
 	for _, e := range edits {
 		if len(e.files) == 0 {
