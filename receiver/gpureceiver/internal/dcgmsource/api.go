@@ -4,10 +4,11 @@
 // Package dcgmsource is the source `dcgm`: NVIDIA DCGM through its client library, standalone or embedded.
 //
 // What shapes the code:
-//   - The client library is one connection for the whole process, without contexts and without cancellation. See
-//     connection; the receiver calls a source from a goroutine that may block.
-//   - After Init has failed because the library is absent, any other call ends the process. So every call goes through
-//     a connection that was opened.
+//   - The client library has no contexts and no cancellation: a call can block for a minute, and connecting for ever.
+//     The receiver calls a source from a goroutine that may block.
+//   - A watch belongs to a connection, an entity and a field: watching again replaces the interval, and the first
+//     removal ends it, whichever group it names. So each source has a connection of its own, and no session watches a
+//     field of an entity twice.
 //   - Groups, field groups and watches die with the connection, and their numbers may then mean somebody else's. They
 //     are all in a session, which is thrown away as a whole.
 //   - A value counts when its status is 0, it is not blank (by type, with >=) and it is fresh. All three are checked.
@@ -17,8 +18,7 @@ package dcgmsource
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
+	"slices"
 )
 
 // entityKind is the kind of a DCGM entity; the numbers are those of dcgm_field_entity_group_t.
@@ -57,8 +57,7 @@ type rawValue struct {
 	more   int64 // of a process its memory in bytes
 }
 
-// api is the part of DCGM's client library that is used. Only a connection calls init and shutdown; nothing else is
-// called without one.
+// api is the part of DCGM's client library that is used. Nothing but init is called without a connection.
 type api interface {
 	// init connects; target is "embedded", "host:port" or "unix:///path".
 	init(target string) error
@@ -99,30 +98,27 @@ type callError struct {
 
 func (e *callError) Error() string { return fmt.Sprintf("%s: %s", e.call, e.text) }
 
-// Codes of the library, and their texts, which is all that go-dcgm passes on.
+// Codes of the library.
 const (
+	codeNotSupported     = -6
 	codeTimeout          = -11
-	codeInsufficientSize = -31
 	codeNotConnected     = -21
-
-	textTimeout      = "imeout"
-	textNotConnected = "onnection"
+	codeInsufficientSize = -31
+	codeModuleNotLoaded  = -33
 )
 
-// says tells whether an error is of a code.
-func says(err error, code int, text string) bool {
-	if e, ok := errors.AsType[*callError](err); ok {
-		return e.code == code
-	}
-	return err != nil && strings.Contains(err.Error(), text)
+// hasCode says whether an error is of one of the codes.
+func hasCode(err error, codes ...int) bool {
+	e, ok := errors.AsType[*callError](err)
+	return ok && slices.Contains(codes, e.code)
 }
 
-func timedOut(err error) bool     { return says(err, codeTimeout, textTimeout) }
-func disconnected(err error) bool { return says(err, codeNotConnected, textNotConnected) }
-func tooMany(err error) bool {
-	e, ok := errors.AsType[*callError](err)
-	return errors.Is(err, errTooMany) || ok && e.code == codeInsufficientSize
-}
+func timedOut(err error) bool     { return hasCode(err, codeTimeout) }
+func disconnected(err error) bool { return hasCode(err, codeNotConnected) }
+func tooMany(err error) bool      { return errors.Is(err, errTooMany) || hasCode(err, codeInsufficientSize) }
+
+// unsupported says that a board of this kind has no profiling here: no fault.
+func unsupported(err error) bool { return hasCode(err, codeNotSupported, codeModuleNotLoaded) }
 
 // Types of a field.
 const (
@@ -166,77 +162,3 @@ func (v *rawValue) text() (string, bool) {
 
 // Embedded as a target runs the host engine inside this process.
 const Embedded = "embedded"
-
-// connection is the one connection that a process can have, shared by the sources in it. It counts its users, refuses
-// a second target, and is given up only when the last user has let go: then the next one connects anew.
-type connection struct {
-	api api
-
-	mu     sync.Mutex
-	idle   sync.Cond // of mu: nothing runs that may block for ever
-	users  int
-	target string // of the connection, or of the attempt that runs
-	broken bool
-	busy   bool
-}
-
-func newConnection(a api) *connection {
-	c := &connection{api: a}
-	c.idle.L = &c.mu
-	return c
-}
-
-// acquire connects to the target or joins the connection that is there. It waits for another source that connects to
-// the same target, that disconnects, or that has not noticed yet that their connection is dead.
-func (c *connection) acquire(target string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.busy && (c.target == target || c.target == "") || c.users > 0 && c.broken && c.target == target {
-		c.idle.Wait()
-	}
-	switch {
-	case (c.busy || c.users > 0) && c.target != target:
-		return fmt.Errorf(
-			"this process is connected to DCGM at %q, refused %q (its library has one connection for each process: "+
-				"use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
-	case c.users > 0:
-		c.users++
-		return nil
-	}
-	c.target = target
-	if err := c.blocking(func() error { return c.api.init(target) }); err != nil {
-		return err
-	}
-	c.users, c.broken = 1, false
-	return nil
-}
-
-// release lets go; broken says that the connection is known to be dead.
-func (c *connection) release(broken bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.broken = c.broken || broken
-	if c.users--; c.users > 0 {
-		return nil
-	}
-	c.target = "" // of nobody: whoever comes waits and connects anew
-	return c.blocking(c.api.shutdown)
-}
-
-// blocking runs fn without the lock; mu is held before and after.
-func (c *connection) blocking(fn func() error) error {
-	c.busy = true
-	c.mu.Unlock()
-	err := fn()
-	c.mu.Lock()
-	c.busy = false
-	c.idle.Broadcast()
-	return err
-}
-
-// lost says whether another user found the connection dead.
-func (c *connection) lost() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
-}

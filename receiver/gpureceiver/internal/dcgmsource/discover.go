@@ -120,10 +120,20 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	return known, nil
 }
 
-// describeAll reads fields of entities.
+// describeEvery is the interval of the watches that describe. The host engine reads a whole GPU at once when its first
+// watch begins, but an instance only an interval after it was last read; until then it returns what it knew of an
+// instance that had the same number before.
+const describeEvery = time.Millisecond
+
+// describeAll reads fields of entities. Of instances it leaves out what was read before the boards were: that may be of
+// others.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
+	since := int64(0)
+	if len(entities) > 0 && entities[0].kind != entityGPU {
+		since = s.started
+	}
 	for chunk := range slices.Chunk(entities, maxEntities) {
-		w, err := s.newWatch(latest, "facts", chunk, fields, 30*time.Second) // read once
+		w, err := s.newWatch(latest, "facts", chunk, fields, describeEvery)
 		if err != nil || w == nil {
 			return err
 		}
@@ -131,7 +141,7 @@ func (s *session) describeAll(entities []entity, fields []uint16, known map[enti
 		err = s.api.latest(w.group, w.fields, func(v *rawValue) {
 			newest = max(newest, v.ts)
 			f := known[v.entity]
-			if f == nil || v.status != statusOK {
+			if f == nil || v.status != statusOK || v.ts < since {
 				return
 			}
 			if text, ok := v.text(); ok {
@@ -144,7 +154,7 @@ func (s *session) describeAll(entities []entity, fields []uint16, known map[enti
 		if err != nil {
 			return fmt.Errorf("cannot read what the devices are: %w", err)
 		}
-		if newest > 0 {
+		if newest > s.started || since == 0 && newest > 0 {
 			s.started = newest // just measured, by the host engine's clock
 		}
 	}

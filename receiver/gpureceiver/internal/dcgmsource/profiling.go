@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -136,8 +135,9 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 	return err
 }
 
-// trim leaves out the rates of PCIe where every device of a class gives the counters: each field costs a round trip for
-// each device and read. The new watches begin before the old ones end, so nothing is missed.
+// trim ends the rates of PCIe where every device of a class gives the counters: each field costs a round trip for each
+// device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields beside
+// the old one would end with it.
 func (s *session) trim() {
 	rates := []uint16{1009, 1010}
 	for _, c := range s.classes {
@@ -148,24 +148,29 @@ func (s *session) trim() {
 			continue
 		}
 		c.trimmed = true
-		fields := without(c.fields, func(id uint16) bool { return slices.Contains(rates, id) })
-		var list []*watch
-		for _, old := range c.watches {
-			w, err := s.newWatch(old.kind, "prof", old.entities, fields, old.every)
-			if err != nil {
-				break
-			}
-			w.mark, w.newest, w.read = old.mark, old.newest, old.read
-			list = append(list, w)
-		}
-		if len(list) < len(c.watches) { // no field group left: it stays as it is
-			list, c.watches = c.watches, list
-		}
+		rest := without(c.fields, func(id uint16) bool { return slices.Contains(rates, id) })
 		for _, w := range c.watches {
-			s.unwatch(w)
+			s.narrow(w, rest, rates)
 		}
-		c.watches = list
 	}
+}
+
+// narrow ends a watch's fields gone and reads only the rest from now on. Where the host engine has no room for the field
+// groups the watch stays as it is.
+func (s *session) narrow(w *watch, rest, gone []uint16) {
+	kept, err := s.fieldGroup("prof", rest)
+	if err != nil {
+		return
+	}
+	ended, err := s.fieldGroup("ended", gone)
+	if err != nil {
+		_ = s.api.destroyFieldGroup(kept)
+		return
+	}
+	_ = s.api.unwatch(w.group, ended)
+	_ = s.api.destroyFieldGroup(ended)
+	_ = s.api.destroyFieldGroup(w.fields)
+	w.fields = kept
 }
 
 // unwatch gives up a watch.
@@ -201,9 +206,4 @@ func (s *session) notices() (list []gpudata.Notice) {
 		list = append(list, n)
 	}
 	return list
-}
-
-// unsupported says that a board of this kind has no profiling here: no fault.
-func unsupported(err error) bool {
-	return strings.Contains(err.Error(), "not currently loaded") || strings.Contains(err.Error(), "not supported")
 }

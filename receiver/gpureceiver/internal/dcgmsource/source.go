@@ -27,7 +27,7 @@ type Settings struct {
 // source implements gpudata.Source.
 type source struct {
 	set     Settings
-	conn    *connection
+	api     api
 	session *session
 	kept    *kept
 	now     func() time.Time
@@ -40,8 +40,8 @@ const (
 	maxPace = 2 * time.Second
 )
 
-func newSource(set Settings, conn *connection) *source {
-	return &source{set: set, conn: conn, kept: &kept{devices: map[string]*deviceState{}}, now: time.Now}
+func newSource(set Settings, a api) *source {
+	return &source{set: set, api: a, kept: &kept{devices: map[string]*deviceState{}}, now: time.Now}
 }
 
 func (*source) Name() string { return "dcgm" }
@@ -55,16 +55,16 @@ func (s *source) Pace() time.Duration {
 }
 
 func (s *source) Open() error {
-	if err := s.conn.acquire(s.set.Target); err != nil {
+	if err := s.api.init(s.set.Target); err != nil {
 		return err
 	}
-	session, err := newSession(s.conn.api, s.set, s.kept, s.now)
+	session, err := newSession(s.api, s.set, s.kept, s.now)
 	if err == nil && len(session.devices) == 0 && s.set.Target == Embedded {
 		session.close()
 		err = fmt.Errorf("DCGM has no GPU: %w", gpudata.ErrUnavailable)
 	}
 	if err != nil {
-		return errors.Join(err, s.conn.release(true))
+		return errors.Join(err, s.api.shutdown())
 	}
 	s.session = session
 	return nil
@@ -78,9 +78,6 @@ func (s *source) Devices() []gpusamplesextension.Device {
 }
 
 func (s *source) Read(b *gpudata.Batch) error {
-	if s.conn.lost() {
-		return fmt.Errorf("connection to DCGM at %q is lost", s.set.Target)
-	}
 	if err := s.session.read(b, s.Pace()); err != nil {
 		return fmt.Errorf("DCGM at %q: %w", s.set.Target, err)
 	}
@@ -98,5 +95,5 @@ func (s *source) Close() error {
 		s.session.close()
 	}
 	s.session = nil
-	return s.conn.release(dead)
+	return s.api.shutdown()
 }

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cgo && linux
+//go:build linux && (amd64 || arm64) && !gpuspan_static
 
 package dcgmsource
 
@@ -33,7 +33,8 @@ func TestTheLibraryIsAbsent(t *testing.T) {
 		t.Skip("this machine has a DCGM library")
 	}
 	assert.Equal(t, strings.Repeat(
-		"DCGM's client library is missing: libdcgm.so.4 not found (install datacenter-gpu-manager-4-core): not available\n0 <nil>\n", 3), string(out))
+		"DCGM's client library is missing: libdcgm.so.4: cannot open shared object file: No such file or directory "+
+			"(install datacenter-gpu-manager-4-core): not available\n0 <nil>\n", 3), string(out))
 }
 
 func TestDevicesAreDescribed(t *testing.T) {
@@ -113,13 +114,12 @@ func TestAnotherClientWatchesFaster(t *testing.T) {
 
 func TestNothingIsLeftInTheHostEngine(t *testing.T) {
 	m := machine{"gpus": 4, "gpm": 0b1111, "mig": 2, "now": baseTime}
-	conn := newConnection(library{})
 	m.write(t)
-	keeper := newSource(settings(), conn) // holds the connection open
+	keeper := newSource(settings(), newClient()) // another receiver
 	require.NoError(t, keeper.Open())
 	before := left(t)
 	for range 20 {
-		s := newSource(settings(), conn)
+		s := newSource(settings(), newClient())
 		require.NoError(t, s.Open())
 		read(t, s)
 		require.NoError(t, s.Close())
@@ -129,37 +129,101 @@ func TestNothingIsLeftInTheHostEngine(t *testing.T) {
 	assert.Equal(t, "groups 0 fields 0 watches 0", left(t))
 }
 
-func TestOneConnectionIsSharedOrRefused(t *testing.T) {
-	m := machine{"gpus": 1, "now": baseTime}
-	m.write(t)
-	conn := newConnection(library{})
-	a, b := newSource(settings(), conn), newSource(settings(), conn)
-	require.NoError(t, a.Open())
+// The host engine keeps watches by connection, so receivers that shared one would end each other's.
+func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
+	fast, slow := settings(), settings()
+	slow.Sampling = time.Second
+	a := open(t, m, fast)
+	b := open(t, m, slow)
+	read(t, a)
+	read(t, b)
+	counts := map[*source]map[gpudata.Quantity]int{a: {}, b: {}}
+	quantities := []gpudata.Quantity{gpudata.Power, gpudata.Energy, gpudata.SMUtilization, gpudata.PCIeTransmit}
+	for range 10 {
+		m.advance(t, time.Second)
+		for s, n := range counts {
+			batch := read(t, s)
+			for _, q := range quantities {
+				n[q] += len(of(batch, 1, q))
+			}
+		}
+	}
+	for _, q := range quantities {
+		assert.Equal(t, 100, counts[a][q], "%s at 100 ms", q)
+		assert.GreaterOrEqual(t, counts[b][q], 10, "%s at 1 s", q)
+	}
+	require.NoError(t, b.Close())
+	m.advance(t, time.Second)
+	assert.Len(t, of(read(t, a), 1, gpudata.Power), 10, "the other one has gone")
 	require.NoError(t, b.Open())
+}
+
+func TestReceiversHaveHostEnginesOfTheirOwn(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime}
 	other := settings()
 	other.Target = "unix:///run/dcgm.sock"
-	c := newSource(other, conn)
-	require.EqualError(t, c.Open(),
-		`this process is connected to DCGM at "localhost:5555", refused "unix:///run/dcgm.sock" (its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
-	require.NoError(t, c.Close())
+	a, b := open(t, m, settings()), open(t, m, other)
 	m.advance(t, time.Second)
 	assert.NotEmpty(t, of(read(t, a), 0, gpudata.Power))
 	assert.NotEmpty(t, of(read(t, b), 0, gpudata.Power))
-
-	// The host engine is restarted: the first to notice lets go and waits for the other one, then both connect anew.
 	m.set(t, "epoch", 2)
-	require.Error(t, a.Read(&gpudata.Batch{}))
-	require.NoError(t, a.Close())
-	opened := make(chan error)
-	go func() { opened <- a.Open() }()
-	require.ErrorContains(t, b.Read(&gpudata.Batch{}), "connection to DCGM at \"localhost:5555\" is lost")
+	for _, s := range []*source{a, b} {
+		require.Error(t, s.Read(&gpudata.Batch{}))
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Open())
+	}
+}
+
+func TestAProcessHasOneEmbeddedEngine(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime}
+	set := settings()
+	set.Target = Embedded
+	a := open(t, m, set)
+	b := newSource(set, newClient())
+	require.EqualError(t, b.Open(), "an embedded DCGM already runs in this process for another gpu receiver "+
+		"(use one receiver, or let all of them connect to an nv-hostengine)")
 	require.NoError(t, b.Close())
+	require.NoError(t, a.Close())
 	require.NoError(t, b.Open())
-	require.NoError(t, <-opened)
-	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
-	require.NoError(t, c.Open(), "another endpoint is possible once nobody uses the first")
-	require.NoError(t, c.Close())
+	require.NoError(t, a.Open())
+}
+
+// Samples arrive for ever, also after the PCIe rates were left out.
+func TestEverySeriesGoesOn(t *testing.T) {
+	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	for range 20 {
+		m.advance(t, time.Second)
+		b := read(t, s)
+		for q, want := range map[gpudata.Quantity]int{
+			gpudata.Power: 10, gpudata.SMUtilization: 10, gpudata.SMOccupancy: 10, gpudata.TensorUtilization: 10,
+			gpudata.DRAMUtilization: 10, gpudata.PCIeTransmit: 10, gpudata.PCIeReceive: 10, gpudata.NVLinkTransmit: 10,
+			gpudata.NVLinkReceive: 10,
+		} {
+			for i := range 8 {
+				require.Len(t, of(b, i, q), want, "%s of board %d", q, i)
+			}
+		}
+	}
+}
+
+func TestInstancesGetNoUUIDOfAnotherOne(t *testing.T) {
+	m := machine{"gpus": 1, "gpm": 1, "mig": 2, "now": baseTime}
+	s := open(t, m, settings())
+	require.Len(t, s.Devices(), 3)
+	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000030", s.Devices()[1].ID)
+	m["detached"] = 1
+	m.advance(t, time.Second)
+	read(t, s)
+	m["detached"], m["migat"] = 0, m["now"].(int64)+1
+	m.advance(t, time.Second)
+	read(t, s)
+	require.Len(t, s.Devices(), 3)
+	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000031", s.Devices()[1].ID)
+	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000030", s.Devices()[2].ID)
 }
 
 func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
@@ -173,7 +237,7 @@ func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
 		{
 			"no group left",
 			machine{"taken": 61},
-			"cannot create group: error creating group: Max limit reached for the object",
+			"cannot create group: dcgmGroupCreate: Max limit reached for the object",
 			false,
 		},
 		{"no profiling module", machine{"gpm": 0}, "not currently loaded", true},

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cgo && linux
+//go:build linux && (amd64 || arm64) && !gpuspan_static
 
 package dcgmsource
 
@@ -31,6 +31,9 @@ const (
 // loader reads LD_LIBRARY_PATH only when a process starts.
 func TestMain(m *testing.M) {
 	switch {
+	case os.Getenv(envEngine) != "":
+		goleak.VerifyTestMain(m)
+		return
 	case os.Getenv(envAbsent) != "":
 		withoutLibrary()
 		os.Exit(0)
@@ -157,7 +160,7 @@ func settings() Settings {
 func open(t testing.TB, m machine, set Settings) *source {
 	t.Helper()
 	m.write(t)
-	s := newSource(set, newConnection(library{}))
+	s := newSource(set, newClient())
 	if _, ok := m["now"]; ok {
 		s.now = func() time.Time { return time.UnixMicro(clock.Load()) }
 	}

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cgo && linux
+//go:build linux && (amd64 || arm64) && !gpuspan_static
 
 package dcgmsource
 
@@ -227,7 +227,7 @@ func TestValuesThatNobodySamplesAnyMoreAreStale(t *testing.T) {
 			{entity: entity{entityGPU, 1}, field: 150, typ: typeInt, i: 41, ts: newest - tc.age.Microseconds()},
 		}}
 		require.NoError(t, s.session.readLatest(b, w))
-		s.session.api = library{}
+		s.session.api = s.api
 		assert.Len(t, of(b, 0, gpudata.Temperature), 1)
 		assert.Equal(t, tc.stale, len(of(b, 1, gpudata.Temperature)) == 0, tc.age)
 		assert.Equal(t, tc.stale, b.Dropped[gpudata.DropStale] == 1, tc.age)

@@ -185,7 +185,8 @@ type notBuilt struct{ name, library string }
 
 func (s notBuilt) Name() string { return s.name }
 func (s notBuilt) Open() error {
-	return fmt.Errorf("built without cgo or not for Linux: the %s library cannot be loaded: %w", s.library, ErrUnavailable)
+	return fmt.Errorf("built with gpuspan_static, or not for Linux on amd64 or arm64: the %s library cannot be loaded: %w",
+		s.library, ErrUnavailable)
 }
 func (notBuilt) Devices() []gpusamplesextension.Device { return nil }
 func (notBuilt) Pace() time.Duration                   { return time.Second }

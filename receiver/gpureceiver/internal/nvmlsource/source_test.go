@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cgo && linux
+//go:build linux && (amd64 || arm64) && !gpuspan_static
 
 package nvmlsource
 

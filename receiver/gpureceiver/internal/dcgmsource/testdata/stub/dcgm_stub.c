@@ -2,8 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A libdcgm.so.4 for tests, with a host engine inside that behaves as a real one was observed to: blanks by type,
-// placeholder rows, retention, the fastest watch of all clients, unique names of field groups, profiling watches that
-// fail as a whole, hangs, kills and restarts. The test writes what the machine is like into the file named by
+// placeholder rows, retention, unique names of field groups, profiling watches that fail as a whole, hangs, kills and
+// restarts. The rules of watches, with their places in the source of DCGM 4.6.0:
+//
+//   - A watcher is a connection (DcgmWatcher::operator== compares type and connectionId, common/DcgmWatcher.cpp), kept
+//     for each entity and field. Groups and field groups only list entities and fields.
+//   - Watching again from the same connection replaces interval and retention, also by slower ones
+//     (DcgmCacheManager::AddOrUpdateWatcher). Nothing is counted.
+//   - So one removal ends what several watches of a connection have begun (DcgmCacheManager::RemoveWatcher, and for
+//     profiling fields of Hopper and later DcgmGpmManager::RemoveWatcher), whichever groups it names.
+//   - A field is sampled at the shortest interval of its watchers and kept for their longest retention
+//     (DcgmCacheManager::UpdateWatchFromWatchers). Its samples stay when the last watcher goes.
+//   - The first watch of a field makes the engine read it at once, but only of a whole GPU (lastQueriedUsec in
+//     DcgmCacheManager::AddEntityFieldWatch). Of an instance the next reading is an interval after the last one; until
+//     then the newest value is an old one, possibly of an instance that had the same number before.
+//   - Watches, groups and field groups of a connection go with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
+//   - A profiling value needs two readings (DcgmGpmManagerEntity::GetLatestSample): the first one after a pause is blank.
+// The test writes what the machine is like into the file named by
 // OTELGPU_DCGM_STUB, as lines "key value"; it is read at every call. Samples are not collected but computed when they
 // are asked for, so that a test can let days pass at once.
 //
@@ -23,6 +38,7 @@
 //   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
 //   late N            the next N histories time out       broken N       the next N histories fail likewise
+//   migat US          from then on the instances 16 and 17 have each other's UUID
 //   host NAME         the machine; another name is another machine, whose host engine has no samples yet
 //   fixed 1           this file is read once, and no statistics are written: for measuring what a client costs
 //
@@ -54,7 +70,7 @@ typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 static struct {
     int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient, late,
         broken, fixed;
-    int64_t now, fastest, frozen, jitter, scale;
+    int64_t now, fastest, frozen, jitter, scale, migat;
     unsigned short unsupported[64], noperm[64];
     int n_unsupported, n_noperm;
     xid_t xids[MAX_XIDS];
@@ -64,8 +80,16 @@ static struct {
     int n_processes;
 } conf;
 
-// polled is since when a field of an entity is sampled, and how often: samples are kept when the watch is gone.
-static struct { int64_t start, every; double keep; } polled[3][64][2000];
+#define MAX_CONNECTIONS 16
+#define MAX_SEGMENTS 8
+#define MAX_FIELDS 128
+
+// segment_t is a time in which a field of an entity is sampled at one interval; end is 0 while it is.
+typedef struct { int64_t first, end, every; int blank; } segment_t;
+typedef struct { int n; double keep; segment_t s[MAX_SEGMENTS]; } field_t;
+
+static field_t polled[3][64][MAX_FIELDS];
+static int connections[MAX_CONNECTIONS]; // the epoch of the engine that each is to; 0: free
 static int polled_epoch, failed_lists, failed_histories;
 static char polled_host[512];
 static long long trips;
@@ -81,16 +105,15 @@ static void round_trip(void) {
     free(buffer);
 }
 
-typedef struct { int used; int n; dcgmGroupEntityPair_t e[64]; } group_t;
-typedef struct { int used; char name[256]; int n; unsigned short id[128]; } fields_t;
-typedef struct { int used; dcgm_field_entity_group_t kind; dcgm_field_eid_t id; unsigned short field;
-                 uintptr_t group, fields; int64_t every, start; double keep; } watch_t;
+typedef struct { int used, connection; int n; dcgmGroupEntityPair_t e[64]; } group_t;
+typedef struct { int used, connection; char name[256]; int n; unsigned short id[128]; } fields_t;
+typedef struct { int used, connection; dcgm_field_entity_group_t kind; dcgm_field_eid_t id; unsigned short field;
+                 int64_t every; double keep; } watcher_t;
 
 static group_t groups[MAX_GROUPS];
 static fields_t field_groups[MAX_GROUPS];
-static watch_t watches[MAX_WATCHES];
-static int top; // watches from here on were never used
-static int connected_epoch; // 0: not connected
+static watcher_t watchers[MAX_WATCHES];
+static int top; // watchers from here on were never used
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
 static int list_of(char *s, unsigned short *out) {
@@ -134,6 +157,7 @@ static void load(void) {
         else if (!strcmp(key, "frozen")) conf.frozen = v;
         else if (!strcmp(key, "jitter")) conf.jitter = v;
         else if (!strcmp(key, "scale")) conf.scale = v;
+        else if (!strcmp(key, "migat")) conf.migat = v;
         else if (!strcmp(key, "now")) conf.now = v;
         else if (!strcmp(key, "fastest")) conf.fastest = v;
         else if (!strcmp(key, "unsupported")) conf.n_unsupported = list_of(value, conf.unsupported);
@@ -157,6 +181,24 @@ static void load(void) {
     for (int k = 0; k < conf.n_xids && conf.epoch > 1; k++) conf.xids[k].ts += conf.jitter;
 }
 
+// refresh forgets what an engine had that was killed, and the samples of another machine.
+static void refresh(void) {
+    if (polled_epoch == conf.epoch && !strcmp(polled_host, conf.host)) return;
+    memset(polled, 0, sizeof polled);
+    if (polled_epoch != conf.epoch) {
+        memset(groups, 0, sizeof groups);
+        memset(field_groups, 0, sizeof field_groups);
+        memset(watchers, 0, sizeof watchers);
+    }
+    polled_epoch = conf.epoch;
+    strcpy(polled_host, conf.host);
+}
+
+// Handles of connections: of the engine's epoch and of a place in connections.
+#define FIRST_HANDLE 0x7fffff
+static int place_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) % 64; }
+static int epoch_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) / 64; }
+
 // enter is the beginning of every call that goes to the host engine; mu is held after 0.
 static dcgmReturn_t enter(dcgmHandle_t h) {
     pthread_mutex_lock(&mu);
@@ -170,13 +212,10 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
     }
     trips++;
     if (h == 0) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
-    if (conf.down || connected_epoch != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_CONNECTION_NOT_VALID; }
-    if (h != (dcgmHandle_t)(0x7fffff + conf.epoch)) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
-    if (polled_epoch != conf.epoch || strcmp(polled_host, conf.host)) {
-        memset(polled, 0, sizeof polled);
-        polled_epoch = conf.epoch;
-        strcpy(polled_host, conf.host);
-    }
+    if (h < FIRST_HANDLE || place_of(h) >= MAX_CONNECTIONS) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
+    if (conf.down || epoch_of(h) != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_CONNECTION_NOT_VALID; }
+    if (connections[place_of(h)] != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
+    refresh();
     return DCGM_ST_OK;
 }
 
@@ -190,7 +229,7 @@ static void stats(void) {
     if (!f) return;
     int g = 0, fg = 0, w = 0;
     for (int i = 0; i < MAX_GROUPS; i++) g += groups[i].used, fg += field_groups[i].used;
-    for (int i = 0; i < MAX_WATCHES; i++) w += watches[i].used;
+    for (int i = 0; i < top; i++) w += watchers[i].used;
     fprintf(f, "groups %d fields %d watches %d\ntrips %lld\n", g, fg, w, trips);
     fclose(f);
     rename(name, whole);
@@ -200,12 +239,6 @@ static dcgmReturn_t leave(dcgmReturn_t r) {
     stats();
     pthread_mutex_unlock(&mu);
     return r;
-}
-
-static void forget(void) {
-    memset(groups, 0, sizeof groups);
-    memset(field_groups, 0, sizeof field_groups);
-    memset(watches, 0, sizeof watches);
 }
 
 static int64_t now_us(void) {
@@ -234,20 +267,37 @@ static dcgmReturn_t connect_engine(dcgmHandle_t *h) {
         usleep(conf.refused * 1000);
         return DCGM_ST_CONNECTION_NOT_VALID;
     }
-    forget();
-    connected_epoch = conf.epoch;
-    *h = 0x7fffff + conf.epoch;
-    return leave(DCGM_ST_OK);
+    refresh();
+    for (int i = 0; i < MAX_CONNECTIONS; i++) {
+        if (connections[i] == conf.epoch) continue; // those to an engine that was killed are free
+        connections[i] = conf.epoch;
+        *h = FIRST_HANDLE + 64 * conf.epoch + i;
+        return leave(DCGM_ST_OK);
+    }
+    return leave(DCGM_ST_MAX_LIMIT);
 }
 
 PUBLIC dcgmReturn_t dcgmConnect_v2(const char *a, dcgmConnectV2Params_t *p, dcgmHandle_t *h) { (void)a, (void)p; return connect_engine(h); }
 PUBLIC dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t m, dcgmHandle_t *h) { (void)m; return connect_engine(h); }
 
+static void settle(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned short field);
+
 PUBLIC dcgmReturn_t dcgmDisconnect(dcgmHandle_t h) {
-    (void)h;
     pthread_mutex_lock(&mu);
-    forget(); // groups of a client are removed when its connection closes
-    connected_epoch = 0;
+    if (h < FIRST_HANDLE || place_of(h) >= MAX_CONNECTIONS) return leave(DCGM_ST_BADPARAM);
+    int c = place_of(h);
+    if (connections[c] != epoch_of(h)) return leave(DCGM_ST_OK);
+    connections[c] = 0;
+    if (epoch_of(h) != polled_epoch) return leave(DCGM_ST_OK);
+    for (int i = 0; i < MAX_GROUPS; i++) {
+        if (groups[i].connection == c) groups[i].used = 0;
+        if (field_groups[i].connection == c) field_groups[i].used = 0;
+    }
+    for (int i = 0; i < top; i++)
+        if (watchers[i].used && watchers[i].connection == c) {
+            watchers[i].used = 0;
+            settle(watchers[i].kind, watchers[i].id, watchers[i].field);
+        }
     return leave(DCGM_ST_OK);
 }
 PUBLIC dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t h) { return dcgmDisconnect(h); }
@@ -350,7 +400,7 @@ PUBLIC dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t t, const cha
     for (int i = BUILTIN; i < MAX_GROUPS - conf.taken; i++)
         if (!groups[i].used) {
             memset(&groups[i], 0, sizeof groups[i]);
-            groups[i].used = 1;
+            groups[i].used = 1, groups[i].connection = place_of(h);
             *out = i;
             return leave(DCGM_ST_OK);
         }
@@ -390,7 +440,7 @@ PUBLIC dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned s
     if (place < 0) return leave(DCGM_ST_MAX_LIMIT);
     fields_t *f = &field_groups[place];
     memset(f, 0, sizeof *f);
-    f->used = 1, f->n = n;
+    f->used = 1, f->connection = place_of(h), f->n = n;
     snprintf(f->name, sizeof f->name, "%s", name);
     memcpy(f->id, ids, n * sizeof *ids);
     *out = place;
@@ -417,13 +467,44 @@ static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { 
 
 static int slot(dcgm_field_entity_group_t kind) { return kind == DCGM_FE_GPU ? 0 : kind == DCGM_FE_GPU_I ? 1 : 2; }
 
-static int64_t every_of(watch_t *w);
+// field_of is the samples of a field of an entity.
+static field_t *field_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned short field) {
+    static unsigned char index[2000];
+    static int n;
+    if (!index[field]) {
+        if (n + 1 >= MAX_FIELDS) abort();
+        index[field] = (unsigned char)++n;
+    }
+    return &polled[slot(kind)][id & 63][index[field]];
+}
 
-static void begin_polling(watch_t *w) {
-    int64_t every = every_of(w);
-    int64_t *start = &polled[slot(w->kind)][w->id][w->field].start, *old = &polled[slot(w->kind)][w->id][w->field].every;
-    if (!*start || *old != every) *start = w->start;
-    *old = every;
+// settle begins, changes or ends the sampling of a field as its watchers want it now.
+static void settle(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned short field) {
+    field_t *p = field_of(kind, id, field);
+    int64_t every = 0, now = now_us();
+    double keep = 0;
+    for (int i = 0; i < top; i++) {
+        watcher_t *w = &watchers[i];
+        if (!w->used || w->kind != kind || w->id != id || w->field != field) continue;
+        if (!every || w->every < every) every = w->every;
+        if (w->keep > keep) keep = w->keep;
+    }
+    if (every) p->keep = keep;
+    if (every && conf.fastest && conf.fastest < every) every = conf.fastest;
+    segment_t *last = p->n ? &p->s[p->n - 1] : NULL;
+    int running = last && !last->end;
+    if (running && last->every == every) return;
+    if (running) last->end = now;
+    if (!every) return;
+    segment_t next = {now / every * every, 0, every, 1};
+    if (last) {
+        int64_t sampled = last->end / last->every * last->every;
+        if (running || (kind != DCGM_FE_GPU && sampled + every > now))
+            next.first = (sampled + every + every - 1) / every * every;
+        next.blank = next.first - sampled > 2 * every;
+    }
+    if (p->n == MAX_SEGMENTS) memmove(p->s, p->s + 1, --p->n * sizeof *p->s);
+    p->s[p->n++] = next;
 }
 
 PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, long long every, double keep, int samples) {
@@ -443,23 +524,37 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
                 return leave(DCGM_ST_MODULE_NOT_LOADED);
         }
     for (int i = 0; i < groups[g].n; i++)
-        for (int k = 0; k < field_groups[f].n; k++)
-            for (int w = 0; w < MAX_WATCHES; w++)
-                if (!watches[w].used) {
-                    watches[w] = (watch_t){1, groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k], g, f,
-                                           every < 1000 ? 1000 : every, now_us(), keep < 1 ? 1 : keep};
-                    if (w >= top) top = w + 1;
-                    begin_polling(&watches[w]);
-                    break;
-                }
+        for (int k = 0; k < field_groups[f].n; k++) {
+            watcher_t x = {1, place_of(h), groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k],
+                           every < 1000 ? 1000 : every, keep < 1 ? 1 : keep};
+            int at = -1;
+            for (int w = top - 1; w >= 0; w--) {
+                watcher_t *o = &watchers[w];
+                if (!o->used) at = at < 0 || watchers[at].used == 0 ? w : at;
+                else if (o->connection == x.connection && o->kind == x.kind && o->id == x.id && o->field == x.field) { at = w; break; }
+            }
+            if (at < 0 && top == MAX_WATCHES) return leave(DCGM_ST_MAX_LIMIT);
+            watchers[at < 0 ? top++ : at] = x;
+            settle(x.kind, x.id, x.field);
+        }
     return leave(DCGM_ST_OK);
 }
 
 PUBLIC dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f) {
     dcgmReturn_t r = enter(h);
     if (r) return r;
-    for (int w = 0; w < MAX_WATCHES; w++)
-        if (watches[w].used && watches[w].group == g && watches[w].fields == f) watches[w].used = 0;
+    if (g >= MAX_GROUPS || !groups[g].used) return leave(DCGM_ST_NOT_CONFIGURED);
+    if (f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
+    for (int i = 0; i < groups[g].n; i++)
+        for (int k = 0; k < field_groups[f].n; k++)
+            for (int w = 0; w < top; w++) {
+                watcher_t *o = &watchers[w];
+                if (!o->used || o->connection != place_of(h) || o->kind != groups[g].e[i].entityGroupId ||
+                    o->id != groups[g].e[i].entityId || o->field != field_groups[f].id[k]) continue;
+                o->used = 0;
+                settle(o->kind, o->id, o->field);
+                break;
+            }
     return leave(DCGM_ST_OK);
 }
 
@@ -492,7 +587,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 54:
         if (kind == DCGM_FE_GPU && conf.nouuid >> e & 1) blank(v, 0);
         else if (kind == DCGM_FE_GPU) sprintf(v->value.str, "GPU-00000000-0000-0000-0000-%012x", e);
-        else if (kind == DCGM_FE_GPU_CI) sprintf(v->value.str, "MIG-00000000-0000-0000-0000-%012x", e);
+        else if (kind == DCGM_FE_GPU_CI) sprintf(v->value.str, "MIG-00000000-0000-0000-0000-%012x", conf.migat && t >= conf.migat ? e ^ 1 : e);
         else blank(v, 2);
         break;
     case 57: sprintf(v->value.str, "00000000:%02X:00.0", 0x10 + e); break;
@@ -525,37 +620,35 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     }
 }
 
-// every_of is the fastest watch of all clients.
-static int64_t every_of(watch_t *w) {
-    int64_t every = w->every;
-    for (int i = 0; i < top; i++) {
-        watch_t *o = &watches[i];
-        if (o->used && o->kind == w->kind && o->id == w->id && o->field == w->field && o->every < every) every = o->every;
-    }
-    return conf.fastest && conf.fastest < every ? conf.fastest : every;
+// entry_t is a field of an entity that is read.
+typedef struct { dcgm_field_entity_group_t kind; dcgm_field_eid_t id; unsigned short field; field_t *p; } entry_t;
+
+static entry_t entry(dcgmGpuGrp_t g, dcgmFieldGrp_t f, int i, int k) {
+    dcgmGroupEntityPair_t *e = &groups[g].e[i];
+    unsigned short field = field_groups[f].id[k];
+    return (entry_t){e->entityGroupId, e->entityId, field, field_of(e->entityGroupId, e->entityId, field)};
 }
 
-// lost boards fill the engine with blanks, ten times as many as asked for.
-static int64_t pace_of(watch_t *w) {
-    int64_t every = every_of(w);
-    return conf.lost >> board_of(w->kind, w->id) & 1 && every >= 10000 ? every / 10 : every;
+// pace_of is the interval between the samples of a segment: lost boards fill the engine with blanks, ten times as many
+// as asked for.
+static int64_t pace_of(entry_t *w, segment_t *s) {
+    return conf.lost >> board_of(w->kind, w->id) & 1 && s->every >= 10000 && !s->end ? s->every / 10 : s->every;
 }
 
 static int64_t sampled_until(int64_t now) { return conf.frozen && conf.frozen < now ? conf.frozen : now; }
 
-// range is the times of the first and the last sample of a watched field that are kept and not before since.
-static int range(watch_t *w, int64_t since, int64_t now, int64_t *from, int64_t *to, int64_t *every, int64_t *first) {
-    *every = pace_of(w);
-    *first = polled[slot(w->kind)][w->id][w->field].start / *every * *every;
-    *from = since;
-    if (*from < *first) *from = *first;
-    if (*from < now - (int64_t)(w->keep * 1e6)) *from = now - (int64_t)(w->keep * 1e6);
-    *from = (*from + *every - 1) / *every * *every;
-    *to = sampled_until(now) / *every * *every;
-    return *from <= *to;
+// last_of is the time of the newest sample up to a time; 0 when there is none.
+static int64_t last_of(entry_t *w, int64_t now, int *blank_sample) {
+    for (int k = w->p->n - 1; k >= 0; k--) {
+        segment_t *s = &w->p->s[k];
+        int64_t every = pace_of(w, s), to = sampled_until(s->end && s->end < now ? s->end : now) / every * every;
+        *blank_sample = to == s->first && s->blank;
+        if (to >= s->first) return to;
+    }
+    return 0;
 }
 
-static int process_at(watch_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
+static int process_at(entry_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
     for (int k = 0; k < conf.n_processes; k++) {
         if (conf.processes[k].gpu != w->id || conf.processes[k].ts > t) continue;
         dcgmRunningProcess_v1 p = {dcgmRunningProcess_version1, conf.processes[k].pid, conf.processes[k].bytes};
@@ -566,11 +659,11 @@ static int process_at(watch_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
     return n;
 }
 
-static int xids_of(watch_t *w, dcgmFieldValue_v1 *values, int64_t since, int64_t now) {
+static int xids_of(entry_t *w, dcgmFieldValue_v1 *values, int64_t since, int64_t now) {
     int n = 0;
     for (int k = 0; k < conf.n_xids; k++) {
         xid_t *x = &conf.xids[k];
-        if (x->gpu != w->id || x->ts < since || x->ts > now || (conf.epoch == 1 && x->ts < now - w->keep * 1e6)) continue;
+        if (x->gpu != w->id || x->ts < since || x->ts > now || (conf.epoch == 1 && x->ts < now - w->p->keep * 1e6)) continue;
         memset(&values[n], 0, 32);
         values[n].fieldId = 230, values[n].fieldType = DCGM_FT_INT64, values[n].ts = x->ts, values[n].value.i64 = x->code;
         n++;
@@ -594,29 +687,30 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
     trips++; // the field group's list, and the group's, which was counted
     int64_t now = now_us();
     int64_t given = 0;
-    for (int i = 0; i < top; i++) {
-        watch_t *w = &watches[i];
-        if (!w->used || w->group != g || w->fields != f) continue;
+    for (int i = 0; i < groups[g].n * field_groups[f].n; i++) {
+        entry_t x = entry(g, f, i / field_groups[f].n, i % field_groups[f].n), *w = &x;
         round_trip();
-        int n = 0, any = 0;
-        int64_t from, to, every, first;
-        if (w->field == 230) {
-            n = xids_of(w, values, since, now), any = n > 0;
-        } else if (range(w, since, now, &from, &to, &every, &first)) {
-            int of_field = 0;
-            for (int64_t t = from; t <= to && of_field < PER_FIELD; t += every) {
+        int n = 0, any = 0, of_field = 0;
+        if (w->field == 230) n = xids_of(w, values, since, now), any = n > 0;
+        for (int k = 0; k < w->p->n && w->field != 230; k++) {
+            segment_t *s = &w->p->s[k];
+            int64_t every = pace_of(w, s), from = since, to = sampled_until(s->end && s->end < now ? s->end : now);
+            if (from < s->first) from = s->first;
+            if (from < now - (int64_t)(w->p->keep * 1e6)) from = now - (int64_t)(w->p->keep * 1e6);
+            for (int64_t t = (from + every - 1) / every * every; t <= to && of_field < PER_FIELD; t += every) {
                 if (w->field == 221) n = process_at(w, values, n, t);
-                else fill(&values[n++], w->kind, w->id, w->field, t, t == first);
+                else fill(&values[n++], w->kind, w->id, w->field, t, t == s->first && s->blank);
                 given++, of_field++;
                 any |= n > 0;
                 if (n >= CHUNK - 16 && cb(w->kind, w->id, values, n, data)) { *next = since; return leave(DCGM_ST_OK); }
                 if (n >= CHUNK - 16) n = 0;
             }
-            if (conf.limit && given > conf.limit) return leave(DCGM_ST_INSUFFICIENT_SIZE);
         }
+        if (conf.limit && given > conf.limit) return leave(DCGM_ST_INSUFFICIENT_SIZE);
         if (!any) {
             memset(&values[0], 0, 32);
-            values[0].fieldId = w->field, values[0].fieldType = type_of(w->field), values[0].status = DCGM_ST_NO_DATA;
+            values[0].fieldId = w->field, values[0].fieldType = type_of(w->field);
+            values[0].status = w->p->n ? DCGM_ST_NO_DATA : DCGM_ST_NOT_WATCHED;
             blank(&values[0], 0);
             n = 1;
         }
@@ -635,20 +729,20 @@ PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmF
     trips--;
     round_trip();
     int64_t now = now_us();
-    for (int i = 0; i < top; i++) {
-        watch_t *w = &watches[i];
-        if (!w->used || w->group != g || w->fields != f) continue;
-        int64_t from, to, every, first;
-        int n = 0;
+    for (int i = 0; i < groups[g].n * field_groups[f].n; i++) {
+        entry_t x = entry(g, f, i / field_groups[f].n, i % field_groups[f].n), *w = &x;
+        int n = 0, first = 0;
+        int64_t t = last_of(w, now, &first);
         if (w->field == 230) {
             n = xids_of(w, values, 0, now);
             for (int k = 1; k < n; k++) if (values[k].ts > values[0].ts) values[0] = values[k];
-        } else if (range(w, 0, now, &from, &to, &every, &first)) {
-            fill(&values[n++], w->kind, w->id, w->field, to, to == first);
+        } else if (t) {
+            fill(&values[n++], w->kind, w->id, w->field, t, first);
         }
         if (!n) {
             memset(&values[0], 0, 32);
-            values[0].fieldId = w->field, values[0].fieldType = type_of(w->field), values[0].status = DCGM_ST_NO_DATA;
+            values[0].fieldId = w->field, values[0].fieldType = type_of(w->field);
+            values[0].status = w->p->n ? DCGM_ST_NO_DATA : DCGM_ST_NOT_WATCHED;
             blank(&values[0], 0);
         }
         cb(w->kind, w->id, values, 1, data);
@@ -696,17 +790,15 @@ PUBLIC dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_
     if (r) return r;
     trips--;
     round_trip();
-    int64_t now = now_us(), from, to, every, first;
+    int64_t now = now_us();
     for (unsigned k = 0; k < n; k++) {
         memset(&values[k], 0, 64);
         values[k].fieldId = ids[k], values[k].fieldType = type_of(ids[k]), values[k].status = DCGM_ST_NO_DATA;
         blank(&values[k], 0);
-        for (int i = 0; i < top; i++) {
-            watch_t *w = &watches[i];
-            if (!w->used || w->kind != kind || (int)w->id != id || w->field != ids[k]) continue;
-            if (w->field != 230 && range(w, 0, now, &from, &to, &every, &first)) fill(&values[k], kind, id, ids[k], to, to == first);
-            break;
-        }
+        entry_t w = {kind, (unsigned)id, ids[k], field_of(kind, id, ids[k])};
+        int first = 0;
+        int64_t t = ids[k] == 230 ? 0 : last_of(&w, now, &first);
+        if (t) fill(&values[k], kind, id, ids[k], t, first);
     }
     return leave(DCGM_ST_OK);
 }

@@ -1,11 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !cgo || !linux
+//go:build !linux || !(amd64 || arm64) || gpuspan_static
 
 package nvmlsource
 
 import "github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 
-// New returns a source that cannot be opened: it is called with cgo and on Linux only.
+// New returns a source that cannot be opened: a static binary loads no library, and NVML is loaded on Linux only,
+// on amd64 and arm64.
 func New(Settings) gpudata.Source { return gpudata.NotBuilt("nvml", "NVML") }

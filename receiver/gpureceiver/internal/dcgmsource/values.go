@@ -1,0 +1,145 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && (amd64 || arm64) && !gpuspan_static
+
+package dcgmsource
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// scalar is what is kept of a value: a value of the library has 4,120 bytes.
+type scalar struct {
+	ts, i  int64   // i: the number, or the number of a process
+	d      float64 // of a process nothing
+	more   int64   // memory of a process
+	s      string
+	entity uint32
+	status int32
+	field  uint16
+	kind   uint8
+	typ    uint8
+}
+
+const (
+	// readLimit is the number of values that one read may bring: 64 MiB.
+	readLimit = 1 << 20
+	// keptCapacity is the number of values for which a client keeps its memory between two reads.
+	keptCapacity = 1 << 14
+	// maxText is the length of a text value.
+	maxText = 256
+)
+
+// reads are the reads that run now, by the number that the library hands back to collect. A pointer may not be handed
+// through C.
+var reads struct {
+	mu   sync.Mutex
+	next uintptr
+	all  map[uintptr]*collection
+}
+
+// collection collects the values of one call.
+type collection struct {
+	values []scalar
+	full   bool // there are more than readLimit
+}
+
+// collect is what the library calls with the values of one field of one entity. It stops the enumeration by a result
+// other than 0. A process has one of them, for callbacks are never freed.
+var collect = sync.OnceValue(func() uintptr {
+	return purego.NewCallback(func(kind int32, entity uint32, values *fieldValue, n int32, data uintptr) uintptr {
+		reads.mu.Lock()
+		r := reads.all[data]
+		reads.mu.Unlock()
+		if r == nil || values == nil {
+			return 1
+		}
+		for i := range max(int(n), 0) {
+			if len(r.values) >= readLimit {
+				r.full = true
+				return 1
+			}
+			v := (*fieldValue)(unsafe.Add(unsafe.Pointer(values), uintptr(i)*unsafe.Sizeof(*values)))
+			r.values = append(r.values, v.scalar(kind, entity))
+		}
+		return 0
+	})
+})
+
+// scalar returns what counts of a value. Only the bytes that its type has are read.
+func (v *fieldValue) scalar(kind int32, entity uint32) scalar {
+	x := scalar{ts: v.ts, entity: entity, status: v.status, field: v.field, kind: uint8(kind), typ: uint8(v.typ)}
+	switch x.typ {
+	case typeInt:
+		x.i = *(*int64)(unsafe.Pointer(&v.value))
+	case typeDouble:
+		x.d = *(*float64)(unsafe.Pointer(&v.value))
+	case typeString:
+		text, _, _ := bytes.Cut(v.value[:maxText], []byte{0})
+		x.s = string(text)
+	case typeBinary:
+		p := (*process)(unsafe.Pointer(&v.value))
+		x.i, x.more = int64(p.pid), int64(p.memory)
+	}
+	return x
+}
+
+// collected calls the library with a callback and a number, and fn with what it has collected.
+func (c *client) collected(call string, read func(fn, data uintptr) int32, fn func(*rawValue)) error {
+	r := &collection{values: c.values[:0]}
+	reads.mu.Lock()
+	if reads.all == nil {
+		reads.all = map[uintptr]*collection{}
+	}
+	reads.next++
+	id := reads.next
+	reads.all[id] = r
+	reads.mu.Unlock()
+	code := read(collect(), id)
+	reads.mu.Lock()
+	delete(reads.all, id)
+	reads.mu.Unlock()
+	c.values = nil
+	if cap(r.values) <= keptCapacity {
+		c.values = r.values
+	}
+	if err := c.check(call, code); err != nil {
+		return err
+	}
+	if r.full {
+		return fmt.Errorf("%s: %w", call, errTooMany)
+	}
+	var raw rawValue
+	for i := range r.values {
+		x := &r.values[i]
+		raw = rawValue{
+			entity: entity{entityKind(x.kind), uint(x.entity)}, field: x.field, typ: x.typ, status: int(x.status), ts: x.ts,
+			i: x.i, f: x.d, s: x.s, more: x.more,
+		}
+		fn(&raw)
+	}
+	return nil
+}
+
+func (c *client) valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawValue)) (next int64, err error) {
+	next = mark
+	err = c.collected("dcgmGetValuesSince_v2", func(callback, data uintptr) int32 {
+		return c.ValuesSince(c.handle, group, fieldGroup, mark, &next, callback, data)
+	}, fn)
+	if err != nil {
+		return mark, err
+	}
+	return next, nil
+}
+
+func (c *client) latest(group, fieldGroup uintptr, fn func(*rawValue)) error {
+	return c.collected("dcgmGetLatestValues_v2", func(callback, data uintptr) int32 {
+		return c.LatestValues(c.handle, group, fieldGroup, callback, data)
+	}, fn)
+}
