@@ -24,6 +24,7 @@ type rule struct {
 	// set.
 	key, value string
 	any        bool
+	positive   bool // 0 is what is written for a value that the device does not have
 }
 
 type form uint8
@@ -38,6 +39,7 @@ const (
 const (
 	percent = 0.01
 	milli   = 1e-3
+	micro   = 1e-6
 	mega    = 1e6
 	mebi    = 1 << 20
 )
@@ -83,6 +85,25 @@ var dcgmRules = map[string]rule{
 
 const dcgmPrefix = "DCGM_FI_"
 
+// amdRules are by the names of AMD's device-metrics-exporter, in its units, without the prefix that it can be configured
+// with. A partition that has no power sensor of its own reports 0 W.
+var amdRules = map[string][]rule{
+	"gpu_package_power":         {{field: gpusamplesextension.Power, scale: 1, positive: true}},
+	"gpu_power_usage":           {{field: gpusamplesextension.Power, scale: 1, rank: 1, positive: true}},
+	"gpu_average_package_power": {{field: gpusamplesextension.Power, scale: 1, rank: 2, positive: true}},
+	"gpu_energy_consumed":       {{field: gpusamplesextension.Energy, scale: micro, form: formCounter}},
+	"gpu_gfx_activity":          {{field: gpusamplesextension.Utilization, scale: percent}},
+	"gpu_junction_temperature":  {{field: gpusamplesextension.Temperature, scale: 1}},
+	"gpu_edge_temperature":      {{field: gpusamplesextension.Temperature, scale: 1, rank: 1}},
+	"gpu_used_vram":             {{field: gpusamplesextension.MemoryUsed, scale: mebi}},
+	"gpu_clock": {
+		{field: gpusamplesextension.ClockSM, scale: mega, key: "clock_type", value: "system"},
+		{field: gpusamplesextension.ClockMemory, scale: mega, key: "clock_type", value: "memory"},
+	},
+}
+
+const amdPrefix = "gpu_"
+
 // otelRules are by name of the semantic conventions, in base units.
 var otelRules = map[string][]rule{
 	semconv.HWEnergyName:      {{field: gpusamplesextension.Energy, scale: 1, form: formCounter}},
@@ -126,8 +147,14 @@ func rulesOf(name string) ([]rule, bool) {
 		}
 		return []rule{r}, ok
 	}
-	r, ok := otelRules[name]
-	return r, ok
+	if r, ok := otelRules[name]; ok {
+		return r, true
+	}
+	if i := strings.Index(name, amdPrefix); i >= 0 {
+		r, ok := amdRules[name[i:]]
+		return r, ok
+	}
+	return nil, false
 }
 
 func (r *rule) matches(attrs pcommon.Map) bool {
@@ -141,8 +168,8 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 	return v.Str() == r.value
 }
 
-// describe finds the device of a data point. Labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid) and the
-// attributes of the semantic conventions are understood; the resource fills in what the point does not say.
+// describe finds the device of a data point. Labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid), those of AMD's
+// device-metrics-exporter (gpu_uuid where it is configured, else serial_number) and the attributes of the semantic conventions are understood; the resource fills in what the point does not say.
 func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
@@ -155,29 +182,41 @@ func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Devi
 		return ""
 	}
 	d := gpusamplesextension.Device{
-		ID:            get(string(semconv.HWIDKey), "UUID", "uuid"),
+		ID:            get(string(semconv.HWIDKey), "UUID", "uuid", "gpu_uuid"),
 		Parent:        get(string(semconv.HWParentKey)),
 		Name:          get(string(semconv.HWNameKey)),
-		Model:         get(string(semconv.HWModelKey), "modelName", "device_name"),
+		Model:         get(string(semconv.HWModelKey), "modelName", "device_name", "card_model"),
 		Vendor:        get(string(semconv.HWVendorKey)),
 		DriverVersion: get(string(semconv.HWDriverVersionKey), "DCGM_FI_DRIVER_VERSION"),
 		PCIBDF:        get(string(semconv.GPUPCIBDFKey), "pci_bus_id"),
-		HostName:      get("Hostname", string(semconv.HostNameKey)),
+		HostName:      get("Hostname", "hostname", string(semconv.HostNameKey)),
 		HostID:        get(string(semconv.HostIDKey)),
 		Source:        get(string(semconv.GPUMeasurementSourceKey)),
 		Ordinal:       -1,
 	}
+	amd := get("gpu_id") != "" && get("card_model", "serial_number") != ""
+	if serial := get("serial_number"); amd && d.ID == "" && serial != "" {
+		d.ID = serial
+		if p := get("gpu_partition_id"); p != "" && p != "0" && p != "NA" {
+			d.ID += "/" + p // partitions of a board have its serial number
+		}
+	}
 	if d.ID == "" {
 		return d, false
 	}
-	index := get(string(semconv.GPUDeviceOrdinalKey), "gpu")
+	index := get(string(semconv.GPUDeviceOrdinalKey), "gpu", "gpu_id")
 	if n, err := strconv.Atoi(index); err == nil {
 		d.Ordinal = n
 	}
-	if get(string(semconv.HWIDKey)) == "" { // from dcgm-exporter
-		if d.Name == "" && index != "" {
-			d.Name = "gpu" + index
-		}
+	if get(string(semconv.HWIDKey)) != "" {
+		return d, true
+	}
+	if d.Name == "" && index != "" {
+		d.Name = "gpu" + index
+	}
+	if amd {
+		d.Vendor = "AMD"
+	} else { // from dcgm-exporter
 		d.Vendor, d.Source = "NVIDIA", semconv.GPUMeasurementSourceDcgm
 		if instance := get("GPU_I_ID"); instance != "" {
 			d.Parent = d.ID

@@ -34,10 +34,14 @@ const (
 	noValue
 	refused
 	outOfOrder
+	outOfRange
 	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"written", "unknown_metric", "no_device", "no_value", "refused", "out_of_order"}
+var outcomeNames = [numOutcomes]string{
+	"written", "unknown_metric", "no_device", "no_value", "refused", "out_of_order",
+	"out_of_range",
+}
 
 // writer turns data points into samples.
 type writer struct {
@@ -260,6 +264,12 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	summed := r.form == formRate || r.form == formCounter || delta
 	if summed && v < 0 {
 		return noValue
+	}
+	if r.positive && v == 0 {
+		return noValue
+	}
+	if !r.field.Valid(v * r.scale) {
+		return outOfRange
 	}
 	best := &d.best[r.field]
 	if *best == 0 || r.rank+1 < *best {

@@ -82,6 +82,7 @@ var dropReasons = [gpudata.NumDropReasons]string{
 	gpudata.DropStale:         "stale",
 	gpudata.DropUnknownEntity: "unknown_entity",
 	gpudata.DropNotFinite:     "not_finite",
+	gpudata.DropOutOfRange:    "out_of_range",
 	gpudata.DropMalformed:     "malformed",
 	gpudata.DropOverrun:       "overrun",
 }

@@ -113,6 +113,24 @@ func (q Quantity) Kind() gpusamplesextension.Kind {
 	return quantities[q].kind
 }
 
+// ratios are the quantities for metrics only that are ratios of time.
+var ratios = [NumQuantities]bool{
+	EncoderUtilization: true, DecoderUtilization: true, PipeFP64: true, PipeFP32: true, PipeFP16: true, PipeInt: true,
+	PipeTensorDFMA: true, PipeTensorHMMA: true, PipeTensorIMMA: true,
+}
+
+// Valid reports whether a device can have the value.
+func (q Quantity) Valid(v float64) bool {
+	switch f, ok := q.Field(); {
+	case ok:
+		return f.Valid(v)
+	case ratios[q]:
+		return gpusamplesextension.ValidRatio(v)
+	default:
+		return v >= 0
+	}
+}
+
 // ByName is the inverse of String.
 func ByName(name string) (Quantity, bool) {
 	for q := range Quantity(NumQuantities) {

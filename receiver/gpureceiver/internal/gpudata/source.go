@@ -140,6 +140,7 @@ const (
 	DropStale                           // older than max_staleness
 	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
 	DropNotFinite                       // NaN or infinite
+	DropOutOfRange                      // no device can have it
 	DropMalformed                       // a part of a recording that makes no sense
 	DropOverrun                         // a backlog too large to read: one for each time, the values are not known
 	NumDropReasons    = iota
@@ -173,6 +174,10 @@ func (b *Batch) Reset() {
 func (b *Batch) Add(device int, q Quantity, t int64, v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		b.Dropped[DropNotFinite]++
+		return
+	}
+	if !q.Valid(v) {
+		b.Dropped[DropOutOfRange]++
 		return
 	}
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
