@@ -158,7 +158,7 @@ func command() (*cobra.Command, error) {
 		}
 	}
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(),
-		newCheckCommand())
+		newSizeCommand(), newCheckCommand())
 	return root, nil
 }
 

@@ -55,9 +55,9 @@ func (a *attributes) room(g *gpuSpan, at *place) int {
 	case a.level == spanfacts.Full:
 		return 32
 	case at.method(g.share.End-g.share.Start) == semconv.GPUJoinMethodInterval:
-		return 6 + g.derives
+		return 6 + int(g.derives)
 	}
-	return 3 + g.derives
+	return 3 + int(g.derives)
 }
 
 // write joins one span with its device and board in the current view. False: no sample is near.

@@ -25,7 +25,6 @@ type batch struct {
 	resources []resourceInfo
 	places    places
 	scopes    []scope
-	streams   []spanfacts.NestSpan // of spans
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
@@ -78,8 +77,7 @@ func (b *batch) reset() {
 	clear(b.bridges)
 	b.places.reset()
 	b.packed.reset()
-	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0],
-		b.streams[:0], b.host[:0], b.boards[:0]
+	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
 	b.waiting = 0
 }
 
@@ -96,6 +94,8 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	var at placeName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
+	scratch := nestScratch.Get().(*[]spanfacts.NestSpan)
+	streams := (*scratch)[:0]
 	for _, rs := range all.All() {
 		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
 		r := &b.resources[len(b.resources)-1]
@@ -112,10 +112,10 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				b.places.list[g.place].extend(&g.share)
 				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
 					b.spans = slices.Grow(b.spans, ss.Spans().Len())
-					b.streams = slices.Grow(b.streams, ss.Spans().Len())
+					streams = slices.Grow(streams, ss.Spans().Len())
 				}
 				b.spans = append(b.spans, g)
-				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: f.Device.Number(), Stream: stream})
+				streams = append(streams, spanfacts.NestSpan{Owner: r.process, Device: f.Device.Number(), Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{scope: ss.Scope()})
 		}
@@ -123,20 +123,26 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	if len(b.spans) > 0 && len(b.host) > 0 {
 		b.bridge()
 	}
-	b.nest()
+	b.nest(streams)
+	*scratch = streams
+	nestScratch.Put(scratch)
 }
+
+// nestScratch holds what nest needs of the spans of one request. Batches wait for seconds and need it for microseconds,
+// so it is not a part of them.
+var nestScratch = sync.Pool{New: func() any { return new([]spanfacts.NestSpan) }}
 
 // nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls
 // does with the step's context are side by side in the trace; dealt with so, each would have half of the energy.
-func (b *batch) nest() {
-	for i := range b.streams {
-		s, g := &b.streams[i], &b.spans[i].share
+func (b *batch) nest(streams []spanfacts.NestSpan) {
+	for i := range streams {
+		s, g := &streams[i], &b.spans[i].share
 		s.Trace, s.Parent, s.Start, s.End = g.Trace, g.Parent, g.Start, g.End
 	}
-	spanfacts.Nest(b.streams, func(inner, outer int) {
+	spanfacts.Nest(streams, func(inner, outer int) {
 		in, out := &b.spans[inner], &b.spans[outer]
 		if b.places.sameDevice(in.place, out.place) {
-			in.share.Parent, b.streams[inner].Parent = out.share.Span, out.share.Span
+			in.share.Parent, streams[inner].Parent = out.share.Span, out.share.Span
 		}
 	})
 }

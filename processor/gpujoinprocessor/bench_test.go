@@ -31,7 +31,7 @@ type bench struct {
 	first time.Time
 }
 
-func newBench(b *testing.B) *bench {
+func newBench(b testing.TB) *bench {
 	x := &bench{now: time.Now()}
 	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
 	x.first = x.now.Add(-2 * time.Minute)

@@ -29,7 +29,7 @@ type Config struct {
 	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for ever, for
 	// the queue is bounded and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
-	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 262144.
+	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
 	// Shift moves the clock of the samples against that of the spans: a sample of time t describes what spans did at
 	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
@@ -48,7 +48,7 @@ type Config struct {
 
 // QueueConfig bounds what is held.
 type QueueConfig struct {
-	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 64 MiB.
+	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 512 MiB.
 	Size int64 `mapstructure:"size"`
 	// Storage names a storage extension that keeps held batches across restarts. Default: memory only.
 	Storage *component.ID `mapstructure:"storage"`
@@ -61,9 +61,9 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Settle:         6 * time.Second,
 		MaxWait:        10 * time.Second,
-		Queue:          QueueConfig{Size: 64 << 20},
+		Queue:          QueueConfig{Size: 512 << 20},
 		RetryOnFailure: retry,
-		MaxSpans:       1 << 18,
+		MaxSpans:       1 << 20,
 	}
 }
 
@@ -89,3 +89,7 @@ func (c *Config) Validate() error {
 	}
 	return bad.Err()
 }
+
+// HeldSpanBytes is what a span of 12 attributes takes of the heap while it waits, with its place in the energy
+// attribution; sizing is computed with it. A test measures it.
+const HeldSpanBytes = 640

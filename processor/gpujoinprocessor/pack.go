@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -21,11 +22,12 @@ import (
 //
 //	forms   name, type | name, type | ...       one for each sequence of names and types
 //	spans   form, first value | ...             one for each span, in the order of the wire
-//	values  number or index of a text | ...     one for each attribute of each span
+//	values  number or index of a text | ...     one for each attribute of each span, as bytes: varints, but doubles
+//	                                            have 8 bytes, most significant last
 type packed struct {
 	spans  []packedSpan
 	forms  [][]column
-	values []uint64
+	values []byte
 	texts  []string
 	others pcommon.Slice // values that are neither text nor number
 	last   int           // form of the last span
@@ -62,6 +64,9 @@ func (p *packed) take(td ptrace.Traces) {
 			}
 		}
 	}
+	if cap(p.values)-len(p.values) > len(p.values)/4 {
+		p.values = slices.Clone(p.values) // it waits for seconds
+	}
 }
 
 // add takes the attributes of the next span.
@@ -85,16 +90,26 @@ func (p *packed) add(attrs pcommon.Map, known map[string]uint64) {
 		case pcommon.ValueTypeDouble:
 			x = math.Float64bits(v.Double())
 		case pcommon.ValueTypeInt:
-			x = uint64(v.Int())
+			x = zigzag(v.Int())
 		default:
 			x = uint64(p.others.Len())
 			v.MoveTo(p.others.AppendEmpty())
 		}
-		p.values = append(p.values, x)
+		if form[i].kind == pcommon.ValueTypeDouble {
+			p.values = binary.LittleEndian.AppendUint64(p.values, x)
+		} else {
+			p.values = binary.AppendUvarint(p.values, x)
+		}
 		i++
 	}
 	attrs.Clear()
 }
+
+// zigzag maps numbers of small magnitude, negative ones too, to small unsigned numbers.
+func zigzag(x int64) uint64 { return uint64(x<<1) ^ uint64(x>>63) }
+
+// unzigzag inverts zigzag.
+func unzigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
 
 // text is the index of a text.
 func (p *packed) text(s string, known map[string]uint64) uint64 {
@@ -150,15 +165,21 @@ func (p *packed) give(i int, attrs pcommon.Map, room int) {
 	}
 	form := p.forms[s.form]
 	p.build.EnsureCapacity(len(form) + room)
-	for i, x := range p.values[s.first : int(s.first)+len(form)] {
+	values := p.values[s.first:]
+	for i := range form {
 		v := p.build.AppendEmpty(form[i].key)
+		if form[i].kind == pcommon.ValueTypeDouble {
+			v.SetDouble(math.Float64frombits(binary.LittleEndian.Uint64(values)))
+			values = values[8:]
+			continue
+		}
+		x, n := binary.Uvarint(values)
+		values = values[n:]
 		switch form[i].kind {
 		case pcommon.ValueTypeStr:
 			v.SetStr(p.texts[x])
-		case pcommon.ValueTypeDouble:
-			v.SetDouble(math.Float64frombits(x))
 		case pcommon.ValueTypeInt:
-			v.SetInt(int64(x))
+			v.SetInt(unzigzag(x))
 		default:
 			p.others.At(int(x)).MoveTo(v)
 		}

@@ -5,6 +5,8 @@ package gpujoinprocessor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"hash/maphash"
 	"strconv"
 	"sync"
@@ -236,7 +238,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		if p.oversize(td) {
 			return p.joinNow(ctx, td)
 		}
-		return err
+		return p.refused(ctx, td, err)
 	}
 	held = true
 	fresh := p.engine.arrive(b, now, false)
@@ -248,6 +250,17 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}
 	p.accepted(ctx, b)
 	return nil
+}
+
+// refused counts a request that the queue did not take, and explains a full queue to the sender.
+func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error) error {
+	full := errors.Is(err, exporterhelper.ErrQueueIsFull)
+	p.stats.refused(ctx, int64(td.SpanCount()), full)
+	if !full {
+		return err
+	}
+	return fmt.Errorf("%s: queue full: %d bytes of spans wait for %s (raise `queue::size` or lower `settle`): %w",
+		p.id, p.cfg.Queue.Size, p.cfg.Settle, err)
 }
 
 // accepted counts the GPU spans of a request that never will have samples, and says the first time what to do.

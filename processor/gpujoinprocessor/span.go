@@ -39,8 +39,8 @@ type gpuSpan struct {
 	scope     int32             // of the batch's scopes
 	step      bool
 	fault     fault
-	hasMemory bool // gpu.memory.usage is there already
-	derives   int  // attributes that gpu_derive may add at level lean
+	hasMemory bool  // gpu.memory.usage is there already
+	derives   uint8 // attributes that gpu_derive may add at level lean
 }
 
 // read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans

@@ -24,6 +24,8 @@ type stats struct {
 	outcomes  [outcomes]metric.MeasurementOption
 	noSamples metric.MeasurementOption
 	reasons   [reasons]metric.MeasurementOption
+
+	queueFull, notTaken metric.MeasurementOption // reasons of refused
 }
 
 func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
@@ -32,6 +34,7 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 		return nil, err
 	}
 	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
+	s.queueFull, s.notTaken = sharedcomponent.Label("reason", "queue_full"), sharedcomponent.Label("reason", "other")
 	for i, n := range faultNames {
 		s.faults[i] = sharedcomponent.Label("reason", n)
 	}
@@ -84,6 +87,15 @@ func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
 		}
 	}
 	return lost
+}
+
+// refused counts the spans of a request that the queue did not take.
+func (s *stats) refused(ctx context.Context, n int64, full bool) {
+	why := s.notTaken
+	if full {
+		why = s.queueFull
+	}
+	s.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, n, why)
 }
 
 // released counts a batch that leaves.

@@ -35,6 +35,7 @@ type TelemetryBuilder struct {
 	ProcessorGpuJoinKnownSpans     metric.Int64ObservableGauge
 	ProcessorGpuJoinLateSpans      metric.Int64Counter
 	ProcessorGpuJoinOrphans        metric.Int64Counter
+	ProcessorGpuJoinRefusedSpans   metric.Int64Counter
 	ProcessorGpuJoinReleasedSpans  metric.Int64Counter
 	ProcessorGpuJoinRepeatedSpans  metric.Int64Counter
 	ProcessorGpuJoinUncoveredSpans metric.Int64Counter
@@ -150,6 +151,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ProcessorGpuJoinOrphans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_orphans",
 		metric.WithDescription("Sums of child spans evicted because no parent that uses the device arrived. Normal below host spans. [Development]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorGpuJoinRefusedSpans, err = builder.meter.Int64Counter(
+		"otelcol_processor_gpu_join_refused_spans",
+		metric.WithDescription("Spans of requests that the queue refused, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

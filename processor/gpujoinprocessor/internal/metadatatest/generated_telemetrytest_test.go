@@ -33,6 +33,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorGpuJoinHoldDuration.Record(context.Background(), 1)
 	tb.ProcessorGpuJoinLateSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinOrphans.Add(context.Background(), 1)
+	tb.ProcessorGpuJoinRefusedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinReleasedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinRepeatedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinUncoveredSpans.Add(context.Background(), 1)
@@ -56,6 +57,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinOrphans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorGpuJoinRefusedSpans(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinReleasedSpans(t, testTel,
