@@ -224,7 +224,8 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 					}
 				}
 				for _, r := range rules {
-					if r.Results+len(r.Alerts) == 0 {
+					// A full queue would refuse the spans that the other rules need; gpu_join's own tests fill one.
+					if r.Results+len(r.Alerts) == 0 && r.Rule != "GPUJoinQueueFull" {
 						quiet = append(quiet, r.Rule)
 					}
 					for _, a := range r.Alerts {
