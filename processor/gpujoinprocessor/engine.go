@@ -213,6 +213,26 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 			}
 		}
 	}
+	return ready && e.settledElsewhere(view, b, now, drain)
+}
+
+// settledElsewhere does so for the steps of a batch on the devices where only their descendants are, which may have
+// arrived after the batch: a step has the energy of all of them.
+func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now time.Time, drain bool) bool {
+	ready := true
+	for g, p := range b.joinable() {
+		if !g.step {
+			continue
+		}
+		for _, o := range e.boards {
+			if o == p.board || !o.dev.Awaits(g.share.Key) || !e.settle(view, o, now, drain) {
+				continue
+			}
+			if t, ok := o.dev.Settled(); !ok || t < g.share.End {
+				ready = false
+			}
+		}
+	}
 	return ready
 }
 

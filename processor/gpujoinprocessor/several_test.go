@@ -252,3 +252,33 @@ func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
 		})
 	}
 }
+
+// A step has the energy of its children on other devices, in whichever order the requests arrive.
+func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
+	for _, first := range []string{"step", "child"} {
+		t.Run(first+" first", func(t *testing.T) {
+			node(t, 3, func(r *rig, zero time.Time, ids []string) {
+				time.Sleep(3450 * time.Millisecond) // its release is not at a tick, which would settle all devices
+				step := newTraces("a")
+				s := step.gpu(1, 0, zero.Add(time.Second), zero.Add(3400*time.Millisecond))
+				s.Attributes().PutStr("gpu.operation.type", "step")
+				s.Attributes().PutStr("hw.id", ids[0])
+				child := newTraces("a")
+				child.gpu(2, 1, zero.Add(time.Second), zero.Add(3390*time.Millisecond)).Attributes().PutStr("hw.id", ids[1])
+				requests := []ptrace.Traces{step.Traces, child.Traces}
+				if first == "child" {
+					requests[0], requests[1] = requests[1], requests[0]
+				}
+				r.consume(requests[0])
+				time.Sleep(10 * time.Millisecond)
+				r.consume(requests[1])
+				time.Sleep(8 * time.Second)
+				got := r.spans()
+				require.Len(t, got, 2)
+				assert.InDelta(t, 200*2.39, energy(t, got[2]), 1e-6)
+				assert.InDelta(t, 100*2.4+200*2.39, energy(t, got[1]), 1e-6)
+				assert.InDelta(t, 100*2.4, attr(t, got[1], "gpu.self_energy"), 1e-6)
+			})
+		})
+	}
+}

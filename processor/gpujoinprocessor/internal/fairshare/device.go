@@ -152,6 +152,12 @@ func (d *Device) Elsewhere(k Key) float64 {
 	return n.below
 }
 
+// Awaits reports whether descendants of the span k, which is on another device, have arrived here.
+func (d *Device) Awaits(k Key) bool {
+	n := d.node(&k)
+	return n != nil && !n.known
+}
+
 // Close gives the budget back. The device is not used afterwards.
 func (d *Device) Close() {
 	d.budget.used -= d.nodes.n
