@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -337,7 +338,7 @@ func hostile(t testing.TB, header, body []byte) {
 	w := &window{cfg: cfg, ring: q, request: 1, parents: map[uint32]uint64{}, pushed: map[uint64]*pushed{}}
 	_, _ = q.State()
 	_, _ = q.Counts()
-	_, _ = q.Read(func(r ring.Record) { w.take(r, 300) })
+	_, _ = q.Read(math.MaxInt, func(r ring.Record) { w.take(r, 300) })
 	w.begin.set = true
 	_, err = w.spans(t.Context(), Result{Dropped: map[string]int64{}},
 		func(context.Context, ptrace.Traces) error { return nil })
@@ -408,7 +409,7 @@ func BenchmarkRead(b *testing.B) {
 		again, err := ring.Open(p.Ring())
 		require.NoError(b, err)
 		w.raw = w.raw[:0]
-		k, err := again.Read(func(r ring.Record) { w.take(r, 1<<20) })
+		k, err := again.Read(math.MaxInt, func(r ring.Record) { w.take(r, 1<<20) })
 		require.NoError(b, err)
 		records += k
 		again.Close()

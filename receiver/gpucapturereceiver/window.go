@@ -57,7 +57,7 @@ func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Resu
 		return broken(res, err), nil
 	}
 	// What an earlier reader left unread is of another window.
-	if _, err := w.ring.Read(func(ring.Record) {}); err != nil {
+	if err := w.ring.Discard(); err != nil {
 		return broken(res, err), nil
 	}
 	if w.request, err = w.ring.Request(w.cfg.Window, w.cfg.kinds(), w.cfg.budget()); err != nil {
@@ -106,14 +106,20 @@ func (w *window) read(ctx context.Context) (ring.State, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	most := int(w.cfg.budget()) + 2
+	left := 2*most + 2 // a context for each record at most, and where the window begins and ends
 	for {
 		state, err := w.ring.State()
 		if err != nil {
 			return state, err
 		}
 		alive := w.ring.Alive()
-		if _, err := w.ring.Read(func(r ring.Record) { w.take(r, most) }); err != nil {
+		n, err := w.ring.Read(left, func(r ring.Record) { w.take(r, most) })
+		if err != nil {
 			return state, err
+		}
+		if left -= n; left <= 0 {
+			_ = w.ring.Cancel(w.request)
+			return state, fmt.Errorf("%w: it has more records than the budget of %d allows", ring.ErrBroken, w.cfg.budget())
 		}
 		if state.Answered == w.request || !alive {
 			return state, nil

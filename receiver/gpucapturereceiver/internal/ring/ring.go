@@ -246,9 +246,9 @@ func (r *Ring) Counts() (c Counts, err error) {
 }
 
 // Read hands over the records that have come since the last call, in the writer's order, and frees their places.
-// Records are valid during the call only. It returns how many there were. It reads what is there at its start, so it
-// ends.
-func (r *Ring) Read(take func(Record)) (n int, err error) {
+// Records are valid during the call only. It returns how many there were. It reads what is there at its start, and at
+// most so many, so it ends.
+func (r *Ring) Read(most int, take func(Record)) (n int, err error) {
 	var head uint64
 	if err := r.guard(func() { head = r.word64(offHead).Load() }); err != nil {
 		return 0, err
@@ -257,6 +257,7 @@ func (r *Ring) Read(take func(Record)) (n int, err error) {
 	if head < r.tail || head-r.tail > r.layout.recordsCap {
 		return 0, fmt.Errorf("%w: %d records written and %d read", ErrBroken, head, r.tail)
 	}
+	head = min(head, r.tail+uint64(max(most, 0)))
 	for r.tail < head {
 		at := r.tail & (r.layout.recordsCap - 1)
 		count := min(head-r.tail, r.layout.recordsCap-at, uint64(len(r.buf))/size)
@@ -276,6 +277,14 @@ func (r *Ring) Read(take func(Record)) (n int, err error) {
 	return n, nil
 }
 
+// Discard frees the places of all records that are there, without reading them.
+func (r *Ring) Discard() error {
+	return r.guard(func() {
+		r.tail = r.word64(offHead).Load()
+		r.word64(offTail).Store(r.tail)
+	})
+}
+
 // Name is the text of a name's number; false where it found no room in the ring, or the ring is broken there.
 func (r *Ring) Name(number uint32) (string, bool) {
 	if number == NoName {
@@ -284,42 +293,64 @@ func (r *Ring) Name(number uint32) (string, bool) {
 	if s, ok := r.names[number]; ok {
 		return s, true
 	}
-	if err := r.readNames(); err != nil {
+	if err := r.readNames(number); err != nil {
 		return "", false
 	}
 	s, ok := r.names[number]
 	return s, ok
 }
 
-// readNames reads the names that were added since.
-func (r *Ring) readNames() error {
+// nameOverhead is what the map keeps beside the text of a name, so that many short names are bounded too.
+const nameOverhead = 64
+
+// readNames reads the names that were added since, up to the one with that number, in pieces: nothing in the file
+// bounds how much of it claims to be in use. Names without text are none.
+func (r *Ring) readNames(number uint32) error {
 	var used uint64
 	if err := r.guard(func() { used = r.word64(offNamesUsed).Load() }); err != nil {
 		return err
 	}
 	used = min(used, r.layout.namesCap)
-	if used <= r.seen {
-		return nil
-	}
-	raw := make([]byte, used-r.seen)
-	if _, err := r.file.ReadAt(raw, int64(r.layout.names+r.seen)); err != nil {
-		return err
-	}
-	base := r.seen
-	for at := uint64(0); at+4 <= uint64(len(raw)); {
-		length := uint64(binary.LittleEndian.Uint32(raw[at:]))
-		if length > 4096 || at+4+length > uint64(len(raw)) {
-			r.seen = used // the rest makes no sense
-			return ErrBroken
+	raw := make([]byte, min(namesPiece, used-min(r.seen, used)))
+	for r.seen < used {
+		if _, found := r.names[number]; found {
+			return nil
 		}
-		if r.kept += int(length); r.kept <= maxNames {
-			r.names[uint32((base+at)/8)] = string(raw[at+4 : at+4+length])
+		part := raw[:min(uint64(len(raw)), used-r.seen)]
+		if _, err := r.file.ReadAt(part, int64(r.layout.names+r.seen)); err != nil {
+			return err
 		}
-		at += (4 + length + 7) / 8 * 8
-		r.seen = min(base+at, used)
+		base, last := r.seen, r.seen+uint64(len(part)) == used
+		for at := uint64(0); ; {
+			if at+4 > uint64(len(part)) {
+				if last {
+					return nil
+				}
+				break
+			}
+			length := uint64(binary.LittleEndian.Uint32(part[at:]))
+			if length > maxName || last && at+4+length > uint64(len(part)) {
+				r.seen = used // the rest makes no sense
+				return ErrBroken
+			}
+			if at+4+length > uint64(len(part)) {
+				break // the next piece begins with it
+			}
+			if length > 0 && r.kept+int(length)+nameOverhead <= maxNames {
+				r.kept += int(length) + nameOverhead
+				r.names[uint32((base+at)/8)] = string(part[at+4 : at+4+length])
+			}
+			at += (4 + length + 7) / 8 * 8
+			r.seen = min(base+at, used)
+		}
 	}
 	return nil
 }
+
+const (
+	maxName    = 4096
+	namesPiece = 64 << 10 // bytes of names that are read at once; longer than the longest name
+)
 
 // Pushed is the context of that number; false where it was overwritten, or never was.
 func (r *Ring) Pushed(number uint64) (Pushed, bool) {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,7 +81,7 @@ type read struct {
 
 func all(t testing.TB, r *ring.Ring) (out []read) {
 	t.Helper()
-	_, err := r.Read(func(rec ring.Record) {
+	_, err := r.Read(math.MaxInt, func(rec ring.Record) {
 		name, _ := r.Name(rec.Name())
 		out = append(out, read{rec.Kind(), name, rec.Correlation(), rec.End() - rec.Start()})
 	})
@@ -130,7 +131,7 @@ func TestAWindowHasTheKernelsAndWhoLaunchedThem(t *testing.T) {
 
 	var kernels []string
 	contexts := map[string]string{}
-	_, err := r.Read(func(rec ring.Record) {
+	_, err := r.Read(math.MaxInt, func(rec ring.Record) {
 		switch rec.Kind() {
 		case ring.Kernel:
 			name, ok := r.Name(rec.Name())
@@ -166,7 +167,7 @@ func TestWindowsAreMarkedByTheClocks(t *testing.T) {
 			answered(t, r, window(t, r, 30*time.Millisecond, 10))
 			after := time.Now()
 			var marks []ring.Record
-			_, err := r.Read(func(rec ring.Record) { marks = append(marks, append(ring.Record(nil), rec...)) })
+			_, err := r.Read(math.MaxInt, func(rec ring.Record) { marks = append(marks, append(ring.Record(nil), rec...)) })
 			require.NoError(t, err)
 			require.Len(t, marks, 2)
 			assert.Equal(t, []ring.Kind{ring.WindowBegin, ring.WindowEnd}, []ring.Kind{marks[0].Kind(), marks[1].Kind()})
@@ -315,7 +316,7 @@ func TestThreadsKeepTheirContextsApart(t *testing.T) {
 	require.NoError(t, r.Cancel(n))
 	answered(t, r, n)
 	kernels, contexts := map[uint32]bool{}, map[uint32]uint64{}
-	_, err := r.Read(func(rec ring.Record) {
+	_, err := r.Read(math.MaxInt, func(rec ring.Record) {
 		switch rec.Kind() {
 		case ring.Kernel:
 			kernels[rec.Correlation()] = true
@@ -497,7 +498,7 @@ func TestAFileCutUnderTheReaderIsAnError(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 0))
 	_, err = r.State()
 	require.ErrorIs(t, err, ring.ErrBroken)
-	_, err = r.Read(func(ring.Record) {})
+	_, err = r.Read(math.MaxInt, func(ring.Record) {})
 	require.ErrorIs(t, err, ring.ErrBroken)
 	_, err = r.Request(time.Second, 1, 1)
 	require.ErrorIs(t, err, ring.ErrBroken)
@@ -528,7 +529,7 @@ func TestRangesOfNVTXWithIdsAreSpans(t *testing.T) {
 	require.NoError(t, r.Cancel(n))
 	answered(t, r, n)
 	got := map[string]string{}
-	_, err := r.Read(func(rec ring.Record) {
+	_, err := r.Read(math.MaxInt, func(rec ring.Record) {
 		if rec.Kind() == ring.Context {
 			pushed, ok := r.Pushed(rec.A())
 			require.True(t, ok)
