@@ -96,12 +96,31 @@ func (m *meter) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
 			continue
 		}
 		value, coverage := m.dev.Integral(m.field, k.Time+m.shift, t+m.shift)
-		k.Value += value
+		next := k
+		next.Value += value
+		next.Bend = m.bend(k.Time, t, value)
+		k = next
 		k.Covered += int64(math.Round(coverage * float64(t-k.Time)))
 		k.Time = t
 		dst = append(dst, k)
 	}
 	return dst
+}
+
+// bend is how much the energy of an interval is above a straight line: power that is not constant between two samples
+// changes along a straight line, so its integral is a parabola. Without it the energy of a short span would depend on
+// where the settled time has divided the interval.
+func (m *meter) bend(from, to int64, value float64) float64 {
+	if m.field != gpusamplesextension.Power || to-from < 2 {
+		return 0
+	}
+	middle := from + (to-from)/2
+	half, coverage := m.dev.Integral(m.field, from+m.shift, middle+m.shift)
+	if coverage == 0 {
+		return 0
+	}
+	s := float64(middle-from) / float64(to-from)
+	return (half - value*s) / (s * (1 - s))
 }
 
 // Covered implements fairshare.Meter.

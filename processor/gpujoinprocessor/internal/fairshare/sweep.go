@@ -244,6 +244,9 @@ type Knot struct {
 	Time    int64   // ns
 	Value   float64 // known increase since the first knot
 	Covered int64   // ns since the first knot in which the increase is known
+	// Bend is how the counter runs from the knot before to this one: at the part s of that time it is
+	// Bend × s × (1 − s) above the straight line.
+	Bend float64
 }
 
 // curve reads a line of knots at times that never decrease.
@@ -268,7 +271,7 @@ func (c *curve) at(t int64) (value float64, covered int64) {
 		return k.Value, k.Covered
 	}
 	share := float64(t-k.Time) / float64(next.Time-k.Time)
-	return k.Value + (next.Value-k.Value)*share, k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
+	return k.Value + (next.Value-k.Value)*share + next.Bend*share*(1-share), k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
 }
 
 // sum is a running sum with its rounding error carried along (Knuth's TwoSum). The integrals run for as long as a
