@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The part of CUPTI that is used, declared from its public documentation so that no header of NVIDIA's is needed to build.
-// Records are read by offsets that are the same in CUPTI 11.8, 12.9 and 13.5 (check_offsets.c holds them against headers).
+// Records are read by offsets that are the same in CUPTI 11.8, 12.9 and 13.5 (testdata/offsets.c compares them with the headers).
 #ifndef OTELGPU_CUPTI_H
 #define OTELGPU_CUPTI_H
 
