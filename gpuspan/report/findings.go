@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,14 +109,15 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			Evidence: fmt.Sprintf(format, args...),
 		}
 	}
-	rate := ""
+	// Only the timed copies: count, bytes, time and rate belong together, also where most runs only count.
+	copied := ""
 	if r := o.All.Rates().PCIe; r > 0 {
-		rate = ", at " + scaled(r, 1e9) + " GB/s"
+		copied = fmt.Sprintf(" of %s at %s GB/s", size(int64(math.Round(r*d.Total.Seconds()))), scaled(r, 1e9))
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
-		"%d copies of %s from or to pageable memory took %s, %s %% of all section time%s; pinned memory copies faster and "+
+		"%d timed copies%s from or to pageable memory took %s, %s %% of all section time; pinned memory copies faster and "+
 			"without blocking",
-		o.All.Count, size(o.All.PCIe.Total()), duration(d.Total), percent(o.ShareOfTotal), rate),
+		d.Count, copied, duration(d.Total), percent(o.ShareOfTotal)),
 		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
 
 	enough := d.Count >= t.MinRuns

@@ -141,3 +141,32 @@ func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
 		require.GreaterOrEqual(t, all[i-1].Cost, all[i].Cost, "the most costly first")
 	}
 }
+
+// Two of ten copies are timed, as under sampling: the sentence is about those two.
+func TestPageableCopiesAreDescribedByTheTimedOnes(t *testing.T) {
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "h2d", Type: "copy", HostMemory: "pageable"})
+	for range 2 {
+		c.Section(n, report.Sample{Timed: true, Start: 1, Duration: time.Millisecond, PCIe: report.IO{Written: 20e6}})
+	}
+	c.Untimed(n, 8, report.Sample{PCIe: report.IO{Written: 160e6}})
+	f := c.Summary().Findings(report.Thresholds{})
+	require.NotEmpty(t, f)
+	require.Equal(t, report.PageableCopies, f[0].Kind)
+	require.Contains(t, f[0].Evidence, "2 timed copies of 40.00 MB at 20.00 GB/s from or to pageable memory took 2.000ms")
+}
+
+// Work on the host is not part of the total that shares are of.
+func TestCategoriesOfWorkOnTheHostHaveNoShareOfTheGPUsTime(t *testing.T) {
+	c := report.NewCollector()
+	compile := c.Node(0, report.Info{Name: "compile", Category: "compile", Type: "host"})
+	run := c.Node(0, report.Info{Name: "run", Category: "model"})
+	c.Section(compile, report.Sample{Timed: true, OnHost: true, Stream: 1, Start: 1, Duration: 10 * time.Second})
+	c.Section(run, report.Sample{Timed: true, Stream: 1, Start: 20e9, Duration: time.Second})
+	shares := map[string]float64{}
+	for _, category := range c.Summary().Categories() {
+		shares[category.Name] = category.ShareOfTotal
+	}
+	require.Equal(t, map[string]float64{"compile": 0, "model": 1}, shares)
+	require.Equal(t, 10*time.Second, c.Summary().Categories()[0].Figures.Duration.Total)
+}

@@ -252,7 +252,9 @@ func (s Summary) Categories() []Category {
 		seen[c] = true
 		of := func(o *Operation) bool { return o.Category == c }
 		f, _ := s.sum(func(o *Operation) bool { return of(o) && !s.above(o, of) })
-		out = append(out, Category{Name: c, Figures: f})
+		onDevice := func(o *Operation) bool { return of(o) && !o.onHost() }
+		gpu, _ := s.sum(func(o *Operation) bool { return onDevice(o) && !s.above(o, onDevice) })
+		out = append(out, Category{Name: c, Figures: f, ShareOfTotal: gpu.Duration.part(s.Total())})
 	}
 	return out
 }
@@ -261,6 +263,8 @@ func (s Summary) Categories() []Category {
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of it, nested ones counted once
+	// of the duration of all outermost sections, work on the host left out of both; 0 when not known
+	ShareOfTotal float64
 }
 
 func (s Summary) sum(match func(*Operation) bool) (Figures, bool) {

@@ -235,13 +235,12 @@ func (s Summary) writeCategories(b *strings.Builder) {
 		return
 	}
 	b.WriteByte('\n')
-	total := s.Total()
 	t := newTable(b, 9, 10, 8, 12, 12, 10, 10)
 	t.row("Category", "count", "total", "%total", "memory", "PCIe", "GB/s", "TFLOP/s")
 	for _, c := range cs {
 		r := c.Figures.Rates()
 		t.row(c.Name, plain(c.Figures.Count), shown(c.Figures.Duration.Total, duration),
-			percent(c.Figures.Duration.part(total)), shown(c.Figures.Memory.Total(), size),
+			percent(c.ShareOfTotal), shown(c.Figures.Memory.Total(), size),
 			shown(c.Figures.PCIe.Total(), size), scaled(r.Memory+r.PCIe, 1e9), scaled(r.FLOPs, 1e12))
 	}
 }
