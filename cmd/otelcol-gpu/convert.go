@@ -53,6 +53,9 @@ read but of some only the beginning, because they are cut off or broken.
 With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,
 the streams, roofline, kernels, operators, communication and ranks. DIR is otelgpu-report then, unless told.
 
+With --pprof FILE the stacks of all files go to FILE, with GPU time and idle time: open it with go tool pprof, speedscope
+or Pyroscope.
+
 With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to
 DIR/compare.html with --html.`,
 		Args: takes(1, math.MaxInt, "convert takes profiles, or folders of them (otelcol-gpu convert --html FILE)"),
@@ -62,6 +65,10 @@ DIR/compare.html with --html.`,
 			defer stop()
 			if o.Out == "" && o.HTML {
 				o.Out = "otelgpu-report"
+			}
+			if compare && o.Pprof != "" {
+				return fmt.Errorf("--pprof %q does not go with --compare (convert each file, and compare by go tool pprof -base)",
+					o.Pprof)
 			}
 			if compare && o.Out != "" && !o.HTML {
 				return fmt.Errorf("--compare prints; only with --html it writes to --out, %q", o.Out)
@@ -102,6 +109,7 @@ DIR/compare.html with --html.`,
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")
+	cmd.Flags().StringVar(&o.Pprof, "pprof", "", "write GPU time and idle time by stack to this `file`, too")
 	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second")
 	return cmd
 }

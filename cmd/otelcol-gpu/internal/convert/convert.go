@@ -10,8 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -24,6 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
 //go:embed pipeline.yaml.tmpl
@@ -55,6 +59,7 @@ type Options struct {
 	Factories func() (otelcol.Factories, error)
 	Rows      int      // operations in the table; 0 is all
 	HTML      bool     // write the page, too
+	Pprof     string   // file for GPU time and idle time by stack; "": none
 	Terminal  *os.File // texts fit it, and names in tables stay whole; nil: output goes elsewhere, in lines of any length
 }
 
@@ -97,6 +102,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	var byRank ranks.Profiles
 	book := page.NewBook()
+	stacks := stackprofile.New(fileProfile)
 	good, repeated, partial := 0, 0, 0
 	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
@@ -112,6 +118,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 				byRank.Add(file, td)
 				if o.HTML {
 					book.Spans(file, td)
+				}
+				if o.Pprof != "" {
+					stacks.Add(td, time.Now().UnixNano())
 				}
 				return source.Next("all").ConsumeTraces(ctx, td)
 			}))
@@ -129,6 +138,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			continue
 		}
 		good++
+		stacks.Resolve(time.Now().UnixNano(), true)
 		byRank.Judged(file, r.Devices)
 		book.Profile(file, r.Devices, r.Odd)
 		book.Host(file, r.Host)
@@ -154,6 +164,11 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			return results.named(err)
 		}
 	}
+	if o.Pprof != "" {
+		if err := writePprof(o.Pprof, stacks); err != nil {
+			return err
+		}
+	}
 	replaced, err := results.publish()
 	if err != nil {
 		return err
@@ -172,11 +187,39 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		fmt.Fprintf(out, "\n%s of an earlier run in %s: replaced\n", strings.Join(replaced, ", "), printable.Line(o.Out))
 	}
 	results.describe(out)
+	if o.Pprof != "" {
+		fmt.Fprintf(out, "%s\n    GPU time and idle time by stack: open it with go tool pprof, speedscope or Pyroscope\n",
+			printable.Line(o.Pprof))
+	}
 	switch {
 	case good+repeated < len(files)+len(refused):
 		return ErrSomeFailed
 	case partial > 0:
 		return ErrSomePartial
+	}
+	return nil
+}
+
+// fileProfile is one profile of everything that files hold: gaps are those of the profiled program, whatever their
+// length, and a span waits for the end of its file.
+var fileProfile = stackprofile.Options{
+	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
+}
+
+// writePprof writes the stacks to a file, which takes its name when it is complete.
+func writePprof(path string, stacks *stackprofile.Builder) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".otelcol-gpu-pprof-*")
+	if err != nil {
+		return fmt.Errorf("cannot write the pprof file %q: %w", path, err)
+	}
+	err = stackprofile.WritePprof(f, stacks.Take(math.MaxInt64), stackprofile.Time)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("cannot write the pprof file %q: %w", path, err)
 	}
 	return nil
 }
