@@ -1,0 +1,59 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stackprofile_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+// The idle time of a file is, to the nanosecond, what an independent program found: the window less the union of the
+// activities. Where no two activities overlap, GPU time is that union.
+func TestTimesOfRecordedProfiles(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(recorded.Path(t, "kineto", "tracelens", "h100"), "*.ref.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, ref := range files {
+		b, err := os.ReadFile(ref)
+		require.NoError(t, err)
+		var want struct {
+			Devices map[string]struct {
+				Busy float64 `json:"busy_ns"`
+				Idle float64 `json:"idle_ns"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(b, &want))
+		stacks := stackprofile.New(stackprofile.Options{
+			MaxGap: -1, MaxStacks: 1e6, MaxSpans: 1e6, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
+		})
+		now := time.Now().UnixNano()
+		_, err = kinetoreceiver.ReadFile(t.Context(), ref[:len(ref)-len(".ref.json")],
+			kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+			func(_ context.Context, td ptrace.Traces) error {
+				stacks.Add(td, now)
+				return nil
+			})
+		require.NoError(t, err)
+		stacks.Resolve(now, true)
+		got := stackprofile.Totals(stacks.Take(math.MaxInt64))
+		require.Len(t, want.Devices, 1)
+		for _, d := range want.Devices {
+			assert.Equal(t, d.Busy, got[stackprofile.Time], ref)
+			assert.Equal(t, d.Idle, got[stackprofile.IdleTime], ref)
+		}
+	}
+}
