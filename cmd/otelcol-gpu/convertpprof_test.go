@@ -30,7 +30,9 @@ func TestPprofHasTheTimesOfTheTrace(t *testing.T) {
 	var events []event
 	for i, at := range []float64{1000, 1100, 1500} {
 		events = append(events,
-			event{"X", "cuda_runtime", "cudaLaunchKernel", 1, 1, at - 20, 5, map[string]any{"correlation": i + 1}},
+			event{
+				"X", "cuda_runtime", "cudaLaunchKernel", 1, 1, at - 20, 5, map[string]any{"correlation": i + 1},
+			},
 			event{
 				"X", "kernel", "void at::gemm<float>(int)", 0, 7, at, 50,
 				map[string]any{"device": 0, "stream": 7, "correlation": i + 1},
