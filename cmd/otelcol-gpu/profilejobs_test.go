@@ -212,8 +212,9 @@ func jobsPage(list []outcome, misses, wrong []string) string {
 	fmt.Fprintf(&b, `# Simulated jobs
 
 Package [profilejobs](../internal/profilejobs) simulates jobs with planted losses and writes their profiles, and
-`+"`TestPlantedLossesAreFound`"+` compares the first finding on each with what was planted. The package is independent of
-the rules. The loss is the difference to the same job without the cause.
+`+"`TestPlantedLossesAreFound`"+` compares the first finding on each with what was planted. The
+simulation shares no code with the rules, but its author knew their documentation, and one job was corrected after its
+first result. Most jobs are one cause in several styles. The loss is the difference to the same job without the cause.
 
 The first finding is right for %d of %d jobs (%.1f %%). Its gain is within %.0f %% of the loss for %d of the %d right
 findings whose loss is known in wall time.
