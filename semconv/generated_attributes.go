@@ -166,6 +166,9 @@ const (
 	// Sums over spans never exceed the device. Not what the span would use alone.
 	GPUEnergyKey = attribute.Key("gpu.energy")
 
+	// GPUEnergyBoundKey (string): In which sense gpu.energy of a request is a bound of its fair share.
+	GPUEnergyBoundKey = attribute.Key("gpu.energy.bound")
+
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 
@@ -442,6 +445,10 @@ const (
 	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of the first GPU work for
 	// it, or as reported by the engine. Host work in that time is included.
 	GPURequestQueueDurationKey = attribute.Key("gpu.request.queue.duration")
+
+	// GPURequestSamplingRatioKey (double, 1): Part of a server's requests that have a span, where its sampler
+	// puts no threshold into the trace state. A request then represents 1/ratio requests when energy is divided.
+	GPURequestSamplingRatioKey = attribute.Key("gpu.request.sampling.ratio")
 
 	// GPURequestTimeToFirstItemKey (double, s): Start of the request's span to the end of the last batch of
 	// category prefill, else of the first batch with items of it; or as reported by the engine.
@@ -996,6 +1003,11 @@ const (
 const (
 	GPUDeclarationStatusExceedsPeak = "exceeds_peak" // the declared work is more than the device can do in the time, so it was served from a cache or is declared wrong
 	GPUDeclarationStatusOk          = "ok"           // the declared work is possible
+)
+
+// Values of gpu.energy.bound.
+const (
+	GPUEnergyBoundUpper = "upper" // requests without a span may have run beside this one, and nothing states how many requests the server ran: gpu.energy is at most so much
 )
 
 // Values of gpu.flop.precision.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countertracker"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // outcome is what became of a data point.
@@ -54,6 +56,7 @@ type writer struct {
 	mu      sync.Mutex
 	out     gpusamplesextension.Writer
 	devices map[string]*device // by ID
+	loads   gpusamplesextension.LoadCounters
 }
 
 // device is what is remembered of one device between two batches.
@@ -154,6 +157,12 @@ func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, c
 		counts[unknownMetric]++
 		return
 	}
+	if form, ok := gpusamplesextension.LoadMetric(m.Name()); ok {
+		for _, p := range points.All() {
+			counts[x.load(p, form, resource)]++
+		}
+		return
+	}
 	rules, ok := rulesOf(m.Name())
 	if !ok {
 		counts[unknownMetric] += int64(points.Len())
@@ -162,6 +171,36 @@ func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, c
 	for _, p := range points.All() {
 		counts[x.point(p, rules, delta, resource, now)]++
 	}
+}
+
+// load writes how many requests a server runs.
+func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadForm, resource pcommon.Map) outcome {
+	v := p.DoubleValue()
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		v = float64(p.IntValue())
+	}
+	if p.Flags().NoRecordedValue() || !(v >= 0) || p.Timestamp() == 0 {
+		return noValue
+	}
+	out, ok := x.out.(gpusamplesextension.LoadWriter)
+	if !ok {
+		return unknownMetric
+	}
+	text := func(m pcommon.Map, key string) string {
+		if v, ok := m.Get(key); ok {
+			return v.AsString()
+		}
+		return ""
+	}
+	s := gpusamplesextension.LoadSeries{Service: text(resource, string(semconv.ServiceNameKey))}
+	labels := make([]string, 0, p.Attributes().Len()+1)
+	for k, v := range p.Attributes().All() {
+		labels = append(labels, k+"="+v.AsString())
+	}
+	slices.Sort(labels)
+	s.Source = text(resource, "service.instance.id") + strings.Join(labels, ",")
+	x.loads.Write(out, s, form, int64(p.Timestamp()), v)
+	return written
 }
 
 // unknownValue is what no device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for what it does

@@ -4,6 +4,7 @@
 package gpusamplesextension
 
 import (
+	"net/url"
 	"time"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -19,6 +20,9 @@ type Config struct {
 	MaxBytes int64 `mapstructure:"max_bytes"`
 	// MaxDevices bounds the number of GPUs and MIG instances. Default 1024.
 	MaxDevices int `mapstructure:"max_devices"`
+	// Servers are inference servers whose number of running requests is read, so that a request has no part of the
+	// energy of those that end without a span. Default none.
+	Servers []ServerConfig `mapstructure:"servers"`
 }
 
 // NewDefaultConfig returns the configuration that an empty YAML block means.
@@ -26,7 +30,10 @@ func NewDefaultConfig() Config {
 	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
 }
 
-const minBytes = 1 << 20
+const (
+	minBytes    = 1 << 20
+	minInterval = 100 * time.Millisecond
+)
 
 // Unmarshal refuses numbers that the options do not take.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
@@ -37,5 +44,13 @@ func (c *Config) Validate() error {
 	bad.If(c.MaxAge < time.Second, "`max_age` must be at least 1s, found %s", c.MaxAge)
 	bad.If(c.MaxBytes < minBytes, "`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes)
 	configvalidate.Positive(&bad, "max_devices", c.MaxDevices)
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		u, err := url.Parse(s.Endpoint)
+		bad.If(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https",
+			"`servers::%d::endpoint` must be a URL such as http://127.0.0.1:8000/metrics, found %q", i, s.Endpoint)
+		bad.If(s.Interval < 0 || s.Interval > 0 && s.Interval < minInterval,
+			"`servers::%d::interval` must be at least %s, found %s", i, minInterval, s.Interval)
+	}
 	return bad.Err()
 }

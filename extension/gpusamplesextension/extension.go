@@ -4,10 +4,14 @@
 package gpusamplesextension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/otel/metric"
@@ -22,12 +26,18 @@ type samples struct {
 	*Store
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
+	servers   []ServerConfig
+	client    http.Client
+	cancel    context.CancelFunc
+	scrapers  sync.WaitGroup
 }
 
 var (
-	_ Writer    = (*samples)(nil)
-	_ Reader    = (*samples)(nil)
-	_ UseReader = (*samples)(nil)
+	_ Writer     = (*samples)(nil)
+	_ Reader     = (*samples)(nil)
+	_ UseReader  = (*samples)(nil)
+	_ LoadWriter = (*samples)(nil)
+	_ LoadReader = (*samples)(nil)
 )
 
 func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
@@ -35,12 +45,25 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &samples{Store: NewStore(cfg, nil), telemetry: tb, logger: set.Logger}
+	x := &samples{Store: NewStore(cfg, nil), telemetry: tb, logger: set.Logger, servers: cfg.Servers}
 	return x, x.observe()
 }
 
-// Start implements component.Component; rings are ready from the beginning.
-func (*samples) Start(context.Context, component.Host) error { return nil }
+// Start implements component.Component. Rings are ready from the beginning; the servers are read from now on.
+func (x *samples) Start(context.Context, component.Host) error {
+	if len(x.servers) == 0 {
+		return nil
+	}
+	var ctx context.Context
+	ctx, x.cancel = context.WithCancel(context.Background())
+	x.client.Transport = &http.Transport{MaxIdleConnsPerHost: 1}
+	for _, s := range x.servers {
+		s.Interval = cmp.Or(s.Interval, time.Second)
+		one := &scraper{cfg: s, client: &x.client, out: x.Store, logger: x.logger}
+		x.scrapers.Go(func() { one.run(ctx) })
+	}
+	return nil
+}
 
 // Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector makes no
 // component that is in no pipeline and says nothing of it, so this is where a forgotten `gpu` receiver is noticed.
@@ -56,6 +79,11 @@ func (x *samples) Ready() error {
 func (*samples) NotReady() error { return nil }
 
 func (x *samples) Shutdown(context.Context) error {
+	if x.cancel != nil {
+		x.cancel()
+		x.scrapers.Wait()
+		x.client.CloseIdleConnections()
+	}
 	x.telemetry.Shutdown()
 	return nil
 }
@@ -88,6 +116,7 @@ func (x *samples) observe() error {
 		tel.RegisterExtensionGpuSamplesWrittenCallback(value(st.written.Load)),
 		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]*atomic.Int64{
 			"duplicate": &st.duplicate, "out_of_order": &st.outOfOrder, "future": &st.future, "not_registered": &st.closed,
+			"load": &x.loads.dropped,
 		})),
 		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]*atomic.Int64{
 			"age": &st.evictedAge, "bytes": &st.evictedBytes,

@@ -32,6 +32,7 @@ type Store struct {
 	subs  sync.Map                     // of channels: readers that are woken
 	stats stats
 	uses  useTable
+	loads loadTable
 
 	hostedMu sync.Mutex // of hosted; callers of onlyDevice may hold the rings' lock already
 	hosted   map[*device]*Device
@@ -70,6 +71,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
 		hosted:     map[*device]*Device{},
+		loads:      loadTable{maxAge: int64(cfg.MaxAge)},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }

@@ -52,15 +52,20 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	if len(links) == 0 {
 		return dst
 	}
-	whole := float64(len(links)) + float64(s.DroppedLinksCount())
-	equal := 1 / max(whole, number(s, string(semconv.GPUBatchSizeKey)))
+	whole := max(float64(len(links))+float64(s.DroppedLinksCount()), number(s, string(semconv.GPUBatchSizeKey)))
+	equal := 1 / whole
 	known := float64(len(links)) / whole
+	// A batch that states more items than its links had requests without one; else its size tells how many.
+	all := number(s, string(semconv.GPUOperationItemsKey))
+	if all <= items {
+		all = items / known
+	}
 	for i := range links {
 		switch l := &links[i]; {
 		case stated:
 			l.Share = max(l.Share, 0) / max(shares, 1)
 		case items > 0:
-			l.Share = l.Items / items * known
+			l.Share = l.Items / all
 		default:
 			l.Share = equal
 		}

@@ -43,6 +43,7 @@ type attributes struct {
 	energyOnMIG bool
 	spanEvents  bool
 	level       spanfacts.Level
+	loads       *loads
 	events      []gpusamplesextension.Event // of the span's boards
 }
 
@@ -78,6 +79,7 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 		// What was measured comes first: a limit of attributes cuts the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
+			a.bound(g, at, to)
 			if share.Own != share.Value {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}

@@ -59,7 +59,7 @@ func newBench(b testing.TB) *bench {
 		b.Fatal(err)
 	}
 	p.engine.reader = store
-	p.ident = identifier{maphash.MakeSeed()}
+	p.ident = identifier{seed: maphash.MakeSeed()}
 	x.p = p
 	return x
 }

@@ -27,12 +27,12 @@ type board struct {
 	warned    bool // that samples come too rarely
 }
 
-func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, budget *fairshare.Budget) *board {
+func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads, budget *fairshare.Budget) *board {
 	id := view.Device().ID
 	return &board{
 		id:     gpusamplesextension.NormalizeID(id),
 		dev:    fairshare.New(fairshare.Limits{}, budget),
-		meter:  meter{shift: int64(shift)},
+		meter:  meter{shift: int64(shift), loads: l},
 		energy: newEnergyCounters(id),
 	}
 }
@@ -68,6 +68,12 @@ type meter struct {
 	known bool
 	shift int64
 	times []int64
+	loads *loads
+}
+
+// Levels implements fairshare.Load.
+func (m *meter) Levels(process uint64, from, to int64, dst []fairshare.Level) []fairshare.Level {
+	return m.loads.levels(process, from, to, m.shift, dst)
 }
 
 // bind makes the meter read a device until the view is released.
@@ -137,6 +143,7 @@ const (
 	attributed = iota
 	unattributed
 	lateTaken
+	unseen
 	uncovered
 	energyStates
 )
@@ -154,7 +161,7 @@ type energyCounters struct {
 }
 
 func newEnergyCounters(id string) (l energyCounters) {
-	for i, name := range [energyStates]string{"attributed", "unattributed", "late", "uncovered"} {
+	for i, name := range [energyStates]string{"attributed", "unattributed", "late", "unseen", "uncovered"} {
 		l.states[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
 			attribute.String("state", name)))
 	}
@@ -167,6 +174,7 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	more[attributed] = max(0, t.Attributed-l.reported.Attributed)
 	more[unattributed] = max(0, t.Unattributed-l.reported.Unattributed)
 	more[lateTaken] = max(0, t.Late-l.reported.Late)
+	more[unseen] = max(0, t.Unseen-l.reported.Unseen)
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t
 
@@ -176,7 +184,7 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	}
 	oldest, newest := b.meter.dev.Range(gpusamplesextension.Energy)
 	value, _ := b.meter.dev.Value(gpusamplesextension.Energy, min(max(settled+b.meter.shift, oldest), newest))
-	dealt := t.Attributed + t.Unattributed
+	dealt := t.Attributed + t.Unattributed + t.Unseen
 	if !l.begun {
 		l.begun, l.dealt = true, dealt
 	} else {

@@ -21,6 +21,7 @@ type engine struct {
 	reader   gpusamplesextension.Reader
 	uses     gpusamplesextension.UseReader // nil: nobody knows who holds which device
 	ordinals map[int64]string
+	loads    loads
 
 	mu     sync.Mutex
 	boards map[string]*board
@@ -38,7 +39,7 @@ func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	id := gpusamplesextension.NormalizeID(view.Device().ID)
 	b := e.boards[id]
 	if b == nil {
-		b = newBoard(view, e.cfg.Shift, &e.budget)
+		b = newBoard(view, e.cfg.Shift, &e.loads, &e.budget)
 		e.boards[id] = b
 	}
 	b.meter.bind(view)

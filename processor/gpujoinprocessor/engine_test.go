@@ -26,7 +26,7 @@ type still struct {
 }
 
 func newStill(t *testing.T, edit ...func(*Config)) *still {
-	s := &still{t: t, now: time.Unix(1_700_000_000, 0), id: identifier{maphash.MakeSeed()}}
+	s := &still{t: t, now: time.Unix(1_700_000_000, 0), id: identifier{seed: maphash.MakeSeed()}}
 	s.store = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), func() time.Time { return s.now })
 	cfg := createDefaultConfig().(*Config)
 	for _, e := range edit {
@@ -189,7 +189,7 @@ func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
 }
 
 func TestProcessIdentity(t *testing.T) {
-	id := identifier{maphash.MakeSeed()}
+	id := identifier{seed: maphash.MakeSeed()}
 	of := func(kv ...any) uint64 {
 		m := pcommon.NewMap()
 		for i := 0; i < len(kv); i += 2 {

@@ -9,17 +9,24 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // resourceInfo is what the join takes from a resource.
 type resourceInfo struct {
 	process  uint64
+	server   uint64  // of requests: the service whose load is known; 0: none
+	load     string  // the name of that load
+	weight   float64 // of requests: how many each represents, as the resource states it
 	workload gpusamplesextension.Workload
 }
 
 // identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it
 // only.
-type identifier struct{ seed maphash.Seed }
+type identifier struct {
+	seed  maphash.Seed
+	loads *loads
+}
 
 // The attributes that tell one process from another: an instance ID alone, or else a process ID with whatever says
 // which machine or container it counts in.
@@ -33,13 +40,17 @@ var (
 // refused: one process may have several providers whose resources differ in details.
 func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	var r resourceInfo
-	instance, pid := false, false
+	instance, pid, service := false, false, ""
 	for k, v := range attrs.All() {
 		switch k {
 		case "host.id":
 			r.workload.HostID = v.Str()
 		case "host.name":
 			r.workload.HostName = v.Str()
+		case string(semconv.ServiceNameKey):
+			service = v.Str()
+		case string(semconv.GPURequestSamplingRatioKey):
+			r.weight = weightOf(v)
 		case "service.instance.id":
 			instance = v.Type() != pcommon.ValueTypeStr || v.Str() != ""
 		case "process.pid":
@@ -56,6 +67,9 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 		case "container.id":
 			r.workload.ContainerID = v.Str()
 		}
+	}
+	if name, ok := i.loads.of(service); ok {
+		r.load, r.server = name, i.loads.server(i.seed, name)
 	}
 	switch {
 	case instance:

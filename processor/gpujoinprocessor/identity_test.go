@@ -102,7 +102,7 @@ func TestAResourceNamesTheWorkload(t *testing.T) {
 	assert.Equal(t, gpusamplesextension.Workload{
 		HostID: "id-1", HostName: "node1", Namespace: "ml", Pod: "vllm-0", PodUID: "uid-1",
 		Container: "server", ContainerID: "c-1", PID: 42,
-	}, identifier{maphash.MakeSeed()}.resource(attrs).workload)
+	}, identifier{seed: maphash.MakeSeed()}.resource(attrs).workload)
 }
 
 func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {

@@ -130,7 +130,7 @@ func TestAttributesComeBackWithRoomForWhatIsWritten(t *testing.T) {
 	s.Attributes().PutInt("gpu.io.size", 1)
 	s.Attributes().PutInt("gpu.operation.items", 1)
 	b := new(batch)
-	b.scan(td.Traces, identifier{maphash.MakeSeed()}, now.UnixNano(), time.Second)
+	b.scan(td.Traces, identifier{seed: maphash.MakeSeed()}, now.UnixNano(), time.Second)
 	require.Len(t, b.spans, 1)
 	b.places.list[0].cell = int64(time.Second) // of method cell: 3 of gpu_join, 4 of gpu_derive
 	allocs := func(writes int) float64 {

@@ -61,7 +61,6 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		id:     set.ID,
 		logger: set.Logger,
 		next:   next,
-		ident:  identifier{maphash.MakeSeed()},
 		attrs: attributes{
 			shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events,
 			level: cfg.Attributes,
@@ -74,6 +73,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
 		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
 	}
+	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads}, &p.engine.loads
 	p.engine.budget.Max = cfg.MaxSpans
 	for ordinal, id := range cfg.Ordinals {
 		n, err := strconv.ParseInt(ordinal, 10, 64)
@@ -124,6 +124,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	}
 	p.engine.reader = reader
 	p.engine.uses, _ = reader.(gpusamplesextension.UseReader)
+	p.engine.loads.reader, _ = reader.(gpusamplesextension.LoadReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if err := p.queue.Start(ctx, host); err != nil {
 		p.unsub()

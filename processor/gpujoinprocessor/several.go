@@ -155,6 +155,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		a.throttle(to, &held, end-start)
 		if known {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
+			a.bound(g, x, to)
 			if own != energy {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}

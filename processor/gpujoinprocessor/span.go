@@ -79,6 +79,12 @@ func (g *gpuSpan) read(
 		End:     int64(min(f.End, math.MaxInt64)),
 		Yields:  f.HostTimed() || f.InWindow,
 	}
+	if at.request {
+		g.share.Weight = max(r.weight, thresholdWeight(s.TraceState().AsRaw()))
+		if r.server != 0 {
+			g.share.Process = r.server
+		}
+	}
 	// A request that waits in the engine's queue does not occupy the device yet.
 	if queue := f.Queue * 1e9; at.request && queue < float64(g.share.End-g.share.Start) {
 		g.share.Start += int64(queue)

@@ -189,7 +189,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesDropped, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_gpu_samples_dropped",
-		metric.WithDescription("Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]"),
+		metric.WithDescription("Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered, load (readings of running requests that are out of order, negative or over 1,024 series). [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)

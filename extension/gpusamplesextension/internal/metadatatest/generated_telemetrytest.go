@@ -38,7 +38,7 @@ func AssertEqualExtensionGpuSamplesDevices(t *testing.T, tt *componenttest.Telem
 func AssertEqualExtensionGpuSamplesDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_gpu_samples_dropped",
-		Description: "Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered. [Development]",
+		Description: "Values rejected, by reason: duplicate, out_of_order, future (over a minute ahead of the clock), not_registered, load (readings of running requests that are out of order, negative or over 1,024 series). [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -1,0 +1,253 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// LoadSeries names one reading of how many requests a server runs. A service with several engines has several; their sum
+// is the load of the service.
+type LoadSeries struct {
+	Service string // service.name of the server's spans; empty: of every service that has no series of its own
+	Source  string // tells the series of a service apart
+}
+
+// LoadWriter takes the number of requests that servers run.
+type LoadWriter interface {
+	// WriteLoad appends one reading. Readings that are not newer than the newest one of their series are dropped.
+	WriteLoad(s LoadSeries, time int64, running float64)
+}
+
+// LoadReader returns the number of requests that servers run.
+type LoadReader interface {
+	// LoadOf returns the name under which the load of a service is known; false if nothing reports it.
+	LoadOf(service string) (name string, ok bool)
+	// LoadLevels appends the load of a service over [from, to] to dst as steps, the first at from. A step of 0 means
+	// that no reading is near, or that nothing ran.
+	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
+	// LoadKnown reports whether readings cover all of [from, to].
+	LoadKnown(name string, from, to int64) bool
+}
+
+// LoadLevel is the number of running requests from a time on.
+type LoadLevel struct {
+	Time    int64 // unix ns
+	Running float64
+}
+
+// loadHold is how far from a reading its value counts: half of the longest usual interval between scrapes, a minute.
+const loadHold = int64(30 * time.Second)
+
+// maxLoadSeries bounds the series, maxLoadReadings those of one.
+const maxLoadSeries, maxLoadReadings = 1 << 10, 1 << 12
+
+// loadTable holds the recent readings by service.
+type loadTable struct {
+	maxAge  int64
+	dropped atomic.Int64
+
+	mu     sync.RWMutex
+	series map[string]map[string]*[]LoadLevel // by service and source
+	count  int
+}
+
+// WriteLoad implements LoadWriter.
+func (st *Store) WriteLoad(s LoadSeries, t int64, running float64) { st.loads.write(s, t, running) }
+
+// LoadOf implements LoadReader.
+func (st *Store) LoadOf(service string) (string, bool) {
+	st.loads.mu.RLock()
+	defer st.loads.mu.RUnlock()
+	if st.loads.series[service] != nil {
+		return service, true
+	}
+	return "", st.loads.series[""] != nil
+}
+
+// LoadLevels implements LoadReader.
+func (st *Store) LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel {
+	return st.loads.levels(name, from, to, dst)
+}
+
+// LoadKnown implements LoadReader.
+func (st *Store) LoadKnown(name string, from, to int64) bool {
+	st.loads.mu.RLock()
+	defer st.loads.mu.RUnlock()
+	for _, s := range st.loads.series[name] {
+		if covers(*s, from, to) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *loadTable) write(s LoadSeries, t int64, running float64) {
+	if !(running >= 0) {
+		x.dropped.Add(1)
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.series == nil {
+		x.series = map[string]map[string]*[]LoadLevel{}
+	}
+	r := x.series[s.Service][s.Source]
+	if r == nil {
+		x.expire(t)
+		if x.count >= maxLoadSeries {
+			x.dropped.Add(1)
+			return
+		}
+		service := strings.Clone(s.Service)
+		if x.series[service] == nil {
+			x.series[service] = map[string]*[]LoadLevel{}
+		}
+		r = new([]LoadLevel)
+		x.series[service][strings.Clone(s.Source)] = r
+		x.count++
+	}
+	if n := len(*r); n > 0 && (*r)[n-1].Time >= t {
+		x.dropped.Add(1)
+		return
+	}
+	*r = append(*r, LoadLevel{t, running})
+	old := sort.Search(len(*r), func(i int) bool { return (*r)[i].Time >= t-x.maxAge })
+	*r = slices.Delete(*r, 0, max(old, len(*r)-maxLoadReadings))
+}
+
+// expire removes the series that ended long ago.
+func (x *loadTable) expire(now int64) {
+	for service, all := range x.series {
+		for source, r := range all {
+			if (*r)[len(*r)-1].Time < now-x.maxAge {
+				delete(all, source)
+				x.count--
+			}
+		}
+		if len(all) == 0 {
+			delete(x.series, service)
+		}
+	}
+}
+
+func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadLevel {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := x.series[name]
+	if len(all) == 0 {
+		return dst
+	}
+	times := []int64{from}
+	add := func(t int64) {
+		if t > from && t < to {
+			times = append(times, t)
+		}
+	}
+	for _, s := range all {
+		r := *s
+		first := sort.Search(len(r), func(i int) bool { return r[i].Time >= from-2*loadHold })
+		for i := first; i < len(r) && r[i].Time <= to+2*loadHold; i++ {
+			switch {
+			case i == 0:
+				add(r[i].Time - loadHold)
+			case r[i].Time-r[i-1].Time > 2*loadHold:
+				add(r[i-1].Time + loadHold)
+				add(r[i].Time - loadHold)
+			default:
+				add(r[i-1].Time + (r[i].Time-r[i-1].Time)/2)
+			}
+		}
+		add(r[len(r)-1].Time + loadHold)
+	}
+	slices.Sort(times)
+	for _, t := range slices.Compact(times) {
+		var sum float64
+		for _, s := range all {
+			sum += nearest(*s, t)
+		}
+		dst = append(dst, LoadLevel{t, sum})
+	}
+	return dst
+}
+
+// nearest is the reading next to a time; 0 if none is near.
+func nearest(r []LoadLevel, t int64) float64 {
+	i := sort.Search(len(r), func(i int) bool { return r[i].Time > t })
+	// Each reading counts from the middle to the one before.
+	if i == len(r) || i > 0 && t < r[i-1].Time+(r[i].Time-r[i-1].Time)/2 {
+		i--
+	}
+	if d := t - r[i].Time; d >= loadHold || -d > loadHold {
+		return 0
+	}
+	return r[i].Running
+}
+
+func covers(r []LoadLevel, from, to int64) bool {
+	i := sort.Search(len(r), func(i int) bool { return r[i].Time > from })
+	if i > 0 && from-r[i-1].Time <= loadHold {
+		i--
+	}
+	for at := from; i < len(r); i++ {
+		if r[i].Time-at > 2*loadHold || at == from && r[i].Time-from > loadHold {
+			return false
+		}
+		if at = r[i].Time; at+loadHold >= to {
+			return true
+		}
+	}
+	return false
+}
+
+// LoadForm is how a server's metric states its load.
+type LoadForm uint8
+
+// The forms.
+const (
+	LoadRunning LoadForm = iota // a gauge of running requests
+	LoadBusyUS                  // a counter of the µs that requests took; its rate is how many ran
+)
+
+// loadMetrics are the metrics of servers that state how many requests run, with `:` written as `_`.
+var loadMetrics = map[string]LoadForm{
+	"vllm_num_requests_running":        LoadRunning,
+	"sglang_num_running_reqs":          LoadRunning,
+	"tgi_batch_current_size":           LoadRunning,
+	"nv_inference_request_duration_us": LoadBusyUS, // Triton has no gauge of what runs
+}
+
+// LoadMetric returns how a metric of a server states its load; false for other metrics.
+func LoadMetric(name string) (LoadForm, bool) {
+	f, ok := loadMetrics[strings.ReplaceAll(name, ":", "_")]
+	return f, ok
+}
+
+// LoadCounters turns counters of busy time into loads. The zero value is ready.
+type LoadCounters struct {
+	last map[LoadSeries]LoadLevel
+}
+
+// Write writes a reading of any form through w.
+func (c *LoadCounters) Write(w LoadWriter, s LoadSeries, f LoadForm, t int64, v float64) {
+	if f == LoadRunning {
+		w.WriteLoad(s, t, v)
+		return
+	}
+	before, ok := c.last[s]
+	if c.last == nil || len(c.last) >= maxLoadSeries && !ok {
+		c.last = map[LoadSeries]LoadLevel{}
+	}
+	c.last[s] = LoadLevel{t, v}
+	if ok && t > before.Time && v >= before.Running {
+		// It holds in the whole interval, so it is a reading of the middle.
+		w.WriteLoad(s, before.Time+(t-before.Time)/2, cmp.Or((v-before.Running)*1e3/float64(t-before.Time), 0))
+	}
+}

@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// loads finds how many requests a server ran. All requests of a server are of one process in the fair share, whichever
+// of the server's processes exports their spans, for the server counts them together.
+type loads struct {
+	reader gpusamplesextension.LoadReader // nil: nothing is known
+
+	mu    sync.Mutex
+	names map[uint64]string // by the number of the process
+}
+
+// of returns the name of the load of a service.
+func (l *loads) of(service string) (string, bool) {
+	if l == nil || l.reader == nil {
+		return "", false
+	}
+	return l.reader.LoadOf(service)
+}
+
+// server returns the number of the process that a load belongs to. There are as many as loads, which are bounded.
+func (l *loads) server(seed maphash.Seed, name string) uint64 {
+	id := maphash.String(seed, "load of "+name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.names == nil {
+		l.names = map[uint64]string{}
+	}
+	l.names[id] = name
+	return id
+}
+
+// levels appends the load of a process, on the clock of spans.
+func (l *loads) levels(process uint64, from, to, shift int64, dst []fairshare.Level) []fairshare.Level {
+	if l == nil || l.reader == nil {
+		return dst
+	}
+	l.mu.Lock()
+	name, ok := l.names[process]
+	l.mu.Unlock()
+	if !ok {
+		return dst
+	}
+	var levels [32]gpusamplesextension.LoadLevel
+	for _, x := range l.reader.LoadLevels(name, from+shift, to+shift, levels[:0]) {
+		dst = append(dst, fairshare.Level{Time: x.Time - shift, Running: x.Running})
+	}
+	return dst
+}
+
+// known reports whether the share of a request is its fair one: the load of its server covers its time.
+func (l *loads) known(r *resourceInfo, s *fairshare.Span, shift int64) bool {
+	return r.server != 0 && l.reader.LoadKnown(r.load, s.Start+shift, s.End+shift)
+}
+
+// weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is none.
+func weightOf(v pcommon.Value) float64 {
+	ratio := v.Double()
+	if v.Type() == pcommon.ValueTypeStr { // OTEL_RESOURCE_ATTRIBUTES has texts only
+		ratio, _ = strconv.ParseFloat(v.Str(), 64)
+	}
+	if ratio > 0 && ratio <= 1 {
+		return 1 / ratio
+	}
+	return 0
+}
+
+// thresholdDigits is the length of a sampling threshold in hexadecimal digits: 56 bits.
+const thresholdDigits = 14
+
+// thresholdWeight returns how many spans one represents by the sampling threshold of its trace state (ot=th:…, the
+// rejected part of 2^56); 0: there is none.
+func thresholdWeight(state string) float64 {
+	for entry := range strings.SplitSeq(state, ",") {
+		ot, ok := strings.CutPrefix(strings.TrimSpace(entry), "ot=")
+		if !ok {
+			continue
+		}
+		for field := range strings.SplitSeq(ot, ";") {
+			th, ok := strings.CutPrefix(field, "th:")
+			if !ok || th == "" || len(th) > thresholdDigits {
+				continue
+			}
+			n, err := strconv.ParseUint(th, 16, 64)
+			if err != nil {
+				return 0
+			}
+			rejected := n << (4 * (thresholdDigits - len(th)))
+			const all = 1 << (4 * thresholdDigits)
+			return all / float64(all-rejected)
+		}
+	}
+	return 0
+}
+
+// bound writes that a request's energy is an upper bound.
+func (a *attributes) bound(g *gpuSpan, x *place, to pcommon.Map) {
+	if x.request && !a.loads.known(x.res, &g.share, a.shift) {
+		to.PutStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
+	}
+}

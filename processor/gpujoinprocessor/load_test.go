@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// One request of 12 s runs beside seven others of its server, on a device of 100 W. Its fair share is an eighth of
+// 1,200 J, also when the seven are aborted and leave no span, or when their traces are not sampled.
+func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
+	const fair = 1200. / 8
+	for name, tt := range map[string]struct {
+		seen    int              // of the seven
+		edit    func(td *traces) // the server's resource and spans
+		load    float64          // as the server states it; 0: it does not
+		service string           // of the load
+		bound   bool             // the share is said to be an upper bound
+		want    float64
+	}{
+		"all seen":                              {seen: 7, load: 8, service: "test", want: fair},
+		"all seen, nothing known":               {seen: 7, want: fair, bound: true},
+		"seven aborted":                         {load: 8, service: "test", want: fair},
+		"seven aborted, endpoint of no service": {load: 8, want: fair},
+		"seven aborted, nothing known":          {want: 8 * fair, bound: true},
+		"seven aborted, load of another":        {load: 8, service: "other", want: 8 * fair, bound: true},
+		"seven unsampled, by threshold": {want: fair, bound: true, edit: func(td *traces) {
+			td.ss.Spans().At(0).TraceState().FromRaw("a=b,ot=rv:ffffffffffffff;th:e")
+		}},
+		"seven unsampled, by stated ratio": {want: fair, bound: true, edit: func(td *traces) {
+			td.rs.Resource().Attributes().PutStr("gpu.request.sampling.ratio", "0.125")
+		}},
+		"three seen, four aborted": {seen: 3, load: 8, service: "test", want: fair},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				zero := time.Now()
+				r := newRig(t)
+				r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
+				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
+				out := r.store.(gpusamplesextension.LoadWriter)
+				if tt.load > 0 {
+					for at := range 20 {
+						n := tt.load
+						if at >= 12 {
+							n = 0
+						}
+						s := gpusamplesextension.LoadSeries{Service: tt.service, Source: "engine 0"}
+						out.WriteLoad(s, zero.Add(time.Duration(at)*time.Second+500*time.Millisecond).UnixNano(), n)
+					}
+				}
+				time.Sleep(12*time.Second + time.Millisecond)
+				td := newTraces("server 0")
+				td.request(1, zero, zero.Add(12*time.Second))
+				for i := range tt.seen {
+					td.resource(fmt.Sprintf("server %d", i%2)) // the server's processes
+					if tt.load == 0 {
+						td.rs.Resource().Attributes().PutStr("service.instance.id", "server 0")
+					}
+					td.request(uint64(2+i), zero, zero.Add(12*time.Second))
+				}
+				if tt.edit != nil {
+					tt.edit(td)
+				}
+				r.consume(td.Traces)
+				time.Sleep(20 * time.Second)
+				got := r.spans()
+				sum := 0.
+				for id := range uint64(1 + tt.seen) {
+					sum += energy(t, got[id+1])
+				}
+				assert.InEpsilon(t, tt.want, energy(t, got[1]), 0.01)
+				_, bounded := got[1].Attributes().Get("gpu.energy.bound")
+				assert.Equal(t, tt.bound, bounded)
+				attributed := r.energy("attributed")
+				all := attributed + r.energy("unattributed") + r.energy("unseen")
+				assert.InDelta(t, sum, attributed, 1e-6)
+				assert.InDelta(t, 1200-sum, r.energy("unseen"), 1e-6)
+				assert.GreaterOrEqual(t, all, 1200.)
+				assert.InDelta(t, all, 100*math.Round(all/100), 1e-6, "whole seconds of 100 W are settled, nothing is made")
+				r.close()
+			})
+		})
+	}
+}
+
+func TestSamplingThresholdsAreWeights(t *testing.T) {
+	for state, want := range map[string]float64{
+		"": 0, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:1;th:fd70a3d70a3d7": 100.00000000001,
+		"x=y , ot=th:e": 8, "ot=th:": 0, "ot=th:zz": 0, "ot=th:123456789abcdef": 0, "th:8": 0, "ot=th:ffffffffffffff": 1 << 56,
+	} {
+		if want == 0 {
+			assert.Zero(t, thresholdWeight(state), state)
+		} else {
+			assert.InEpsilon(t, want, thresholdWeight(state), 1e-9, state)
+		}
+	}
+}
