@@ -92,3 +92,32 @@ def test_kernels_get_the_current_span_where_the_capture_library_is_loaded(tmp_pa
     assert lines[1:5] == [lines[0].replace("want", "push"), "pop", lines[0].replace("want", "batch -"), "pop"]
     out = run(program, {"CUDA_INJECTION64_PATH": lib})
     assert "push" not in out.stdout and "span a" in out.stdout
+
+
+def test_the_last_step_arrives_after_the_usual_shutdown():
+    out = run("""
+        for step, x in otelgpu.loop("train", range(8)):
+            with step.phase("forward"):
+                torch.cuda.current_stream().run(0.001)
+        provider.shutdown()
+    """)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.split().count("train") == 8
+    assert out.stdout.split().count("forward") == 8
+
+
+def test_a_forced_flush_delivers_what_is_pending():
+    out = run("""
+        with otelgpu.section("a"):
+            pass
+        provider.force_flush()
+        print("flushed", flush=True)
+    """)
+    assert out.stdout.split("\n")[:2] == ["span a", "flushed"], out.stderr
+
+
+def test_a_missing_sdk_is_reported_once():
+    program = "import otelgpu\nfor i in range(3):\n  with otelgpu.section('a'): pass\n"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0
+    assert out.stderr.count("no OpenTelemetry SDK is configured") == 1

@@ -21,12 +21,14 @@ of it off.
 """
 
 from ._capture import pop, push
+from ._collectives import watch_collectives
 from ._job import job
 from ._loop import Schedule, Step, loop
 from ._profiler import trace_handler
-from ._runtime import flush, stats
+from ._runtime import VERSION, flush, stats
 from ._section import Section, section
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
-__all__ = ["Schedule", "Section", "Step", "flush", "job", "loop", "pop", "push", "section", "stats", "trace_handler"]
+__all__ = ["Schedule", "Section", "Step", "flush", "job", "loop", "pop", "push", "section", "stats", "trace_handler", "watch_collectives",
+           "__version__"]

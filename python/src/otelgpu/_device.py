@@ -82,7 +82,7 @@ class TorchBackend:
             out[n.HW_ID] = uuid
         parts = [getattr(props, a, None) for a in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
         if all(isinstance(p, int) for p in parts):
-            out[n.PCI_BDF] = "%04x:%02x:%02x.0" % tuple(parts)
+            out[n.PCI_BDF] = "%04x:%02x:%02x.0" % tuple(int(p) for p in parts if p is not None)
         return out
 
     def _uuid(self, device: int, props: Any) -> Optional[str]:

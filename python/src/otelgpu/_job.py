@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Dict, Optional, Tuple, Union
 
 from . import _names as n
@@ -26,8 +27,8 @@ def job() -> Dict[str, Union[str, int]]:
 
         Resource.create({"service.name": "train", **otelgpu.job()})
 
-    Ranks are compared where they have a rank and an id in common. torchrun gives an id with --rdzv-id only; else set it,
-    the same for all ranks: OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN. What makes no sense is left out and logged.
+    Ranks are compared where they have a rank and an id in common. torchrun gives an id with --rdzv-id only;
+    else it is the address where the ranks meet. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. What makes no sense is left out and logged.
     """
     out: Dict[str, Union[str, int]] = {}
     for name in _JOB_IDS:
@@ -35,6 +36,12 @@ def job() -> Dict[str, Union[str, int]]:
         if value not in ("", "none"):  # torchrun's placeholder
             out[n.JOB_ID] = value
             break
+    if n.JOB_ID not in out and _value("MASTER_ADDR") and _value("MASTER_PORT"):
+        # torchrun without --rdzv-id: where the ranks meet is the same for all of them.
+        host = _value("MASTER_ADDR")
+        if host in ("localhost", "127.0.0.1", "::1"):
+            host = socket.gethostname()
+        out[n.JOB_ID] = f"{host}:{_value('MASTER_PORT')}"
     for names in _LAUNCHERS:
         if any(_value(name) for name in names[0]):
             rank, local, size = _number(names[0], 0), _number(names[1], 0), _number(names[2], 1)

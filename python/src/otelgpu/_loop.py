@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, overload
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -18,6 +18,7 @@ from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, runtime
 from ._section import Section, _text, current_step
 
 MAX_PHASES = 64      # of one step
+COMM = "comm"         # the phase of waiting for other ranks
 MAX_INTERVALS = 4096  # of one phase of one step; more are joined to the last
 
 
@@ -78,6 +79,7 @@ class Step:
         self._open = 0
         self._phases: Dict[str, _Phase] = {}
         self._covered: List[Tuple[float, float]] = []
+        self._waits: List[Tuple[Any, Any]] = []  # for other ranks: host times in ns, or events of the device
         self._span: Any = None
         self._start_event: Any = None
         self._end_event: Any = None
@@ -107,6 +109,33 @@ class Step:
         if name not in self._phases and len(self._phases) >= MAX_PHASES:
             return None
         return self._phases.setdefault(name, _Phase())
+
+    def waited(self, start: Any, end: Any) -> None:
+        """Notes that the step waited for other ranks between two marks of wait_mark()."""
+        with self._lock:
+            if len(self._waits) < MAX_INTERVALS:
+                self._waits.append((start, end))
+
+    def wait_mark(self) -> Any:
+        """The current moment: an event of the current stream in a step of a device, else the host's time."""
+        rt = self._runtime
+        if rt is not None and self._start_event is not None and rt.backend is not None:
+            return rt.backend.record(rt.backend.stream())
+        return time.monotonic_ns()
+
+    def _wait_intervals(self, total: float) -> List[Tuple[float, float]]:
+        out = []
+        for start, end in self._waits:
+            try:
+                if self._start_event is None:
+                    a, b = float(start - self._host_start), float(end - self._host_start)
+                else:
+                    a, b = (self._start_event.elapsed_time(e) * 1e6 for e in (start, end))
+            except Exception:
+                continue  # an event that was never reached
+            if b > 0 and a < total:
+                out.append((max(a, 0.0), min(b, total)))
+        return merged(out)
 
     # -- called by sections and by the reading thread -----------------------------------------------------------------
 
@@ -203,8 +232,13 @@ class Step:
         out: Dict[str, Any] = {}
         placed: List[Tuple[float, float]] = []
         sum_of_phases = loose = 0.0
+        waits = self._wait_intervals(total)
+        if waits:
+            self._phases.setdefault(COMM, _Phase()).intervals += waits
         for name, phase in sorted(self._phases.items()):
             inside = [(max(a, 0.0), min(b, total)) for a, b in phase.intervals if b > 0 and a < total]
+            if name != COMM:
+                inside = without(inside, waits)  # a phase is the rank's own work: all ranks wait for the slowest
             placed += inside
             length = union(inside)
             added = min(phase.added * 1e9, total - length)
@@ -231,6 +265,32 @@ def union(intervals: Iterable[Tuple[float, float]]) -> float:
     return total
 
 
+def merged(intervals: Iterable[Tuple[float, float]]) -> List[Tuple[float, float]]:
+    """The union of intervals, in order and disjoint."""
+    out: List[Tuple[float, float]] = []
+    for a, b in sorted(intervals):
+        if out and a <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], b)
+        elif b > a:
+            out.append((a, b))
+    return out
+
+
+def without(intervals: Iterable[Tuple[float, float]], holes: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
+    """The parts of intervals that are in none of the holes, which are in order and disjoint."""
+    out: List[Tuple[float, float]] = []
+    for a, b in merged(intervals):
+        for x, y in holes:
+            if y <= a or x >= b:
+                continue
+            if x > a:
+                out.append((a, x))
+            a = max(a, y)
+        if b > a:
+            out.append((a, b))
+    return out
+
+
 class _Nothing(Section):
     """A phase of a step that is not recorded."""
 
@@ -239,6 +299,19 @@ class _Nothing(Section):
 
     def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
         return None
+
+
+_T = TypeVar("_T")
+
+
+@overload
+def loop(name: str, iterable: None = None, *, item_type: Optional[str] = None, total_steps: Optional[int] = None,
+         first: int = 1, schedule: Schedule = Schedule(), stream: Any = None) -> Iterator[Step]: ...
+
+
+@overload
+def loop(name: str, iterable: Iterable[_T], *, item_type: Optional[str] = None, total_steps: Optional[int] = None,
+         first: int = 1, schedule: Schedule = Schedule(), stream: Any = None) -> Iterator[Tuple[Step, _T]]: ...
 
 
 def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Optional[str] = None,
@@ -308,7 +381,7 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
             step.device = backend.device(on)
             step._stream_id = rt.stream_number(backend.key(on))
         step._host_start = time.monotonic_ns()
-        if step.device is not None:
+        if step.device is not None and backend is not None:
             fits = boundary is not None and boundary[0] == step._stream_id
             step._start_event = boundary[1] if fits else backend.record(backend.stream(stream))
         step._span = rt.tracer(step.device).start_span(_text(name))
@@ -325,6 +398,7 @@ def _attach(step: Step) -> Any:
     try:
         inside = trace.set_span_in_context(step._span)
         pushed = _capture.push_span(step._span.get_span_context())
+        step._runtime.open_step = step
         return otel_context.attach(inside), inside, current_step.set(step), pushed
     except Exception as e:
         runtime().trouble("starting a step", repr(e))
@@ -359,6 +433,8 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
     rt = step._runtime
     if rt is None or step._done:
         return None
+    if rt.open_step is step:
+        rt.open_step = None
     try:
         backend = rt.backend
         boundary = None

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import atexit
 import collections
+import functools
 import logging
 import os
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
@@ -27,7 +28,7 @@ from ._device import TorchBackend, find_backend
 log = logging.getLogger("otelgpu")
 
 SCOPE = "otelgpu"
-VERSION = "0.2.0"
+VERSION = "0.2.0"  # also of the package
 
 MAX_PENDING = 8192     # finished nests that wait for their events; more are dropped and counted
 MAX_NEST = 1024        # sections within one outermost section
@@ -76,7 +77,7 @@ class Node:
     def timed(self) -> bool:
         return self.end_event is not None and self.start_event is not None
 
-    def walk(self) -> Any:
+    def walk(self) -> "Iterator[Node]":
         """The section and all within it, parents first."""
         yield self
         for child in self.children:
@@ -105,7 +106,9 @@ class Runtime:
         self.clocks: Dict[int, DeviceClock] = {}
         self.finished: List[Tuple[float, Node]] = []
         self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
-        self.said: set = set()
+        self.said: Set[str] = set()
+        self.provider: Any = None
+        self.open_step: Any = None  # of the newest loop that turns
 
     # -- the program's side -------------------------------------------------------------------------------------------
 
@@ -138,6 +141,7 @@ class Runtime:
 
     def submit(self, root: Node) -> None:
         """Takes a nest whose outermost section has ended."""
+        self.attach(trace.get_tracer_provider())
         with self.wake:
             reason = self._refusal(self.held)
             if not reason:
@@ -149,6 +153,7 @@ class Runtime:
 
     def submit_step(self, step: Any) -> None:
         """Takes a step that has ended on the host."""
+        self.attach(trace.get_tracer_provider())
         with self.wake:
             reason = self._refusal(len(self.steps))
             if not reason:
@@ -360,6 +365,7 @@ class Runtime:
     def tracer(self, device: Optional[int]) -> Any:
         """The tracer of a device: who the device is stands on the instrumentation scope."""
         provider = trace.get_tracer_provider()
+        self.attach(provider)
         known = self.tracers.get(device)
         if known is not None and known[0] is provider:
             return known[1]
@@ -373,6 +379,26 @@ class Runtime:
             tracer = provider.get_tracer(SCOPE, VERSION)
         self.tracers[device] = (provider, tracer)
         return tracer
+
+    def attach(self, provider: Any) -> None:
+        """Makes the provider wait for what is pending before it shuts down or flushes, and reports a missing SDK once.
+        A span processor cannot do it: the SDK asks processors in the order of their registration, ours last."""
+        if provider is self.provider:
+            return
+        self.provider = provider
+        if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
+            if "sdk" not in self.said:
+                self.said.add("sdk")
+                log.warning("otelgpu: no OpenTelemetry SDK is configured, so no span is sent (set a TracerProvider before "
+                            "the first section, or start the program by opentelemetry-instrument)")
+            return
+        for name in ("shutdown", "force_flush"):
+            method = getattr(provider, name, None)
+            if method is not None and not getattr(method, "_otelgpu", False):
+                try:
+                    setattr(provider, name, _after_flush(method))
+                except AttributeError:
+                    pass  # a provider with slots: the end of the program still waits
 
     def _end_steps(self, now: float) -> None:
         with self.lock:
@@ -398,6 +424,19 @@ class Runtime:
                 for step in done:
                     self.steps.remove(step)
                 self.wake.notify_all()
+
+
+def _after_flush(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The provider's method, after what has ended is made into spans."""
+    @functools.wraps(method)
+    def around(*args: Any, **kwargs: Any) -> Any:
+        rt = _runtime
+        if threading.current_thread() is not rt.thread:
+            rt.flush(EXIT_DEADLINE)
+        return method(*args, **kwargs)
+
+    setattr(around, "_otelgpu", True)
+    return around
 
 
 _runtime = Runtime()

@@ -8,7 +8,7 @@ import contextvars
 import functools
 import inspect
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar, Union, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -21,6 +21,8 @@ _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("
 current_step: "contextvars.ContextVar[Any]" = contextvars.ContextVar("otelgpu_step", default=None)
 
 MAX_LINKS = 128  # of one section, as the SDK's default
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 Linkable = Any  # a Context, a Span or a SpanContext
 
@@ -112,20 +114,20 @@ class Section:
         except Exception as e:
             rt.trouble("ending a section", repr(e))
 
-    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, f: _F) -> _F:
         """As a decorator: each call is a section of its own."""
         if inspect.iscoroutinefunction(f):
             @functools.wraps(f)
             async def around_async(*args: Any, **kwargs: Any) -> Any:
                 with self._again():
                     return await f(*args, **kwargs)
-            return around_async
+            return cast(_F, around_async)
 
         @functools.wraps(f)
         def around(*args: Any, **kwargs: Any) -> Any:
             with self._again():
                 return f(*args, **kwargs)
-        return around
+        return cast(_F, around)
 
     def _again(self) -> "Section":
         return Section(self.name, type=self.type, category=self.category, items=self.items, item_type=self.item_type,
@@ -219,12 +221,13 @@ class Section:
         if outer is not None and outer._runtime is rt and outer._node is not None:
             with rt.lock:
                 top = outer
+                top_node = outer._node
                 while top._outer is not None and top._outer._node is not None:
-                    top = top._outer
-                fits = top._node.size < MAX_NEST
+                    top, top_node = top._outer, top._outer._node
+                fits = top_node.size < MAX_NEST
                 if fits:
                     outer._node.children.append(node)
-                    top._node.size += 1
+                    top_node.size += 1
             if not fits:
                 rt.drop(node, "dropped.nest_full")
             return
@@ -261,7 +264,12 @@ class Section:
         return out
 
 
-def section(name: str, **kwargs: Any) -> Section:
+def section(name: str, *, type: str = "section", category: Optional[str] = None, items: Optional[int] = None,
+            item_type: Optional[str] = None, flops: Optional[float] = None, precision: Optional[str] = None,
+            read: Optional[int] = None, written: Optional[int] = None, size: Optional[int] = None,
+            copy: Optional[str] = None, host_memory: Optional[str] = None, stream: Any = None, batched: bool = False,
+            links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
+            attributes: Optional[Dict[str, Any]] = None) -> Section:
     """A section for a with statement, or a decorator; the keywords are those of Section.
 
     type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
@@ -269,4 +277,6 @@ def section(name: str, **kwargs: Any) -> Section:
     stream: a torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
     sampled, also below an unsampled span.
     """
-    return Section(name, **kwargs)
+    return Section(name, type=type, category=category, items=items, item_type=item_type, flops=flops,
+                   precision=precision, read=read, written=written, size=size, copy=copy, host_memory=host_memory,
+                   stream=stream, batched=batched, links=links, attributes=attributes)
