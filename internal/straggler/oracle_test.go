@@ -131,8 +131,7 @@ func (x parts) sections() *Sections {
 
 func half(values []float64) float64 {
 	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	return values[(len(values)-1)/2] // the lower middle, so that half of the ranks may be slow
 }
 
 // most is the section in which a rank is furthest above the median of those of which anything is known.

@@ -210,7 +210,7 @@ func (l *level) median(name string) float64 {
 	m, known := l.medians[name]
 	if !known {
 		values := l.durations[name]
-		m = median(append(values, make([]float64, l.known-len(values))...))
+		m = lowMedian(append(values, make([]float64, l.known-len(values))...))
 		l.medians[name] = m
 	}
 	return m

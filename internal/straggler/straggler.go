@@ -68,7 +68,7 @@ func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
 	for i := range ranks {
 		own[i], phases[i], loose[i] = ranks[i].Own, ranks[i].Phases, ranks[i].Loose
 	}
-	m := median(slices.Clone(own))
+	m := lowMedian(slices.Clone(own))
 	if m <= 0 {
 		return nil, 0
 	}
@@ -106,6 +106,18 @@ func median(values []float64) float64 {
 	return values[n/2-1]/2 + values[n/2]/2
 }
 
+// lowMedian is the median of values, which it sorts; of an even number the lower of the two in the middle. Half of the
+// ranks may be slow, and of two ranks one: the mean of the middle would lie between the slow and the others, so that
+// no rank could stand out.
+func lowMedian(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[(n-1)/2]
+}
+
 // madToSigma makes the median absolute deviation an estimate of the standard deviation of a normal distribution:
 // 1 / Φ⁻¹(3/4) (Rousseeuw and Croux, JASA 88, 1993).
 const madToSigma = 1.4826022185056018
@@ -115,5 +127,5 @@ func deviation(values []float64, m float64) float64 {
 	for i, v := range values {
 		values[i] = math.Abs(v - m)
 	}
-	return madToSigma * median(values)
+	return madToSigma * lowMedian(values)
 }
