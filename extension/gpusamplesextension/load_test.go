@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-
 func TestLoadCountsHalfwayToTheNextReading(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	for i, n := range []float64{1, 3, 2} {
