@@ -172,6 +172,32 @@ const (
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 
+	// GPUFindingCertaintyKey (string): How the cause was found.
+	GPUFindingCertaintyKey = attribute.Key("gpu.finding.certainty")
+
+	// GPUFindingChainKey (string): From the cause to its effect on the device, parted by arrows.
+	GPUFindingChainKey = attribute.Key("gpu.finding.chain")
+
+	// GPUFindingEvidenceKey (string): The measured figures, in words.
+	GPUFindingEvidenceKey = attribute.Key("gpu.finding.evidence")
+
+	// GPUFindingGainKey (double, s): Wall time that would be gained at most. No two findings of a span count the
+	// same time; absent where it is not known.
+	GPUFindingGainKey = attribute.Key("gpu.finding.gain")
+
+	// GPUFindingKindKey (string): What costs time.
+	GPUFindingKindKey = attribute.Key("gpu.finding.kind")
+
+	// GPUFindingRemedyKey (string): What to try.
+	GPUFindingRemedyKey = attribute.Key("gpu.finding.remedy")
+
+	// GPUFindingShareKey (double, 1): The value compared with gpu.finding.threshold; with a gain, gain divided
+	// by the length of the window or step.
+	GPUFindingShareKey = attribute.Key("gpu.finding.share")
+
+	// GPUFindingThresholdKey (double, 1): Share from which on the finding is given.
+	GPUFindingThresholdKey = attribute.Key("gpu.finding.threshold")
+
 	// GPUFloorDurationKey (double, s): GPU duration of an empty section on the device, measured at start
 	// (gpuspan.floor.duration). gpu_derive derives no rate for sections under 10 times it.
 	GPUFloorDurationKey = attribute.Key("gpu.floor.duration")
@@ -668,32 +694,6 @@ const (
 	// device. 1 does not mean that the device was fully used.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")
 
-	// GPUVerdictCertaintyKey (string): How the cause was found.
-	GPUVerdictCertaintyKey = attribute.Key("gpu.verdict.certainty")
-
-	// GPUVerdictChainKey (string): From the cause to its effect on the device, parted by arrows.
-	GPUVerdictChainKey = attribute.Key("gpu.verdict.chain")
-
-	// GPUVerdictEvidenceKey (string): The measured figures, in words.
-	GPUVerdictEvidenceKey = attribute.Key("gpu.verdict.evidence")
-
-	// GPUVerdictGainKey (double, s): Wall time that would be gained at most. No two verdicts of a span count the
-	// same time; absent where it is not known.
-	GPUVerdictGainKey = attribute.Key("gpu.verdict.gain")
-
-	// GPUVerdictKindKey (string): What costs time.
-	GPUVerdictKindKey = attribute.Key("gpu.verdict.kind")
-
-	// GPUVerdictRemedyKey (string): What to try.
-	GPUVerdictRemedyKey = attribute.Key("gpu.verdict.remedy")
-
-	// GPUVerdictShareKey (double, 1): What was held against gpu.verdict.threshold; with a gain, gain divided by
-	// the length of the window or step.
-	GPUVerdictShareKey = attribute.Key("gpu.verdict.share")
-
-	// GPUVerdictThresholdKey (double, 1): Share from which on the verdict is given.
-	GPUVerdictThresholdKey = attribute.Key("gpu.verdict.threshold")
-
 	// GPUWindowBusyDurationKey (double, s): Length of the union of kernels, copies and memsets of the device.
 	GPUWindowBusyDurationKey = attribute.Key("gpu.window.busy.duration")
 
@@ -878,7 +878,7 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
 // device by cause (loader, host, dispatch, call, allocation, synchronization, after_wait, peer, latency,
-// dependency, profiler, no_load, capture, warm_up, unknown), as docs/verdicts.md defines them. They add up to
+// dependency, profiler, no_load, capture, warm_up, unknown), as docs/findings.md defines them. They add up to
 // gpu.window.idle.duration; a cause without time is absent.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)
@@ -1008,6 +1008,47 @@ const (
 // Values of gpu.energy.bound.
 const (
 	GPUEnergyBoundUpper = "upper" // requests without a span may have run beside this one, and nothing states how many requests the server ran: gpu.energy is at most so much
+)
+
+// Values of gpu.finding.certainty.
+const (
+	GPUFindingCertaintyHigh   = "high"   // measured
+	GPUFindingCertaintyLow    = "low"    // by comparison or a rule of thumb
+	GPUFindingCertaintyMedium = "medium" // inferred from the record
+)
+
+// Values of gpu.finding.kind; others may occur.
+const (
+	GPUFindingKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
+	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
+	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
+	GPUFindingKindDependency           = "dependency"            // launched work waits for something that the file does not show
+	GPUFindingKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
+	GPUFindingKindExposedCopies        = "exposed_copies"        // copies that nothing hides
+	GPUFindingKindFusion               = "fusion"                // elementwise kernels write what the next one reads
+	GPUFindingKindGraphCapture         = "graph_capture"         // the host captures graphs
+	GPUFindingKindHealthy              = "healthy"               // nothing to gain above the threshold
+	GPUFindingKindHostWork             = "host_work"             // the host does something else before it launches
+	GPUFindingKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
+	GPUFindingKindLaunchBound          = "launch_bound"          // the host launches slower than the device works
+	GPUFindingKindLoader               = "loader"                // the device waits for data
+	GPUFindingKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
+	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
+	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
+	GPUFindingKindNoDevice             = "no_device"             // the profile has no activity of a device
+	GPUFindingKindNoLoad               = "no_load"               // the program waits for work from outside
+	GPUFindingKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
+	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
+	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
+	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
+	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
+	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
+	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
+	GPUFindingKindThrottle             = "throttle"              // the device became slower
+	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
+	GPUFindingKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
+	GPUFindingKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
+	GPUFindingKindWarmUp               = "warm_up"               // the program had not begun to replay graphs yet
 )
 
 // Values of gpu.flop.precision.
@@ -1223,47 +1264,6 @@ const (
 	GPUTraceDetailKernels     = "kernels"     // everything on the device and what launched it
 	GPUTraceDetailOperators   = "operators"   // framework operators too
 	GPUTraceDetailSteps       = "steps"       // steps only
-)
-
-// Values of gpu.verdict.certainty.
-const (
-	GPUVerdictCertaintyHigh   = "high"   // measured
-	GPUVerdictCertaintyLow    = "low"    // by comparison or a rule of thumb
-	GPUVerdictCertaintyMedium = "medium" // inferred from the record
-)
-
-// Values of gpu.verdict.kind; others may occur.
-const (
-	GPUVerdictKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
-	GPUVerdictKindAutotuning           = "autotuning"            // kernels are tried out
-	GPUVerdictKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
-	GPUVerdictKindDependency           = "dependency"            // launched work waits for something that the file does not show
-	GPUVerdictKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
-	GPUVerdictKindExposedCopies        = "exposed_copies"        // copies that nothing hides
-	GPUVerdictKindFusion               = "fusion"                // elementwise kernels write what the next one reads
-	GPUVerdictKindGraphCapture         = "graph_capture"         // the host captures graphs
-	GPUVerdictKindHealthy              = "healthy"               // nothing to gain above the threshold
-	GPUVerdictKindHostWork             = "host_work"             // the host does something else before it launches
-	GPUVerdictKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
-	GPUVerdictKindLaunchBound          = "launch_bound"          // the host launches slower than the device works
-	GPUVerdictKindLoader               = "loader"                // the device waits for data
-	GPUVerdictKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
-	GPUVerdictKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
-	GPUVerdictKindMemorySpike          = "memory_spike"          // allocated memory grows much
-	GPUVerdictKindNoDevice             = "no_device"             // the profile has no activity of a device
-	GPUVerdictKindNoLoad               = "no_load"               // the program waits for work from outside
-	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
-	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
-	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
-	GPUVerdictKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
-	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
-	GPUVerdictKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
-	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
-	GPUVerdictKindThrottle             = "throttle"              // the device became slower
-	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
-	GPUVerdictKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
-	GPUVerdictKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
-	GPUVerdictKindWarmUp               = "warm_up"               // the program had not begun to replay graphs yet
 )
 
 // Values of gpu.window.extent.

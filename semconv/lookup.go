@@ -89,7 +89,23 @@ type Span struct {
 	Required   []string // those of Attributes that it must have
 }
 
+// FindingKind is one kind of finding: a value of gpu.finding.kind.
+type FindingKind struct {
+	Kind      string  // as on the wire
+	Title     string  // what it means
+	Threshold float64 // share from which on a finding is reported; 0: none
+	Of        string  // what the share is of
+	Remedy    string  // what usually helps; a rule may replace it
+}
+
+// LookupFindingKind returns the kind of finding with a name.
+func LookupFindingKind(name string) (FindingKind, bool) {
+	k, ok := lookup().findings[name]
+	return k, ok
+}
+
 type index struct {
+	findings   map[string]FindingKind
 	attributes map[string]Attribute
 	templates  []Attribute
 	metrics    map[string]Metric
@@ -99,6 +115,10 @@ type index struct {
 // lookup is built at the first use, so that programs that only need the constants pay nothing.
 var lookup = sync.OnceValue(func() index {
 	x := index{attributes: map[string]Attribute{}, metrics: map[string]Metric{}, events: map[string]Event{}}
+	x.findings = map[string]FindingKind{}
+	for _, k := range FindingKinds() {
+		x.findings[k.Kind] = k
+	}
 	for _, a := range Attributes() {
 		x.attributes[a.Name] = a
 		if strings.Contains(a.Name, "<") {

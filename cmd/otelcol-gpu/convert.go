@@ -23,6 +23,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
@@ -98,11 +99,11 @@ DIR/compare.html with --html.`,
 	cmd.Flags().TextVar(&common.Detail, "detail", kinetoreceiver.DetailAuto,
 		"auto, steps, annotations, operators or kernels")
 	cmd.Flags().TextVar(&common.Extent, "extent", kinetoreceiver.ExtentAll,
-		"activities that verdicts are of: all, steps or steps_but_last")
+		"activities that findings are of: all, steps or steps_but_last")
 	cmd.Flags().StringVar(&common.JobID, "job-id", "",
 		"gpu.job.id of files that have none: the ranks of one run are linked by it")
 	cmd.Flags().StringVar(&common.Device, "device", "",
-		"model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
+		"model of devices that a file does not name, as the driver calls it: findings compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
 		"traces, or folders of them, in which graphs were captured that the files launch: kernels of graphs get their "+
 			"operators")
@@ -166,7 +167,7 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 		r.Remarks = append(r.Remarks, p.Host.String())
 	}
 	for _, d := range p.Devices {
-		for _, v := range d.Verdicts {
+		for _, v := range d.Findings {
 			r.Remarks = append(r.Remarks, v.String())
 		}
 	}
@@ -201,7 +202,7 @@ func operatorTable(d *verdict.Report) []string {
 		return fmt.Sprintf("%.3g", v/unit)
 	}
 	for _, o := range d.Operators[:min(operatorRows, len(d.Operators))] {
-		fmt.Fprintf(w, "%d\t%s\t%.3g\t%s\t%s\t%s\t%s\t  %s\n", o.Kernels, verdict.Span(int64(o.Time)),
+		fmt.Fprintf(w, "%d\t%s\t%.3g\t%s\t%s\t%s\t%s\t  %s\n", o.Kernels, finding.Duration(int64(o.Time)),
 			100*float64(o.Time)/float64(max(1, d.Window)),
 			known(o.FLOPRate, 1e12), known(o.ByteRate, 1e9), known(o.PeakShare, 0.01), cmp.Or(o.Bound, "-"),
 			strings.TrimSpace(o.Name+" "+o.Shapes))

@@ -264,7 +264,7 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 	require.Equal(t, 1, found)
 }
 
-// One kernel's time is broken. The verdict is of the rest, and neither picture nor spans have it.
+// One kernel's time is broken. The finding is of the rest, and neither picture nor spans have it.
 func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
 	var events []string
 	for i := range 40 {

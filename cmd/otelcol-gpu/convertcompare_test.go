@@ -43,11 +43,11 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	assert.Contains(t, lines[3], "-57.550     58.733     1.183  idle: loader")
 	assert.Contains(t, out, "aten::cudnn_convolution")
 	assert.Contains(t, out, "wgrad_alg0_engine")
-	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "verdicts.md"))
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "findings.md"))
 	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(guide), "a step is ")
 	example, _, _ = strings.Cut("a step is "+example, "\n```")
-	require.Equal(t, strings.Split(example, "\n"), lines[:5], "of docs/verdicts.md")
+	require.Equal(t, strings.Split(example, "\n"), lines[:5], "of docs/findings.md")
 
 	back, err := convertOutput(t, "--compare", with, without)
 	require.NoError(t, err)

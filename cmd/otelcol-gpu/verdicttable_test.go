@@ -18,28 +18,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
-var updateTable = flag.Bool("verdicts.update", false, "write the table of recorded traces in docs/verdicts.md")
+var updateTable = flag.Bool("findings.update", false, "write the table of recorded traces in docs/findings.md")
 
 // truth is what is known of a trace from elsewhere: from those who recorded it, from what the file's own times add up
 // to by another method (MANIFEST.md of the data, reports of TraceLens beside its traces).
 type truth struct {
-	kind   string // of the first verdict of the first device; empty: not known
+	kind   string // of the first finding of the first device; empty: not known
 	text   string
 	device string // --device
 }
 
 var truths = map[string]truth{
 	"kineto/hta/execution_trace/benchmark_simple_add_trace.json.gz": {
-		kind: verdict.KindSlowCalls, text: "the first call starts CUDA: 19.6 s in one call",
+		kind: semconv.GPUFindingKindSlowRuntimeCalls, text: "the first call starts CUDA: 19.6 s in one call",
 	},
 	"kineto/hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": {
-		kind: verdict.KindHealthy, text: "busy 98.4 % by the union of its activities",
+		kind: semconv.GPUFindingKindHealthy, text: "busy 98.4 % by the union of its activities",
 	},
 	"kineto/hta/timeline_analysis/sampled_rank-0.json.gz": {text: "sampled: part of the activities was taken out"},
 	"kineto/hta/trace_filter/sampled_rank-1.json.gz":      {text: "sampled, as above"},
@@ -48,29 +49,29 @@ var truths = map[string]truth{
 	},
 	"kineto/hta/large_integer_trace/rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz": {text: "two events"},
 	"kineto/param/dlrm_8ranks/worker1.pt.trace.json.gz": {
-		kind: verdict.KindComm, text: "waits 11.1 ms for rank 7, by the matched collectives of all ranks",
+		kind: semconv.GPUFindingKindExposedCommunication, text: "waits 11.1 ms for rank 7, by the matched collectives of all ranks",
 	},
-	"kineto/param/dlrm_8ranks/worker3.pt.trace.json.gz": {kind: verdict.KindComm, text: "waits 9.6 ms for rank 7"},
+	"kineto/param/dlrm_8ranks/worker3.pt.trace.json.gz": {kind: semconv.GPUFindingKindExposedCommunication, text: "waits 9.6 ms for rank 7"},
 	"kineto/param/dlrm_8ranks/worker7.pt.trace.json.gz": {
-		kind: verdict.KindLaunchBound, text: "comes last at 5 of 8 collectives and waits least",
+		kind: semconv.GPUFindingKindLaunchBound, text: "comes last at 5 of 8 collectives and waits least",
 	},
 	"kineto/pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": {
-		kind: verdict.KindLoader, text: "the loader: recorded to show it",
+		kind: semconv.GPUFindingKindLoader, text: "the loader: recorded to show it",
 	},
 	"kineto/pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz": {
-		kind: verdict.KindLaunchBound, text: "the loader is gone",
+		kind: semconv.GPUFindingKindLaunchBound, text: "the loader is gone",
 	},
 	"kineto/pytorch/samples/resnet50_num_workers_0/worker0.pt.trace.json.gz": {
 		text: "the loader (second here) and a host that is slower by half",
 	},
 	"kineto/tracelens/b200/eager_trace.json.gz": {
-		kind: verdict.KindLaunchBound, text: "an eager run of what is served with graphs",
+		kind: semconv.GPUFindingKindLaunchBound, text: "an eager run of what is served with graphs",
 	},
 	"kineto/tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz": {
-		kind: verdict.KindLaunchBound, text: "58 of 60 kernels below 10 µs",
+		kind: semconv.GPUFindingKindLaunchBound, text: "58 of 60 kernels below 10 µs",
 	},
 	"kineto/tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz": {
-		kind: verdict.KindLaunchBound, text: "54 of 60 kernels below 10 µs",
+		kind: semconv.GPUFindingKindLaunchBound, text: "54 of 60 kernels below 10 µs",
 	},
 	"kineto/tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": {
 		text: "busy 92 %; attention at 19 % of the peak is 6 % of the time",
@@ -79,24 +80,24 @@ var truths = map[string]truth{
 		text: "the first kernels wait for an event of the graph before, which is not in the file",
 	},
 	"kineto/tracelens/inference/vllm_decode_full/graph_execution.json.gz": {
-		kind: verdict.KindHealthy, text: "one graph, busy 99.8 %",
+		kind: semconv.GPUFindingKindHealthy, text: "one graph, busy 99.8 %",
 	},
 	"kineto/tracelens_evals/elem_01_add_poor_bw.json": {
-		kind: verdict.KindEfficiency, text: "a strided addition at 36 % of the bandwidth, nothing else",
+		kind: semconv.GPUFindingKindLowEfficiency, text: "a strided addition at 36 % of the bandwidth, nothing else",
 	},
 	"kineto/tracelens_evals/gemm_01_compute_few_tiles.json": {
-		kind: verdict.KindEfficiency, text: "a product with too few tiles to fill the device", device: "AMD Instinct MI300X",
+		kind: semconv.GPUFindingKindLowEfficiency, text: "a product with too few tiles to fill the device", device: "AMD Instinct MI300X",
 	},
-	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: verdict.KindHealthy, text: "its name"},
+	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: semconv.GPUFindingKindHealthy, text: "its name"},
 	"nsys/nsys-ai/mock.sqlite": {
-		kind: verdict.KindSlowCalls, text: "the first launch loads the module, and so does the second",
+		kind: semconv.GPUFindingKindSlowRuntimeCalls, text: "the first launch loads the module, and so does the second",
 	},
 	"nsys/pipit/saxpy-mpi-cuda_nsys_perlmutter0.sqlite": {
-		kind: verdict.KindPageable, text: "3.9 GB to and from pageable memory",
+		kind: semconv.GPUFindingKindPageableCopies, text: "3.9 GB to and from pageable memory",
 	},
 }
 
-// The table of recorded traces in docs/verdicts.md is what convert says, and the truth where that is known. The test
+// The table of recorded traces in docs/findings.md is what convert says, and the truth where that is known. The test
 // skips without the recorded traces; `go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -v` prints the table.
 func TestTableOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
@@ -105,7 +106,7 @@ func TestTableOfRecordedTraces(t *testing.T) {
 	root := recorded.Path(t)
 	var b strings.Builder
 	b.WriteString(
-		"| trace | device | first verdict | gain | residual | truth, where it is known |\n|---|--:|---|--:|--:|---|\n")
+		"| trace | device | first finding | gain | residual | truth, where it is known |\n|---|--:|---|--:|--:|---|\n")
 	seen := map[string]bool{}
 	for _, top := range []string{"kineto", "nsys"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, e fs.DirEntry, err error) error {
@@ -126,7 +127,7 @@ func TestTableOfRecordedTraces(t *testing.T) {
 	}
 	t.Log("\n" + b.String())
 
-	const doc, begin, end = "../../docs/verdicts.md", "<!-- generated: recorded traces -->\n", "<!-- end -->\n"
+	const doc, begin, end = "../../docs/findings.md", "<!-- generated: recorded traces -->\n", "<!-- end -->\n"
 	text, err := os.ReadFile(doc)
 	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(text), begin)
@@ -138,7 +139,7 @@ func TestTableOfRecordedTraces(t *testing.T) {
 		return
 	}
 	assert.Equal(t, b.String(), table,
-		"write it anew: go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -verdicts.update")
+		"write it anew: go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -findings.update")
 }
 
 func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
@@ -156,7 +157,7 @@ func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
 		fmt.Fprintf(b, "| %s | | no activity of a device | - | - | %s |\n", label, known.text)
 	}
 	for i, d := range devices {
-		first := d.Verdicts[0]
+		first := d.Findings[0]
 		if i == 0 && known.kind != "" {
 			assert.Equal(t, known.kind, first.Kind, "%s: %s", name, first)
 		}
@@ -169,7 +170,7 @@ func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
 		assert.Zero(t, residual, name)
 		gain := "-"
 		if first.Gain > 0 {
-			gain = fmt.Sprintf("%s, %.3g %%", verdict.Span(int64(first.Gain)), 100*first.Share)
+			gain = fmt.Sprintf("%s, %.3g %%", finding.Duration(int64(first.Gain)), 100*first.Share)
 		}
 		fmt.Fprintf(b, "| %s | %d | `%s`: %s | %s | %d ns | %s |\n", label, d.Ordinal, first.Kind,
 			strings.ReplaceAll(first.Chain[0], "|", "\\|"), gain, residual/time.Nanosecond, known.text)

@@ -26,7 +26,7 @@ const traceFlags = 0xff
 
 // finding is a rank that stood out in a step. Nothing in it changes any more, so it is read without a lock.
 type finding struct {
-	straggler.Verdict
+	straggler.Result
 	step        stepSpan
 	loop        string
 	index       int64

@@ -125,13 +125,13 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	if !c.Enough {
 		return
 	}
-	verdicts, typical := straggler.Compare(ranks)
-	if len(verdicts) == 0 {
+	results, typical := straggler.Compare(ranks)
+	if len(results) == 0 {
 		return
 	}
 	res := a.jobResource(c.Loop, c.Newest)
-	for i := range verdicts {
-		v, step := &verdicts[i], &c.Steps[i].stepSpan
+	for i := range results {
+		v, step := &results[i], &c.Steps[i].stepSpan
 		write := func(id metricID, section string, value float64) {
 			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
 			x.Ratio(value, 1, now)
@@ -144,7 +144,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		write(metricStragglerDelay, v.Section, v.Delay)
 		if g.spans {
 			g.found = append(g.found, &finding{
-				Verdict: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
+				Result: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
 				typicalStep: c.Steps[typical].Key, typicalRank: c.Ranks[typical],
 			})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -33,7 +34,7 @@ type Profile struct {
 	Spans   int64          `json:"spans"`
 	Devices []DeviceReport `json:"devices"`
 	// where the host was, of a profile without activities of a device
-	Host     *verdict.Verdict `json:"host,omitempty"`
+	Host     *finding.Finding `json:"host,omitempty"`
 	Remarks  []string         `json:"remarks,omitempty"`
 	Timeline *Timeline        `json:"timeline,omitempty"`
 
@@ -41,7 +42,7 @@ type Profile struct {
 	whole    bool // it was read to its end
 }
 
-// DeviceReport is what a device did over the profile. Durations are ns, as in the report of the engine of verdicts.
+// DeviceReport is what a device did over the profile. Durations are ns, as in the report of the engine of findings.
 type DeviceReport struct {
 	verdict.Report
 	Roof            *Roof `json:"roof,omitempty"` // of its model
@@ -127,7 +128,7 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 		d.ByKernel, d.MoreKernels = most(byName(r.ByKernel), shownKernels)
 		d.Collectives, d.MoreCollectives = most(r.Collectives, shownCollectives)
 		d.ByStep, d.MoreSteps = most(r.ByStep, shownProfileStep)
-		d.Operators, d.Verdicts = slices.Clone(d.Operators), slices.Clone(r.Verdicts)
+		d.Operators, d.Findings = slices.Clone(d.Operators), slices.Clone(r.Findings)
 		for i := range d.Operators {
 			o := &d.Operators[i]
 			o.Name, o.Shapes, o.Kernel = clip(o.Name), clip(o.Shapes), clip(o.Kernel)
@@ -140,7 +141,7 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 }
 
 // Host takes what the analysis says of a profile without activities of a device.
-func (b *Book) Host(name string, v *verdict.Verdict) {
+func (b *Book) Host(name string, v *finding.Finding) {
 	if p := b.profile(name); p != nil {
 		p.Host = v
 	}

@@ -10,7 +10,7 @@
 //	reader ──Add──► Profile ──► sorter (memory, then spill files)
 //	                               │ by time
 //	                               ▼
-//	                             sweep ──► who launched what, which step, unions ──► spans, summaries, verdicts
+//	                             sweep ──► who launched what, which step, unions ──► spans, summaries, findings
 //
 // Memory does not grow with the file: events are kept as compact records in one arena; when it is full, it is
 // sorted and written to a temporary file, and the files are merged while they are read. What grows is the table of

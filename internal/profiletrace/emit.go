@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -31,7 +32,7 @@ type Stats struct {
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
 	Devices      []verdict.Report // of the window, by device
-	Host         *verdict.Verdict // where the host's time went, of a file without activities of a device
+	Host         *finding.Finding // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
 	Strays       Strays
 	Unused

@@ -9,24 +9,26 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
 // to the innermost range, within a loader to that. The zero value is empty.
-type hostOnly map[hostPlace]*verdict.Place
+type hostOnly map[hostPlace]*finding.Place
 
 type hostPlace struct{ track, name uint32 }
 
 // maxHostPlaces bounds the names that are told apart.
 const maxHostPlaces = 1 << 14
 
-func (h hostOnly) at(track, name uint32) *verdict.Place {
+func (h hostOnly) at(track, name uint32) *finding.Place {
 	return boundedmap.Bounded(h, hostPlace{track, name}, hostPlace{track: track}, maxHostPlaces)
 }
 
-// hostVerdict says where most time went, on the thread that was in ranges for longest; nil where there are none.
-func (s *sweep) hostVerdict() *verdict.Verdict {
+// hostFinding says where most time went, on the thread that was in ranges for longest; nil where there are none.
+func (s *sweep) hostFinding() *finding.Finding {
 	threads := map[uint32]time.Duration{}
 	for k, p := range s.hosts {
 		threads[k.track] += p.Time
@@ -36,18 +38,18 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 	if all <= 0 {
 		return nil
 	}
-	v := &verdict.Verdict{
-		Kind: verdict.KindNoDevice, Subject: "host", Certainty: verdict.High,
+	v := &finding.Finding{
+		Kind: semconv.GPUFindingKindNoDevice, Subject: "host", Certainty: finding.High,
 		Chain:  []string{"the profile has no activity of a device"},
 		Remedy: "if there is a device, record it (PyTorch: ProfilerActivity.CUDA; nsys: --trace=cuda)",
 	}
 	if s.p.Meta.Partial != "" {
-		v.Certainty = verdict.Low
+		v.Certainty = finding.Low
 		v.Chain[0] = "the part of the profile that could be read has no activity of a device"
 		v.Remedy = "convert the whole file: activities of devices often come last"
 	}
 	var loader time.Duration
-	var beside verdict.Place
+	var beside finding.Place
 	for k, p := range s.hosts {
 		p.Name = cmp.Or(s.p.Names.text(k.name), verdict.NoRange)
 		switch {
@@ -66,15 +68,15 @@ func (s *sweep) hostVerdict() *verdict.Verdict {
 	const enough = 0.05
 	v.Where = verdict.Longest(v.Where)
 	if float64(loader) >= enough*float64(all) {
-		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", verdict.Span(loader),
-			verdict.Span(all), 100*float64(loader)/float64(all)))
+		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", finding.Duration(loader),
+			finding.Duration(all), 100*float64(loader)/float64(all)))
 	}
 	top := v.Where[0]
 	v.Chain = append(v.Chain, fmt.Sprintf("its busiest thread was in ranges for %s, for longest in %s",
-		verdict.Span(all), top))
+		finding.Duration(all), top))
 	v.Evidence = "by the innermost range: " + verdict.Names(v.Where)
 	if float64(beside.Time) >= enough*float64(all) {
-		v.Evidence += "; on another thread " + verdict.Names([]verdict.Place{beside})
+		v.Evidence += "; on another thread " + verdict.Names([]finding.Place{beside})
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -41,7 +42,7 @@ func (s *spans) host(n *node) {
 	switch n.kind {
 	case KindStep:
 		s.step(m, n.step)
-		PutVerdict(sp, sp.EndTimestamp(), s.stepVerdicts(sp.Name(), n.step)...)
+		PutFinding(sp, sp.EndTimestamp(), s.stepFindings(sp.Name(), n.step)...)
 		s.keepStep(sp.Name(), n.step)
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
@@ -72,15 +73,15 @@ func (s *spans) host(n *node) {
 // attributesOf is how many attributes nearly all spans of a kind have, but for a summary.
 var attributesOf = [kindCount]int{KindStep: 12, KindAnnotation: 2, KindModule: 2, KindOperator: 3, KindRuntime: 3}
 
-// stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.
-func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
+// stepFindings are those of a step: of what launched late only where it ran on one device, whose idle time it is.
+func (s *spans) stepFindings(name string, st *step) []finding.Finding {
 	if _, ok := st.onlyDevice(); !ok {
 		return nil
 	}
 	f := s.naming()
 	f.Memory = s.memory(&st.allocated)
-	list := st.account.Verdicts(name, st.end-st.start, f)
-	return list[:min(maxStepVerdicts, len(list))]
+	list := st.account.Findings(name, st.end-st.start, f)
+	return list[:min(maxStepFindings, len(list))]
 }
 
 // keepStep keeps the parts of a step that ran on one device for that device's report.
@@ -94,8 +95,8 @@ func (s *spans) keepStep(name string, st *step) {
 // maxSteps bounds the steps of a device's report.
 const maxSteps = 2000
 
-// maxStepVerdicts bounds those of a step's span; the largest are kept.
-const maxStepVerdicts = 4
+// maxStepFindings bounds those of a step's span; the largest are kept.
+const maxStepFindings = 4
 
 func (s *spans) step(m pcommon.Map, st *step) {
 	m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
@@ -145,7 +146,7 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
-	s.noGPU = sw.hostVerdict()
+	s.noGPU = sw.hostFinding()
 	for _, pid := range slices.Sorted(maps.Keys(sw.processes)) {
 		n := sw.processes[pid].window
 		sp := s.new(n.process, n.self, n.up, n.start, n.end)
@@ -156,7 +157,7 @@ func (s *spans) windows(sw *sweep) error {
 		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)
 		if s.noGPU != nil && n.process == sw.main {
-			PutVerdict(sp, sp.EndTimestamp(), *s.noGPU)
+			PutFinding(sp, sp.EndTimestamp(), *s.noGPU)
 		}
 	}
 	s.p.Meta.Windows = s.p.Meta.Windows || s.p.Names.anyIs(windowsFrame)
@@ -222,7 +223,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	if a := sw.memories[d.ordinal]; a != nil {
 		s.allocated(m, a)
 	}
-	PutVerdict(sp, sp.EndTimestamp(), r.Verdicts...)
+	PutFinding(sp, sp.EndTimestamp(), r.Findings...)
 	s.reports = append(s.reports, r)
 }
 

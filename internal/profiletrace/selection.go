@@ -165,10 +165,10 @@ func (p *Profile) deviceCandidate(name uint32) candidate {
 // Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.
 const (
 	hostSpanSize    = 760  // with a summary
-	stepSpanSize    = 2500 // more, with four verdicts
+	stepSpanSize    = 2500 // more, with four findings
 	deviceSpanSize  = 900
 	sectionSpanSize = 450
-	windowSpanSize  = 4000 // of the window or a device, with verdicts
+	windowSpanSize  = 4000 // of the window or a device, with findings
 )
 
 func (s *selection) offer(k traceKey, c candidate) {

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -34,7 +35,7 @@ type spans struct {
 	err     error
 	texts   []*text // by name
 	reports []verdict.Report
-	noGPU   *verdict.Verdict         // of a profile without activities of a device
+	noGPU   *finding.Finding         // of a profile without activities of a device
 	steps   map[int64][]verdict.Step // by device
 }
 

@@ -12,51 +12,52 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// verdictEvent is the name of the span events that verdicts are.
-const verdictEvent = "verdict"
+// findingEvent is the name of the span events that findings are.
+const findingEvent = "finding"
 
 // chainMark parts the members of a chain.
 const chainMark = " -> "
 
-// PutVerdict puts verdicts on a span, an event each.
-func PutVerdict(sp ptrace.Span, at pcommon.Timestamp, list ...verdict.Verdict) {
+// PutFinding puts findings on a span, an event each.
+func PutFinding(sp ptrace.Span, at pcommon.Timestamp, list ...finding.Finding) {
 	for _, v := range list {
 		e := sp.Events().AppendEmpty()
-		e.SetName(verdictEvent)
+		e.SetName(findingEvent)
 		e.SetTimestamp(at)
 		m := e.Attributes()
-		m.PutStr(string(semconv.GPUVerdictKindKey), v.Kind)
-		putText(m, semconv.GPUVerdictChainKey, strings.Join(v.Chain, chainMark))
+		m.PutStr(string(semconv.GPUFindingKindKey), v.Kind)
+		putText(m, semconv.GPUFindingChainKey, strings.Join(v.Chain, chainMark))
 		if v.Gain > 0 {
-			putSeconds(m, semconv.GPUVerdictGainKey, int64(v.Gain))
+			putSeconds(m, semconv.GPUFindingGainKey, int64(v.Gain))
 		}
-		m.PutDouble(string(semconv.GPUVerdictShareKey), v.Share)
-		m.PutDouble(string(semconv.GPUVerdictThresholdKey), v.Threshold)
-		putText(m, semconv.GPUVerdictCertaintyKey, string(v.Certainty))
-		putText(m, semconv.GPUVerdictEvidenceKey, v.Evidence)
-		putText(m, semconv.GPUVerdictRemedyKey, v.Remedy)
+		m.PutDouble(string(semconv.GPUFindingShareKey), v.Share)
+		m.PutDouble(string(semconv.GPUFindingThresholdKey), v.Threshold)
+		putText(m, semconv.GPUFindingCertaintyKey, string(v.Certainty))
+		putText(m, semconv.GPUFindingEvidenceKey, v.Evidence)
+		putText(m, semconv.GPUFindingRemedyKey, v.Remedy)
 	}
 }
 
-// VerdictOf is the verdict that an event of the span of a subject states, and false where it states none.
-func VerdictOf(subject string, e ptrace.SpanEvent) (verdict.Verdict, bool) {
+// FindingOf is the finding that an event of the span of a subject states, and false where it states none.
+func FindingOf(subject string, e ptrace.SpanEvent) (finding.Finding, bool) {
 	m := e.Attributes()
-	kind := textOf(m, semconv.GPUVerdictKindKey)
-	if e.Name() != verdictEvent || kind == "" {
-		return verdict.Verdict{}, false
+	kind := textOf(m, semconv.GPUFindingKindKey)
+	if e.Name() != findingEvent || kind == "" {
+		return finding.Finding{}, false
 	}
-	v := verdict.Verdict{
-		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUVerdictGainKey),
-		Share:     numberOf(m, semconv.GPUVerdictShareKey),
-		Threshold: numberOf(m, semconv.GPUVerdictThresholdKey), Evidence: textOf(m, semconv.GPUVerdictEvidenceKey),
-		Certainty: verdict.Certainty(textOf(m, semconv.GPUVerdictCertaintyKey)),
-		Remedy:    textOf(m, semconv.GPUVerdictRemedyKey),
+	v := finding.Finding{
+		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUFindingGainKey),
+		Share:     numberOf(m, semconv.GPUFindingShareKey),
+		Threshold: numberOf(m, semconv.GPUFindingThresholdKey), Evidence: textOf(m, semconv.GPUFindingEvidenceKey),
+		Certainty: finding.Certainty(textOf(m, semconv.GPUFindingCertaintyKey)),
+		Remedy:    textOf(m, semconv.GPUFindingRemedyKey),
 	}
-	if chain := textOf(m, semconv.GPUVerdictChainKey); chain != "" {
+	if chain := textOf(m, semconv.GPUFindingChainKey); chain != "" {
 		v.Chain = strings.Split(chain, chainMark)
 	}
 	return v, true
@@ -77,7 +78,7 @@ func writeEfficiency(m pcommon.Map, e *verdict.Efficiency) {
 	}
 }
 
-// ReportOf is what the span of a device's window says, without verdicts, and false where the span is none.
+// ReportOf is what the span of a device's window says, without findings, and false where the span is none.
 func ReportOf(s ptrace.Span) (verdict.Report, bool) {
 	m := s.Attributes()
 	ordinal, ok := m.Get(string(semconv.GPUDeviceOrdinalKey))

@@ -18,7 +18,7 @@ type deviceWindow struct {
 	ordinal    int64
 	process    *process
 	verdicts   *verdict.Device
-	taking     *process // whose steps take what the verdicts claim
+	taking     *process // whose steps take what the findings claim
 	first, end int64
 	computed   computed
 	streams    map[int64]*stream
@@ -53,7 +53,7 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 	}
 }
 
-// judge hands the activity to the engine of verdicts, with its launch.
+// judge hands the activity to the engine of findings, with its launch.
 func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	d.taking = proc
 	v := &s.one

@@ -147,7 +147,7 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 
 // blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the
 // operations directly below the step that lie in none, down to the deepest one that explains most of it.
-func (v *Verdict) blame(phases, loose *level, rank int) {
+func (v *Result) blame(phases, loose *level, rank int) {
 	v.Slow = true
 	at := phases
 	worst, delay := phases.furthest(rank)

@@ -42,8 +42,8 @@ type Rank struct {
 	Phases, Loose *Sections
 }
 
-// Verdict is the comparison's word on one rank.
-type Verdict struct {
+// Result is what the comparison found about one rank.
+type Result struct {
 	Rank   int64
 	Score  float64 // own time divided by the median
 	Median float64 // of the ranks' own time, s
@@ -60,9 +60,9 @@ type Verdict struct {
 	At Extent
 }
 
-// Compare compares the ranks of one step. The verdicts are in the order of ranks; none where the median is 0. typical
+// Compare compares the ranks of one step. The results are in the order of ranks; none where the median is 0. typical
 // is the number of the rank nearest to the median.
-func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
+func Compare(ranks []Rank) (results []Result, typical int) {
 	own := make([]float64, len(ranks))
 	phases, loose := make([]*Sections, len(ranks)), make([]*Sections, len(ranks))
 	for i := range ranks {
@@ -73,24 +73,24 @@ func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
 		return nil, 0
 	}
 	sigma := deviation(slices.Clone(own), m)
-	verdicts = make([]Verdict, len(ranks))
+	results = make([]Result, len(ranks))
 	var inPhases, inLoose *level
 	for i, v := range own {
 		if math.Abs(v-m) < math.Abs(own[typical]-m) {
 			typical = i
 		}
-		verdicts[i] = Verdict{Rank: ranks[i].Rank, Score: v / m, Median: m}
+		results[i] = Result{Rank: ranks[i].Rank, Score: v / m, Median: m}
 		if v-m > outlierSigmas*sigma && v-m > outlierShare*m {
 			if inPhases == nil {
 				inPhases, inLoose = newLevel(phases), newLevel(loose)
 			}
-			verdicts[i].blame(inPhases, inLoose, i)
-			if verdicts[i].Section == "" {
-				verdicts[i].Delay = v - m
+			results[i].blame(inPhases, inLoose, i)
+			if results[i].Section == "" {
+				results[i].Delay = v - m
 			}
 		}
 	}
-	return verdicts, typical
+	return results, typical
 }
 
 // median of values, which it sorts. 0 of none.

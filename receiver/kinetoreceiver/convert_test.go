@@ -341,7 +341,7 @@ func TestIntelDevices(t *testing.T) {
 	find(t, b, "urQueueFinish")
 	assert.Len(t, spansOf(b), 8, "window, device, annotation, three calls, a copy and a kernel")
 	var kinds []string
-	for _, v := range st.Devices[0].Verdicts {
+	for _, v := range st.Devices[0].Findings {
 		kinds = append(kinds, v.Kind)
 	}
 	assert.Equal(t, []string{"exposed_communication", "pageable_copies"}, kinds,

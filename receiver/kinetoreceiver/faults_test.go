@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // shaped launches one kernel from an operator whose inputs are recorded.
@@ -58,7 +60,7 @@ func faults() map[string]program {
 		}
 	}
 	return map[string]program{
-		"convolutions that are tried out in the first step": {kind: verdict.KindTrials, says: "12 of 96 calls of aten::cudnn_convolution launch 9 kernels of different names each, the others 1", run: func(m *machine, sick bool) {
+		"convolutions that are tried out in the first step": {kind: semconv.GPUFindingKindAutotuning, says: "12 of 96 calls of aten::cudnn_convolution launch 9 kernels of different names each, the others 1", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				for layer := range 12 {
 					m.within(m.style.operator, "aten::cudnn_convolution", func() {
@@ -76,7 +78,7 @@ func faults() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"elementwise operators that nothing fuses": {kind: verdict.KindFusion, says: "96 results go to the next", run: func(m *machine, _ bool) {
+		"elementwise operators that nothing fuses": {kind: semconv.GPUFindingKindFusion, says: "96 results go to the next", run: func(m *machine, _ bool) {
 			m.style.model = "NVIDIA A100-SXM4-80GB"
 			m.steps(6, func(int) {
 				for range 4 {
@@ -85,7 +87,7 @@ func faults() map[string]program {
 				}
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return time.Duration(6 * 4 * 4 * 2 * 247 / 3 * us) }},
-		"launcher that waits for a thread of Python": {kind: verdict.KindHost, says: "augment", run: func(m *machine, sick bool) {
+		"launcher that waits for a thread of Python": {kind: semconv.GPUFindingKindHostWork, says: "augment", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.frame("train.py(50): train_step", func() {
 					for range 4 {
@@ -99,7 +101,7 @@ func faults() map[string]program {
 				})
 			})
 		}},
-		"a loss that is read in every step": {kind: verdict.KindSynchronization, says: "_local_scalar_dense", run: func(m *machine, sick bool) {
+		"a loss that is read in every step": {kind: semconv.GPUFindingKindSynchronization, says: "_local_scalar_dense", run: func(m *machine, sick bool) {
 			m.steps(12, func(int) {
 				m.now += 100 * us
 				m.layers(40, 150*us)
@@ -110,7 +112,7 @@ func faults() map[string]program {
 			})
 		}},
 		"a wait at the end of the step, and a loader without records": {
-			kind: verdict.KindHost, says: "then did something in no named range", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindHostWork, says: "then did something in no named range", run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					m.layers(60, 150*us)
 					if sick {
@@ -121,7 +123,7 @@ func faults() map[string]program {
 			},
 		},
 		"a result that is read, and long Python without records": {
-			kind: verdict.KindHost, says: "if that does not need what was waited for", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindHostWork, says: "if that does not need what was waited for", run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					for range 3 {
 						m.layers(40, 150*us)
@@ -134,17 +136,17 @@ func faults() map[string]program {
 			},
 		},
 		"launches that Windows hands over in batches": {
-			kind: verdict.KindDependency, says: "WDDM", run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindDependency, says: "WDDM", run: func(m *machine, _ bool) {
 				m.head = `"traceName":"C:\\runs\\trace.json",`
 				heldBack(m)
 			},
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
 		},
 		"launches that wait together on another system": {
-			kind: verdict.KindDependency, says: "something that the file does not show", run: func(m *machine, _ bool) { heldBack(m) },
+			kind: semconv.GPUFindingKindDependency, says: "something that the file does not show", run: func(m *machine, _ bool) { heldBack(m) },
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
 		},
-		"a loader on Windows": {kind: verdict.KindLoader, says: "dataloader.py(631): __next__", run: func(m *machine, sick bool) {
+		"a loader on Windows": {kind: semconv.GPUFindingKindLoader, says: "dataloader.py(631): __next__", run: func(m *machine, sick bool) {
 			m.steps(12, func(int) {
 				m.layers(60, 200*us)
 				m.wait("aten::item")
@@ -155,7 +157,7 @@ func faults() map[string]program {
 				}
 			})
 		}},
-		"memory near its limit": {kind: verdict.KindAllocation, says: "at the limit of the device's memory", run: func(m *machine, sick bool) {
+		"memory near its limit": {kind: semconv.GPUFindingKindAllocation, says: "at the limit of the device's memory", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				for range 3 {
 					m.layers(10, 200*us)
@@ -172,7 +174,7 @@ func faults() map[string]program {
 				}
 			})
 		}},
-		"copies between devices over PCIe": {kind: verdict.KindCopies, says: "PCIe", run: func(m *machine, sick bool) {
+		"copies between devices over PCIe": {kind: semconv.GPUFindingKindExposedCopies, says: "PCIe", run: func(m *machine, sick bool) {
 			if m.style.name == "xpu" { // the table of peaks has no link of that one
 				m.style.model = "NVIDIA A100-SXM4-80GB"
 			}
@@ -185,7 +187,7 @@ func faults() map[string]program {
 				m.copies("PtoP (Device -> Device)", 50_000_000, length, 7)
 			})
 		}},
-		"validation among steps, with a loader of its own": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+		"validation among steps, with a loader of its own": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			m.steps(10, func(i int) {
 				m.layers(60, 150*us)
 				if i%4 == 3 {
@@ -201,7 +203,7 @@ func faults() map[string]program {
 				}
 			})
 		}},
-		"shapes that change, compiled again": {kind: verdict.KindHost, says: "the host compiled, in torch/_dynamo/convert_frame.py(1085): __call__", run: func(m *machine, sick bool) {
+		"shapes that change, compiled again": {kind: semconv.GPUFindingKindHostWork, says: "the host compiled, in torch/_dynamo/convert_frame.py(1085): __call__", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(40, 150*us)
 				if sick && i%2 == 1 {
@@ -218,7 +220,7 @@ func faults() map[string]program {
 				m.wait("")
 			})
 		}, loss: func(_, _ verdict.Report) time.Duration { return 3 * 13 * time.Millisecond }},
-		"experts that some ranks have more of": {kind: verdict.KindComm, says: "or wait for a late rank", run: func(m *machine, sick bool) {
+		"experts that some ranks have more of": {kind: semconv.GPUFindingKindExposedCommunication, says: "or wait for a late rank", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				for k := range 4 {
 					m.layers(10, 150*us)
@@ -232,7 +234,7 @@ func faults() map[string]program {
 				}
 			})
 		}},
-		"attention in parts": {kind: verdict.KindAttention, says: "48 times; most in aten::bmm", run: func(m *machine, sick bool) {
+		"attention in parts": {kind: semconv.GPUFindingKindUnfusedAttention, says: "48 times; most in aten::bmm", run: func(m *machine, sick bool) {
 			m.style.model = "NVIDIA A100-SXM4-80GB"
 			const half, query, scores = `"c10::BFloat16","c10::BFloat16"`, `[128,2048,64]`, `[128,2048,2048]`
 			part := func(name, inputs string, length int64, kernel string) {
@@ -262,7 +264,7 @@ func faults() map[string]program {
 			})
 		}},
 		"products in single precision, by their names": {
-			kind: verdict.KindPrecision, says: "ampere_sgemm_128x64_tn", run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindSinglePrecision, says: "ampere_sgemm_128x64_tn", run: func(m *machine, _ bool) {
 				m.style.model = "NVIDIA A100-SXM4-80GB"
 				m.steps(4, func(int) {
 					for range 20 {
@@ -281,7 +283,7 @@ func faults() map[string]program {
 			},
 		},
 		"products in double precision": {
-			kind: verdict.KindPrecision, says: "products are in double precision", run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindSinglePrecision, says: "products are in double precision", run: func(m *machine, _ bool) {
 				m.style.model = "NVIDIA A100-SXM4-80GB"
 				m.steps(4, func(int) {
 					for range 10 { // 4096³ twice is 137 GFLOP: 9 ms are 15.3 of 19.5 TFLOP/s
@@ -293,7 +295,7 @@ func faults() map[string]program {
 			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (9000 - 1259) / 9000 },
 		},
-		"a reduction for each parameter": {kind: verdict.KindComm, says: "fewer and larger messages", run: func(m *machine, sick bool) {
+		"a reduction for each parameter": {kind: semconv.GPUFindingKindExposedCommunication, says: "fewer and larger messages", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				m.layers(40, 150*us)
 				if sick {
@@ -306,7 +308,7 @@ func faults() map[string]program {
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
 		"tensors that are copied to the device one by one": {
-			kind: verdict.KindSynchronization, says: "the host waited for each of its copies to the device",
+			kind: semconv.GPUFindingKindSynchronization, says: "the host waited for each of its copies to the device",
 			run: func(m *machine, sick bool) {
 				m.steps(6, func(int) {
 					if sick {
@@ -352,7 +354,7 @@ func faults() map[string]program {
 				}
 			}
 		}},
-		"a profiler that gets in the way": {kind: verdict.KindProfiler, says: "Activity Buffer Request", run: func(m *machine, sick bool) {
+		"a profiler that gets in the way": {kind: semconv.GPUFindingKindProfilerOverhead, says: "Activity Buffer Request", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				for k := range 10 {
 					m.layers(5, 150*us)
@@ -364,7 +366,7 @@ func faults() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"checkpoint in one call without frames": {kind: verdict.KindHost, says: "then did something in no named range", run: func(m *machine, sick bool) {
+		"checkpoint in one call without frames": {kind: semconv.GPUFindingKindHostWork, says: "then did something in no named range", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				m.wait("")
@@ -400,11 +402,11 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 		require.NotNil(t, st.Host, s.name)
 		window := find(t, batches, "pytorch profile")
 		require.Equal(t, 1, window.Events().Len(), "the span of the window says so, too")
-		v, ok := profiletrace.VerdictOf("host", window.Events().At(0))
+		v, ok := profiletrace.FindingOf("host", window.Events().At(0))
 		require.True(t, ok)
 		assert.Equal(t, st.Host.Kind, v.Kind)
 		assert.Equal(t, st.Host.Chain, v.Chain)
-		assert.Equal(t, verdict.KindNoDevice, st.Host.Kind)
+		assert.Equal(t, semconv.GPUFindingKindNoDevice, st.Host.Kind)
 		text := st.Host.String()
 		assert.Contains(t, text, "no activity of a device")
 		assert.Contains(t, text, "the host waited for data for 15", s.name) // ms
@@ -413,7 +415,7 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 		assert.Contains(t, text, "on another thread gloo:all_reduce (20", s.name)
 		_, st = convert(t, strings.TrimSuffix(m.text(0), "]}"), Options{Partial: true})
 		require.NotNil(t, st.Host, s.name)
-		assert.Equal(t, verdict.Low, st.Host.Certainty)
+		assert.Equal(t, finding.Low, st.Host.Certainty)
 		assert.Contains(t, st.Host.String(), "the part of the profile that could be read has no activity of a device")
 		assert.Contains(t, st.Host.String(), "try: convert the whole file")
 	}

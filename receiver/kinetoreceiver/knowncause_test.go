@@ -13,14 +13,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // program is a training or serving loop with one thing wrong with it. sick false is the same program without that, so
 // that what the fault costs is the difference of the two and nothing that the code under test could know.
 type program struct {
 	kind    string
-	says    string // in the chain or evidence of the first verdict
+	says    string // in the chain or evidence of the first finding
 	also    string // a kind without a gain that comes later
 	devices int
 	clean   bool // the healthy twin is healthy
@@ -59,7 +61,7 @@ func (m *machine) load(length int64) {
 func programs() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	return map[string]program{
-		"loader": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+		"loader": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			m.steps(12, func(int) {
 				m.load(20 * us)
 				if sick {
@@ -69,7 +71,7 @@ func programs() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"synchronization in every layer": {kind: verdict.KindSynchronization, says: "item", run: func(m *machine, sick bool) {
+		"synchronization in every layer": {kind: semconv.GPUFindingKindSynchronization, says: "item", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 20 {
 					m.layers(4, 150*us)
@@ -80,7 +82,7 @@ func programs() map[string]program {
 				}
 			})
 		}},
-		"synchronization within one annotation": {kind: verdict.KindSynchronization, run: func(m *machine, sick bool) {
+		"synchronization within one annotation": {kind: semconv.GPUFindingKindSynchronization, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.within("user_annotation", "train_step", func() {
 					for range 12 {
@@ -94,7 +96,7 @@ func programs() map[string]program {
 			})
 		}},
 		"launch-bound": {
-			kind: verdict.KindLaunchBound, says: "shorter than 10µs",
+			kind: semconv.GPUFindingKindLaunchBound, says: "shorter than 10µs",
 			run: func(m *machine, sick bool) {
 				m.steps(6, func(int) {
 					for range 300 {
@@ -106,7 +108,7 @@ func programs() map[string]program {
 			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"slow eager framework": {
-			kind: verdict.KindLaunchBound,
+			kind: semconv.GPUFindingKindLaunchBound,
 			run: func(m *machine, sick bool) {
 				m.steps(6, func(int) {
 					m.within("user_annotation", "forward", func() {
@@ -126,7 +128,7 @@ func programs() map[string]program {
 			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"pageable copies": {
-			kind: verdict.KindPageable, says: "pageable",
+			kind: semconv.GPUFindingKindPageableCopies, says: "pageable",
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					m.within("user_annotation", "to_device", func() {
@@ -145,7 +147,7 @@ func programs() map[string]program {
 			},
 		},
 		"copies that nothing hides": {
-			kind: verdict.KindCopies,
+			kind: semconv.GPUFindingKindExposedCopies,
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					w := work{
@@ -162,7 +164,7 @@ func programs() map[string]program {
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CopyExposed },
 		},
 		"late rank": {
-			kind: verdict.KindLateRank,
+			kind: semconv.GPUFindingKindLateRank,
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(i int) {
 					m.layers(40, 150*us)
@@ -187,7 +189,7 @@ func programs() map[string]program {
 			},
 		},
 		"exposed communication": {
-			kind: verdict.KindComm,
+			kind: semconv.GPUFindingKindExposedCommunication,
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					m.layers(40, 150*us)
@@ -204,7 +206,7 @@ func programs() map[string]program {
 			},
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed },
 		},
-		"allocator": {kind: verdict.KindAllocation, run: func(m *machine, sick bool) {
+		"allocator": {kind: semconv.GPUFindingKindAllocation, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 5 {
 					m.layers(8, 120*us)
@@ -219,7 +221,7 @@ func programs() map[string]program {
 				}
 			})
 		}},
-		"work of the host between steps": {kind: verdict.KindHost, says: "log_metrics", run: func(m *machine, sick bool) {
+		"work of the host between steps": {kind: semconv.GPUFindingKindHostWork, says: "log_metrics", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				m.layers(50, 150*us)
 				m.wait("aten::item")
@@ -228,7 +230,7 @@ func programs() map[string]program {
 				}
 			})
 		}},
-		"first runs": {kind: verdict.KindSlowCalls, run: func(m *machine, sick bool) {
+		"first runs": {kind: semconv.GPUFindingKindSlowRuntimeCalls, run: func(m *machine, sick bool) {
 			m.steps(6, func(i int) {
 				m.layers(30, 100*us)
 				if sick && i < 3 {
@@ -246,7 +248,7 @@ func programs() map[string]program {
 				m.wait("")
 			})
 		}},
-		"another rank on the host": {kind: verdict.KindPeer, run: func(m *machine, sick bool) {
+		"another rank on the host": {kind: semconv.GPUFindingKindWaitingForRank, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)
 				m.wait("")
@@ -255,7 +257,7 @@ func programs() map[string]program {
 				}
 			})
 		}},
-		"two devices, one starved": {kind: verdict.KindLoader, devices: 2, run: func(m *machine, sick bool) {
+		"two devices, one starved": {kind: semconv.GPUFindingKindLoader, devices: 2, run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				for d := range int64(2) {
 					m.device = d
@@ -272,7 +274,7 @@ func programs() map[string]program {
 			})
 		}},
 		"throttled clocks": {
-			kind: verdict.KindThrottle, says: "times as long from",
+			kind: semconv.GPUFindingKindThrottle, says: "times as long from",
 			run: func(m *machine, sick bool) {
 				m.steps(12, func(i int) {
 					for k := range 40 {
@@ -337,17 +339,17 @@ func testPrograms(t *testing.T, list map[string]program) {
 						return st.Devices[len(st.Devices)-1]
 					}
 					sick := report(true)
-					first := sick.Verdicts[0]
+					first := sick.Findings[0]
 					if p.also != "" {
-						assert.True(t, slices.ContainsFunc(sick.Verdicts, func(v verdict.Verdict) bool {
+						assert.True(t, slices.ContainsFunc(sick.Findings, func(v finding.Finding) bool {
 							return v.Kind == p.also && v.Gain == 0
-						}), "%s", sick.Verdicts)
+						}), "%s", sick.Findings)
 					}
 					if p.kind == "" {
-						assert.Equal(t, verdict.KindHealthy, first.Kind, "%s", first)
+						assert.Equal(t, semconv.GPUFindingKindHealthy, first.Kind, "%s", first)
 						return
 					}
-					assert.Equal(t, p.kind, first.Kind, "%s", sick.Verdicts)
+					assert.Equal(t, p.kind, first.Kind, "%s", sick.Findings)
 					assert.Contains(t, first.String(), p.says)
 					loss := p.loss
 					if loss == nil {
@@ -355,11 +357,11 @@ func testPrograms(t *testing.T, list map[string]program) {
 					}
 					healthy := report(false)
 					if p.clean {
-						assert.Equal(t, verdict.KindHealthy, healthy.Verdicts[0].Kind, "%s", healthy.Verdicts)
+						assert.Equal(t, semconv.GPUFindingKindHealthy, healthy.Findings[0].Kind, "%s", healthy.Findings)
 					}
 					want := loss(sick, healthy)
 					if want == 0 {
-						assert.Zero(t, first.Gain, "%s", sick.Verdicts)
+						assert.Zero(t, first.Gain, "%s", sick.Findings)
 						return
 					}
 					assert.InEpsilon(t, want, first.Gain, 0.1, "planted %s, found %s", want, first)

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // PyTorch built without Kineto, as Debian's: no categories, and names of rows instead of processes.
@@ -92,17 +93,17 @@ func TestMadeUpJobsWithoutKineto(t *testing.T) {
 				assert.Equal(t, whole.Devices[i].Window, d.Window)
 				want := whole.Devices[i]
 				assert.Equal(t, want.Parts, d.Parts)
-				switch first, is := want.Verdicts[0].Kind, d.Verdicts[0]; {
-				case is.Kind == verdict.KindUnknown:
-					assert.Equal(t, verdict.Low, is.Certainty)
+				switch first, is := want.Findings[0].Kind, d.Findings[0]; {
+				case is.Kind == semconv.GPUFindingKindUnexplainedIdle:
+					assert.Equal(t, finding.Low, is.Certainty)
 					assert.LessOrEqual(t, is.Gain, want.Parts.Idle)
-				case first == verdict.KindLateRank: // groups are not recorded
-					assert.Equal(t, verdict.KindComm, is.Kind)
-				case is.Kind == verdict.KindHealthy: // what says otherwise needs launches or shapes
-					assert.Zero(t, want.Parts.CopyExposed*20/want.Window, "%s", want.Verdicts[0])
-					assert.Zero(t, want.Parts.Idle*20/want.Window, "%s", want.Verdicts[0])
+				case first == semconv.GPUFindingKindLateRank: // groups are not recorded
+					assert.Equal(t, semconv.GPUFindingKindExposedCommunication, is.Kind)
+				case is.Kind == semconv.GPUFindingKindHealthy: // what says otherwise needs launches or shapes
+					assert.Zero(t, want.Parts.CopyExposed*20/want.Window, "%s", want.Findings[0])
+					assert.Zero(t, want.Parts.Idle*20/want.Window, "%s", want.Findings[0])
 				default:
-					assert.Equal(t, first, is.Kind, "%s\n%s", want.Verdicts[0], is)
+					assert.Equal(t, first, is.Kind, "%s\n%s", want.Findings[0], is)
 				}
 			}
 		})

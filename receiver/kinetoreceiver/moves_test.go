@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Names of kernels as cuDNN and PyTorch write them.
@@ -65,7 +66,7 @@ func moving() map[string]program {
 	}
 	return map[string]program{
 		"a model in NCHW with kernels for NHWC": {
-			kind: verdict.KindMoves, says: "tensors are brought into another layout in aten::cudnn_convolution", loss: loss,
+			kind: semconv.GPUFindingKindDataMovement, says: "tensors are brought into another layout in aten::cudnn_convolution", loss: loss,
 			run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					convolutions(m, "aten::cudnn_convolution", sick, 20)
@@ -74,7 +75,7 @@ func moving() map[string]program {
 			},
 		},
 		"inputs that are made contiguous before every product": {
-			kind: verdict.KindMoves, says: "aten::contiguous in attention", loss: loss,
+			kind: semconv.GPUFindingKindDataMovement, says: "aten::contiguous in attention", loss: loss,
 			run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					m.within("user_annotation", "attention", func() {
@@ -89,7 +90,7 @@ func moving() map[string]program {
 			},
 		},
 		"weights that autocast casts in every layer": {
-			kind: verdict.KindMoves, says: "tensors are cast to another type in aten::linear", loss: loss,
+			kind: semconv.GPUFindingKindDataMovement, says: "tensors are cast to another type in aten::linear", loss: loss,
 			run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					for range 30 {
@@ -104,7 +105,7 @@ func moving() map[string]program {
 			},
 		},
 		"a cache that is joined anew for every token": {
-			kind: verdict.KindMoves, says: "tensors are joined or padded in decode", loss: loss,
+			kind: semconv.GPUFindingKindDataMovement, says: "tensors are joined or padded in decode", loss: loss,
 			run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {
 					m.within("user_annotation", "decode", func() {
@@ -188,9 +189,9 @@ func TestMovedBytesAreTakenOffTheOperatorsAround(t *testing.T) {
 	_, st := convert(t, m.text(1), Options{Detail: DetailSteps})
 	d := st.Devices[0]
 	checkReport(t, d)
-	assert.Len(t, d.Verdicts, 1, "%s", d.Verdicts)
-	v := d.Verdicts[0]
-	assert.Equal(t, verdict.KindMoves, v.Kind)
+	assert.Len(t, d.Findings, 1, "%s", d.Findings)
+	v := d.Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindDataMovement, v.Kind)
 	assert.Equal(t, 8*20*934*time.Microsecond, v.Gain, "each kernel whole: they run one by one")
 	assert.Contains(t, v.Evidence, "at 1.34e+03 GB/s (65.8 % of the peak)")
 	assert.Contains(t, v.Evidence, "320 kernels (40 a step), most in transpose_kernel in aten::mm (117.44ms)")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // TestWorkIsThatOfTraceLens holds FLOPs and bytes of one call to the reports that TraceLens publishes beside these
@@ -270,18 +270,18 @@ func TestListsOfTensorsHaveTheTypeOfTheirKernel(t *testing.T) {
 // tiles. The second file does not name its device.
 func TestLowEfficiencyIsNamed(t *testing.T) {
 	_, st := read(t, recorded.Path(t, "kineto", "tracelens_evals/elem_01_add_poor_bw.json"), Options{Detail: DetailSteps})
-	v := st.Devices[0].Verdicts[0]
-	assert.Equal(t, verdict.KindEfficiency, v.Kind)
+	v := st.Devices[0].Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindLowEfficiency, v.Kind)
 	assert.Contains(t, v.String(), "aten::add moves bytes slowly")
 	assert.InDelta(t, 0.36, st.Devices[0].Efficiency.PeakShare, 0.01)
 
 	path := recorded.Path(t, "kineto", "tracelens_evals/gemm_01_compute_few_tiles.json")
 	_, st = read(t, path, Options{Detail: DetailSteps})
-	assert.Equal(t, verdict.KindHealthy, st.Devices[0].Verdicts[0].Kind)
-	assert.Contains(t, st.Devices[0].Verdicts[0].String(), "--device MODEL")
+	assert.Equal(t, semconv.GPUFindingKindHealthy, st.Devices[0].Findings[0].Kind)
+	assert.Contains(t, st.Devices[0].Findings[0].String(), "--device MODEL")
 	_, st = read(t, path, Options{Detail: DetailSteps, Device: "AMD Instinct MI300X"})
-	v = st.Devices[0].Verdicts[0]
-	assert.Equal(t, verdict.KindEfficiency, v.Kind)
+	v = st.Devices[0].Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindLowEfficiency, v.Kind)
 	assert.Contains(t, v.String(), "the result of aten::mm has 8 tiles of 128² for 304 multiprocessors")
 	assert.Contains(t, v.String(), "of the peak FLOP/s")
 }

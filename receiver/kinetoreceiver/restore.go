@@ -35,11 +35,11 @@ type restorer struct {
 	batches int64
 	latest  int64 // start, unix ns
 
-	devices  []verdict.Report // on the spans, the first maxRead, each with the first maxRead verdicts
+	devices  []verdict.Report // on the spans, the first maxRead, each with the first maxRead findings
 	isDevice bool             // last is a device's
 }
 
-// maxRead are the devices of Stats and the verdicts of each; further ones are on their spans only.
+// maxRead are the devices of Stats and the findings of each; further ones are on their spans only.
 const maxRead = 256
 
 // Reasons for leaving out events of a restored file.
@@ -171,14 +171,14 @@ func (r *restorer) device(s ptrace.Span) {
 	}
 }
 
-// verdict takes note of one on a device's window. Those of steps are on their spans, as always.
+// finding takes note of one on a device's window. Those of steps are on their spans, as always.
 func (r *restorer) verdict(e ptrace.SpanEvent) {
 	if !r.isDevice {
 		return
 	}
 	d := &r.devices[len(r.devices)-1]
-	if v, ok := profiletrace.VerdictOf(r.last.Name(), e); ok && len(d.Verdicts) < maxRead {
-		d.Verdicts = append(d.Verdicts, v)
+	if v, ok := profiletrace.FindingOf(r.last.Name(), e); ok && len(d.Findings) < maxRead {
+		d.Findings = append(d.Findings, v)
 	}
 }
 

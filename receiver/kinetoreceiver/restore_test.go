@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 )
 
@@ -115,9 +116,9 @@ func TestValuesHaveABound(t *testing.T) {
 
 // What a file says of its devices is told again, and no more than its spans say. The first of many are.
 func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
-	given := `,{"ph":"i","s":"t","cat":"event","name":"verdict","pid":1,"tid":4,"ts":2,"args":{"gpu.verdict.kind":"loader","gpu.verdict.evidence":"waited",` +
-		`"gpu.verdict.chain":"a -> b","gpu.verdict.share":0.4,"gpu.verdict.threshold":0.05,"gpu.verdict.gain":1.5,"gpu.verdict.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`
-	other := strings.Replace(given, `"verdict"`, `"other"`, 1)
+	given := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"loader","gpu.finding.evidence":"waited",` +
+		`"gpu.finding.chain":"a -> b","gpu.finding.share":0.4,"gpu.finding.threshold":0.05,"gpu.finding.gain":1.5,"gpu.finding.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`
+	other := strings.Replace(given, `"finding"`, `"other"`, 1)
 	_, st := convert(t, restoredHead+slice(goodIDs)+given+`]}`, Options{})
 	assert.Empty(t, st.Devices)
 	device := slice(goodIDs +
@@ -125,17 +126,17 @@ func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
 	_, st = convert(t, restoredHead+device+other+given+`]}`, Options{})
 	assert.Equal(t, []verdict.Report{{
 		Model: "A100", Window: 2 * time.Second,
-		Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Verdicts: []verdict.Verdict{{
+		Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Findings: []finding.Finding{{
 			Kind: "loader", Subject: "forward", Chain: []string{"a", "b"}, Share: 0.4, Threshold: 0.05, Evidence: "waited",
-			Gain: 1500 * time.Millisecond, Certainty: verdict.High,
+			Gain: 1500 * time.Millisecond, Certainty: finding.High,
 		}},
 	}}, st.Devices)
 	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(given, 2)+",",
 		2*maxRead)+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
 	assert.Len(t, st.Devices, maxRead)
-	assert.Len(t, st.Devices[0].Verdicts, 2)
+	assert.Len(t, st.Devices[0].Findings, 2)
 	_, st = convert(t, restoredHead+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
-	assert.Len(t, st.Devices[0].Verdicts, maxRead)
+	assert.Len(t, st.Devices[0].Findings, maxRead)
 }
 
 // FuzzRestore reads anything as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestCausesAndLossesOfMadeUpServices(t *testing.T) { testPrograms(t, services()) }
@@ -27,7 +28,7 @@ func services() map[string]program {
 				m.copies("DtoH (Device -> Pinned)", 256, 2*us, 7)
 			}
 		}},
-		"sparse requests of a server": {kind: verdict.KindNoLoad, says: "poll", run: func(m *machine, sick bool) {
+		"sparse requests of a server": {kind: semconv.GPUFindingKindNoLoad, says: "poll", run: func(m *machine, sick bool) {
 			for range 12 {
 				wait := func() { m.now += m.about(40 * ms) }
 				serve := func() {
@@ -52,12 +53,12 @@ func services() map[string]program {
 				})
 			}
 		}, loss: func(sick, _ verdict.Report) time.Duration {
-			if v := sick.Verdicts[1]; v.Kind != verdict.KindHost || !strings.Contains(v.String(), "tokenize") || v.Share < 0.5 {
-				return v.Gain // what is slow while there is load is the second verdict
+			if v := sick.Findings[1]; v.Kind != semconv.GPUFindingKindHostWork || !strings.Contains(v.String(), "tokenize") || v.Share < 0.5 {
+				return v.Gain // what is slow while there is load is the second finding
 			}
 			return 0
 		}},
-		"accumulated gradients": {kind: verdict.KindComm, run: func(m *machine, sick bool) {
+		"accumulated gradients": {kind: semconv.GPUFindingKindExposedCommunication, run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				for range 4 {
 					m.within("user_annotation", "micro_batch", func() { m.layers(30, 150*us) })
@@ -70,7 +71,7 @@ func services() map[string]program {
 				m.within("user_annotation", "Optimizer.step#AdamW.step", func() { m.layers(4, 300*us) })
 			})
 		}},
-		"checkpoint every few steps": {kind: verdict.KindHost, says: "save_checkpoint", run: func(m *machine, sick bool) {
+		"checkpoint every few steps": {kind: semconv.GPUFindingKindHostWork, says: "save_checkpoint", run: func(m *machine, sick bool) {
 			m.steps(12, func(i int) {
 				m.layers(40, 200*us)
 				m.wait("aten::item")
@@ -79,7 +80,7 @@ func services() map[string]program {
 				}
 			})
 		}},
-		"a decision that depends on data, in a loop": {kind: verdict.KindSynchronization, says: "item", run: func(m *machine, sick bool) {
+		"a decision that depends on data, in a loop": {kind: semconv.GPUFindingKindSynchronization, says: "item", run: func(m *machine, sick bool) {
 			for range 80 {
 				m.layers(3, 120*us)
 				if sick {
@@ -90,7 +91,7 @@ func services() map[string]program {
 				}
 			}
 		}},
-		"embeddings on the host": {kind: verdict.KindHost, says: "embedding_bag", run: func(m *machine, sick bool) {
+		"embeddings on the host": {kind: semconv.GPUFindingKindHostWork, says: "embedding_bag", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				if sick {
 					m.within(m.style.operator, "aten::embedding_bag", func() {
@@ -119,7 +120,7 @@ func services() map[string]program {
 				})
 			})
 		}},
-		"compilation in the first steps": {kind: verdict.KindHost, says: "compiled", run: func(m *machine, sick bool) {
+		"compilation in the first steps": {kind: semconv.GPUFindingKindHostWork, says: "compiled", run: func(m *machine, sick bool) {
 			m.steps(10, func(i int) {
 				if sick && i < 2 {
 					m.within("user_annotation", "Torch-Compiled Region: 0/0", func() {
@@ -132,7 +133,7 @@ func services() map[string]program {
 				m.wait("")
 			})
 		}},
-		"pipeline with bubbles": {kind: verdict.KindLateRank, says: "recv", run: func(m *machine, sick bool) {
+		"pipeline with bubbles": {kind: semconv.GPUFindingKindLateRank, says: "recv", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for k := range 8 {
 					length := 60 * us
@@ -146,7 +147,7 @@ func services() map[string]program {
 				}
 			})
 		}},
-		"decoding of tiny batches, with sampling on the host": {kind: verdict.KindHost, says: "sample", run: func(m *machine, sick bool) {
+		"decoding of tiny batches, with sampling on the host": {kind: semconv.GPUFindingKindHostWork, says: "sample", run: func(m *machine, sick bool) {
 			for range 60 {
 				m.graph(60, 20*us, us)
 				m.copies("DtoH (Device -> Pinned)", 4096, 3*us, 7)
@@ -156,7 +157,7 @@ func services() map[string]program {
 				}
 			}
 		}},
-		"logging of a histogram of all weights": {kind: verdict.KindPageable, says: "add_histogram", run: func(m *machine, sick bool) {
+		"logging of a histogram of all weights": {kind: semconv.GPUFindingKindPageableCopies, says: "add_histogram", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				m.layers(60, 200*us)
 				if sick {

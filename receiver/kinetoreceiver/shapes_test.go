@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // beside runs f on another thread of the host, from now on; the current one goes on from where it is.
@@ -78,7 +79,7 @@ func shapes() map[string]program {
 		return func(_, _ verdict.Report) time.Duration { return time.Duration(d) }
 	}
 	return map[string]program{
-		"loader with workers and a thread that pins memory": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+		"loader with workers and a thread that pins memory": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				m.beside(4900, func() {
 					m.within(m.style.operator, "aten::pin_memory", func() {
@@ -96,7 +97,7 @@ func shapes() map[string]program {
 			})
 		}},
 		"one profiled step that begins with the loader": {
-			kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 				m.steps(1, func(int) {
 					if sick {
 						m.load(30 * ms)
@@ -107,7 +108,7 @@ func shapes() map[string]program {
 			}, loss: stall(30 * ms),
 		},
 		"one request with a slow tokenizer": {
-			kind: verdict.KindHost, says: "tokenize", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindHostWork, says: "tokenize", run: func(m *machine, sick bool) {
 				m.within("user_annotation", "generate", func() {
 					if sick {
 						m.within("user_annotation", "tokenize", func() { m.now += 25 * ms })
@@ -118,7 +119,7 @@ func shapes() map[string]program {
 			}, loss: stall(25 * ms),
 		},
 		"queue that a thread of the program fills": {
-			kind: verdict.KindLoader, says: "queue", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindLoader, says: "queue", run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					if sick {
 						m.frame("train.py(88): train", func() {
@@ -134,7 +135,7 @@ func shapes() map[string]program {
 				})
 			},
 		},
-		"gradients in buckets, the last ones exposed": {kind: verdict.KindComm, run: func(m *machine, sick bool) {
+		"gradients in buckets, the last ones exposed": {kind: semconv.GPUFindingKindExposedCommunication, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.within("user_annotation", "DistributedDataParallel.forward", func() { m.layers(40, 150*us) })
 				m.on(4812, func() { // autograd
@@ -151,7 +152,7 @@ func shapes() map[string]program {
 				m.within("user_annotation", "Optimizer.step#AdamW.step", func() { m.layers(5, 400*us) })
 			})
 		}},
-		"pipeline that fills and drains": {kind: verdict.KindLateRank, says: "recv", run: func(m *machine, sick bool) {
+		"pipeline that fills and drains": {kind: semconv.GPUFindingKindLateRank, says: "recv", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for k := range 4 {
 					length := 100 * us
@@ -165,7 +166,7 @@ func shapes() map[string]program {
 			})
 		}},
 		"layers on two devices that work in turn": {
-			kind: verdict.KindDependency, says: "GPU 0", devices: 2, run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindDependency, says: "GPU 0", devices: 2, run: func(m *machine, _ bool) {
 				m.steps(10, func(int) {
 					m.device = 0
 					m.free[[2]int64{0, 7}] = max(m.free[[2]int64{0, 7}], m.free[[2]int64{1, 7}])
@@ -177,7 +178,7 @@ func shapes() map[string]program {
 			}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
 		},
 		"graphs with a scheduler between replays": {
-			kind: verdict.KindHost, says: "schedule", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindHostWork, says: "schedule", run: func(m *machine, sick bool) {
 				for range 40 {
 					if sick {
 						m.frame("vllm/v1/engine/core.py(301): step", func() {
@@ -191,13 +192,13 @@ func shapes() map[string]program {
 			},
 		},
 		"graphs of kernels that are too short": {
-			kind: verdict.KindLaunchBound, says: "launched by graphs already", run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindLaunchBound, says: "launched by graphs already", run: func(m *machine, _ bool) {
 				for range 20 {
 					m.graph(300, 2*us, 2*us)
 				}
 			}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
-		"optimizer on the host": {kind: verdict.KindHost, says: "adam", run: func(m *machine, sick bool) {
+		"optimizer on the host": {kind: semconv.GPUFindingKindHostWork, says: "adam", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				m.layers(80, 200*us)
 				m.copies("DtoH (Device -> Pinned)", 20_000_000, 900*us, 22)
@@ -210,7 +211,7 @@ func shapes() map[string]program {
 				m.copies("HtoD (Pinned -> Device)", 20_000_000, 900*us, 7)
 			})
 		}},
-		"checkpoint in the middle": {kind: verdict.KindHost, says: "write", run: func(m *machine, sick bool) {
+		"checkpoint in the middle": {kind: semconv.GPUFindingKindHostWork, says: "write", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				m.wait("aten::item")
@@ -235,7 +236,7 @@ func shapes() map[string]program {
 				m.layers(80, 200*us)
 			})
 		}},
-		"collections of garbage": {kind: verdict.KindHost, says: "Python GC", run: func(m *machine, sick bool) {
+		"collections of garbage": {kind: semconv.GPUFindingKindHostWork, says: "Python GC", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 4 {
 					m.layers(12, 150*us)
@@ -247,7 +248,7 @@ func shapes() map[string]program {
 				}
 			})
 		}, loss: stall(8 * 4 * 2 * ms)},
-		"figures that are logged": {kind: verdict.KindHost, says: "logging", run: func(m *machine, sick bool) {
+		"figures that are logged": {kind: semconv.GPUFindingKindHostWork, says: "logging", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(60, 150*us)
 				m.within(m.style.operator, "aten::to", func() {
@@ -259,7 +260,7 @@ func shapes() map[string]program {
 				}
 			})
 		}},
-		"compilation in the window": {kind: verdict.KindHost, says: "the host compiled", run: func(m *machine, sick bool) {
+		"compilation in the window": {kind: semconv.GPUFindingKindHostWork, says: "the host compiled", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				if sick && i < 2 {
@@ -271,7 +272,7 @@ func shapes() map[string]program {
 			})
 		}, loss: stall(140 * ms)},
 		"copies on a stream of their own that computing waits for": {
-			kind: verdict.KindCopies, says: "host to device",
+			kind: semconv.GPUFindingKindExposedCopies, says: "host to device",
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					length := 5 * us
@@ -284,7 +285,7 @@ func shapes() map[string]program {
 				})
 			},
 		},
-		"logits that go to the host": {kind: verdict.KindPageable, says: "device to host", run: func(m *machine, sick bool) {
+		"logits that go to the host": {kind: semconv.GPUFindingKindPageableCopies, says: "device to host", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				m.layers(60, 150*us)
 				m.within(m.style.operator, "aten::_to_copy", func() {
@@ -297,7 +298,7 @@ func shapes() map[string]program {
 				})
 			})
 		}},
-		"two processes on one device, both starved": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+		"two processes on one device, both starved": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			for range 10 {
 				for _, thread := range []int64{4711, 7711} {
 					m.on(thread, func() {
@@ -323,14 +324,14 @@ func shapes() map[string]program {
 				}
 			})
 		}},
-		"activities without anything of the host": {kind: verdict.KindUnknown, run: func(m *machine, _ bool) {
+		"activities without anything of the host": {kind: semconv.GPUFindingKindUnexplainedIdle, run: func(m *machine, _ bool) {
 			at := int64(1_000_000)
 			for i := range 400 {
 				m.event(m.style.kernel, "k", "0", "7", at, at+20*us, `"device":0,"stream":7`)
 				at += 20*us + int64(i%3)*40*us
 			}
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing }},
-		"window that begins amid the device's work": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+		"window that begins amid the device's work": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			at := m.now - 700*us // launched before the profiler began
 			for range 10 {
 				m.event(m.style.kernel, "k", "0", "7", at, at+150*us, `"device":0,"stream":7,"correlation":9999999`)
@@ -346,7 +347,7 @@ func shapes() map[string]program {
 			})
 		}, loss: func(s, h verdict.Report) time.Duration { return s.Window - h.Window }},
 		"replicas on threads of one process": {
-			kind: verdict.KindLaunchBound, devices: 4, run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindLaunchBound, devices: 4, run: func(m *machine, _ bool) {
 				m.steps(6, func(int) {
 					for k := range 60 { // one lock for all threads
 						for d := range int64(4) {
@@ -360,7 +361,7 @@ func shapes() map[string]program {
 			}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"optimizer with a kernel for each tensor": {
-			kind: verdict.KindLaunchBound, says: "Optimizer.step", run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindLaunchBound, says: "Optimizer.step", run: func(m *machine, sick bool) {
 				m.steps(6, func(int) {
 					m.layers(40, 150*us)
 					m.wait("")
@@ -374,7 +375,7 @@ func shapes() map[string]program {
 			}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
 		},
 		"products without tensor cores": {
-			kind: verdict.KindPrecision, says: "aten::mm", run: func(m *machine, _ bool) {
+			kind: semconv.GPUFindingKindSinglePrecision, says: "aten::mm", run: func(m *machine, _ bool) {
 				m.style.model = "NVIDIA A100-SXM4-80GB"
 				m.steps(6, func(int) {
 					for range 10 { // 4096³ twice is 137 GFLOP: 8 ms are 17 of 19.5 TFLOP/s
@@ -388,7 +389,7 @@ func shapes() map[string]program {
 			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
 			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (8000 - 1259) / 8000 },
 		},
-		"barrier of all ranks": {kind: verdict.KindPeer, says: "barrier", run: func(m *machine, sick bool) {
+		"barrier of all ranks": {kind: semconv.GPUFindingKindWaitingForRank, says: "barrier", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(60, 150*us)
 				m.wait("")
@@ -400,7 +401,7 @@ func shapes() map[string]program {
 				}
 			})
 		}},
-		"segments that grow": {kind: verdict.KindAllocation, says: "cuMem", run: func(m *machine, sick bool) {
+		"segments that grow": {kind: semconv.GPUFindingKindAllocation, says: "cuMem", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(30, 150*us)
 				if sick {
@@ -415,7 +416,7 @@ func shapes() map[string]program {
 				}
 			})
 		}},
-		"many small copies": {kind: verdict.KindLaunchBound, says: "aten::copy_", run: func(m *machine, _ bool) {
+		"many small copies": {kind: semconv.GPUFindingKindLaunchBound, says: "aten::copy_", run: func(m *machine, _ bool) {
 			m.style.copyCall = strings.Replace(m.style.copyCall, "WithStream", "Async", 1) // the other waits for the copy
 			m.steps(6, func(int) {
 				m.layers(10, 100*us)

@@ -53,7 +53,7 @@ func TestAnEventFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 			for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {
 				batches, got := convert(t, m.text(1), Options{Detail: detail})
 				require.Len(t, got.Devices, 1)
-				assert.Equal(t, want.Devices[0].Verdicts, got.Devices[0].Verdicts)
+				assert.Equal(t, want.Devices[0].Findings, got.Devices[0].Findings)
 				assert.Equal(t, want.Devices[0].Parts, got.Devices[0].Parts)
 				assert.Equal(t, want.Devices[0].Window, got.Devices[0].Window)
 				checkReport(t, got.Devices[0])
@@ -74,7 +74,7 @@ func TestAWindowFarFromAllEventsIsLeftOut(t *testing.T) {
 	_, want := convert(t, m.text(1), Options{})
 	m.event("Trace", "PyTorch Profiler (0)", `"Spans"`, `"PyTorch Profiler"`, 0, year, "")
 	batches, got := convert(t, m.text(1), Options{})
-	assert.Equal(t, want.Devices[0].Verdicts, got.Devices[0].Verdicts)
+	assert.Equal(t, want.Devices[0].Findings, got.Devices[0].Findings)
 	assert.Equal(t, []string{"when the profiler recorded is left out: that is more than a day from all events"}, got.Faults)
 	first, last := extremes(batches)
 	assert.Less(t, last-first, 10*time.Second)
@@ -99,7 +99,7 @@ func TestLongPausesAreIdleTime(t *testing.T) {
 		assert.Empty(t, st.Skipped, pause)
 		assert.Empty(t, st.Faults)
 		assert.GreaterOrEqual(t, st.Devices[0].Parts.Idle, pause)
-		assert.Contains(t, strings.Join(st.Devices[0].Verdicts[0].Chain, " "), "aten::index", pause)
+		assert.Contains(t, strings.Join(st.Devices[0].Findings[0].Chain, " "), "aten::index", pause)
 		checkReport(t, st.Devices[0])
 	}
 	// a kernel alone, within a day

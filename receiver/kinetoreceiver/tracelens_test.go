@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Differences from TraceLens that docs/verdicts.md explains: of FLOPs, of bytes.
+// Differences from TraceLens that docs/findings.md explains: of FLOPs, of bytes.
 var explained = map[string]string{
 	"aten::_scaled_dot_product_flash_attention": "flops", // pairs on the diagonal
 	"aten::copy_": "flops bytes", "aten::upsample_nearest1d": "flops",

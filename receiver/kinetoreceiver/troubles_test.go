@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestCausesAndLossesOfMadeUpTroubles(t *testing.T) { testPrograms(t, troubles()) }
@@ -65,7 +66,7 @@ func troubles() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	idle := func(s, _ verdict.Report) time.Duration { return s.Parts.Idle }
 	return map[string]program{
-		"eager steps before graphs, healthy": {also: verdict.KindWarmUp, run: func(m *machine, _ bool) {
+		"eager steps before graphs, healthy": {also: semconv.GPUFindingKindWarmUp, run: func(m *machine, _ bool) {
 			m.warmUp()
 			m.steps(20, func(int) {
 				m.graph(120, 25*us, us)
@@ -73,7 +74,7 @@ func troubles() map[string]program {
 			})
 		}},
 		"eager steps before graphs with a scheduler between": {
-			kind: verdict.KindHost, says: "schedule", also: verdict.KindWarmUp, clean: true, run: func(m *machine, sick bool) {
+			kind: semconv.GPUFindingKindHostWork, says: "schedule", also: semconv.GPUFindingKindWarmUp, clean: true, run: func(m *machine, sick bool) {
 				m.warmUp()
 				m.steps(20, func(int) {
 					m.graph(120, 25*us, us)
@@ -85,7 +86,7 @@ func troubles() map[string]program {
 				})
 			},
 		},
-		"graphs that are captured again and again": {kind: verdict.KindCapture, says: "captured graphs", run: func(m *machine, sick bool) {
+		"graphs that are captured again and again": {kind: semconv.GPUFindingKindGraphCapture, says: "captured graphs", run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				m.now = max(m.now, m.busy(0))
 				if sick {
@@ -103,7 +104,7 @@ func troubles() map[string]program {
 			}
 			return 0
 		}},
-		"memory that is taken at the start": {kind: verdict.KindSlowCalls, says: "lloc in aten::empty", clean: true, run: func(m *machine, sick bool) {
+		"memory that is taken at the start": {kind: semconv.GPUFindingKindSlowRuntimeCalls, says: "lloc in aten::empty", clean: true, run: func(m *machine, sick bool) {
 			m.steps(4, func(i int) {
 				if sick && i == 0 {
 					m.within(m.style.operator, "aten::empty", func() { m.call(m.style.malloc, 40*ms) })
@@ -113,7 +114,7 @@ func troubles() map[string]program {
 				m.wait("aten::item")
 			})
 		}, loss: func(_, _ verdict.Report) time.Duration { return 43 * time.Millisecond }},
-		"a capture that ended before the profile began": {kind: verdict.KindLoader, clean: true, run: func(m *machine, sick bool) {
+		"a capture that ended before the profile began": {kind: semconv.GPUFindingKindLoader, clean: true, run: func(m *machine, sick bool) {
 			m.call("cudaStreamEndCapture", 60*us)
 			m.steps(8, func(int) {
 				if sick {
@@ -123,7 +124,7 @@ func troubles() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"a second process that is starved": {kind: verdict.KindLoader, devices: 2, clean: true, run: func(m *machine, sick bool) {
+		"a second process that is starved": {kind: semconv.GPUFindingKindLoader, devices: 2, clean: true, run: func(m *machine, sick bool) {
 			for range 10 {
 				m.device = 0
 				now := m.now
@@ -142,7 +143,7 @@ func troubles() map[string]program {
 				m.now = max(m.now, end)
 			}
 		}, loss: idle},
-		"gradient hooks on the backward thread": {kind: verdict.KindHost, says: "hook", clean: true, run: func(m *machine, sick bool) {
+		"gradient hooks on the backward thread": {kind: semconv.GPUFindingKindHostWork, says: "hook", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(30, 150*us)
 				m.within(m.style.operator, "autograd::engine::evaluate_function: MeanBackward0", func() {})
@@ -160,7 +161,7 @@ func troubles() map[string]program {
 				m.layers(5, 400*us)
 			})
 		}},
-		"one loader batch of six is slow": {kind: verdict.KindLoader, clean: true, run: func(m *machine, sick bool) {
+		"one loader batch of six is slow": {kind: semconv.GPUFindingKindLoader, clean: true, run: func(m *machine, sick bool) {
 			m.steps(18, func(i int) {
 				m.load(20 * us)
 				if sick && i%6 == 5 {
@@ -170,7 +171,7 @@ func troubles() map[string]program {
 				m.wait("aten::item")
 			})
 		}},
-		"thousands of tiny graphs": {kind: verdict.KindLaunchBound, says: "launches graphs slower than the device works them off", run: func(m *machine, _ bool) {
+		"thousands of tiny graphs": {kind: semconv.GPUFindingKindLaunchBound, says: "launches graphs slower than the device works them off", run: func(m *machine, _ bool) {
 			for range 1500 {
 				m.corr++
 				start := m.now
@@ -185,14 +186,14 @@ func troubles() map[string]program {
 				m.free[[2]int64{0, 7}] = at - us
 			}
 		}, loss: idle},
-		"one kernel of one block": {kind: verdict.KindParallelism, run: func(m *machine, sick bool) {
+		"one kernel of one block": {kind: semconv.GPUFindingKindLowParallelism, run: func(m *machine, sick bool) {
 			m.steps(4, func(int) {
 				m.operator("my::scan", work{
 					name: "serial_scan", length: 300 * ms, stream: 7, args: `,"grid":[1,1,1],"block":[256,1,1],"blocks per SM":0.009259`,
 				})
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * 107 / 108 }},
-		"modules that are loaded at the first step": {kind: verdict.KindSlowCalls, says: "Module", clean: true, run: func(m *machine, sick bool) {
+		"modules that are loaded at the first step": {kind: semconv.GPUFindingKindSlowRuntimeCalls, says: "Module", clean: true, run: func(m *machine, sick bool) {
 			call := "cuModuleLoadData"
 			if strings.HasPrefix(m.style.launch, "hip") {
 				call = "hipModuleLoadData"
@@ -210,7 +211,7 @@ func troubles() map[string]program {
 				m.wait("")
 			})
 		}, loss: func(_, _ verdict.Report) time.Duration { return 5 * 15 * time.Millisecond }},
-		"an event that the optimizer waits for": {kind: verdict.KindSynchronization, says: "EventSynchronize", clean: true, run: func(m *machine, sick bool) {
+		"an event that the optimizer waits for": {kind: semconv.GPUFindingKindSynchronization, says: "EventSynchronize", clean: true, run: func(m *machine, sick bool) {
 			call := "cudaEventSynchronize"
 			if strings.HasPrefix(m.style.launch, "hip") {
 				call = "hipEventSynchronize"
@@ -230,7 +231,7 @@ func troubles() map[string]program {
 				})
 			})
 		}, loss: idle},
-		"a collector of garbage that is called": {kind: verdict.KindHost, says: "gc.collect", clean: true, run: func(m *machine, sick bool) {
+		"a collector of garbage that is called": {kind: semconv.GPUFindingKindHostWork, says: "gc.collect", clean: true, run: func(m *machine, sick bool) {
 			m.steps(10, func(int) {
 				m.layers(50, 150*us)
 				if sick {
@@ -240,7 +241,7 @@ func troubles() map[string]program {
 				}
 			})
 		}, loss: func(_, _ verdict.Report) time.Duration { return 9 * 6 * time.Millisecond }},
-		"clocks that go up and down": {kind: verdict.KindThrottle, clean: true, run: func(m *machine, sick bool) {
+		"clocks that go up and down": {kind: semconv.GPUFindingKindThrottle, clean: true, run: func(m *machine, sick bool) {
 			m.steps(20, func(i int) {
 				for k := range 40 {
 					length := int64(100+100*(k%4)) * us
@@ -282,7 +283,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"steps on two threads that overlap": {kind: verdict.KindLoader, clean: true, run: func(m *machine, sick bool) {
+		"steps on two threads that overlap": {kind: semconv.GPUFindingKindLoader, clean: true, run: func(m *machine, sick bool) {
 			at := [2]int64{m.now, m.now + 3*ms}
 			for range 8 {
 				for k := range 2 {
@@ -302,7 +303,7 @@ func troubles() map[string]program {
 				}
 			}
 		}, loss: idle},
-		"a link that is slow": {kind: verdict.KindComm, says: "at 1.67 GB/s at best", run: func(m *machine, sick bool) {
+		"a link that is slow": {kind: semconv.GPUFindingKindExposedCommunication, says: "at 1.67 GB/s at best", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				m.layers(40, 150*us)
 				for range 4 {
@@ -319,7 +320,7 @@ func troubles() map[string]program {
 				m.wait("")
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
-		"environments that step behind pipes": {kind: verdict.KindHost, says: "the host was in rl/subproc.py(130): step_wait", run: func(m *machine, sick bool) {
+		"environments that step behind pipes": {kind: semconv.GPUFindingKindHostWork, says: "the host was in rl/subproc.py(130): step_wait", run: func(m *machine, sick bool) {
 			m.steps(40, func(int) {
 				m.frame("rl/policy.py(20): forward", func() { m.layers(12, 150*us) })
 				m.wait("aten::item")
@@ -338,7 +339,7 @@ func troubles() map[string]program {
 				})
 			})
 		}},
-		"hooks of Python around each layer": {kind: verdict.KindHost, says: "hooks.py", clean: true, run: func(m *machine, sick bool) {
+		"hooks of Python around each layer": {kind: semconv.GPUFindingKindHostWork, says: "hooks.py", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 20 {
 					m.layers(1, 300*us)
@@ -348,7 +349,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"the cache is emptied in every step": {kind: verdict.KindAllocation, says: "empty_cache", clean: true, run: func(m *machine, sick bool) {
+		"the cache is emptied in every step": {kind: semconv.GPUFindingKindAllocation, says: "empty_cache", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)
 				if sick {
@@ -364,7 +365,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"a callback of the host in the stream": {kind: verdict.KindDependency, clean: true, run: func(m *machine, sick bool) {
+		"a callback of the host in the stream": {kind: semconv.GPUFindingKindDependency, clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 4 {
 					m.layers(10, 150*us)
@@ -375,7 +376,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"graphs with a tail of small kernels": {kind: verdict.KindLaunchBound, says: "sample", clean: true, run: func(m *machine, sick bool) {
+		"graphs with a tail of small kernels": {kind: semconv.GPUFindingKindLaunchBound, says: "sample", clean: true, run: func(m *machine, sick bool) {
 			for range 40 {
 				m.graph(100, 20*us, us)
 				m.within("user_annotation", "sample_tokens", func() {
@@ -387,7 +388,7 @@ func troubles() map[string]program {
 				m.copies("DtoH (Device -> Pinned)", 4096, 3*us, 7)
 			}
 		}, loss: idle},
-		"a slow function within an annotation": {kind: verdict.KindHost, says: "most in text.py(9): normalize in tokenize", clean: true, run: func(m *machine, sick bool) {
+		"a slow function within an annotation": {kind: semconv.GPUFindingKindHostWork, says: "most in text.py(9): normalize in tokenize", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)
 				m.wait("aten::item")
@@ -398,7 +399,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"a limiter of the rate": {kind: verdict.KindHost, says: "sleep", clean: true, run: func(m *machine, sick bool) {
+		"a limiter of the rate": {kind: semconv.GPUFindingKindHostWork, says: "sleep", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)
 				m.wait("aten::item")
@@ -409,7 +410,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"workers that are started for each epoch": {kind: verdict.KindLoader, clean: true, run: func(m *machine, sick bool) {
+		"workers that are started for each epoch": {kind: semconv.GPUFindingKindLoader, clean: true, run: func(m *machine, sick bool) {
 			for e := range 3 {
 				if sick && e > 0 {
 					if m.style.loader != "" {
@@ -427,7 +428,7 @@ func troubles() map[string]program {
 				})
 			}
 		}},
-		"zeros that are written anew": {kind: verdict.KindCopies, says: "memset", clean: true, run: func(m *machine, sick bool) {
+		"zeros that are written anew": {kind: semconv.GPUFindingKindExposedCopies, says: "memset", clean: true, run: func(m *machine, sick bool) {
 			set := "gpu_memset"
 			if m.style.name == "2021" {
 				set = "Memset"
@@ -443,7 +444,7 @@ func troubles() map[string]program {
 				}
 			})
 		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CopyExposed }},
-		"a launcher that the system puts to sleep": {kind: verdict.KindHost, says: "no named range", clean: true, run: func(m *machine, sick bool) {
+		"a launcher that the system puts to sleep": {kind: semconv.GPUFindingKindHostWork, says: "no named range", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 3 {
 					m.layers(12, 150*us)
@@ -453,7 +454,7 @@ func troubles() map[string]program {
 				}
 			})
 		}, loss: func(_, _ verdict.Report) time.Duration { return (8*3 - 1) * 4 * time.Millisecond }},
-		"kernels of Triton that Python launches": {kind: verdict.KindLaunchBound, run: func(m *machine, _ bool) {
+		"kernels of Triton that Python launches": {kind: semconv.GPUFindingKindLaunchBound, run: func(m *machine, _ bool) {
 			for range 400 {
 				m.frame("triton/runtime/jit.py(600): run", func() {
 					m.now += m.about(70 * us)
@@ -461,7 +462,7 @@ func troubles() map[string]program {
 				})
 			}
 		}, loss: idle},
-		"every weight gathered just before it is used": {kind: verdict.KindComm, says: "all_gather", clean: true, run: func(m *machine, sick bool) {
+		"every weight gathered just before it is used": {kind: semconv.GPUFindingKindExposedCommunication, says: "all_gather", clean: true, run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
 				for range 12 {
 					length := 700 * us
@@ -475,7 +476,7 @@ func troubles() map[string]program {
 				}
 			})
 		}},
-		"metrics read back one by one": {kind: verdict.KindSynchronization, says: "item", clean: true, run: func(m *machine, sick bool) {
+		"metrics read back one by one": {kind: semconv.GPUFindingKindSynchronization, says: "item", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(40, 150*us)
 				if sick {
@@ -493,7 +494,7 @@ func troubles() map[string]program {
 				}
 			})
 		}, loss: idle},
-		"host memory that is pinned for each batch": {kind: verdict.KindAllocation, says: "pin_memory", clean: true, run: func(m *machine, sick bool) {
+		"host memory that is pinned for each batch": {kind: semconv.GPUFindingKindAllocation, says: "pin_memory", clean: true, run: func(m *machine, sick bool) {
 			call := "cudaHostAlloc"
 			if strings.HasPrefix(m.style.launch, "hip") {
 				call = "hipHostMalloc"

@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // traced is an event of a machine's text.
@@ -212,19 +213,19 @@ func nsightReports(t *testing.T, text string, wholeGraphs bool) []verdict.Report
 
 // unrecorded are jobs of which an export does not record what tells the cause: sizes of collectives, types of elements.
 var unrecorded = map[string]struct{ kind, says string }{
-	"experts that some ranks have more of": {verdict.KindComm, "or wait for a late rank"},
-	"a link that is slow":                  {verdict.KindComm, "while nothing computes"},
-	"pipeline that fills and drains":       {verdict.KindComm, "or wait for a late rank"},
-	"pipeline with bubbles":                {verdict.KindComm, "or wait for a late rank"},
-	"late rank/plain":                      {verdict.KindComm, "or wait for a late rank"},    // nor has it steps
-	"sparse requests of a server/frames":   {verdict.KindHost, "poll"},                       // ranges are no frames of Python
-	"products without tensor cores":        {verdict.KindPrecision, "longest: ampere_sgemm"}, // by its name
-	"products in double precision":         {verdict.KindHealthy, "no operator's work is known"},
-	"a reduction for each parameter":       {verdict.KindComm, "or wait for a late rank"},
-	"attention in parts":                   {verdict.KindAttention, "do in 81.6ms"}, // all but the products
-	"thousands of tiny graphs":             {verdict.KindLaunchBound, "launches graphs slower"},
-	"graphs with a tail of small kernels":  {verdict.KindLaunchBound, "sample_tokens"},
-	"graphs of kernels that are too short": {verdict.KindHealthy, "no operator's work is known"}, // nor the gaps in graphs
+	"experts that some ranks have more of": {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"a link that is slow":                  {semconv.GPUFindingKindExposedCommunication, "while nothing computes"},
+	"pipeline that fills and drains":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"pipeline with bubbles":                {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"late rank/plain":                      {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},    // nor has it steps
+	"sparse requests of a server/frames":   {semconv.GPUFindingKindHostWork, "poll"},                       // ranges are no frames of Python
+	"products without tensor cores":        {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"}, // by its name
+	"products in double precision":         {semconv.GPUFindingKindHealthy, "no operator's work is known"},
+	"a reduction for each parameter":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"attention in parts":                   {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // all but the products
+	"thousands of tiny graphs":             {semconv.GPUFindingKindLaunchBound, "launches graphs slower"},
+	"graphs with a tail of small kernels":  {semconv.GPUFindingKindLaunchBound, "sample_tokens"},
+	"graphs of kernels that are too short": {semconv.GPUFindingKindHealthy, "no operator's work is known"}, // nor the gaps in graphs
 }
 
 // An export of Nsight Systems is judged as the profile of PyTorch of the same run.
@@ -249,7 +250,7 @@ func TestNsightTwinsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 				for i, d := range got {
 					checkReport(t, d)
 					assert.Equal(t, st.Devices[i].Window, d.Window)
-					want, is := st.Devices[i].Verdicts[0], d.Verdicts[0]
+					want, is := st.Devices[i].Findings[0], d.Findings[0]
 					less, ok := unrecorded[name]
 					if !ok {
 						less, ok = unrecorded[name+"/"+s.name]

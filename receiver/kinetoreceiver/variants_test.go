@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 var (
@@ -87,7 +89,7 @@ func everything() map[string]program {
 	return all
 }
 
-// What a run's first verdict is does not depend on how the run is written.
+// What a run's first finding is does not depend on how the run is written.
 func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
@@ -111,7 +113,7 @@ func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 						want[s.name] = d
 						return
 					}
-					first, is := want[s.name].Verdicts[0], d.Verdicts[0]
+					first, is := want[s.name].Findings[0], d.Findings[0]
 					assert.Equal(t, first.Kind, is.Kind, "%s\n%s", first, is)
 					assert.InEpsilon(t, first.Gain+1, is.Gain+1, 0.01, "%s\n%s", first, is)
 				})
@@ -134,13 +136,13 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 				p.run(m, sick)
 				return m.text(max(1, p.devices))
 			}
-			if p.kind == "" || p.kind == verdict.KindNoLoad || text(true) == text(false) {
+			if p.kind == "" || p.kind == semconv.GPUFindingKindNoLoad || text(true) == text(false) {
 				continue // healthy, or only sick
 			}
 			t.Run(name+"/"+s.name, func(t *testing.T) {
-				first := func(sick bool) verdict.Verdict {
+				first := func(sick bool) finding.Finding {
 					_, st := convert(t, text(sick), Options{Detail: DetailSteps})
-					return st.Devices[len(st.Devices)-1].Verdicts[0]
+					return st.Devices[len(st.Devices)-1].Findings[0]
 				}
 				if v := first(false); v.Kind == p.kind {
 					assert.Less(t, v.Gain, first(true).Gain/4, "%s", v)
@@ -164,7 +166,7 @@ func TestMadeUpJobsThatAreCutAtBothEnds(t *testing.T) {
 			m := newMachine(uint64(n), s)
 			p.run(m, true)
 			_, st := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
-			kind := st.Devices[len(st.Devices)-1].Verdicts[0].Kind
+			kind := st.Devices[len(st.Devices)-1].Findings[0].Kind
 			end := m.now
 			for device := range int64(max(1, p.devices)) {
 				end = max(end, m.busy(device))
@@ -180,7 +182,7 @@ func TestMadeUpJobsThatAreCutAtBothEnds(t *testing.T) {
 				checkReport(t, d)
 			}
 			if slices.Contains(same, name) {
-				assert.Equal(t, kind, st.Devices[len(st.Devices)-1].Verdicts[0].Kind)
+				assert.Equal(t, kind, st.Devices[len(st.Devices)-1].Findings[0].Kind)
 			}
 		})
 	}
@@ -207,10 +209,10 @@ func TestDevicesOfOneFileAreJudgedEachForItself(t *testing.T) {
 		}
 		_, st := convert(t, m.text(2), Options{Detail: DetailSteps})
 		require.Len(t, st.Devices, 2)
-		for i, kind := range []string{verdict.KindLoader, verdict.KindPageable} {
+		for i, kind := range []string{semconv.GPUFindingKindLoader, semconv.GPUFindingKindPageableCopies} {
 			checkReport(t, st.Devices[i])
-			first := st.Devices[i].Verdicts[0]
-			assert.Equal(t, kind, first.Kind, "%s: %s", s.name, st.Devices[i].Verdicts)
+			first := st.Devices[i].Findings[0]
+			assert.Equal(t, kind, first.Kind, "%s: %s", s.name, st.Devices[i].Findings)
 			assert.InDelta(t, 40, float64(first.Gain)/1e6, 4, "%s: %s", s.name, first)
 		}
 	}

@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestPartsOfTheWindowAddUp is the invariant of verdicts on every recorded trace: parts make up the window and causes
+// TestPartsOfTheWindowAddUp is the invariant of findings on every recorded trace: parts make up the window and causes
 // the idle time, to the nanosecond, and no nanosecond of the window is in two gains.
 func TestPartsOfTheWindowAddUp(t *testing.T) {
 	for path, ref := range references(t, "kineto") {
@@ -30,8 +32,8 @@ func TestPartsOfTheWindowAddUp(t *testing.T) {
 				_, st := read(t, path, Options{Detail: DetailSteps, Extent: extent})
 				for _, d := range st.Devices {
 					checkReport(t, d)
-					if len(d.Verdicts) > 0 {
-						t.Logf("%s %s: %s", d.Window, extent, d.Verdicts[0])
+					if len(d.Findings) > 0 {
+						t.Logf("%s %s: %s", d.Window, extent, d.Findings[0])
 					}
 				}
 			}
@@ -53,40 +55,40 @@ func checkReport(t *testing.T, d verdict.Report) {
 		alone += o.Alone
 	}
 	assert.Equal(t, p.Computing, alone, "of computing, each nanosecond is of one operator")
-	for i, v := range d.Verdicts {
+	for i, v := range d.Findings {
 		if !v.Outside {
 			gains += v.Gain
 		}
 		assert.GreaterOrEqual(t, v.Gain, time.Duration(0))
-		weight := func(v verdict.Verdict) time.Duration { // a cause without a name counts for half
-			if v.Certainty == verdict.Low && (v.Kind == verdict.KindHost || v.Kind == verdict.KindUnknown) {
+		weight := func(v finding.Finding) time.Duration { // a cause without a name counts for half
+			if v.Certainty == finding.Low && (v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle) {
 				return v.Gain / 2
 			}
 			return v.Gain
 		}
-		if i > 0 && d.Verdicts[i-1].Kind != verdict.KindNoLoad && d.Verdicts[0].Kind != verdict.KindHealthy {
-			assert.LessOrEqual(t, weight(v), weight(d.Verdicts[i-1]), "sorted by gain")
+		if i > 0 && d.Findings[i-1].Kind != semconv.GPUFindingKindNoLoad && d.Findings[0].Kind != semconv.GPUFindingKindHealthy {
+			assert.LessOrEqual(t, weight(v), weight(d.Findings[i-1]), "sorted by gain")
 		}
 		assert.NotEmpty(t, v.Chain)
 		assert.NotEmpty(t, v.Certainty)
 	}
 	assert.LessOrEqual(t, gains, d.Window, "no nanosecond is claimed twice")
-	assert.NotEmpty(t, d.Verdicts, "a device has a verdict, if only that it is healthy")
+	assert.NotEmpty(t, d.Findings, "a device has a finding, if only that it is healthy")
 }
 
-// TestCausesOfRecordedTraces holds the first verdict of traces whose cause is known from elsewhere: the tutorial that
+// TestCausesOfRecordedTraces holds the first finding of traces whose cause is known from elsewhere: the tutorial that
 // the ResNet pair was recorded for, and the evaluation cases of TraceLens.
 func TestCausesOfRecordedTraces(t *testing.T) {
 	for file, want := range map[string]string{
-		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": verdict.KindLoader,
-		"tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz":                  verdict.KindLaunchBound,
-		"tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz":                 verdict.KindLaunchBound,
-		"tracelens/b200/eager_trace.json.gz":                                            verdict.KindLaunchBound,
-		"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz":          verdict.KindHealthy,
+		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": semconv.GPUFindingKindLoader,
+		"tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz":                  semconv.GPUFindingKindLaunchBound,
+		"tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz":                 semconv.GPUFindingKindLaunchBound,
+		"tracelens/b200/eager_trace.json.gz":                                            semconv.GPUFindingKindLaunchBound,
+		"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz":          semconv.GPUFindingKindHealthy,
 	} {
 		_, st := read(t, recorded.Path(t, "kineto", file), Options{Detail: DetailSteps})
 		require.Len(t, st.Devices, 1)
-		assert.Equal(t, want, st.Devices[0].Verdicts[0].Kind, file)
+		assert.Equal(t, want, st.Devices[0].Findings[0].Kind, file)
 	}
 }
 
@@ -116,45 +118,45 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			first + "," + host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 250, 4650) +
 				"," + host("cpu_op", "aten::stack", 400, 4000) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseLoader: 4650, verdict.CauseDispatch: 151, verdict.CauseLatency: 9},
-			verdict.KindLoader, "aten::stack in enumerate(DataLoader)",
+			semconv.GPUFindingKindLoader, "aten::stack in enumerate(DataLoader)",
 		},
 		"operator that ends the gap": { // it is not blamed for what the loader took
 			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) +
 				"," + second,
 			map[verdict.Cause]int64{verdict.CauseLoader: 4550, verdict.CauseDispatch: 251, verdict.CauseLatency: 9},
-			verdict.KindLoader, "dataloader",
+			semconv.GPUFindingKindLoader, "dataloader",
 		},
 		"named range": {
 			first + "," + host("user_annotation", "tokenize", 150, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
-			verdict.KindHost, "the host was in tokenize",
+			semconv.GPUFindingKindHostWork, "the host was in tokenize",
 		},
 		"frame of a call stack": {
 			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function",
 				"<built-in function sleep>", 150, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
-			verdict.KindHost, "the host was in train.py(12): main",
+			semconv.GPUFindingKindHostWork, "the host was in train.py(12): main",
 		},
 		"nothing named": {
 			first + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
-			verdict.KindHost, "no named range",
+			semconv.GPUFindingKindHostWork, "no named range",
 		},
 		"start-up": {
 			first + "," + host("cuda_runtime", "cudaFuncGetAttributes", 190, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseCall: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
-			verdict.KindSlowCalls, "cudaFuncGetAttributes",
+			semconv.GPUFindingKindSlowRuntimeCalls, "cudaFuncGetAttributes",
 		},
 		"launch that begins before the gap and outlasts it": {
 			first + `,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":195,"dur":4810,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
 			map[verdict.Cause]int64{verdict.CauseCall: 4805, verdict.CauseLatency: 5},
-			verdict.KindSlowCalls, "cudaLaunchKernel",
+			semconv.GPUFindingKindSlowRuntimeCalls, "cudaLaunchKernel",
 		},
 		"allocation": {
 			first + "," + host("cuda_runtime", "cudaMalloc", 190, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseAllocation: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
-			verdict.KindAllocation, "cudaMalloc",
+			semconv.GPUFindingKindAllocation, "cudaMalloc",
 		},
 		"wait that ends with the work": { // 110 µs long: the host returns at 210, and would have been that much earlier
 			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) +
@@ -162,7 +164,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[verdict.Cause]int64{
 				verdict.CauseSynchronization: 10 + 110, verdict.CauseDispatch: 41, verdict.CauseLatency: 9,
 			},
-			verdict.KindSynchronization, "cudaStreamSynchronize in aten::item",
+			semconv.GPUFindingKindSynchronization, "cudaStreamSynchronize in aten::item",
 		},
 		"wait, and then nothing with a name for long": { // which may have needed the result
 			gpu(1, 90, 100, 3200, 7, "a", "") + "," + host("cpu_op", "aten::item", 95, 3120) + "," +
@@ -170,29 +172,29 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[verdict.Cause]int64{
 				verdict.CauseSynchronization: 10, verdict.CauseAfterWait: 4790, verdict.CauseDispatch: 1, verdict.CauseLatency: 9,
 			},
-			verdict.KindHost, "the host waited for the device in cudaStreamSynchronize, then did something in no named range",
+			semconv.GPUFindingKindHostWork, "the host waited for the device in cudaStreamSynchronize, then did something in no named range",
 		},
 		"another rank": {
 			first + "," + host("user_annotation", "gloo:all_gather", 200, 4790) + "," + second,
 			map[verdict.Cause]int64{verdict.CausePeer: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
-			verdict.KindPeer, "gloo:all_gather",
+			semconv.GPUFindingKindWaitingForRank, "gloo:all_gather",
 		},
 		"launched before": {
 			gpu(1, 90, 100, 200, 7, "a", "") + "," + gpu(2, 95, 5010, 5100, 7, "b", ""),
 			map[verdict.Cause]int64{verdict.CauseDependency: 4810},
-			verdict.KindDependency, "launched work waited",
+			semconv.GPUFindingKindDependency, "launched work waited",
 		},
 		"no launch in the file": {
 			first + `,{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
 			map[verdict.Cause]int64{verdict.CauseUnknown: 4810},
-			verdict.KindUnknown, "no call in the file",
+			semconv.GPUFindingKindUnexplainedIdle, "no call in the file",
 		},
 		"backward on a thread of its own": { // the main thread is asked where the launching one did nothing
 			host("user_annotation", "augment", 200, 4000) + "," + first +
 				`,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":10,"ts":5000,"dur":1,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
-			verdict.KindHost, "augment",
+			semconv.GPUFindingKindHostWork, "augment",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,8 +207,8 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 				have[i.Cause] = i.Time.Microseconds()
 			}
 			assert.Equal(t, c.causes, have)
-			assert.Equal(t, c.kind, d.Verdicts[0].Kind)
-			assert.Contains(t, d.Verdicts[0].String(), c.says)
+			assert.Equal(t, c.kind, d.Findings[0].Kind)
+			assert.Contains(t, d.Findings[0].String(), c.says)
 		})
 	}
 }
@@ -215,8 +217,8 @@ func TestManyShortKernelsAreLaunchBound(t *testing.T) {
 	_, st := convert(t, "["+launchedEvery(1000, 12, 4)+"]", Options{})
 	d := st.Devices[0]
 	checkReport(t, d)
-	v := d.Verdicts[0]
-	assert.Equal(t, verdict.KindLaunchBound, v.Kind)
+	v := d.Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindLaunchBound, v.Kind)
 	assert.Equal(t, 999*8*time.Microsecond, v.Gain)
 	assert.Contains(t, v.String(), "1000 of 1000 kernels are shorter than 10µs")
 	assert.Contains(t, v.Remedy, "graphs")
@@ -226,9 +228,9 @@ func TestManyShortKernelsAreLaunchBound(t *testing.T) {
 func TestWaitingForABusyDeviceIsNoVerdict(t *testing.T) {
 	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+
 		host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
-	require.Len(t, st.Devices[0].Verdicts, 1)
-	assert.Equal(t, verdict.KindHealthy, st.Devices[0].Verdicts[0].Kind)
-	assert.Contains(t, st.Devices[0].Verdicts[0].String(), "nothing to gain above 5 %")
+	require.Len(t, st.Devices[0].Findings, 1)
+	assert.Equal(t, semconv.GPUFindingKindHealthy, st.Devices[0].Findings[0].Kind)
+	assert.Contains(t, st.Devices[0].Findings[0].String(), "nothing to gain above 5 %")
 }
 
 func TestCopiesInTheCriticalPath(t *testing.T) {
@@ -244,12 +246,12 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 	_, st := convert(t, text, Options{})
 	d := st.Devices[0]
 	checkReport(t, d)
-	require.Len(t, d.Verdicts, 2)
-	assert.Equal(t, verdict.KindCopies, d.Verdicts[0].Kind)
-	assert.Equal(t, 800*time.Microsecond, d.Verdicts[0].Gain, "50 of 850 µs run beside the kernel")
-	assert.Contains(t, d.Verdicts[0].Evidence, "1 copy host to device of 8.5 MB at 10 GB/s (31.7 % of 31.5 GB/s)")
-	assert.Equal(t, verdict.KindPageable, d.Verdicts[1].Kind)
-	assert.Equal(t, 100*time.Microsecond, d.Verdicts[1].Gain)
+	require.Len(t, d.Findings, 2)
+	assert.Equal(t, semconv.GPUFindingKindExposedCopies, d.Findings[0].Kind)
+	assert.Equal(t, 800*time.Microsecond, d.Findings[0].Gain, "50 of 850 µs run beside the kernel")
+	assert.Contains(t, d.Findings[0].Evidence, "1 copy host to device of 8.5 MB at 10 GB/s (31.7 % of 31.5 GB/s)")
+	assert.Equal(t, semconv.GPUFindingKindPageableCopies, d.Findings[1].Kind)
+	assert.Equal(t, 100*time.Microsecond, d.Findings[1].Gain)
 }
 
 // Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds
@@ -268,19 +270,19 @@ func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	_, st := convert(t, four(size, 100, 300, 500), Options{})
 	d := st.Devices[0]
 	checkReport(t, d)
-	require.Len(t, d.Verdicts, 2)
+	require.Len(t, d.Findings, 2)
 	// Exposed: 100, 300 and 400 µs; waiting: 0, 200 and 4/5 of 400.
-	assert.Equal(t, verdict.KindLateRank, d.Verdicts[0].Kind)
-	assert.Equal(t, 520*time.Microsecond, d.Verdicts[0].Gain)
-	assert.Equal(t, verdict.KindComm, d.Verdicts[1].Kind)
-	assert.Equal(t, 280*time.Microsecond, d.Verdicts[1].Gain)
+	assert.Equal(t, semconv.GPUFindingKindLateRank, d.Findings[0].Kind)
+	assert.Equal(t, 520*time.Microsecond, d.Findings[0].Gain)
+	assert.Equal(t, semconv.GPUFindingKindExposedCommunication, d.Findings[1].Kind)
+	assert.Equal(t, 280*time.Microsecond, d.Findings[1].Gain)
 
 	_, st = convert(t, four("", 100, 300, 500), Options{})
 	d = st.Devices[0]
-	require.Len(t, d.Verdicts, 1)
-	assert.Equal(t, verdict.KindComm, d.Verdicts[0].Kind)
-	assert.Equal(t, 800*time.Microsecond, d.Verdicts[0].Gain)
-	assert.Contains(t, d.Verdicts[0].Evidence, "sizes are not recorded")
+	require.Len(t, d.Findings, 1)
+	assert.Equal(t, semconv.GPUFindingKindExposedCommunication, d.Findings[0].Kind)
+	assert.Equal(t, 800*time.Microsecond, d.Findings[0].Gain)
+	assert.Contains(t, d.Findings[0].Evidence, "sizes are not recorded")
 }
 
 // Collectives without sizes are of one kind where they stand at one place of their steps.
@@ -297,16 +299,16 @@ func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
 	}
 	_, st := convert(t, "["+strings.Join(list, ",")+"]", Options{})
 	d := st.Devices[0]
-	i := slices.IndexFunc(d.Verdicts, func(v verdict.Verdict) bool { return v.Kind == verdict.KindLateRank })
-	require.GreaterOrEqual(t, i, 0, "%v", d.Verdicts)
-	assert.Equal(t, 3*time.Millisecond, d.Verdicts[i].Gain, "as against the shortest of all: 12 ms")
+	i := slices.IndexFunc(d.Findings, func(v finding.Finding) bool { return v.Kind == semconv.GPUFindingKindLateRank })
+	require.GreaterOrEqual(t, i, 0, "%v", d.Findings)
+	assert.Equal(t, 3*time.Millisecond, d.Findings[i].Gain, "as against the shortest of all: 12 ms")
 }
 
 // Each threshold just below, at and just above.
 func TestThresholds(t *testing.T) {
 	kinds := func(text string) (list []string) {
 		_, st := convert(t, "["+text+"]", Options{Device: "NVIDIA A100-SXM4-80GB"})
-		for _, v := range st.Devices[0].Verdicts {
+		for _, v := range st.Devices[0].Findings {
 			list = append(list, v.Kind)
 		}
 		return list
@@ -316,24 +318,24 @@ func TestThresholds(t *testing.T) {
 		text func(thousandths int64) string
 		at   int64
 	}{
-		{verdict.KindMemory, func(n int64) string { // grows by n of 1,000 bytes
+		{semconv.GPUFindingKindMemorySpike, func(n int64) string { // grows by n of 1,000 bytes
 			return gpu(1, 1, 10, 1000, 7, "a",
 				"") + fmt.Sprintf(
 				`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":1000}}`, n)
 		}, 250},
-		{verdict.KindOpaque, func(n int64) string { // n of 1,000 µs in a compiled region
+		{semconv.GPUFindingKindOpaqueRegions, func(n int64) string { // n of 1,000 µs in a compiled region
 			return host("cpu_op", "Torch-Compiled Region: 0/0", 1, 3) + "," + gpu(1, 2, 10, 10+n, 7, "a", "") + "," + gpu(2, 6,
 				10+n, 1010, 7, "a", "")
 		}, 500},
 		// n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors
-		{verdict.KindParallelism, func(n int64) string {
+		{semconv.GPUFindingKindLowParallelism, func(n int64) string {
 			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b",
 				`,"grid":[216,1,1],"block":[128,1,1]`)
 		}, 250},
-		{verdict.KindMoves, func(n int64) string { // n of 1,000 µs in a kernel that transposes
+		{semconv.GPUFindingKindDataMovement, func(n int64) string { // n of 1,000 µs in a kernel that transposes
 			return gpu(1, 1, 10, 10+n, 7, "transpose_kernel", "") + "," + gpu(2, 3, 10+n, 1010, 7, "b", "")
 		}, 100},
-		{verdict.KindLaunchBound, func(n int64) string { // idle for n of 1,000 µs
+		{semconv.GPUFindingKindLaunchBound, func(n int64) string { // idle for n of 1,000 µs
 			return gpu(1, 1, 10, 510, 7, "a", "") + "," + gpu(2, 505+n, 510+n, 1010, 7, "b", "")
 		}, 50},
 	} {
@@ -347,8 +349,8 @@ func TestThresholds(t *testing.T) {
 func TestStartUpBeforeTheWindow(t *testing.T) {
 	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]",
 		Options{})
-	v := st.Devices[0].Verdicts[0]
-	assert.Equal(t, verdict.KindSlowCalls, v.Kind)
+	v := st.Devices[0].Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindSlowRuntimeCalls, v.Kind)
 	assert.Equal(t, 3*time.Millisecond, v.Gain)
 	assert.InDelta(t, 0.75, v.Share, 1e-12, "of the window and what was before it")
 }
@@ -365,8 +367,8 @@ func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
 		events := find(t, b, name).Events()
 		require.Positive(t, events.Len(), name)
 		a := events.At(0).Attributes().AsRaw()
-		assert.Equal(t, "host_work", a["gpu.verdict.kind"])
-		assert.Contains(t, a["gpu.verdict.chain"], want)
+		assert.Equal(t, "host_work", a["gpu.finding.kind"])
+		assert.Contains(t, a["gpu.finding.chain"], want)
 	}
 	a := attrs(t, b, "GPU 0")
 	assert.Equal(t, 0.00081, a["gpu.window.idle.duration"])

@@ -19,10 +19,12 @@ import (
 	_ "modernc.org/sqlite" // writes what is read
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // export makes a database of statements.
@@ -283,19 +285,19 @@ func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	v := report("INSERT INTO OSRT_API "+each+"i + 2050000, i + 9900000, 67108865, 0, 10 FROM n",
 		"INSERT INTO OSRT_API "+each+"i + 40000, i + 2021000, 67108865, 0, 13 FROM n",
 		"INSERT INTO OSRT_API "+each+"i + 1000, i + 9000, 67108865, 0, 14 FROM n",
-		"INSERT INTO OSRT_API "+each+"i + 1000, i + 9999000, 67108866, 0, 10 FROM n").Verdicts[0]
-	assert.Equal(t, verdict.KindHost, v.Kind)
-	assert.Equal(t, verdict.High, v.Certainty)
+		"INSERT INTO OSRT_API "+each+"i + 1000, i + 9999000, 67108866, 0, 10 FROM n").Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindHostWork, v.Kind)
+	assert.Equal(t, finding.High, v.Certainty)
 	assert.Equal(t, "the host was in fread()", v.Chain[0])
 	assert.Equal(t, 9*7850*time.Microsecond, v.Gain)
 	assert.NotContains(t, v.Evidence, "another thread", "a call of the system lets other threads run")
-	v = report("INSERT INTO MPI_COLLECTIVES_EVENTS " + each + "i + 2050000, i + 9900000, 67108865, 11 FROM n").Verdicts[0]
-	assert.Equal(t, verdict.KindPeer, v.Kind)
+	v = report("INSERT INTO MPI_COLLECTIVES_EVENTS " + each + "i + 2050000, i + 9900000, 67108865, 11 FROM n").Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindWaitingForRank, v.Kind)
 	assert.Contains(t, v.Evidence, "MPI_Allreduce")
 	v = report("INSERT INTO OSRT_API "+each+"i + 40000, i + 2021000, 67108865, 0, 13 FROM n",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME "+each+"i + 2025000, i + 9998000, 67108865, 0, 12 FROM n",
-		"INSERT INTO OSRT_API "+each+"i + 2030000, i + 9990000, 67108865, 0, 13 FROM n").Verdicts[0]
-	assert.Equal(t, verdict.KindSynchronization, v.Kind)
+		"INSERT INTO OSRT_API "+each+"i + 2030000, i + 9990000, 67108865, 0, 13 FROM n").Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindSynchronization, v.Kind)
 }
 
 func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
@@ -329,7 +331,7 @@ func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the verdict.
+// Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the finding.
 func TestPageMigrations(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT)",
@@ -340,7 +342,7 @@ func TestPageMigrations(t *testing.T) {
 	assert.Equal(t, "host_to_device", a["gpu.copy.direction"])
 	assert.Equal(t, "managed", a["gpu.copy.host_memory"])
 	assert.Contains(t, spans, "Page migration DtoH")
-	v := st.Devices[0].Verdicts[0]
+	v := st.Devices[0].Findings[0]
 	assert.Equal(t, "page_migrations", v.Kind)
 	assert.Equal(t, 1500*time.Nanosecond, v.Gain)
 	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
@@ -359,12 +361,12 @@ func TestKernelsThatWaitForPages(t *testing.T) {
 		return st.Devices[0]
 	}
 	for _, fault := range []string{"2", "3", "NULL"} {
-		v := report(fault).Verdicts[0]
-		assert.Equal(t, verdict.KindMigration, v.Kind)
+		v := report(fault).Findings[0]
+		assert.Equal(t, semconv.GPUFindingKindPageMigrations, v.Kind)
 		assert.Equal(t, 3*time.Millisecond, v.Gain, "3 ms of pages that come, those that go stop no kernel")
 		assert.Contains(t, v.String(), "its kernels waited for pages for up to 3ms")
 	}
-	assert.Equal(t, verdict.KindHealthy, report("1").Verdicts[0].Kind)
+	assert.Equal(t, semconv.GPUFindingKindHealthy, report("1").Findings[0].Kind)
 }
 
 // By default a graph's launch is one row, and its kernels are in no table.
@@ -391,7 +393,7 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Parts.Computing, "two graphs and a kernel")
 	assert.Equal(t, 200*time.Nanosecond, st.Devices[0].Parts.Idle)
 	var kinds []string
-	for _, f := range st.Devices[0].Verdicts {
+	for _, f := range st.Devices[0].Findings {
 		kinds = append(kinds, f.Kind)
 	}
 	assert.Contains(t, kinds, "opaque_regions")
@@ -429,25 +431,25 @@ func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
 				"(72057594037927937, 1, 'GPU Metrics', 0, 'GPC Clock Frequency [MHz]'), "+
 				"(72057594037927937, 1, 'GPU Metrics', 1, 'SMs Active [Throughput %]')")
 	}
-	throttled := func(low int64) verdict.Verdict {
+	throttled := func(low int64) finding.Finding {
 		_, _, st := convert(t, export1(low), Options{})
 		require.Len(t, st.Devices, 1)
-		for _, v := range st.Devices[0].Verdicts {
-			if v.Kind == verdict.KindThrottle {
+		for _, v := range st.Devices[0].Findings {
+			if v.Kind == semconv.GPUFindingKindThrottle {
 				return v
 			}
 		}
-		require.Fail(t, "no throttle", "%v", st.Devices[0].Verdicts)
-		return verdict.Verdict{}
+		require.Fail(t, "no throttle", "%v", st.Devices[0].Findings)
+		return finding.Finding{}
 	}
 	v := throttled(1_170_000_000)
-	assert.Equal(t, verdict.High, v.Certainty)
+	assert.Equal(t, finding.High, v.Certainty)
 	assert.Contains(t, v.Chain[0], "clocks of the device were lowered")
 	assert.Contains(t, v.Evidence, "at 66.7 %", "1170 of 1755 MHz")
 	saved := 200 * 80_000 * 1.5 / 3 // ns of the slow third
 	assert.InEpsilon(t, saved, float64(v.Gain), 0.05)
 
 	v = throttled(1_755_000_000)
-	assert.NotEqual(t, verdict.High, v.Certainty)
+	assert.NotEqual(t, finding.High, v.Certainty)
 	assert.Contains(t, v.Chain[0], "though its clock did not")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 const (
@@ -158,8 +158,8 @@ func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
 		}
 		_, _, st := convert(t, export(t, rows...), Options{Detail: DetailSteps})
 		require.Len(t, st.Devices, 1)
-		v := st.Devices[0].Verdicts[0]
-		assert.Equal(t, verdict.KindDependency, v.Kind)
+		v := st.Devices[0].Findings[0]
+		assert.Equal(t, semconv.GPUFindingKindDependency, v.Kind)
 		assert.Contains(t, v.Chain[0], says)
 	}
 }

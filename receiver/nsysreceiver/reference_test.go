@@ -92,8 +92,8 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 					p.Idle -= c.Time
 				}
 				assert.Zero(t, p.Idle, "residual of idle time")
-				assert.NotEmpty(t, d.Verdicts)
-				t.Logf("%s: %s", d.Window, d.Verdicts[0])
+				assert.NotEmpty(t, d.Findings)
+				t.Logf("%s: %s", d.Window, d.Findings[0])
 			}
 			for id, want := range ref.Devices {
 				n, _ := strconv.ParseInt(id, 10, 64)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
@@ -75,7 +76,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 
 	// The numbers are those of the analysis.
 	assert.Contains(t, b.text("#findings h3"), "launch bound")
-	assert.Contains(t, b.text("#findings"), device.Verdicts[0].Evidence)
+	assert.Contains(t, b.text("#findings"), device.Findings[0].Evidence)
 	assert.Equal(t, []string{"computing", "exposed communication", "exposed copies"}, b.column("where", "part")[:3])
 	assert.Equal(t, []string{"116 ms", "39.6 ms", "2.28 ms"}, b.column("where", "time")[:3])
 	assert.Equal(t, "ncclKernel_AllReduce_RING_LL_Sum_float", b.column("lists", "kernel")[0])
@@ -176,14 +177,14 @@ func TestHostileNamesInAReport(t *testing.T) {
 	start := time.Now()
 	var kernels []verdict.Kernel
 	var operators []verdict.Operator
-	var found []verdict.Verdict
+	var found []finding.Finding
 	for i, name := range hostile {
 		kernels = append(kernels, verdict.Kernel{Name: name, Count: 1, Time: time.Millisecond})
 		operators = append(operators, verdict.Operator{
 			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
 			Rate: verdict.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
 		})
-		found = append(found, verdict.Verdict{
+		found = append(found, finding.Finding{
 			Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
 			Remedy: name,
 		})
@@ -191,7 +192,7 @@ func TestHostileNamesInAReport(t *testing.T) {
 	}
 	for i, name := range hostile {
 		book.Profile(name, []verdict.Report{{
-			Model: name, Window: time.Second, Kernels: 8, ByKernel: kernels, Operators: operators, Verdicts: found,
+			Model: name, Window: time.Second, Kernels: 8, ByKernel: kernels, Operators: operators, Findings: found,
 			ByStep:      []verdict.Step{{Name: name, Start: start.UnixNano(), Time: time.Millisecond}},
 			Copies:      []verdict.Copy{{Direction: name, Memory: name, Count: 1, Bytes: int64(i)}},
 			Collectives: []verdict.Collective{{Name: name, Count: 1, Time: 1}},

@@ -19,7 +19,7 @@ const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos
 
 // What would make it faster?
 function findings() {
-  const list = everyDevice().flatMap(({p, d, name}) => (d.verdicts || []).map((v) => ({v, d, name: v.subject.startsWith("GPU") ? name : v.subject})));
+  const list = everyDevice().flatMap(({p, d, name}) => (d.findings || []).map((v) => ({v, d, name: v.subject.startsWith("GPU") ? name : v.subject})));
   for (const p of state.profiles || []) if (p.host) list.push({v: p.host, d: {}, name: p.name});
   if (!list.length) return null;
   list.sort((a, b) => (b.v.weight_ns || 0) - (a.v.weight_ns || 0) || (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);

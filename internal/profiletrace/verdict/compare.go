@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
 // Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
 // what the host did in the first one before the device began, and in the last one after it ended, counts; without
-// steps, all that verdicts judge before and after the window.
+// steps, all that findings judge before and after the window.
 type Comparison struct {
 	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
 	After      time.Duration `json:"after_ns"`
@@ -148,9 +149,9 @@ func (c Comparison) headline(unit string) string {
 	if delta < 0 {
 		word = "shorter"
 	}
-	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(delta.Abs()),
+	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, finding.Duration(delta.Abs()),
 		100*float64(delta.Abs())/float64(max(1, c.Before)), word,
-		Span(c.Before), Span(c.After))
+		finding.Duration(c.Before), finding.Duration(c.After))
 	var most []string
 	for _, p := range c.Parts[:min(namesInSentence, len(c.Parts))] {
 		most = append(most, fmt.Sprintf("%s %+.3g ms", p.Name, ms(p.Delta())))

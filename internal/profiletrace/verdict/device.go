@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 )
 
@@ -362,7 +363,7 @@ func (d *Device) fedBy() string {
 			count, bytes = count+c.Count, bytes+c.Bytes
 		}
 	}
-	return fmt.Sprintf("%s of %s in the mean", Count(count, "copy", "copies"), Size(bytes/max(1, count)))
+	return fmt.Sprintf("%s of %s in the mean", finding.Count(count, "copy", "copies"), finding.Size(bytes/max(1, count)))
 }
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.

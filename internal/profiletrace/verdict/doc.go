@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict says where the time of a device went and what would be gained by a change.
+// Package finding says where the time of a device went and what would be gained by a change.
 //
 // A [Device] takes the activities of one device in the order of their starts. Every nanosecond from the first start to
 // the last end is one of
@@ -13,7 +13,7 @@
 //
 // so that the parts add up to the window. The cause of idle time is found in what the threads of the host did in it:
 // each thread has a [Log] of its innermost range at each moment, and the thread that launched the work which ended the
-// gap is asked first. A [Report] holds the sums, and its verdicts, the largest gain first.
+// gap is asked first. A [Report] holds the sums, and its findings, the largest gain first.
 //
 // # Rules and their limits
 //

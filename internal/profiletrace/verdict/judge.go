@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Thresholds: parts of the window or step, unless said otherwise.
@@ -21,8 +24,8 @@ const (
 	thresholdNarrow  = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
 	lowShare         = 0.5  // of the peak: below it an operator is worth a look
 	reachable        = 0.7  // of the peak: what good kernels reach, by which gains are counted
-	maxEfficiency    = 3    // verdicts on operators
-	maxHost          = 3    // verdicts on ranges of the host
+	maxEfficiency    = 3    // findings on operators
+	maxHost          = 3    // findings on ranges of the host
 	manyRetries      = 3    // frees, and allocations, of an allocator that keeps what it has
 	certainCoverage  = 0.8  // of a cause's time: in ranges with a name
 	namesInSentence  = 3
@@ -32,17 +35,17 @@ const (
 // NoRange is the name of the place of what no range of the host covers.
 const NoRange = "no named range"
 
-// judge makes verdicts of one subject.
+// judge makes findings of one subject.
 type judge struct {
 	subject string
 	f       *Facts
 	length  int64
 	account *account
-	list    []Verdict
-	largest Verdict // below the threshold
+	list    []finding.Finding
+	largest finding.Finding // below the threshold
 }
 
-func (j *judge) add(v Verdict) {
+func (j *judge) add(v finding.Finding) {
 	if j.length <= 0 || v.Gain <= 0 {
 		return
 	}
@@ -57,7 +60,7 @@ func (j *judge) add(v Verdict) {
 }
 
 // note adds what has no gain that is known.
-func (j *judge) note(v Verdict, share, threshold float64) {
+func (j *judge) note(v finding.Finding, share, threshold float64) {
 	if share >= threshold {
 		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
 		j.list = append(j.list, v)
@@ -66,15 +69,15 @@ func (j *judge) note(v Verdict, share, threshold float64) {
 
 // sorted puts the largest gain first. Idle time of which the cause has no name counts for half there: what is known is
 // said first, unless it is little beside.
-func (j *judge) sorted() []Verdict {
+func (j *judge) sorted() []finding.Finding {
 	for i := range j.list {
 		v := &j.list[i]
 		v.Weight = v.Gain
-		if v.Certainty == Low && (v.Kind == KindHost || v.Kind == KindUnknown) {
+		if v.Certainty == finding.Low && (v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle) {
 			v.Weight /= 2
 		}
 	}
-	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(b.Weight, a.Weight) })
+	slices.SortStableFunc(j.list, func(a, b finding.Finding) int { return cmp.Compare(b.Weight, a.Weight) })
 	return j.list
 }
 
@@ -86,7 +89,7 @@ func clip(s string) string {
 }
 
 // Names are the first places.
-func Names(places []Place) string {
+func Names(places []finding.Place) string {
 	var list []string
 	for _, p := range places[:min(namesInSentence, len(places))] {
 		p.Name, p.In = clip(p.Name), clip(p.In)
@@ -103,7 +106,7 @@ func (j *judge) device0() string {
 }
 
 // device judges a device's window.
-func (j *judge) device(d *Device, r *Report) []Verdict {
+func (j *judge) device(d *Device, r *Report) []finding.Finding {
 	idles := j.noLoad()
 	tried := j.trials(d)
 	j.idle(d)
@@ -119,12 +122,12 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.precision(&rest, claimed, needed)
 	j.parallelism(d, &rest, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
-		j.note(Verdict{
-			Kind: KindOpaque, Certainty: High, Chain: []string{
+		j.note(finding.Finding{
+			Kind: semconv.GPUFindingKindOpaqueRegions, Certainty: finding.High, Chain: []string{
 				"compiled regions and graphs do not show their operators",
 				"what they compute is not judged",
 			},
-			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)),
+			Evidence: fmt.Sprintf("%s of %s of computing", finding.Duration(d.opaque), finding.Duration(c)),
 			Remedy: "name the traces in which the graphs were captured (--captures), or profile once without graphs and " +
 				"compilation",
 		}, float64(d.opaque)/float64(c), thresholdOpaque)
@@ -135,8 +138,8 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 }
 
 // noLoad takes the time off in which the program waited for work from outside: what could be gained is held against the
-// rest. Its verdict, if most of the window was so, comes first, for nothing is gained by any other then.
-func (j *judge) noLoad() []Verdict {
+// rest. Its finding, if most of the window was so, comes first, for nothing is gained by any other then.
+func (j *judge) noLoad() []finding.Finding {
 	n := j.account.idles[CauseNoLoad]
 	whole := j.length
 	j.length -= n + j.account.idles[CauseWarmUp]
@@ -144,33 +147,33 @@ func (j *judge) noLoad() []Verdict {
 		return nil
 	}
 	p := j.account.places(j.f, CauseNoLoad)
-	return []Verdict{{
-		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Weight: time.Duration(n),
+	return []finding.Finding{{
+		Kind: semconv.GPUFindingKindNoLoad, Subject: j.subject, Certainty: finding.High, Where: p, Weight: time.Duration(n),
 		Share: float64(n) / float64(whole), Threshold: thresholdNoLoad,
 		Chain: j.idleChain("the program waited for work from outside, as a server for requests", n),
 		Evidence: fmt.Sprintf("%.3g %% of the window, in %s; further shares are of the rest, %s",
-			100*float64(n)/float64(whole), Names(p), Span(j.length)),
+			100*float64(n)/float64(whole), Names(p), finding.Duration(j.length)),
 		Remedy: "more load on this device, or fewer devices",
 	}}
 }
 
-func (j *judge) healthy(r *Report) []Verdict {
+func (j *judge) healthy(r *Report) []finding.Finding {
 	for _, v := range j.list {
 		if v.Gain > 0 {
 			return j.sorted()
 		}
 	}
-	v := Verdict{
-		Kind: KindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: High,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: finding.High,
 		Chain: []string{fmt.Sprintf("nothing to gain above %.0f %%", 100*thresholdGain)},
 	}
 	switch e := r.Efficiency; {
 	case e.Time == 0:
-		v.Certainty, v.Evidence = Medium, "efficiency is not judged, for no operator's work is known (record_shapes=True)"
+		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged, for no operator's work is known (record_shapes=True)"
 	case e.NoPeak != "":
-		v.Certainty, v.Evidence = Medium, "efficiency is not judged: "+e.NoPeak
+		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged: "+e.NoPeak
 	case e.Coverage < certainCoverage:
-		v.Certainty, v.Evidence = Medium, fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
+		v.Certainty, v.Evidence = finding.Medium, fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
 	default:
 		bound := map[string]time.Duration{}
 		for _, o := range r.Operators {
@@ -189,7 +192,7 @@ func (j *judge) healthy(r *Report) []Verdict {
 		}
 		v.Evidence = text
 	}
-	return append([]Verdict{v}, j.list...)
+	return append([]finding.Finding{v}, j.list...)
 }
 
 func (j *judge) memory(m *Memory) {
@@ -200,30 +203,30 @@ func (j *judge) memory(m *Memory) {
 	if m.At != "" {
 		where = ", which it reached in " + clip(m.At)
 	}
-	j.note(Verdict{
-		Kind: KindMemory, Certainty: High, Chain: []string{"allocated memory grows within the window"},
-		Evidence: fmt.Sprintf("from %s to %s%s", Held(m.First), Held(m.Highest), where),
+	j.note(finding.Finding{
+		Kind: semconv.GPUFindingKindMemorySpike, Certainty: finding.High, Chain: []string{"allocated memory grows within the window"},
+		Evidence: fmt.Sprintf("from %s to %s%s", finding.Held(m.First), finding.Held(m.Highest), where),
 		Remedy:   "activation checkpointing, smaller batches, freeing earlier",
 	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
 }
 
-// Verdicts are those of a step of the given length, by what it took.
-func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
+// Findings are those of a step of the given length, by what it took.
+func (a *Account) Findings(subject string, length int64, f *Facts) []finding.Finding {
 	j := judge{subject: subject, f: f, length: length - a.idles[CauseNoLoad], account: &a.account}
 	j.idle(nil)
-	exposed := func(kind, what string, sum int64, places []Place) {
-		j.add(Verdict{
-			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: Medium,
-			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", Span(sum))},
+	exposed := func(kind, what string, sum int64, places []finding.Place) {
+		j.add(finding.Finding{
+			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: finding.Medium,
+			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", finding.Duration(sum))},
 			Evidence: "in " + Names(places),
 		})
 	}
-	exposed(KindCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, CauseUnknown))
-	var kernels []Place
+	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, CauseUnknown))
+	var kernels []finding.Place
 	for name, n := range a.comms {
-		kernels = append(kernels, Place{Name: f.Kernel(name), Time: time.Duration(n)})
+		kernels = append(kernels, finding.Place{Name: f.Kernel(name), Time: time.Duration(n)})
 	}
-	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], Longest(kernels))
+	exposed(semconv.GPUFindingKindExposedCommunication, "collectives ran while nothing computed", a.parts[Communicating], Longest(kernels))
 	j.memory(&f.Memory)
 	return j.sorted()
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Role is what a kernel is in attention that is computed in parts: a batched product makes the scores, a softmax
@@ -68,7 +71,7 @@ func (d *Device) attends(a *Activity, op *operator) {
 // operators without that time.
 func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator {
 	var alone, least float64
-	var where []Place
+	var where []finding.Place
 	rest := make([]Operator, 0, len(list))
 	for _, o := range list {
 		if o.attention == 0 || o.Time <= 0 {
@@ -84,7 +87,7 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 			}
 			least += time
 		}
-		where = append(where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Kernels})
+		where = append(where, finding.Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Kernels})
 		if part < 1 {
 			rest = append(rest, o.less(part))
 		}
@@ -94,15 +97,15 @@ func (j *judge) attention(d *Device, list []Operator, needed float64) []Operator
 		return list
 	}
 	where = Longest(where)
-	j.add(Verdict{
-		Kind: KindAttention, Gain: time.Duration(gain), Where: where, Certainty: Medium,
+	j.add(finding.Finding{
+		Kind: semconv.GPUFindingKindUnfusedAttention, Gain: time.Duration(gain), Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"attention is computed in parts (a product, a softmax, a product), which write all scores to memory and read them " +
 				"again",
 			fmt.Sprintf("%s computed for %s where a kernel that keeps the scores on the chip would do in %s", j.device0(),
-				Span(needed*alone), Span(needed*least)),
+				finding.Duration(needed*alone), finding.Duration(needed*least)),
 		},
-		Evidence: fmt.Sprintf("%s; most in %s", Count(d.attentions, "time", "times"), Names(where)),
+		Evidence: fmt.Sprintf("%s; most in %s", finding.Count(d.attentions, "time", "times"), Names(where)),
 		Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half " +
 			"precision, a mask that it takes), FlashAttention, attn_implementation",
 	})

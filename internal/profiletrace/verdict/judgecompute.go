@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // slowOperator is an operator that is far below the peak, with all shapes for which it is.
@@ -20,7 +22,7 @@ type slowOperator struct {
 	gain, time, atPeak, narrow, alone float64
 	compute                           float64 // of time: what compute bounds less what memory does
 	count                             int64
-	where                             []Place
+	where                             []finding.Place
 	best                              Operator // the longest
 }
 
@@ -37,7 +39,7 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 		return fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", name),
 			"larger or batched problems, split-K, another tile size"
 	case mean < shortKernel:
-		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, Span(mean)),
+		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, finding.Duration(mean)),
 			"fuse it with its neighbours, larger batches"
 	case o.compute <= 0:
 		return name + " moves bytes slowly (access pattern, layout, vector width)",
@@ -47,8 +49,8 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 		"dimensions that are multiples of the tile, another precision or library, tuning"
 }
 
-// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
-// needed is the part of computing time that no verdict claims yet.
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its findings claim.
+// needed is the part of computing time that no finding claims yet.
 func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	slow := map[string]*slowOperator{}
 	for _, o := range r.Operators {
@@ -71,7 +73,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		} else {
 			x.compute -= float64(o.Time)
 		}
-		x.where = append(x.where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		x.where = append(x.where, finding.Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	claimed := map[string]bool{}
 	list := slices.SortedFunc(maps.Keys(slow), func(a, b string) int {
@@ -80,7 +82,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	for _, name := range list[:min(maxEfficiency, len(list))] {
 		x := slow[name]
 		if x.gain < thresholdGain*float64(j.length) {
-			j.add(Verdict{Kind: KindEfficiency, Gain: time.Duration(x.gain)})
+			j.add(finding.Finding{Kind: semconv.GPUFindingKindLowEfficiency, Gain: time.Duration(x.gain)})
 			break
 		}
 		claimed[name] = true
@@ -93,12 +95,12 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*best.FLOPRate/peak)
 		}
 		cause, remedy := x.why(j.f.Peak.SMs)
-		j.add(Verdict{
-			Kind: KindEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where), Certainty: Medium,
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindLowEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where), Certainty: finding.Medium,
 			Chain: []string{
 				cause, share + " of " + r.Efficiency.Peak,
-				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(x.alone),
-					Span(x.alone-x.gain), 100*reachable),
+				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), finding.Duration(x.alone),
+					finding.Duration(x.alone-x.gain), 100*reachable),
 			},
 			Evidence: fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(best.Shapes)),
 				best.FLOPRate/1e12, best.ByteRate/1e9, clip(best.Kernel)),
@@ -108,7 +110,7 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	return claimed
 }
 
-// precision judges operators that no other verdict claims and that compute in single or double precision without the
+// precision judges operators that no other finding claims and that compute in single or double precision without the
 // engines for products that the device has for TF32 or half precision.
 func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 	peaks := j.f.Peak.FLOPs
@@ -120,7 +122,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		return
 	}
 	var gain, alone, double float64
-	var where []Place
+	var where []finding.Place
 	for _, o := range r.Operators {
 		single := o.Precision == "fp32" || o.Precision == "fp64"
 		if claimed[o.Name] || !single || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
@@ -137,7 +139,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		if o.Precision == "fp64" {
 			double += needed * float64(o.Alone)
 		}
-		where = append(where, Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		where = append(where, finding.Place{Name: o.withShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	if name == "tf32" {
 		gained := 1 - peaks.Of("fp32")/(reachable*fast)
@@ -148,11 +150,11 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		return
 	}
 	where = Longest(where)
-	v := Verdict{
-		Kind: KindPrecision, Gain: time.Duration(gain), Where: where, Certainty: Medium,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindSinglePrecision, Gain: time.Duration(gain), Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"products in single precision leave the tensor cores idle",
-			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), Span(alone), Span(alone-gain),
+			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), finding.Duration(alone), finding.Duration(alone-gain),
 				name),
 		},
 		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
@@ -160,7 +162,7 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 	}
 	if 2*double > alone {
-		v.Certainty, v.Chain[0] = Low, "products are in double precision, for which the device has fewer engines"
+		v.Certainty, v.Chain[0] = finding.Low, "products are in double precision, for which the device has fewer engines"
 		v.Evidence = "longest: " + clip(where[0].Name)
 		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, " +
 			"and " + v.Remedy
@@ -171,14 +173,14 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 // namedSingle is what would be gained by kernels whose operators' work is not known and whose names say that they are
 // products in single precision (sgemm, of cuBLAS, CUTLASS and others), if each does as well at the faster peak: part of
 // their time.
-func (j *judge) namedSingle(r *Report, claimed map[string]bool, part float64) (gain float64, where []Place) {
+func (j *judge) namedSingle(r *Report, claimed map[string]bool, part float64) (gain float64, where []finding.Place) {
 	if part <= 0 || slices.ContainsFunc(r.Operators, func(o Operator) bool { return o.FLOPs > 0 }) {
 		return 0, nil
 	}
 	for _, k := range r.ByKernel {
 		if strings.Contains(k.Name, "sgemm") && precisionOf("fp32", k.Name) == "fp32" {
 			gain += part * float64(k.Alone)
-			where = append(where, Place{Name: k.Name, Time: k.Alone, Count: k.Count})
+			where = append(where, finding.Place{Name: k.Name, Time: k.Alone, Count: k.Count})
 		}
 	}
 	if gain < thresholdGain*float64(j.length) {
@@ -244,27 +246,27 @@ func dimensions(shape string) (list []int64) {
 	return list
 }
 
-// parallelism judges narrow kernels that no verdict on efficiency claims.
+// parallelism judges narrow kernels that no finding on efficiency claims.
 func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, needed float64) {
 	var narrow time.Duration
 	var empty float64
-	var where []Place
+	var where []finding.Place
 	for _, o := range r.Operators {
 		if !claimed[o.Name] && o.narrow > 0 {
 			narrow += o.narrow
 			empty += o.empty
-			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: o.narrow, Count: o.Kernels})
+			where = append(where, finding.Place{Name: o.Kernel, In: o.Name, Time: o.narrow, Count: o.Kernels})
 		}
 	}
 	where = Longest(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
-		j.add(Verdict{
-			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: Low,
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindLowParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: finding.Low,
 			Chain: []string{
 				"kernels have fewer blocks than the device has multiprocessors",
-				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),
+				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), finding.Duration(narrow)),
 			},
-			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), Names(where)),
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", finding.Duration(narrow), finding.Duration(c), Names(where)),
 			Remedy:   "larger batches, other work beside them on a second stream",
 		})
 	}

@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of
 // computing time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
 func (j *judge) copies(d *Device, r *Report) (claimed float64) {
-	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
+	for _, kind := range [...]string{semconv.GPUFindingKindPageMigrations, semconv.GPUFindingKindPageableCopies, semconv.GPUFindingKindExposedCopies} {
 		var exposed, stalled time.Duration
 		var text []string
 		var in account
@@ -34,29 +37,29 @@ func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 			continue
 		}
 		asked := in.places(j.f, CauseUnknown)
-		v := Verdict{
-			Kind: kind, Gain: gain, Where: asked, Certainty: High,
+		v := finding.Finding{
+			Kind: kind, Gain: gain, Where: asked, Certainty: finding.High,
 			Evidence: strings.Join(text, ", "),
 		}
 		if len(asked) > 0 {
 			v.Evidence += "; asked for in " + Names(asked)
 		}
-		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
+		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(exposed))
 		switch kind {
-		case KindMigration:
+		case semconv.GPUFindingKindPageMigrations:
 			if stalled > 0 {
-				wait += fmt.Sprintf(", and its kernels waited for pages for up to %s", Span(stalled))
+				wait += fmt.Sprintf(", and its kernels waited for pages for up to %s", finding.Duration(stalled))
 			}
 			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait},
 				"cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
 			if c := d.parts[Computing]; stalled > 0 && float64(gain) >= thresholdGain*float64(j.length) {
 				claimed = float64(stalled) / float64(c)
-				v.Certainty = Medium
+				v.Certainty = finding.Medium
 			}
-		case KindPageable:
+		case semconv.GPUFindingKindPageableCopies:
 			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
 			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
-		case KindCopies:
+		case semconv.GPUFindingKindExposedCopies:
 			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait},
 				"copy ahead of time on a stream of its own, keep data on the device, copy less"
 		}
@@ -68,11 +71,11 @@ func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 func copyKind(c Copy) string {
 	switch c.Memory {
 	case MemoryManaged:
-		return KindMigration
+		return semconv.GPUFindingKindPageMigrations
 	case "pageable":
-		return KindPageable
+		return semconv.GPUFindingKindPageableCopies
 	}
-	return KindCopies
+	return semconv.GPUFindingKindExposedCopies
 }
 
 // MemoryManaged is the kind of host memory of a page migration.
@@ -80,18 +83,18 @@ const MemoryManaged = "managed"
 
 // copyText says how fast copies were, against the link where it is known.
 func (j *judge) copyText(c Copy) string {
-	s := Count(c.Count, "copy", "copies")
+	s := finding.Count(c.Count, "copy", "copies")
 	if c.Direction != "" {
 		s += " " + strings.ReplaceAll(c.Direction, "_", " ")
 	}
 	if c.Memory == "" && c.Direction == "" {
-		s = Count(c.Count, "memset", "memsets")
+		s = finding.Count(c.Count, "memset", "memsets")
 	}
 	if c.Bytes <= 0 || c.Time <= 0 {
 		return s
 	}
 	rate := float64(c.Bytes) / c.Time.Seconds()
-	s += fmt.Sprintf(" of %s at %.3g GB/s", Size(c.Bytes), rate/1e9)
+	s += fmt.Sprintf(" of %s at %.3g GB/s", finding.Size(c.Bytes), rate/1e9)
 	var link float64
 	switch c.Direction {
 	case hostToDevice, "device_to_host":
@@ -125,11 +128,11 @@ const (
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
 	var waiting, moving, slow, small time.Duration
-	var waits, moves []Place
+	var waits, moves []finding.Place
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
 		moving += c.Moving
-		waits = append(waits, Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
+		waits = append(waits, finding.Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
 		moved := c.Name
 		if c.best > 0 {
 			moved += fmt.Sprintf(" at %.3g GB/s at best", c.best/1e9)
@@ -139,7 +142,7 @@ func (j *judge) collectives(r *Report) {
 				small += c.Moving
 			}
 		}
-		moves = append(moves, Place{Name: moved, Time: c.Moving, Count: c.Count})
+		moves = append(moves, finding.Place{Name: moved, Time: c.Moving, Count: c.Count})
 	}
 	waits, moves = Longest(waits), Longest(moves)
 	mixed, what, remedy := "", "move bytes",
@@ -152,29 +155,29 @@ func (j *judge) collectives(r *Report) {
 	}
 	if 2*small > moving {
 		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, "+
-			"of which latency is most", Size(smallMessage))
+			"of which latency is most", finding.Size(smallMessage))
 	}
 	if 2*slow > moving {
 		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus "+
 			"(NCCL_DEBUG=INFO says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
 	}
 	if waiting > 0 {
-		j.add(Verdict{
-			Kind: KindLateRank, Gain: waiting, Where: waits, Certainty: Low,
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindLateRank, Gain: waiting, Where: waits, Certainty: finding.Low,
 			Chain: []string{
 				"another rank came late to collectives", "this one waited in them with nothing to compute",
-				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(waiting)),
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(waiting)),
 			},
 			Evidence: "longer than the shortest of their kind: " + Names(waits),
 			Remedy:   compareRanks + ": the late rank is the cause",
 		})
 	}
 	if moving > 0 {
-		j.add(Verdict{
-			Kind: KindComm, Gain: moving, Where: moves, Certainty: Medium,
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindExposedCommunication, Gain: moving, Where: moves, Certainty: finding.Medium,
 			Chain: []string{
 				"collectives " + what + " while nothing computes",
-				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(moving)),
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(moving)),
 			},
 			Evidence: Names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
 				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + mixed,

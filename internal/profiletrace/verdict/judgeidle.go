@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func (j *judge) idleChain(cause string, n int64) []string {
-	return []string{cause, "nothing was launched", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))}
+	return []string{cause, "nothing was launched", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))}
 }
 
-// idle judges idle time: each cause's time is claimed by one verdict.
+// idle judges idle time: each cause's time is claimed by one finding.
 func (j *judge) idle(d *Device) {
 	a := j.account
 	if a.idles[CauseLoader] > 0 {
-		v := j.idled(CauseLoader, KindLoader, High, "the host waited for data in "+clip(j.loader()),
+		v := j.idled(CauseLoader, semconv.GPUFindingKindLoader, finding.High, "the host waited for data in "+clip(j.loader()),
 			"more loader workers, prefetching, decoding ahead of time")
 		v.Evidence = "most " + v.Evidence
 		if contains(j.loader(), "__iter__", "__init__") {
@@ -33,12 +35,12 @@ func (j *judge) idle(d *Device) {
 	j.hostRanges()
 	j.afterWaits()
 	j.otherThreads()
-	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
+	j.calls(CauseCall, semconv.GPUFindingKindSlowRuntimeCalls, "the host was in slow calls of the runtime",
 		"warm up before what is measured, load modules eagerly, keep handles and streams")
-	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
+	j.calls(CauseAllocation, semconv.GPUFindingKindAllocation, "the host allocated and freed memory",
 		"a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments")
 	if a.idles[CauseSynchronization] > 0 {
-		v := j.idled(CauseSynchronization, KindSynchronization, High, "the host waited for the device",
+		v := j.idled(CauseSynchronization, semconv.GPUFindingKindSynchronization, finding.High, "the host waited for the device",
 			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
 				"force a wait)")
 		v.Chain[1] = "its queue was empty when the wait ended"
@@ -50,34 +52,34 @@ func (j *judge) idle(d *Device) {
 		}
 		j.add(v)
 	}
-	j.held(CauseCapture, KindCapture, High, "the host captured graphs",
+	j.held(CauseCapture, semconv.GPUFindingKindGraphCapture, finding.High, "the host captured graphs",
 		"capture once, before what is measured; pad inputs to the sizes that were captured")
-	j.held(CausePeer, KindPeer, Medium, "the host waited for another rank",
+	j.held(CausePeer, semconv.GPUFindingKindWaitingForRank, finding.Medium, "the host waited for another rank",
 		"profile the other ranks: the late one is the cause")
 	j.dependency(d)
-	j.held(CauseProfiler, KindProfiler, High, "the profiler itself held the host up",
+	j.held(CauseProfiler, semconv.GPUFindingKindProfilerOverhead, finding.High, "the profiler itself held the host up",
 		"not the program's own time: leave the first steps out (schedule with wait and warmup), record less")
 	if n := a.idles[CauseUnknown]; n > 0 {
-		j.add(Verdict{
-			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
-			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindUnexplainedIdle, Gain: time.Duration(n), Certainty: finding.Low,
+			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
 			Evidence: "no call in the file launched what came next",
 			Remedy:   "record the runtime's calls and the host's ranges too",
 		})
 	}
 }
 
-// idled is a verdict on all idle time of a cause, with where most of it was.
-func (j *judge) idled(c Cause, kind string, sure Certainty, what, remedy string) Verdict {
+// idled is a finding on all idle time of a cause, with where most of it was.
+func (j *judge) idled(c Cause, kind string, sure finding.Certainty, what, remedy string) finding.Finding {
 	n, p := j.account.idles[c], j.account.places(j.f, c)
-	return Verdict{
+	return finding.Finding{
 		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: sure, Chain: j.idleChain(what, n),
 		Evidence: "in " + Names(p), Remedy: remedy,
 	}
 }
 
 // held judges what held the host up and has no more to it than where.
-func (j *judge) held(c Cause, kind string, sure Certainty, what, remedy string) {
+func (j *judge) held(c Cause, kind string, sure finding.Certainty, what, remedy string) {
 	if j.account.idles[c] > 0 {
 		j.add(j.idled(c, kind, sure, what, remedy))
 	}
@@ -89,15 +91,15 @@ func (j *judge) dependency(d *Device) {
 	if n == 0 {
 		return
 	}
-	idle := fmt.Sprintf("%s idle for %s", j.device0(), Span(n))
-	v := Verdict{
-		Kind: KindDependency, Gain: time.Duration(n), Certainty: Low, Chain: []string{
+	idle := fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindDependency, Gain: time.Duration(n), Certainty: finding.Low, Chain: []string{
 			"launched work waited for something that the file does not show (an event, a callback, another device)", idle,
 		},
-		Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
+		Evidence: fmt.Sprintf("each time for more than %s after the launch", finding.Duration(latencyLimit)),
 	}
 	if j.f.Windows && d != nil && d.held.launches >= leastBatch*d.held.gaps {
-		v.Certainty = Medium
+		v.Certainty = finding.Medium
 		v.Chain[0] = "the driver held launches back (Windows' WDDM hands them to the device in batches)"
 		v.Evidence += fmt.Sprintf("; then %.3g launches that had waited began one after the other, in the mean of %d times",
 			float64(d.held.launches)/float64(d.held.gaps), d.held.gaps)
@@ -105,9 +107,9 @@ func (j *judge) dependency(d *Device) {
 			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
 	}
 	p := j.account.places(j.f, CauseDependency)
-	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == NoRange })
+	p = slices.DeleteFunc(p, func(p finding.Place) bool { return p.Name == NoRange })
 	if len(p) > 0 && 2*int64(p[0].Time) > n {
-		v.Certainty, v.Where, v.Remedy = Medium, p,
+		v.Certainty, v.Where, v.Remedy = finding.Medium, p,
 			"split batches so that devices work at the same time (a pipeline), or split layers among them"
 		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
 		v.Evidence += "; meanwhile worked " + Names(p)
@@ -122,17 +124,17 @@ func (j *judge) afterWaits() {
 		return
 	}
 	w := min(n, j.account.waited)
-	v := j.idled(CauseAfterWait, KindHost, Low, "",
+	v := j.idled(CauseAfterWait, semconv.GPUFindingKindHostWork, finding.Low, "",
 		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the "+
 			"device's result belongs before the wait")
 	if 2*w >= n {
-		v.Certainty = Medium
+		v.Certainty = finding.Medium
 	}
 	v.Chain[0] = "the host waited for the device in " + clip(v.Where[0].Name) + ", then did something in no named range"
-	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", Names(v.Where), Span(pauseLimit))
+	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", Names(v.Where), finding.Duration(pauseLimit))
 	if w > 0 {
 		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have "+
-			"run beside the device", Span(w))
+			"run beside the device", finding.Duration(w))
 	}
 	j.add(v)
 }
@@ -155,19 +157,19 @@ func (j *judge) launching(d *Device) {
 		return
 	}
 	p := a.places(j.f, CauseDispatch)
-	v := Verdict{
-		Kind: KindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: High,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: finding.High,
 		Chain: []string{
 			"the host launches slower than the device works", "the queue runs empty between kernels",
-			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), Span(n),
-				Span(a.idles[CauseLatency])),
+			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), finding.Duration(n),
+				finding.Duration(a.idles[CauseLatency])),
 		},
 		Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
 	}
 	var text []string
 	if d != nil && d.kernels > 0 {
-		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short, Count(d.kernels, "kernel", "kernels"),
-			Span(shortKernel)))
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short, finding.Count(d.kernels, "kernel", "kernels"),
+			finding.Duration(shortKernel)))
 	}
 	if len(p) > 0 {
 		text = append(text, "most in "+Names(p))
@@ -191,10 +193,10 @@ func (j *judge) launching(d *Device) {
 	j.add(v)
 }
 
-// hostRanges has a verdict for each range that alone is worth it, and one for the rest.
+// hostRanges has a finding for each range that alone is worth it, and one for the rest.
 func (j *judge) hostRanges() {
-	by := map[string]*Place{}
-	in := map[string][]Place{}
+	by := map[string]*finding.Place{}
+	in := map[string][]finding.Place{}
 	for _, s := range j.account.spent {
 		k := s.at
 		if k.cause != CauseHost {
@@ -208,23 +210,23 @@ func (j *judge) hostRanges() {
 		p.Name = name
 		p.Time += time.Duration(s.time)
 		p.Count += s.count
-		at := Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count}
+		at := finding.Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count}
 		if k.in&innerName != 0 {
 			at.Name, at.In = at.In, at.Name
 		}
 		in[name] = append(in[name], at)
 	}
-	var list []Place
+	var list []finding.Place
 	for _, p := range by {
 		list = append(list, *p)
 	}
 	sortPlaces(list)
 	var rest time.Duration
-	var restOf []Place
+	var restOf []finding.Place
 	own := 0
 	// What is too little by its own name counts for the named range around it.
-	var outer []Place
-	sums := map[string]*Place{}
+	var outer []finding.Place
+	sums := map[string]*finding.Place{}
 	for _, p := range list {
 		if p.Name == "" || float64(p.Time) >= thresholdGain*float64(j.length) {
 			outer = append(outer, p)
@@ -237,7 +239,7 @@ func (j *judge) hostRanges() {
 			g.Time += inner.Time
 			g.Count += inner.Count
 			if name != p.Name {
-				in[name] = append(in[name], Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
+				in[name] = append(in[name], finding.Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
 			}
 		}
 	}
@@ -254,8 +256,8 @@ func (j *judge) hostRanges() {
 		}
 		own++
 		around := Longest(in[p.Name])
-		v := Verdict{
-			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around,
+		v := finding.Finding{
+			Kind: semconv.GPUFindingKindHostWork, Gain: p.Time, Certainty: finding.High, Where: around,
 			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
 			Evidence: "most in " + Names(around),
 			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
@@ -267,12 +269,12 @@ func (j *judge) hostRanges() {
 		j.add(v)
 	}
 	if rest > 0 {
-		v := Verdict{
-			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
+		v := finding.Finding{
+			Kind: semconv.GPUFindingKindHostWork, Gain: rest, Certainty: finding.Medium, Where: restOf[:min(topPlaces, len(restOf))],
 			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + Names(restOf),
 		}
 		if restOf[0].Name == NoRange {
-			v.Certainty, v.Remedy = Low,
+			v.Certainty, v.Remedy = finding.Low,
 				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did; "+
 					"where it waits for requests, nothing is lost"
 		}
@@ -285,9 +287,9 @@ func (j *judge) otherThreads() {
 	name := boundedmap.Largest(j.account.other)
 	if n := j.account.other[name]; n > 0 && 2*n > j.account.idles[CauseHost]+j.account.idles[CauseAfterWait] {
 		for i := range j.list {
-			if v := &j.list[i]; v.Kind == KindHost {
+			if v := &j.list[i]; v.Kind == semconv.GPUFindingKindHostWork {
 				v.Evidence += fmt.Sprintf("; meanwhile another thread of the process was in %s (%s): threads of Python run "+
-					"one at a time", clip(j.f.Name(name)), Span(n))
+					"one at a time", clip(j.f.Name(name)), finding.Duration(n))
 				v.Remedy = "move that thread's work into another process; " + v.Remedy
 				break
 			}
@@ -334,7 +336,7 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 	if n == 0 {
 		return
 	}
-	v := j.idled(c, kind, High, what, remedy)
+	v := j.idled(c, kind, finding.High, what, remedy)
 	var most, frees, mallocs int64
 	for _, s := range j.account.spent {
 		if s.at.cause != c {
@@ -354,11 +356,11 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 			"device's memory"
 		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
 		if m := j.f.Memory.Highest; m > 0 {
-			v.Evidence += fmt.Sprintf("; tensors had %s at most", Held(m))
+			v.Evidence += fmt.Sprintf("; tensors had %s at most", finding.Held(m))
 		}
 	}
 	if 2*most > n {
-		v.Evidence += fmt.Sprintf("; one call alone %s, as of a first run", Span(most))
+		v.Evidence += fmt.Sprintf("; one call alone %s, as of a first run", finding.Duration(most))
 	}
 	j.add(v)
 }
@@ -376,19 +378,19 @@ func (j *judge) outside(a *Account, effect string) {
 	sub.idle(nil)
 	for _, v := range sub.list {
 		switch v.Kind {
-		case KindSlowCalls:
+		case semconv.GPUFindingKindSlowRuntimeCalls:
 			v.Chain[0], v.Remedy = "start-up: slow calls of the runtime",
 				"once per process: warm up before what is measured, load modules eagerly"
-		case KindLoader, KindPeer:
-		case KindHost:
-			if v.Certainty != High {
+		case semconv.GPUFindingKindLoader, semconv.GPUFindingKindWaitingForRank:
+		case semconv.GPUFindingKindHostWork:
+			if v.Certainty != finding.High {
 				continue
 			}
 		default:
 			continue
 		}
-		text := fmt.Sprintf(effect, j.device0(), Span(v.Gain))
-		same := func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }
+		text := fmt.Sprintf(effect, j.device0(), finding.Duration(v.Gain))
+		same := func(in finding.Finding) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }
 		if i := slices.IndexFunc(j.list, same); i >= 0 {
 			j.list[i].Evidence += "; besides, " + text
 			continue

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Move is what a kernel does that only moves bytes on the device.
@@ -71,7 +73,7 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 	var alone time.Duration
 	var count int64
 	var by [moveCount]time.Duration
-	var where []Place
+	var where []finding.Place
 	callers := map[moveKey]time.Duration{}
 	for k, m := range d.moved {
 		alone, count = alone+m.alone, count+m.count
@@ -81,13 +83,13 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 		if k.kernel {
 			name = j.f.Kernel(k.name)
 		}
-		where = append(where, Place{Name: name, In: j.f.Name(k.caller), Time: m.alone, Count: m.count})
+		where = append(where, finding.Place{Name: name, In: j.f.Name(k.caller), Time: m.alone, Count: m.count})
 	}
 	gain := time.Duration(needed * float64(alone))
 	share := float64(alone) / float64(max(1, d.parts[Computing]))
 	if float64(gain) < thresholdGain*float64(j.length) || share < thresholdMoves {
 		if gain > j.largest.Gain && j.length > 0 {
-			j.largest = Verdict{Kind: KindMoves, Gain: gain, Share: float64(gain) / float64(j.length)}
+			j.largest = finding.Finding{Kind: semconv.GPUFindingKindDataMovement, Gain: gain, Share: float64(gain) / float64(j.length)}
 		}
 		return r.Operators
 	}
@@ -112,18 +114,18 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 		causes = append(causes, cause)
 	}
 	most := kinds[0]
-	text := Count(count, "kernel", "kernels")
+	text := finding.Count(count, "kernel", "kernels")
 	if r.Steps > 1 {
 		text += fmt.Sprintf(" (%.3g a step)", float64(count)/float64(r.Steps))
 	}
 	text += ", most in " + Names(where)
 	rest, rate := j.without(r.Operators)
-	j.add(Verdict{
-		Kind: KindMoves, Gain: gain, Where: where, Certainty: Medium,
+	j.add(finding.Finding{
+		Kind: semconv.GPUFindingKindDataMovement, Gain: gain, Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"tensors are " + strings.Join(causes, ", "),
 			fmt.Sprintf("kernels that move bytes on the device and compute nothing take %.3g %% of its computing", 100*share),
-			fmt.Sprintf("%s did nothing else for %s", j.device0(), Span(gain)),
+			fmt.Sprintf("%s did nothing else for %s", j.device0(), finding.Duration(gain)),
 		},
 		Evidence: text + rate, Remedy: moveTexts[most].remedy,
 	})

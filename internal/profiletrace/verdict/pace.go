@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where
@@ -243,20 +245,20 @@ func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
 	return a / na, b / nb
 }
 
-// slow judges kernels that became slower. It returns the part of computing time that its verdict claims.
+// slow judges kernels that became slower. It returns the part of computing time that its finding claims.
 func (j *judge) slow(d *Device) (claimed float64) {
 	s, ok := d.pace.slowdown(j.f.Clocks)
 	if !ok {
 		return 0
 	}
 	gain := time.Duration(s.part * float64(d.parts[Computing]))
-	v := Verdict{
-		Kind: KindThrottle, Gain: gain, Certainty: Low,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindThrottle, Gain: gain, Certainty: finding.Low,
 		Chain: []string{
 			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
-			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, Span(s.from-d.first),
-				Span(s.to-d.first)),
-			fmt.Sprintf("%s computed %s longer", j.device0(), Span(gain)),
+			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, finding.Duration(s.from-d.first),
+				finding.Duration(s.to-d.first)),
+			fmt.Sprintf("%s computed %s longer", j.device0(), finding.Duration(gain)),
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),
 		Remedy: "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu " +
@@ -267,7 +269,7 @@ func (j *judge) slow(d *Device) (claimed float64) {
 	}
 	if s.slow > 0 {
 		if drop := s.slow / s.fast; drop < 1/(1+(slower-1)/2) {
-			v.Certainty, v.Chain[0] = High, "the clocks of the device were lowered (power or heat)"
+			v.Certainty, v.Chain[0] = finding.High, "the clocks of the device were lowered (power or heat)"
 			v.Evidence += fmt.Sprintf("; the file's clock was at %.3g %% of what it was otherwise", 100*drop)
 		} else {
 			v.Chain[0] = "the device became slower, though its clock did not: somebody else used it, or its memory"

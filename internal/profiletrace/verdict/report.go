@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
 // Report is what one device did over the window, and what would be gained. Its JSON holds durations in ns, rates in
@@ -29,14 +30,14 @@ type Report struct {
 	// in the order of their ends, the first maxSteps; empty: read from spans
 	ByStep []Step `json:"by_step,omitempty"`
 
-	Kernels     int64        `json:"kernels"`
-	Efficiency  Efficiency   `json:"efficiency"`
-	Operators   []Operator   `json:"operators,omitempty"` // by name and shapes, the longest first
-	ByKernel    []Kernel     `json:"by_kernel,omitempty"`
-	Copies      []Copy       `json:"copies,omitempty"`
-	Collectives []Collective `json:"collectives,omitempty"`
-	Memory      []Level      `json:"memory,omitempty"` // what the framework's allocator had handed out
-	Verdicts    []Verdict    `json:"verdicts"`
+	Kernels     int64             `json:"kernels"`
+	Efficiency  Efficiency        `json:"efficiency"`
+	Operators   []Operator        `json:"operators,omitempty"` // by name and shapes, the longest first
+	ByKernel    []Kernel          `json:"by_kernel,omitempty"`
+	Copies      []Copy            `json:"copies,omitempty"`
+	Collectives []Collective      `json:"collectives,omitempty"`
+	Memory      []Level           `json:"memory,omitempty"` // what the framework's allocator had handed out
+	Findings    []finding.Finding `json:"findings"`
 }
 
 // Parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden happened
@@ -62,9 +63,9 @@ type Step struct {
 
 // CauseTime is the idle time of one cause.
 type CauseTime struct {
-	Cause Cause         `json:"cause"`
-	Time  time.Duration `json:"time_ns"`
-	Where []Place       `json:"where,omitempty"` // the longest
+	Cause Cause           `json:"cause"`
+	Time  time.Duration   `json:"time_ns"`
+	Where []finding.Place `json:"where,omitempty"` // the longest
 }
 
 // Efficiency is what the operators with known work did. Rates are over the time of the kernels that they launched.
@@ -202,7 +203,7 @@ func (d *Device) Report(f *Facts) Report {
 	d.byKernel(&r, f)
 	d.otherLists(&r, f)
 	j := judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &d.account}
-	r.Verdicts = j.device(d, &r)
+	r.Findings = j.device(d, &r)
 	return r
 }
 
@@ -239,7 +240,7 @@ func SortIdle(list []CauseTime) {
 }
 
 // places are where most of the idle time of a cause was spent.
-func (a *account) places(f *Facts, c Cause) []Place {
+func (a *account) places(f *Facts, c Cause) []finding.Place {
 	var top []spent // the longest so far, by time; names decide between equals only
 	less := func(x, y *spent) bool {
 		if x.time != y.time {
@@ -262,13 +263,13 @@ func (a *account) places(f *Facts, c Cause) []Place {
 			top = top[:min(topPlaces, len(top))]
 		}
 	}
-	list := make([]Place, 0, len(top))
+	list := make([]finding.Place, 0, len(top))
 	for _, e := range top {
 		name, in := e.at.name, e.at.in
 		if in&innerName != 0 || c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
 			name, in = in&^innerName, name
 		}
-		p := Place{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.time), Count: e.count}
+		p := finding.Place{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.time), Count: e.count}
 		if in != name {
 			p.In = f.Name(in)
 		}
@@ -277,14 +278,14 @@ func (a *account) places(f *Facts, c Cause) []Place {
 	return list
 }
 
-func sortPlaces(list []Place) {
-	slices.SortFunc(list, func(a, b Place) int {
+func sortPlaces(list []finding.Place) {
+	slices.SortFunc(list, func(a, b finding.Place) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In))
 	})
 }
 
-// Longest are as many places as a verdict names; the list is sorted.
-func Longest(list []Place) []Place {
+// Longest are as many places as a finding names; the list is sorted.
+func Longest(list []finding.Place) []finding.Place {
 	sortPlaces(list)
 	return list[:min(topPlaces, len(list))]
 }
@@ -292,25 +293,25 @@ func Longest(list []Place) []Place {
 // String is one line for people: the parts of the window, of idle time the causes, and the rates.
 func (r Report) String() string {
 	part := func(t time.Duration) string {
-		return fmt.Sprintf("%s (%.3g %%)", Span(t), 100*float64(t)/float64(max(r.Window, 1)))
+		return fmt.Sprintf("%s (%.3g %%)", finding.Duration(t), 100*float64(t)/float64(max(r.Window, 1)))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU %d", r.Ordinal)
 	if r.Model != "" {
 		fmt.Fprintf(&b, " (%s)", r.Model)
 	}
-	fmt.Fprintf(&b, ": %s = computing %s", Span(r.Window), part(r.Parts.Computing))
+	fmt.Fprintf(&b, ": %s = computing %s", finding.Duration(r.Window), part(r.Parts.Computing))
 	if r.Parts.CommExposed+r.Parts.CommHidden > 0 {
-		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), Span(r.Parts.CommHidden))
+		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), finding.Duration(r.Parts.CommHidden))
 	}
 	if r.Parts.CopyExposed+r.Parts.CopyHidden > 0 {
-		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), Span(r.Parts.CopyHidden))
+		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), finding.Duration(r.Parts.CopyHidden))
 	}
 	fmt.Fprintf(&b, " + idle %s", part(r.Parts.Idle))
 	if len(r.Idle) > 0 {
 		var list []string
 		for _, c := range r.Idle {
-			list = append(list, fmt.Sprintf("%s %s", c.Cause, Span(c.Time)))
+			list = append(list, fmt.Sprintf("%s %s", c.Cause, finding.Duration(c.Time)))
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(list, ", "))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
 func (d *Device) operators(r *Report, f *Facts) {
@@ -125,7 +126,7 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 	for k, c := range d.coll {
 		name := cmp.Or(k.collective, f.Kernel(k.name))
 		if k.bytes > 0 {
-			name += " of " + Size(k.bytes)
+			name += " of " + finding.Size(k.bytes)
 		}
 		w := c.waiting(k)
 		if k.bytes == 0 && k.place > 0 {

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // trials are operators of which some calls launch kernels of many names, and most do not: a library tries out which
@@ -101,10 +104,10 @@ func (t *trial) end() {
 }
 
 // trials judges kernels that were tried out. It takes their idle time off the account and returns the part of computing
-// time that its verdict claims.
+// time that its finding claims.
 func (j *judge) trials(d *Device) (claimed float64) {
 	var computing, idle int64
-	var where []Place
+	var where []finding.Place
 	var list []*trial
 	var most int64
 	var text string
@@ -118,7 +121,7 @@ func (j *judge) trials(d *Device) (claimed float64) {
 		more := max(0, x.many.time-usual)
 		of := x.many.idle.idleTime()
 		computing, idle, list = computing+more, idle+of, append(list, x)
-		where = append(where, Place{Name: j.f.Name(op), Time: time.Duration(more + of), Count: x.many.kernels})
+		where = append(where, finding.Place{Name: j.f.Name(op), Time: time.Duration(more + of), Count: x.many.kernels})
 		if more+of > most {
 			most = more + of
 			text = fmt.Sprintf("%d of %d calls of %s launch %.3g kernels of different names each, the others %.3g",
@@ -140,12 +143,12 @@ func (j *judge) trials(d *Device) (claimed float64) {
 		}
 	}
 	where = Longest(where)
-	j.add(Verdict{
-		Kind: KindTrials, Gain: time.Duration(computing + idle), Where: where, Certainty: Medium,
+	j.add(finding.Finding{
+		Kind: semconv.GPUFindingKindAutotuning, Gain: time.Duration(computing + idle), Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"kernels are tried out (autotuning, as of cudnn.benchmark)", text,
 			fmt.Sprintf("%s computed %s more in them and waited %s for calls and launches between", j.device0(),
-				Span(computing), Span(idle)),
+				finding.Duration(computing), finding.Duration(idle)),
 		},
 		Evidence: "in " + Names(where),
 		Remedy: "once for each shape: leave the first steps out of what is measured; where shapes change, turn " +
@@ -192,12 +195,12 @@ func (d *Device) chain(a *Activity, op *operator) {
 	}
 }
 
-// fusion judges elementwise kernels in a row, without operators that have a verdict of low efficiency: what one writes
+// fusion judges elementwise kernels in a row, without operators that have a finding of low efficiency: what one writes
 // and the next reads would stay in registers. Each of the tensors of an operator takes the same part of its time.
 func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 	var gain float64
 	var links int64
-	var where []Place
+	var where []finding.Place
 	known := true
 	for _, o := range r.Operators {
 		if o.handed == 0 || claimed[o.Name] || o.Time == 0 {
@@ -212,24 +215,24 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 		part := min(1, float64(o.handed)/float64(tensors)/float64(o.Time)) * needed * float64(o.Alone)
 		gain += part
 		links += o.links
-		where = append(where, Place{Name: o.withShapes(), Time: time.Duration(part), Count: o.Kernels})
+		where = append(where, finding.Place{Name: o.withShapes(), Time: time.Duration(part), Count: o.Kernels})
 	}
 	if gain < thresholdGain*float64(j.length) {
 		return
 	}
 	where = Longest(where)
-	v := Verdict{
-		Kind: KindFusion, Gain: time.Duration(gain), Where: where, Certainty: Medium,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindFusion, Gain: time.Duration(gain), Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"elementwise kernels in a row write and read again what one kernel would keep in registers",
-			fmt.Sprintf("%s moved bytes for %s that a fused kernel would not", j.device0(), Span(gain)),
+			fmt.Sprintf("%s moved bytes for %s that a fused kernel would not", j.device0(), finding.Duration(gain)),
 		},
 		Evidence: fmt.Sprintf("%s to the next elementwise kernel over as many elements; most in %s",
-			Count(links, "result goes", "results go"), Names(where)),
+			finding.Count(links, "result goes", "results go"), Names(where)),
 		Remedy: "torch.compile, or a fused kernel for the chain",
 	}
 	if !known {
-		v.Certainty = Low
+		v.Certainty = finding.Low
 		v.Evidence += "; where shapes are not recorded, three tensors of equal size are assumed"
 	}
 	for _, o := range r.Operators {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
 func facts() *Facts {
@@ -221,8 +223,8 @@ func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
 		{81559 << 20, "79.6 GiB", "85.5 GB"},
 		{1<<63 - 1, "8 EiB", "9.22 EB"},
 	} {
-		assert.Equal(t, c.held, Held(c.bytes))
-		assert.Equal(t, c.moved, Size(c.bytes))
+		assert.Equal(t, c.held, finding.Held(c.bytes))
+		assert.Equal(t, c.moved, finding.Size(c.bytes))
 	}
 	j := &judge{f: facts(), length: 1}
 	j.memory(&Memory{First: 1 << 30, Highest: 2 << 30})

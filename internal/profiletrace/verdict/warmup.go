@@ -3,7 +3,12 @@
 
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // warmUp is the part of a window before a program that replays graphs began to: it launches kernel by kernel and
 // captures, which says nothing about how it goes on. The zero value is ready.
@@ -82,14 +87,14 @@ func (j *judge) warmUp(d *Device, r *Report) {
 		return
 	}
 	p := j.account.places(j.f, CauseWarmUp)
-	v := Verdict{
-		Kind: KindWarmUp, Where: p, Certainty: High,
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindWarmUp, Where: p, Certainty: finding.High,
 		Chain: []string{
 			"the window begins with a warm-up: kernels are launched one by one and graphs captured, later they are replayed",
-			fmt.Sprintf("%s idle for %s before the first replay", j.device0(), Span(n)),
+			fmt.Sprintf("%s idle for %s before the first replay", j.device0(), finding.Duration(n)),
 		},
 		Evidence: fmt.Sprintf("%d launches before the first replay, at most %d between two of %d; shares are of the rest, %s",
-			d.warm.before, d.warm.most, d.warm.replays, Span(j.length)),
+			d.warm.before, d.warm.most, d.warm.replays, finding.Duration(j.length)),
 		Remedy: "once per process: profile later (schedule with wait and warmup)",
 	}
 	if len(p) > 0 {

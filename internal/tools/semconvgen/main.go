@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command semconvgen writes the Go package semconv and docs/semconv.md from the registry in semconv/registry.
+// Command semconvgen writes the Go package semconv, docs/semconv.md and docs/finding-kinds.md from the registry in semconv/registry.
 //
 //	semconvgen [-check] ROOT
 //
@@ -36,7 +36,9 @@ var outputs = []struct{ path, template string }{
 	{"semconv/generated_attributes.go", "attributes.go.tmpl"},
 	{"semconv/generated_metrics.go", "metrics.go.tmpl"},
 	{"semconv/generated_tables.go", "tables.go.tmpl"},
+	{"semconv/generated_findings.go", "findings.go.tmpl"},
 	{"docs/semconv.md", "semconv.md.tmpl"},
+	{"docs/finding-kinds.md", "findings.md.tmpl"},
 }
 
 func run(root string, check bool) error {

@@ -91,6 +91,15 @@ type annotations struct {
 	Writers  []string `yaml:"writers"`  // gpuspan and the types of the Collector components
 	Declared bool     `yaml:"declared"` // an application states it itself
 	Absent   string   `yaml:"absent"`   // what the absence means; unknown where it is not stated
+	// Findings has the threshold and the remedy of each kind of finding, by the value of the member.
+	Findings map[string]findingKind `yaml:"findings"`
+}
+
+// findingKind is what a kind of finding has beside its name and brief.
+type findingKind struct {
+	Threshold float64 `yaml:"threshold"` // 0: none
+	Of        string  `yaml:"of"`        // what the threshold is a share of
+	Remedy    string  `yaml:"remedy"`
 }
 
 // valueType is a type's name, or the members of an enumeration of strings.

@@ -54,6 +54,19 @@ func (r *registry) check() error {
 				a.Type)
 		}
 	}
+	for _, a := range r.Attributes {
+		for kind := range a.Findings {
+			if !slices.Contains(a.Values(), kind) {
+				return fmt.Errorf("attribute %s: finding %q is not a member (add the member, or remove the finding)", a.Name, kind)
+			}
+		}
+		for _, m := range a.Members {
+			if _, ok := a.Findings[m.Value]; len(a.Findings) > 0 && !ok {
+				return fmt.Errorf("attribute %s: member %q has no entry in `findings` (add its threshold and remedy)", a.Name,
+					m.Value)
+			}
+		}
+	}
 	for _, m := range r.Metrics {
 		if !slices.Contains(instruments, m.Instrument) {
 			return fmt.Errorf("metric %s: unknown instrument %q (use gauge, counter, updowncounter or histogram)", m.Name,
@@ -140,6 +153,27 @@ func (a attribute) Kind() string { return describe(a.Type, a.Unit) }
 
 // Prefix is what the names of a template begin with.
 func (a attribute) Prefix() string { return strings.TrimSuffix(a.Name, "<"+a.Variable+">") }
+
+// FindingKinds returns the kinds of findings, sorted by name.
+func (r *registry) FindingKinds() (list []findingRow) {
+	for _, a := range r.Attributes {
+		for _, m := range a.Members {
+			if f, ok := a.Findings[m.Value]; ok {
+				list = append(list, findingRow{f, m.Value, m.Brief})
+			}
+		}
+	}
+	return list
+}
+
+// findingRow is a kind of finding with its name and brief.
+type findingRow struct {
+	findingKind
+	Kind, Title string
+}
+
+// Go returns the name of the kind in Go.
+func (f findingRow) Go() string { return "Finding" + goName(f.Kind) }
 
 // Values are the values of an enumeration.
 func (a attribute) Values() (list []string) {

@@ -17,7 +17,7 @@ Prints one JSON object: the sums, in whole nanoseconds, and under "seconds" the 
 without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and what
 comes after it is vectorised over events, but for the nesting of host ranges, which needs a stack: a frame of everything
 (pandas.DataFrame(events)) takes longer. The tables of auto and kernels stay in memory, where Read makes spans of them.
-Read alone asks further threads, sorts what the host did into causes and these into verdicts, and says what operators
+Read alone asks further threads, sorts what the host did into causes and these into findings, and says what operators
 moved and computed that are no matrix products.
 """
 import collections

@@ -25,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/ranks"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
@@ -45,7 +46,7 @@ type Result struct {
 	Remarks []string // what was found, and what was odd, once each
 	Odd     []string // of the remarks those that say what was odd
 	Devices []verdict.Report
-	Host    *verdict.Verdict // of a profile without activities of a device
+	Host    *finding.Finding // of a profile without activities of a device
 }
 
 // Options of Run.

@@ -262,7 +262,7 @@ func (a *analysis) byOwnTime() {
 	if len(verdicts) < 2 {
 		return
 	}
-	worst := slices.MaxFunc(verdicts, func(a, b straggler.Verdict) int { return cmp.Compare(a.Score, b.Score) })
+	worst := slices.MaxFunc(verdicts, func(a, b straggler.Result) int { return cmp.Compare(a.Score, b.Score) })
 	if worst.Slow {
 		a.out.Late = []page.LateRank{{Rank: worst.Rank, Each: nanoseconds(worst.Median * (worst.Score - 1))}}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -52,7 +53,7 @@ type profile struct {
 	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
-	idle        verdict.Place // where its host was for longest while its device was idle, by the verdicts on it
+	idle        finding.Place // where its host was for longest while its device was idle, by the findings on it
 	steps       int
 	stepTime    float64 // s, of all steps
 	exposed     float64 // s, of communication that no computation hides, of all steps
@@ -107,7 +108,7 @@ func (p *Profiles) NotCompared() string {
 		"environment or a name as rank3.sqlite)", p.rankless)
 }
 
-// Judged takes the verdicts on the devices of a file that was added, once.
+// Judged takes the findings on the devices of a file that was added, once.
 func (p *Profiles) Judged(file string, devices []verdict.Report) {
 	if file == p.unranked && slices.ContainsFunc(devices, func(d verdict.Report) bool { return len(d.Collectives) > 0 }) {
 		p.rankless++
@@ -116,11 +117,11 @@ func (p *Profiles) Judged(file string, devices []verdict.Report) {
 		if x.file != file || len(devices) != 1 {
 			continue
 		}
-		for _, v := range devices[0].Verdicts {
-			if v.Kind == verdict.KindHost && v.Certainty == verdict.High && !v.Outside && len(v.Where) > 0 &&
+		for _, v := range devices[0].Findings {
+			if v.Kind == semconv.GPUFindingKindHostWork && v.Certainty == finding.High && !v.Outside && len(v.Where) > 0 &&
 				v.Gain > x.idle.Time {
 				x.idle.Name, x.idle.Time = v.Where[0].Name, v.Gain
-				if v.Where[0].In != "" { // the places of a verdict have its range around them, or are it
+				if v.Where[0].In != "" { // the places of a finding have its range around them, or are it
 					x.idle.Name = v.Where[0].In
 				}
 			}

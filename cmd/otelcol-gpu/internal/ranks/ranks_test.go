@@ -332,7 +332,7 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 }
 
 // Jobs that run the same program at the same time: collectives of one job end together more nearly than those of two.
-// Where those of two do, too, the verdict says that they cannot be told apart.
+// Where those of two do, too, the finding says that they cannot be told apart.
 func TestJobsThatRunInStep(t *testing.T) {
 	jobs := func(jitter int64) []page.Job {
 		one := newWorld(13, 4, 30)
@@ -493,16 +493,16 @@ func TestTheSpanOfAJob(t *testing.T) {
 		byName[e.Name()]++
 		m := e.Attributes().AsRaw()
 		rank := m["gpu.job.rank"].(int64)
-		if e.Name() == "verdict" {
+		if e.Name() == "finding" {
 			assert.EqualValues(t, jobs[0].Late[0].Rank, rank)
-			assert.Equal(t, "late_rank", m["gpu.verdict.kind"])
-			assert.InDelta(t, jobs[0].Late[0].Each.Seconds(), m["gpu.verdict.gain"], 1e-9)
+			assert.Equal(t, "late_rank", m["gpu.finding.kind"])
+			assert.InDelta(t, jobs[0].Late[0].Each.Seconds(), m["gpu.finding.gain"], 1e-9)
 			assert.InDelta(t, jobs[0].Late[0].Computing.Seconds(), m["gpu.rank.more.duration.computing"], 1e-9)
 			continue
 		}
 		assert.InDelta(t, jobs[0].Ranks[rank].HeldUp.Seconds(), m["gpu.rank.held_up.duration"], 1e-9)
 	}
-	assert.Equal(t, map[string]int{"verdict": len(jobs[0].Late), "rank": 4}, byName)
+	assert.Equal(t, map[string]int{"finding": len(jobs[0].Late), "rank": 4}, byName)
 	first, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	require.NoError(t, err)
 	again, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(Spans(jobsOf(w)))

@@ -16,14 +16,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Spans are one span for each job, with an event `rank` for each rank and an event `verdict` for each that is late.
+// Spans are one span for each job, with an event `rank` for each rank and an event `finding` for each that is late.
 func Spans(jobs []page.Job) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for i := range jobs {
@@ -53,8 +53,8 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	s.SetEndTimestamp(pcommon.Timestamp(j.End))
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
 	for _, l := range j.Late {
-		v := lateVerdict(j, &l)
-		profiletrace.PutVerdict(s, s.EndTimestamp(), v)
+		v := lateFinding(j, &l)
+		profiletrace.PutFinding(s, s.EndTimestamp(), v)
 		m := s.Events().At(s.Events().Len() - 1).Attributes()
 		m.PutInt(string(semconv.GPUJobRankKey), l.Rank)
 		sharedcomponent.PutText(m, semconv.GPURankRangeKey, l.In)
@@ -88,8 +88,8 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	}
 }
 
-// lateVerdict is what a late rank costs each of the others.
-func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
+// lateFinding is what a late rank costs each of the others.
+func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 	did := fmt.Sprintf("rank %d holds the others up", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
@@ -106,12 +106,12 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 			did += ", its host mostly in " + l.In
 		}
 	}
-	v := verdict.Verdict{
-		Kind: verdict.KindLateRank, Subject: fmt.Sprintf("rank %d", l.Rank), Gain: l.Each, Threshold: notable,
-		Certainty: verdict.High, Chain: []string{did},
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindLateRank, Subject: fmt.Sprintf("rank %d", l.Rank), Gain: l.Each, Threshold: notable,
+		Certainty: finding.High, Chain: []string{did},
 	}
 	if j.Method != page.ByArrival {
-		v.Certainty = verdict.Medium
+		v.Certainty = finding.Medium
 	}
 	if len(l.At) > 0 {
 		v.Chain = append(v.Chain, "it comes last at "+names(l.At))
@@ -127,7 +127,7 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 
 func putTime(m pcommon.Map, k attribute.Key, d time.Duration) { m.PutDouble(string(k), d.Seconds()) }
 
-// Render writes a verdict, in lines that fit a width (0: any), and a table for each job of several ranks.
+// Render writes a finding, in lines that fit a width (0: any), and a table for each job of several ranks.
 func Render(w io.Writer, jobs []page.Job, width int) error {
 	for i := range jobs {
 		says := printable.Wrapped(printable.Line(jobs[i].Says), width, "", "")
@@ -138,7 +138,7 @@ func Render(w io.Writer, jobs []page.Job, width int) error {
 	return nil
 }
 
-// says is the verdict on a job.
+// says is the finding on a job.
 func says(j *page.Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ranks of one job", len(j.Ranks))

@@ -1,0 +1,126 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package finding holds the one type of what stands out in a profile, in a process or on the live page.
+//
+// Kinds, titles, thresholds and usual remedies are in semconv/registry/finding.yaml, from which package semconv and
+// docs/finding-kinds.md are generated.
+package finding
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Certainty says how a finding was made.
+type Certainty string
+
+// Certainties.
+const (
+	High   Certainty = "high"   // measured: the record names the cause
+	Medium Certainty = "medium" // the record shows that it was so, and the cause is inferred
+	Low    Certainty = "low"    // inferred from a comparison or a rule of thumb
+)
+
+// Finding is one thing that costs time, from its cause to its effect.
+type Finding struct {
+	Kind    string   `json:"kind"`
+	Subject string   `json:"subject"` // "GPU 0", or the name of a step
+	Chain   []string `json:"chain"`   // cause first, the effect on the device last
+	Where   []Place  `json:"where,omitempty"`
+	// of wall time, at most; 0: not known. No two findings of a subject count the same time
+	Gain time.Duration `json:"gain_ns"`
+	// by which findings are sorted; see docs/findings.md
+	Weight time.Duration `json:"weight_ns,omitempty"`
+	// the value compared with the threshold; part of the window or step, unless Evidence says otherwise
+	Share     float64   `json:"share"`
+	Threshold float64   `json:"threshold"`
+	Evidence  string    `json:"evidence"`
+	Certainty Certainty `json:"certainty"`
+	Remedy    string    `json:"remedy,omitempty"`
+	Outside   bool      `json:"outside_window,omitempty"` // Gain is of time before or after the device's window
+}
+
+// New returns a finding of a kind with the threshold and the remedy that the registry has for it.
+func New(kind string, sure Certainty) Finding {
+	k, _ := semconv.LookupFindingKind(kind)
+	return Finding{Kind: kind, Certainty: sure, Threshold: k.Threshold, Remedy: k.Remedy}
+}
+
+// Place is where time was spent.
+type Place struct {
+	Name  string        `json:"name"`         // of a range, call, operator or kernel
+	In    string        `json:"in,omitempty"` // range around it
+	Time  time.Duration `json:"time_ns"`
+	Count int64         `json:"count,omitempty"`
+}
+
+// String names the place with its time.
+func (p Place) String() string {
+	s := p.Name
+	if p.In != "" {
+		s += " in " + p.In
+	}
+	return s + " (" + Duration(p.Time) + ")"
+}
+
+// String is one line: the chain, what would be gained, evidence, threshold and certainty.
+func (f Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s: %s", f.Kind, f.Subject, strings.Join(f.Chain, " -> "))
+	if f.Gain > 0 {
+		fmt.Fprintf(&b, "; up to %s (%.3g %%) to gain", Duration(f.Gain), 100*f.Share)
+	}
+	if f.Evidence != "" {
+		fmt.Fprintf(&b, "; %s", f.Evidence)
+	}
+	if f.Kind != semconv.GPUFindingKindHealthy {
+		fmt.Fprintf(&b, " (threshold %.3g %%, certainty %s)", 100*f.Threshold, f.Certainty)
+	}
+	if f.Remedy != "" {
+		fmt.Fprintf(&b, "; try: %s", f.Remedy)
+	}
+	return b.String()
+}
+
+// Duration formats a time in ns for people.
+func Duration[N ~int64 | ~float64](ns N) string {
+	d := time.Duration(ns)
+	switch {
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
+	default:
+		d = d.Round(10 * time.Nanosecond)
+	}
+	return d.String()
+}
+
+// Size formats a number of bytes that were moved, in powers of 1,000, as rates of links and memory are given.
+func Size(bytes int64) string { return bytesIn(bytes, 1000, "kB", "MB", "GB", "TB", "PB", "EB") }
+
+// Held formats a number of bytes of memory, in powers of 1,024, as nvidia-smi and PyTorch give it.
+func Held(bytes int64) string { return bytesIn(bytes, 1024, "KiB", "MiB", "GiB", "TiB", "PiB", "EiB") }
+
+func bytesIn(bytes int64, base float64, units ...string) string {
+	if float64(bytes) < base {
+		return fmt.Sprint(bytes) + " B"
+	}
+	v, unit := float64(bytes)/base, 0
+	for ; v >= 999.5 && unit < len(units)-1; unit++ {
+		v /= base
+	}
+	return fmt.Sprintf("%.3g %s", v, units[unit])
+}
+
+// Count formats a number with its noun.
+func Count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n) + " " + many
+}
