@@ -188,14 +188,17 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 
 // throttled is the operation during which the clock was held back most often: what ran at the same time has the reasons
 // too.
+//
+// The operation must have been held back for the threshold's share of all operations' time.
 func (m *Model) throttled(first, last int64) (Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
+	least := semconv.FindingThrottleThreshold * m.deviceTime(first, last)
 	for k, o := range m.operations {
-		if b := o.between(first, last); b[spansums.Held] > 0 {
+		if b := o.between(first, last); b[spansums.Held] > 0 && b[spansums.HeldTime] >= least {
 			all[k] = &held{o, b}
 		}
 	}
@@ -209,18 +212,32 @@ func (m *Model) throttled(first, last int64) (Finding, bool) {
 		x.Sums[spansums.Held], x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle), x.trace}, true
 }
 
-// pageable is the operation that moves most bytes from or to pageable memory.
+// deviceTime sums the seconds on the device of all operations that are no steps: sections inside others count as well.
+func (m *Model) deviceTime(first, last int64) (sum float64) {
+	for k, o := range m.operations {
+		if k.kind != semconv.GPUOperationTypeStep {
+			b := o.between(first, last)
+			sum += b[spansums.Time]
+		}
+	}
+	return sum
+}
+
+// pageable is the operation that moves most bytes from or to pageable memory, if all such copies take the threshold's
+// share of all operations' time.
 func (m *Model) pageable(first, last int64) (Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
+	copying := 0.0
 	for k, o := range m.operations {
 		if o.hostMemory == semconv.GPUCopyHostMemoryPageable {
 			if b := o.between(first, last); b[spansums.ByteTime] > 0 {
+				copying += b[spansums.Time]
 				all[k] = &b
 			}
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *spansums.Sums) float64 { return x[spansums.Bytes] })
-	if x == nil {
+	if x == nil || copying < semconv.FindingPageableCopiesThreshold*m.deviceTime(first, last) {
 		return Finding{}, false
 	}
 	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name,

@@ -61,17 +61,17 @@ func TestWhatStandsOutIsSaid(t *testing.T) {
 			attributes = capped
 		}
 		m.Traces(traces(t, span{
-			name: "beside", kind: "section", start: 3 * time.Second, length: time.Second, attributes: attributes,
+			name: "beside", kind: "section", start: 3 * time.Second, length: 2 * time.Millisecond, attributes: attributes,
 		}))
 	}
 	// Copies through pageable memory: the one that moves most. A pinned one moves more.
 	for name, memory := range map[string]string{"small": "pageable", "large": "pageable", "pinned": "pinned"} {
 		size := map[string]int{"small": 1e6, "large": 20e6, "pinned": 100e6}[name]
 		m.Traces(traces(t, span{
-			name: name, kind: "copy", start: 4 * time.Second, length: time.Millisecond, trace: 30,
+			name: name, kind: "copy", start: 4 * time.Second, length: 10 * time.Millisecond, trace: 30,
 			attributes: map[string]any{
-				"gpu.copy.host_memory": memory, "gpu.copy.direction": "host_to_device", "gpu.io.size": size,
-				"gpu.roofline.utilization": 0.25, "gpu.duration": 0.001,
+				"gpu.copy.host_memory": memory, "gpu.copy.direction": "host_to_device", "gpu.io.size": 10 * size,
+				"gpu.roofline.utilization": 0.25, "gpu.duration": 0.01,
 			},
 		}))
 	}
@@ -169,4 +169,28 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 	}
 	require.Equal(t, maxRequests, m.lengths.Len())
 	require.Zero(t, m.lengths.Get(pcommon.TraceID{1, 0, 4}), "the oldest leave")
+}
+
+// One copy of 4 bytes and one throttled span of a thousand cost nothing; from the registry's thresholds on both are
+// findings.
+func TestLiveFindingsHaveThresholds(t *testing.T) {
+	for length, found := range map[time.Duration]bool{40 * time.Millisecond: false, 60 * time.Millisecond: true} {
+		m := at()
+		m.Traces(traces(t, span{name: "work", kind: "section", start: 3 * time.Second, length: time.Second - 2*length}))
+		m.Traces(traces(t, span{
+			name: "gemm", kind: "section", start: 3 * time.Second, length: length,
+			attributes: map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}},
+		}))
+		m.Traces(traces(t, span{
+			name: "copy", kind: "copy", start: 4 * time.Second, length: length,
+			attributes: map[string]any{
+				"gpu.copy.host_memory": "pageable", "gpu.io.size": 4, "gpu.duration": length.Seconds(),
+			},
+		}))
+		want := 0
+		if found {
+			want = 2
+		}
+		require.Len(t, m.State(Query{Range: time.Minute}).Findings, want, length)
+	}
 }

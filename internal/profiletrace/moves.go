@@ -65,17 +65,31 @@ func (s *sweep) means(a *activity) meaning {
 	return m
 }
 
-// roleOf is what a kernel may be in attention that is computed in parts. Operators for plain products are none: between
-// those of a router there is a softmax, too.
+// roleOf returns what a kernel may be in attention that is computed in parts. Plain products, selections and fused
+// attention end the search: a router's softmax between the products of two experts is no attention.
 func roleOf(operator, kernel string) verdict.Role {
 	switch {
 	case operator == "aten::bmm" || operator == "aten::baddbmm":
 		return verdict.RoleProduct
 	case strings.Contains(operator, "softmax"), operator == "" && containsFold(kernel, "softmax"):
 		return verdict.RoleSoftmax
+	case slices.Contains(endsAttention, operator), containsAny(operator, fusedAttention),
+		operator == "" && containsAny(kernel, fusedAttention):
+		return verdict.RoleEnds
 	}
 	return verdict.RoleOther
 }
+
+// endsAttention are operators that are never between the two products of attention, fusedAttention parts of the names
+// of operators and kernels that compute all of it.
+var (
+	endsAttention = []string{
+		"aten::mm", "aten::addmm", "aten::linear", "aten::_grouped_mm", "aten::topk", "aten::sort", "aten::argsort",
+		"aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_add_", "aten::index_select",
+		"aten::nonzero", "aten::histc", "aten::bincount",
+	}
+	fusedAttention = []string{"flash_attn", "flash_attention", "FlashAttn", "efficient_attention", "fmha", "cudnn_attention"}
+)
 
 // functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of tensors by which
 // these only copy, cast or fill.

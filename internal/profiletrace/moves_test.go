@@ -42,3 +42,15 @@ func TestKernelsThatOnlyMoveBytesAreToldByTheirNames(t *testing.T) {
 		assert.Equal(t, want, moveOf(name), name)
 	}
 }
+
+func TestRouterBetweenExpertsEndsAttention(t *testing.T) {
+	for operator, want := range map[string]verdict.Role{
+		"aten::bmm": verdict.RoleProduct, "aten::_softmax": verdict.RoleSoftmax, "aten::masked_fill_": verdict.RoleOther,
+		"aten::mm": verdict.RoleEnds, "aten::addmm": verdict.RoleEnds, "aten::topk": verdict.RoleEnds,
+		"aten::_scaled_dot_product_flash_attention": verdict.RoleEnds, "aten::_efficient_attention_forward": verdict.RoleEnds,
+	} {
+		assert.Equal(t, want, roleOf(operator, "kernel"), operator)
+	}
+	assert.Equal(t, verdict.RoleEnds, roleOf("", "fmha_cutlassF_bf16_aligned_64x64_rf_sm80"))
+	assert.Equal(t, verdict.RoleSoftmax, roleOf("", "void softmax_warp_forward<float>"))
+}

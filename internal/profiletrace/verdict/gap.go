@@ -91,7 +91,7 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	for i := range s.shares {
 		x := &s.shares[i]
 		own := x.Cause == CauseHost || x.Cause == CauseAfterWait
-		if l.Others != nil && own && 2*(x.To-x.From) > pauseLimit {
+		if l.Others != nil && own && x.To-x.From > quietLimit {
 			x.others = l.Others(x.From, x.To)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	RoleOther   Role = iota
 	RoleProduct      // a batched product of matrices
 	RoleSoftmax
+	RoleEnds // a plain product, a selection or fused attention, which is never between the two products
 )
 
 // scores follows what one stream does between two batched products.
@@ -56,6 +57,8 @@ func (d *Device) attends(a *Activity, op *operator) {
 		s.parts = append(s.parts[:0], part)
 	case len(s.parts) == 0 && a.Role == RoleOther:
 		return
+	case a.Role == RoleEnds:
+		s.parts, s.softmax = s.parts[:0], false
 	case len(s.parts) == 0 || len(s.parts) == maxParts:
 		s.parts, s.softmax = s.parts[:0], false
 	default:

@@ -31,6 +31,9 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	name, few := clip(o.best.Name), tiles(o.best.Name, o.best.Shapes)
 	mean := time.Duration(o.time) / time.Duration(max(1, o.count))
 	switch {
+	case mean < shortKernel:
+		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, finding.Duration(mean)),
+			"fuse it with its neighbors, larger batches"
 	case few > 0 && few < int64(multiprocessors):
 		return fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", name, few, tileSide,
 				multiprocessors),
@@ -38,9 +41,6 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	case o.narrow > o.alone/2:
 		return fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", name),
 			"larger or batched problems, split-K, another tile size"
-	case mean < shortKernel:
-		return fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", name, finding.Duration(mean)),
-			"fuse it with its neighbours, larger batches"
 	case o.compute <= 0:
 		return name + " moves bytes slowly (access pattern, layout, vector width)",
 			"contiguous and aligned tensors, fusion, another layout"
@@ -48,6 +48,9 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	return name + " multiplies slowly (shapes, layout, kernel choice)",
 		"dimensions that are multiples of the tile, another precision or library, tuning"
 }
+
+// leastKernel is how long a kernel lasts at least, however little it does.
+const leastKernel = 2 * time.Microsecond
 
 // efficiency judges operators that are far below the peak, by name; it returns the operators that its findings claim.
 // needed is the part of computing time that no finding claims yet.
@@ -62,7 +65,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			x.best = o
 		}
 		alone := needed * float64(o.Alone)
-		x.gain += alone * (1 - o.PeakShare/reachable)
+		least := float64(leastKernel) * float64(o.Kernels) / float64(max(1, o.Time)) // no launch is shorter
+		x.gain += alone * max(0, 1-max(o.PeakShare/reachable, least))
 		x.alone += alone
 		x.time += float64(o.Time)
 		x.atPeak += o.PeakShare * float64(o.Time)

@@ -232,6 +232,48 @@ func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
 	assert.Equal(t, "from 1 GiB to 2 GiB", j.list[0].Evidence)
 }
 
+func TestReceivesOfAPipelineAreNoSlowLink(t *testing.T) {
+	for name, pair := range map[string]bool{"recv": true, "ncclDevKernel_SendRecv": true, "all_reduce": false} {
+		f := facts()
+		f.Peak = PeakOf("NVIDIA H100 80GB HBM3")
+		j := &judge{f: f, length: 100}
+		slow := Collective{Name: name, Moving: 50, bytes: 1 << 30, best: 1e6}
+		j.collectives(&Report{Collectives: []Collective{slow}})
+		require.Len(t, j.list, 1)
+		assert.Equal(t, !pair, strings.Contains(j.list[0].Remedy, "look at the link"), name)
+		assert.Equal(t, pair, strings.Contains(j.list[0].Remedy, "interleaved schedule"), name)
+		assert.Equal(t, pair, j.list[0].Certainty == finding.Low, name)
+	}
+}
+
+// A product that takes 2.6 µs cannot become much shorter; one of 100 µs can.
+func TestNoGainBelowTheShortestKernel(t *testing.T) {
+	for length, long := range map[time.Duration]bool{2600: false, 100_000: true} {
+		j := &judge{f: facts(), length: int64(1000 * length)}
+		j.efficiency(&Report{Operators: []Operator{{
+			Name: "aten::mm", Kernels: 1000, Time: 1000 * length, Alone: 1000 * length, Rate: Rate{PeakShare: 0.01, Bound: "compute"},
+		}}}, 1)
+		require.Len(t, j.list, 1)
+		if !long {
+			assert.InDelta(t, 600e3, j.list[0].Gain, 10, "each from 2.6 to 2 µs")
+			assert.NotContains(t, j.list[0].Remedy, "split-K")
+			continue
+		}
+		assert.Greater(t, j.list[0].Share, 0.9)
+	}
+}
+
+func TestAttentionEndsAtARouter(t *testing.T) {
+	for end, times := range map[Role]int64{RoleOther: 1, RoleEnds: 0} {
+		d := NewDevice(&Splitter{})
+		for i, role := range []Role{RoleProduct, end, RoleSoftmax, RoleProduct} {
+			at := int64(100 * i)
+			d.Add(&Activity{Start: at, End: at + 100, Name: 1, Operator: 1, Role: role}, &Launch{}, 0)
+		}
+		assert.Equal(t, times, d.attentions)
+	}
+}
+
 // A file is judged by itself, also where the folder of its job was given: no remedy asks for what may be there.
 func TestRemediesForRanksHoldBesideTheOtherRanks(t *testing.T) {
 	j := &judge{f: facts(), length: 100}
