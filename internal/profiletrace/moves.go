@@ -88,7 +88,9 @@ var (
 		"aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_add_", "aten::index_select",
 		"aten::nonzero", "aten::histc", "aten::bincount",
 	}
-	fusedAttention = []string{"flash_attn", "flash_attention", "FlashAttn", "efficient_attention", "fmha", "cudnn_attention"}
+	fusedAttention = []string{
+		"flash_attn", "flash_attention", "FlashAttn", "efficient_attention", "fmha", "cudnn_attention",
+	}
 )
 
 // functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of tensors by which

@@ -171,7 +171,9 @@ func TestAProfileWithoutADeviceIsLoggedWithWhereTheHostWas(t *testing.T) {
 	}
 	r.took(t.Context(), "a.json", &Summary{Parts: 3})
 	require.Zero(t, logs.Len())
-	found := &finding.Finding{Kind: semconv.GPUFindingKindNoDevice, Subject: "host", Chain: []string{"no device", "in forward"}}
+	found := &finding.Finding{
+		Kind: semconv.GPUFindingKindNoDevice, Subject: "host", Chain: []string{"no device", "in forward"},
+	}
 	r.took(t.Context(), "b.json", &Summary{Parts: 3, Stats: profiletrace.Stats{Host: found}})
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "b.json", logs.All()[0].ContextMap()["file"])

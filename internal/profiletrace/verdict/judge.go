@@ -73,7 +73,8 @@ func (j *judge) sorted() []finding.Finding {
 	for i := range j.list {
 		v := &j.list[i]
 		v.Weight = v.Gain
-		if v.Certainty == finding.Low && (v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle) {
+		vague := v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle
+		if v.Certainty == finding.Low && vague {
 			v.Weight /= 2
 		}
 	}
@@ -169,11 +170,13 @@ func (j *judge) healthy(r *Report) []finding.Finding {
 	}
 	switch e := r.Efficiency; {
 	case e.Time == 0:
-		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged, for no operator's work is known (record_shapes=True)"
+		v.Certainty = finding.Medium
+		v.Evidence = "efficiency is not judged, for no operator's work is known (record_shapes=True)"
 	case e.NoPeak != "":
 		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged: "+e.NoPeak
 	case e.Coverage < certainCoverage:
-		v.Certainty, v.Evidence = finding.Medium, fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
+		v.Certainty = finding.Medium
+		v.Evidence = fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
 	default:
 		bound := map[string]time.Duration{}
 		for _, o := range r.Operators {
@@ -204,7 +207,8 @@ func (j *judge) memory(m *Memory) {
 		where = ", which it reached in " + clip(m.At)
 	}
 	j.note(finding.Finding{
-		Kind: semconv.GPUFindingKindMemorySpike, Certainty: finding.High, Chain: []string{"allocated memory grows within the window"},
+		Kind: semconv.GPUFindingKindMemorySpike, Certainty: finding.High,
+		Chain:    []string{"allocated memory grows within the window"},
 		Evidence: fmt.Sprintf("from %s to %s%s", finding.Held(m.First), finding.Held(m.Highest), where),
 		Remedy:   "activation checkpointing, smaller batches, freeing earlier",
 	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
@@ -221,12 +225,14 @@ func (a *Account) Findings(subject string, length int64, f *Facts) []finding.Fin
 			Evidence: "in " + Names(places),
 		})
 	}
-	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, CauseUnknown))
+	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.parts[Copying],
+		a.copies.places(f, CauseUnknown))
 	var kernels []finding.Place
 	for name, n := range a.comms {
 		kernels = append(kernels, finding.Place{Name: f.Kernel(name), Time: time.Duration(n)})
 	}
-	exposed(semconv.GPUFindingKindExposedCommunication, "collectives ran while nothing computed", a.parts[Communicating], Longest(kernels))
+	exposed(semconv.GPUFindingKindExposedCommunication, "collectives ran while nothing computed",
+		a.parts[Communicating], Longest(kernels))
 	j.memory(&f.Memory)
 	return j.sorted()
 }

@@ -100,7 +100,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 		}
 		cause, remedy := x.why(j.f.Peak.SMs)
 		j.add(finding.Finding{
-			Kind: semconv.GPUFindingKindLowEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where), Certainty: finding.Medium,
+			Kind: semconv.GPUFindingKindLowEfficiency, Gain: time.Duration(x.gain), Where: Longest(x.where),
+			Certainty: finding.Medium,
 			Chain: []string{
 				cause, share + " of " + r.Efficiency.Peak,
 				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), finding.Duration(x.alone),
@@ -158,7 +159,8 @@ func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
 		Kind: semconv.GPUFindingKindSinglePrecision, Gain: time.Duration(gain), Where: where, Certainty: finding.Medium,
 		Chain: []string{
 			"products in single precision leave the tensor cores idle",
-			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), finding.Duration(alone), finding.Duration(alone-gain),
+			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), finding.Duration(alone),
+				finding.Duration(alone-gain),
 				name),
 		},
 		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
@@ -265,13 +267,15 @@ func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, neede
 	where = Longest(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(finding.Finding{
-			Kind: semconv.GPUFindingKindLowParallelism, Gain: time.Duration(needed * empty), Where: where, Certainty: finding.Low,
+			Kind: semconv.GPUFindingKindLowParallelism, Gain: time.Duration(needed * empty), Where: where,
+			Certainty: finding.Low,
 			Chain: []string{
 				"kernels have fewer blocks than the device has multiprocessors",
 				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), finding.Duration(narrow)),
 			},
-			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", finding.Duration(narrow), finding.Duration(c), Names(where)),
-			Remedy:   "larger batches, other work beside them on a second stream",
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", finding.Duration(narrow), finding.Duration(c),
+				Names(where)),
+			Remedy: "larger batches, other work beside them on a second stream",
 		})
 	}
 }

@@ -16,7 +16,9 @@ import (
 // copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of
 // computing time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
 func (j *judge) copies(d *Device, r *Report) (claimed float64) {
-	for _, kind := range [...]string{semconv.GPUFindingKindPageMigrations, semconv.GPUFindingKindPageableCopies, semconv.GPUFindingKindExposedCopies} {
+	for _, kind := range [...]string{
+		semconv.GPUFindingKindPageMigrations, semconv.GPUFindingKindPageableCopies, semconv.GPUFindingKindExposedCopies,
+	} {
 		var exposed, stalled time.Duration
 		var text []string
 		var in account
@@ -172,8 +174,9 @@ func (j *judge) collectives(r *Report) {
 	}
 	sure := finding.Medium
 	if 2*pairs > moving {
-		sure, what, remedy = finding.Low, "between two ranks (send, receive) move bytes or wait for the other one, as stages of a "+
-			"pipeline do by nature,", compareRanks+", for one rank's profile does not tell waiting from moving; more "+
+		sure, what = finding.Low, "between two ranks (send, receive) move bytes or wait for the other one, as stages of "+
+			"a pipeline do by nature,"
+		remedy = compareRanks + ", for one rank's profile does not tell waiting from moving; more " +
 			"micro-batches in a step or an interleaved schedule"
 	}
 	if waiting > 0 {

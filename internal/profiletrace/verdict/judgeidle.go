@@ -40,7 +40,8 @@ func (j *judge) idle(d *Device) {
 	j.calls(CauseAllocation, semconv.GPUFindingKindAllocation, "the host allocated and freed memory",
 		"a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments")
 	if a.idles[CauseSynchronization] > 0 {
-		v := j.idled(CauseSynchronization, semconv.GPUFindingKindSynchronization, finding.High, "the host waited for the device",
+		v := j.idled(CauseSynchronization, semconv.GPUFindingKindSynchronization, finding.High,
+			"the host waited for the device",
 			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
 				"force a wait)")
 		v.Chain[1] = "its queue was empty when the wait ended"
@@ -168,7 +169,8 @@ func (j *judge) launching(d *Device) {
 	}
 	var text []string
 	if d != nil && d.kernels > 0 {
-		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short, finding.Count(d.kernels, "kernel", "kernels"),
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short,
+			finding.Count(d.kernels, "kernel", "kernels"),
 			finding.Duration(shortKernel)))
 	}
 	if len(p) > 0 {
@@ -270,7 +272,8 @@ func (j *judge) hostRanges() {
 	}
 	if rest > 0 {
 		v := finding.Finding{
-			Kind: semconv.GPUFindingKindHostWork, Gain: rest, Certainty: finding.Medium, Where: restOf[:min(topPlaces, len(restOf))],
+			Kind: semconv.GPUFindingKindHostWork, Gain: rest, Certainty: finding.Medium,
+			Where: restOf[:min(topPlaces, len(restOf))],
 			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + Names(restOf),
 		}
 		if restOf[0].Name == NoRange {

@@ -89,7 +89,9 @@ func (j *judge) moves(d *Device, r *Report, needed float64) []Operator {
 	share := float64(alone) / float64(max(1, d.parts[Computing]))
 	if float64(gain) < thresholdGain*float64(j.length) || share < thresholdMoves {
 		if gain > j.largest.Gain && j.length > 0 {
-			j.largest = finding.Finding{Kind: semconv.GPUFindingKindDataMovement, Gain: gain, Share: float64(gain) / float64(j.length)}
+			j.largest = finding.Finding{
+				Kind: semconv.GPUFindingKindDataMovement, Gain: gain, Share: float64(gain) / float64(j.length),
+			}
 		}
 		return r.Operators
 	}

@@ -256,7 +256,8 @@ func (j *judge) slow(d *Device) (claimed float64) {
 		Kind: semconv.GPUFindingKindThrottle, Gain: gain, Certainty: finding.Low,
 		Chain: []string{
 			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
-			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, finding.Duration(s.from-d.first),
+			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor,
+				finding.Duration(s.from-d.first),
 				finding.Duration(s.to-d.first)),
 			fmt.Sprintf("%s computed %s longer", j.device0(), finding.Duration(gain)),
 		},

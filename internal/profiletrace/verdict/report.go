@@ -302,7 +302,8 @@ func (r Report) String() string {
 	}
 	fmt.Fprintf(&b, ": %s = computing %s", finding.Duration(r.Window), part(r.Parts.Computing))
 	if r.Parts.CommExposed+r.Parts.CommHidden > 0 {
-		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), finding.Duration(r.Parts.CommHidden))
+		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed),
+			finding.Duration(r.Parts.CommHidden))
 	}
 	if r.Parts.CopyExposed+r.Parts.CopyHidden > 0 {
 		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), finding.Duration(r.Parts.CopyHidden))

@@ -144,7 +144,8 @@ func (j *judge) trials(d *Device) (claimed float64) {
 	}
 	where = Longest(where)
 	j.add(finding.Finding{
-		Kind: semconv.GPUFindingKindAutotuning, Gain: time.Duration(computing + idle), Where: where, Certainty: finding.Medium,
+		Kind: semconv.GPUFindingKindAutotuning, Gain: time.Duration(computing + idle), Where: where,
+		Certainty: finding.Medium,
 		Chain: []string{
 			"kernels are tried out (autotuning, as of cudnn.benchmark)", text,
 			fmt.Sprintf("%s computed %s more in them and waited %s for calls and launches between", j.device0(),
@@ -222,7 +223,8 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 	}
 	where = Longest(where)
 	v := finding.Finding{
-		Kind: semconv.GPUFindingKindFusion, Gain: time.Duration(gain), Where: where, Certainty: finding.Medium,
+		Kind: semconv.GPUFindingKindFusion, Gain: time.Duration(gain), Where: where,
+		Certainty: finding.Medium,
 		Chain: []string{
 			"elementwise kernels in a row write and read again what one kernel would keep in registers",
 			fmt.Sprintf("%s moved bytes for %s that a fused kernel would not", j.device0(), finding.Duration(gain)),

@@ -251,7 +251,8 @@ func TestNoGainBelowTheShortestKernel(t *testing.T) {
 	for length, long := range map[time.Duration]bool{2600: false, 100_000: true} {
 		j := &judge{f: facts(), length: int64(1000 * length)}
 		j.efficiency(&Report{Operators: []Operator{{
-			Name: "aten::mm", Kernels: 1000, Time: 1000 * length, Alone: 1000 * length, Rate: Rate{PeakShare: 0.01, Bound: "compute"},
+			Name: "aten::mm", Kernels: 1000, Time: 1000 * length, Alone: 1000 * length,
+			Rate: Rate{PeakShare: 0.01, Bound: "compute"},
 		}}}, 1)
 		require.Len(t, j.list, 1)
 		if !long {
