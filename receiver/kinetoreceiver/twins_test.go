@@ -217,9 +217,9 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"a link that is slow":                  {semconv.GPUFindingKindExposedCommunication, "while nothing computes"},
 	"pipeline that fills and drains":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"pipeline with bubbles":                {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
-	"late rank/plain":                      {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},    // nor has it steps
-	"sparse requests of a server/frames":   {semconv.GPUFindingKindHostWork, "poll"},                       // ranges are no frames of Python
-	"products without tensor cores":        {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"}, // by its name
+	"late rank/plain":                      {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"}, // nor has it steps
+	"sparse requests of a server/frames":   {semconv.GPUFindingKindHostWork, "poll"},                                // ranges are no frames of Python
+	"products without tensor cores":        {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"},        // by its name
 	"products in double precision":         {semconv.GPUFindingKindHealthy, "no operator's work is known"},
 	"a reduction for each parameter":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"attention in parts":                   {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // all but the products

@@ -127,27 +127,18 @@ const (
 	smallMessage = 1 << 18 // below which latency is most of what a collective takes
 )
 
-// pointToPoint reports whether a collective is between two ranks only.
-func pointToPoint(name string) bool {
-	return contains(strings.ToLower(name), "send", "recv")
-}
-
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
-	var waiting, moving, slow, small, pairs time.Duration
+	var waiting, moving, slow, small time.Duration
 	var waits, moves []finding.Place
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
 		moving += c.Moving
 		waits = append(waits, finding.Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
 		moved := c.Name
-		pair := pointToPoint(c.Name)
-		if pair {
-			pairs += c.Moving
-		}
 		if c.best > 0 {
 			moved += fmt.Sprintf(" at %.3g GB/s at best", c.best/1e9)
-			if !pair && c.bytes >= largeMessage && c.best < slowLink*j.f.Peak.Host.Rate() {
+			if c.bytes >= largeMessage && c.best < slowLink*j.f.Peak.Host.Rate() {
 				slow += c.Moving
 			} else if c.bytes < smallMessage {
 				small += c.Moving
@@ -172,13 +163,6 @@ func (j *judge) collectives(r *Report) {
 		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus "+
 			"(NCCL_DEBUG=INFO says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
 	}
-	sure := finding.Medium
-	if 2*pairs > moving {
-		sure, what = finding.Low, "between two ranks (send, receive) move bytes or wait for the other one, as stages of "+
-			"a pipeline do by nature,"
-		remedy = compareRanks + ", for one rank's profile does not tell waiting from moving; more " +
-			"micro-batches in a step or an interleaved schedule"
-	}
 	if waiting > 0 {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindLateRank, Gain: waiting, Where: waits, Certainty: finding.Low,
@@ -192,7 +176,7 @@ func (j *judge) collectives(r *Report) {
 	}
 	if moving > 0 {
 		j.add(finding.Finding{
-			Kind: semconv.GPUFindingKindExposedCommunication, Gain: moving, Where: moves, Certainty: sure,
+			Kind: semconv.GPUFindingKindExposedCommunication, Gain: moving, Where: moves, Certainty: finding.Medium,
 			Chain: []string{
 				"collectives " + what + " while nothing computes",
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(moving)),

@@ -232,20 +232,6 @@ func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
 	assert.Equal(t, "from 1 GiB to 2 GiB", j.list[0].Evidence)
 }
 
-func TestReceivesOfAPipelineAreNoSlowLink(t *testing.T) {
-	for name, pair := range map[string]bool{"recv": true, "ncclDevKernel_SendRecv": true, "all_reduce": false} {
-		f := facts()
-		f.Peak = PeakOf("NVIDIA H100 80GB HBM3")
-		j := &judge{f: f, length: 100}
-		slow := Collective{Name: name, Moving: 50, bytes: 1 << 30, best: 1e6}
-		j.collectives(&Report{Collectives: []Collective{slow}})
-		require.Len(t, j.list, 1)
-		assert.Equal(t, !pair, strings.Contains(j.list[0].Remedy, "look at the link"), name)
-		assert.Equal(t, pair, strings.Contains(j.list[0].Remedy, "interleaved schedule"), name)
-		assert.Equal(t, pair, j.list[0].Certainty == finding.Low, name)
-	}
-}
-
 // A product that takes 2.6 µs cannot become much shorter; one of 100 µs can.
 func TestNoGainBelowTheShortestKernel(t *testing.T) {
 	for length, long := range map[time.Duration]bool{2600: false, 100_000: true} {
