@@ -85,8 +85,8 @@ var dcgmRules = map[string]rule{
 
 const dcgmPrefix = "DCGM_FI_"
 
-// amdRules are by the names of AMD's device-metrics-exporter, in its units, without the prefix that it can be configured
-// with. A partition that has no power sensor of its own reports 0 W.
+// amdRules are by the names of AMD's device-metrics-exporter, in its units, without the prefix that can be configured
+// there. A partition that has no power sensor of its own reports 0 W.
 var amdRules = map[string][]rule{
 	"gpu_package_power":         {{field: gpusamplesextension.Power, scale: 1, positive: true}},
 	"gpu_power_usage":           {{field: gpusamplesextension.Power, scale: 1, rank: 1, positive: true}},
@@ -168,8 +168,9 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 	return v.Str() == r.value
 }
 
-// describe finds the device of a data point. Labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid), those of AMD's
-// device-metrics-exporter (gpu_uuid where it is configured, else serial_number) and the attributes of the semantic conventions are understood; the resource fills in what the point does not say.
+// describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
+// and of AMD's device-metrics-exporter (gpu_uuid if configured, else serial_number), and the attributes of the semantic
+// conventions. The resource supplies what the point lacks.
 func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {

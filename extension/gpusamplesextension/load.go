@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// LoadSeries names one reading of how many requests a server runs. A service with several engines has several; their sum
-// is the load of the service.
+// LoadSeries names one reading of how many requests a server runs. A service with several engines has several; their
+// sum is the load of the service.
 type LoadSeries struct {
 	Service string // service.name of the server's spans; empty: of every service that has no series of its own
 	Source  string // tells the series of a service apart

@@ -152,7 +152,8 @@ func causes() []cause {
 		{name: "pinned batches in the way", want: []string{"exposed_copies"}, gain: true, run: train(func(r *rank) {
 			r.copyIn(100_000_000, 22, false, computing)
 		})},
-		{name: "gradients after the backward pass", want: []string{"exposed_communication"}, ranks: 2, gain: true,
+		{
+			name: "gradients after the backward pass", want: []string{"exposed_communication"}, ranks: 2, gain: true,
 			run: func(s *sim, sick bool) {
 				s.steps(10, func(int) {
 					s.each(func(r *rank) { r.layers(12) })
@@ -163,7 +164,8 @@ func causes() []cause {
 						s.join(upTo(len(s.ranks)), talking)
 					}
 				})
-			}},
+			},
+		},
 		{name: "other rank late", want: []string{"late_rank"}, ranks: 4, gain: true, run: func(s *sim, sick bool) {
 			s.steps(12, func(step int) {
 				s.each(func(r *rank) {
@@ -265,11 +267,13 @@ func causes() []cause {
 				})
 			})
 		}},
-		{name: "compute waits for a copy by an event", want: []string{"exposed_copies"}, gain: true,
+		{
+			name: "compute waits for a copy by an event", want: []string{"exposed_copies"}, gain: true,
 			run: logged(func(r *rank) {
 				end := r.copyIn(80_000_000, 22, false, copying)
 				r.after(computing, end)
-			})},
+			}),
+		},
 		{name: "modules loaded at first use", want: []string{"slow_runtime_calls"}, gain: true, run: func(s *sim, sick bool) {
 			s.steps(6, func(step int) {
 				s.each(func(r *rank) {
@@ -281,8 +285,10 @@ func causes() []cause {
 				})
 			})
 		}},
-		{name: "barrier on the host", want: []string{"waiting_for_rank"}, ranks: 2, gain: true,
-			run: logged(func(r *rank) { r.host("cpu_op", "gloo:barrier", "", func() { r.now += r.about(4 * ms) }) })},
+		{
+			name: "barrier on the host", want: []string{"waiting_for_rank"}, ranks: 2, gain: true,
+			run: logged(func(r *rank) { r.host("cpu_op", "gloo:barrier", "", func() { r.now += r.about(4 * ms) }) }),
+		},
 		{name: "buffers of the profiler", want: []string{"profiler_overhead"}, gain: true, run: logged(func(r *rank) {
 			r.host("overhead", "Activity Buffer Request", "", func() { r.now += r.about(3 * ms) })
 		})},
@@ -350,8 +356,10 @@ func (r *rank) unfused() {
 	const flops, scores = 2.0 * 2048 * 2048 * 128 * 32, 32.0 * 2048 * 2048
 	product := func(a, b string) {
 		r.operator("aten::bmm", fmt.Sprintf(`"Input Dims":[%s,%s],"Input type":["c10::BFloat16","c10::BFloat16"]`, a, b),
-			kernel{name: "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
-				duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 4096})
+			kernel{
+				name:     "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
+				duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 4096,
+			})
 	}
 	pass := nanoseconds(2 * scores * 2 / (0.8 * bandwidth))
 	product("[32,2048,128]", "[32,128,2048]")
@@ -360,7 +368,9 @@ func (r *rank) unfused() {
 		duration: pass, blocks: 65536,
 	})
 	r.operator("aten::_softmax", `"Input Dims":[[32,2048,2048],[],[]],"Input type":["c10::BFloat16","Scalar","Scalar"]`,
-		kernel{name: "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 11>",
-			duration: pass, blocks: 16384})
+		kernel{
+			name:     "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 11>",
+			duration: pass, blocks: 16384,
+		})
 	product("[32,2048,2048]", "[32,2048,128]")
 }

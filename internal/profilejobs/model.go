@@ -19,8 +19,10 @@ func (r *rank) matmul(m, n int64, share float64) {
 	const k = 4096
 	duration := nanoseconds(2 * float64(m) * float64(n) * k / (share * peakBF16))
 	r.operator("aten::mm", fmt.Sprintf(`"Input Dims":[[%d,%d],[%d,%d]],"Input type":["c10::BFloat16","c10::BFloat16"]`,
-		m, k, k, n), kernel{name: "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", duration: duration,
-		blocks: max(1, m/128) * max(1, n/128)})
+		m, k, k, n), kernel{
+		name: "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", duration: duration,
+		blocks: max(1, m/128) * max(1, n/128),
+	})
 }
 
 // attention is fused attention of 2,048 tokens, 32 heads of 128.
@@ -28,8 +30,10 @@ func (r *rank) attention() {
 	const flops = 4 * 2048 * 2048 * 128 * 32
 	r.operator("aten::_flash_attention_forward", `"Input Dims":[[1,2048,32,128],[1,2048,32,128],[1,2048,32,128]],`+
 		`"Input type":["c10::BFloat16","c10::BFloat16","c10::BFloat16"]`,
-		kernel{name: "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128,128,64,4>>",
-			duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 512})
+		kernel{
+			name:     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128,128,64,4>>",
+			duration: nanoseconds(flops / (0.6 * peakBF16)), blocks: 512,
+		})
 }
 
 // norm is a layer norm of 2,048 × 4,096 numbers near the memory bandwidth.
@@ -37,8 +41,10 @@ func (r *rank) norm() {
 	bytes := 2.0 * 2048 * 4096 * 2
 	r.operator("aten::native_layer_norm", `"Input Dims":[[1,2048,4096],[],[4096],[4096],[]],`+
 		`"Input type":["c10::BFloat16","ScalarList","c10::BFloat16","c10::BFloat16","Scalar"]`,
-		kernel{name: "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>",
-			duration: nanoseconds(bytes / (0.8 * bandwidth)), blocks: 2048})
+		kernel{
+			name:     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>",
+			duration: nanoseconds(bytes / (0.8 * bandwidth)), blocks: 2048,
+		})
 }
 
 // layer is a layer of a transformer.

@@ -5,6 +5,7 @@ package stackprofile
 
 import (
 	"crypto/rand"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -137,8 +138,8 @@ func (d *dictionary) stack(s *Stack) int32 {
 		at := d.StackTable().AppendEmpty().LocationIndices()
 		d.frames = s.Frames(d.frames[:0])
 		at.EnsureCapacity(len(d.frames))
-		for n := len(d.frames) - 1; n >= 0; n-- {
-			at.Append(d.location(d.frames[n]))
+		for _, frame := range slices.Backward(d.frames) {
+			at.Append(d.location(frame))
 		}
 		d.stacks[s] = i
 	}

@@ -5,6 +5,7 @@ package stackprofile
 
 import (
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -39,8 +40,8 @@ func Pprof(list []*Profile, first Type) *profile.Profile {
 				x.Value = append(x.Value, roundings[i].next(v))
 			}
 			frames = s.Stack.Frames(frames[:0])
-			for i := len(frames) - 1; i >= 0; i-- {
-				x.Location = append(x.Location, location(p, locations, frames[i]))
+			for _, frame := range slices.Backward(frames) {
+				x.Location = append(x.Location, location(p, locations, frame))
 			}
 			for _, kv := range s.Labels.texts() {
 				x.Label[kv[0]] = []string{kv[1]}

@@ -19,7 +19,7 @@ var cached sync.Map // a path in the cache, and the channel of capacity 1 that g
 
 // Cached returns the path of the file name in the user's cache. If the file does not exist, build creates it at the path
 // that it receives. Concurrent calls, in this process and in others, wait for one build; a call that waits returns when
-// ctx ends. The file appears under its name only when it is complete, and a failed build is tried again by the next call.
+// ctx ends. The file gets its name only when it is complete, and the next call tries a failed build again.
 func Cached(ctx context.Context, name string, build func(ctx context.Context, path string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -43,7 +43,7 @@ func Cached(ctx context.Context, name string, build func(ctx context.Context, pa
 		return "", fmt.Errorf("cannot lock %s.lock: %w", path, err)
 	}
 	// The lock file stays: a process that removed it would let two others lock different files of the same name.
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }()
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return path, err
 	}
