@@ -189,16 +189,17 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 // throttled is the operation during which the clock was held back most often: what ran at the same time has the reasons
 // too.
 //
-// The operation must have been held back for the threshold's share of all operations' time.
+// It must have been held back for the threshold's share of its own time, and for leastHeld of all operations' time.
 func (m *Model) throttled(first, last int64) (Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
-	least := semconv.FindingThrottleThreshold * m.deviceTime(first, last)
+	least := leastHeld * m.deviceTime(first, last)
 	for k, o := range m.operations {
-		if b := o.between(first, last); b[spansums.Held] > 0 && b[spansums.HeldTime] >= least {
+		if b := o.between(first, last); b[spansums.Held] > 0 &&
+			b[spansums.HeldTime] >= max(least, semconv.FindingThrottleThreshold*b[spansums.Time]) {
 			all[k] = &held{o, b}
 		}
 	}
@@ -212,6 +213,13 @@ func (m *Model) throttled(first, last int64) (Finding, bool) {
 		x.Sums[spansums.Held], x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle), x.trace}, true
 }
 
+// Parts of all operations' time on the device from which on live findings are reported. Sections inside others count
+// twice in that time, and minutes without a cause dilute it, so they are lower than a profile's thresholds.
+const (
+	leastHeld     = 0.001
+	leastPageable = 0.01 // as in gpuspan/report
+)
+
 // deviceTime sums the seconds on the device of all operations that are no steps: sections inside others count as well.
 func (m *Model) deviceTime(first, last int64) (sum float64) {
 	for k, o := range m.operations {
@@ -223,8 +231,8 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 	return sum
 }
 
-// pageable is the operation that moves most bytes from or to pageable memory, if all such copies take the threshold's
-// share of all operations' time.
+// pageable is the operation that moves most bytes from or to pageable memory, if all such copies take leastPageable of
+// all operations' time.
 func (m *Model) pageable(first, last int64) (Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
 	copying := 0.0
@@ -237,7 +245,7 @@ func (m *Model) pageable(first, last int64) (Finding, bool) {
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *spansums.Sums) float64 { return x[spansums.Bytes] })
-	if x == nil || copying < semconv.FindingPageableCopiesThreshold*m.deviceTime(first, last) {
+	if x == nil || copying < leastPageable*m.deviceTime(first, last) {
 		return Finding{}, false
 	}
 	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name,

@@ -171,26 +171,36 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 	require.Zero(t, m.lengths.Get(pcommon.TraceID{1, 0, 4}), "the oldest leave")
 }
 
-// One copy of 4 bytes and one throttled span of a thousand cost nothing; from the registry's thresholds on both are
-// findings.
+// One copy of 4 bytes and one throttled span of a thousand cost nothing. Both sides of each threshold.
 func TestLiveFindingsHaveThresholds(t *testing.T) {
-	for length, found := range map[time.Duration]bool{40 * time.Millisecond: false, 60 * time.Millisecond: true} {
+	for name, c := range map[string]struct {
+		copied, held, free time.Duration // free: other runs of the operation that is held back
+		want               int
+	}{
+		"short copy": {9 * time.Millisecond, 0, 0, 0}, "long copies": {11 * time.Millisecond, 0, 0, 1},
+		"held for less than 0.1 %": {0, 900 * time.Microsecond, 0, 0}, "held for more": {0, 1100 * time.Microsecond, 0, 1},
+		"held in 4 % of its time": {0, 4 * time.Millisecond, 96 * time.Millisecond, 0},
+		"held in 6 % of its time": {0, 6 * time.Millisecond, 94 * time.Millisecond, 1},
+	} {
 		m := at()
-		m.Traces(traces(t, span{name: "work", kind: "section", start: 3 * time.Second, length: time.Second - 2*length}))
-		m.Traces(traces(t, span{
-			name: "gemm", kind: "section", start: 3 * time.Second, length: length,
-			attributes: map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}},
-		}))
-		m.Traces(traces(t, span{
-			name: "copy", kind: "copy", start: 4 * time.Second, length: length,
-			attributes: map[string]any{
-				"gpu.copy.host_memory": "pageable", "gpu.io.size": 4, "gpu.duration": length.Seconds(),
-			},
-		}))
-		want := 0
-		if found {
-			want = 2
+		section := func(name string, length time.Duration, attributes map[string]any) {
+			if length > 0 {
+				m.Traces(traces(t, span{
+					name: name, kind: "section", start: 3 * time.Second, length: length, attributes: attributes,
+				}))
+			}
 		}
-		require.Len(t, m.State(Query{Range: time.Minute}).Findings, want, length)
+		section("work", time.Second-c.copied-c.held-c.free, nil)
+		section("gemm", c.held, map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}})
+		section("gemm", c.free, map[string]any{"gpu.flop.count": 1e9})
+		if c.copied > 0 {
+			m.Traces(traces(t, span{
+				name: "copy", kind: "copy", start: 4 * time.Second, length: c.copied,
+				attributes: map[string]any{
+					"gpu.copy.host_memory": "pageable", "gpu.io.size": 4, "gpu.duration": c.copied.Seconds(),
+				},
+			}))
+		}
+		require.Len(t, m.State(Query{Range: time.Minute}).Findings, c.want, name)
 	}
 }
