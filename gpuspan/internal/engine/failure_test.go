@@ -14,16 +14,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
-
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 

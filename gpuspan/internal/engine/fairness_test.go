@@ -13,13 +13,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
-
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 

@@ -11,11 +11,10 @@ import (
 	"weak"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
-
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
 )
 
 // A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections,

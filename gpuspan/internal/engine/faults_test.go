@@ -15,18 +15,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
-
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
-
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
-
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 

@@ -16,11 +16,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4

@@ -29,6 +29,7 @@ func WithSlots(n int) Option                  { return func(c *record.Config) { 
 func WithTracerProvider(tp trace.TracerProvider) Option {
 	return func(c *record.Config) { c.Tracers = tp }
 }
+
 func WithMeterProvider(mp metric.MeterProvider) Option {
 	return func(c *record.Config) { c.Meters = mp }
 }
@@ -46,9 +47,11 @@ func Bound() StreamOption         { return func(c *timeline.StreamConfig) { c.Bo
 func Category(name string) func(*record.OperationConfig) {
 	return func(c *record.OperationConfig) { c.Info.Category = name }
 }
+
 func PrintReport(w io.Writer) func(*record.OperationConfig) {
 	return func(c *record.OperationConfig) { c.Print = w }
 }
+
 func Sync(m settings.SyncMode) func(*record.OperationConfig) {
 	return func(c *record.OperationConfig) { c.Sync = m }
 }

@@ -10,14 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 

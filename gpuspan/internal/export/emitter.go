@@ -51,8 +51,10 @@ type Exporter struct {
 }
 
 func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
-	t := &Exporter{Worker: timeline.NewWorker(), p: p, metrics: m, spare: spare, linksKept: usualLinks,
-		constants: map[*record.OpState][]streamConstant{}}
+	t := &Exporter{
+		Worker: timeline.NewWorker(), p: p, metrics: m, spare: spare, linksKept: usualLinks,
+		constants: map[*record.OpState][]streamConstant{},
+	}
 	t.tree = tree.NewAssembler(p, t.endStep)
 	p.Exporting.Wakeups = t.Wakeups
 	return t

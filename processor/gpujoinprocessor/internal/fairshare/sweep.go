@@ -271,7 +271,7 @@ func (c *curve) at(t int64) (value float64, covered int64) {
 		return k.Value, k.Covered
 	}
 	share := float64(t-k.Time) / float64(next.Time-k.Time)
-	covered := k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
+	covered = k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
 	return k.Value + (next.Value-k.Value)*share + next.Bend*share*(1-share), covered
 }
 
