@@ -87,8 +87,8 @@ func (x Section) Events() (start, end uintptr) { return x.section.Events() }
 // must be called in the order in which they were: the times are read in that order.
 func (x Section) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
-// Elapsed asks for the section's measured time; call it before End. It costs three allocations, so ask where the program
-// itself wants to know, as for a progress line or an answer's header.
+// Elapsed requests the section's measured time. Call it before End. It costs three allocations, so use it only if the
+// program itself needs the time, for example for a progress line or a response header.
 func (x Section) Elapsed() *Elapsed {
 	return elapsedOf(x.section.Elapsed())
 }

@@ -167,7 +167,7 @@ const (
 	GPUEnergyKey = attribute.Key("gpu.energy")
 
 	// GPUEnergyBoundKey (string): In which sense gpu.energy of a request is a bound of its fair share.
-	GPUEnergyBoundKey = attribute.Key("gpu.energy.bound")
+	GPUEnergyBoundKey = attribute.Key("gpu.energy_bound")
 
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
@@ -1005,7 +1005,7 @@ const (
 	GPUDeclarationStatusOk          = "ok"           // the declared work is possible
 )
 
-// Values of gpu.energy.bound.
+// Values of gpu.energy_bound.
 const (
 	GPUEnergyBoundUpper = "upper" // requests without a span may have run beside this one, and nothing states how many requests the server ran: gpu.energy is at most so much
 )

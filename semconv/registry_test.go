@@ -112,7 +112,7 @@ func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 	places := []string{"resource", "scope", "span", "metric", "log"}
 	writers := []string{
 		"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests",
-		"gpu_capture", "convert",
+		"gpu_capture", "convert", "user",
 	}
 	check := func(name, brief string, from []string) {
 		if !strings.HasSuffix(brief, ".") || strings.Contains(brief, "\n") {

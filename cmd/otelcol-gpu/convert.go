@@ -52,10 +52,10 @@ Files that cannot be read are refused by name; the others are converted, and the
 read but of some only the beginning, because they are cut off or broken.
 
 With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,
-the streams, roofline, kernels, operators, communication and ranks. DIR is otelgpu-report then, unless told.
+the streams, roofline, kernels, operators, communication and ranks. DIR defaults to otelgpu-report.
 
-With --pprof FILE the stacks of all files go to FILE, with GPU time and idle time: open it with go tool pprof, speedscope
-or Pyroscope.
+With --pprof FILE the stacks of all files go to FILE, with GPU time and idle time: open it with go tool pprof,
+speedscope or Pyroscope.
 
 With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to
 DIR/compare.html with --html.`,

@@ -79,7 +79,7 @@ func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
 					sum += energy(t, got[id+1])
 				}
 				assert.InEpsilon(t, tt.want, energy(t, got[1]), 0.01)
-				_, bounded := got[1].Attributes().Get("gpu.energy.bound")
+				_, bounded := got[1].Attributes().Get("gpu.energy_bound")
 				assert.Equal(t, tt.bound, bounded)
 				attributed := r.energy("attributed")
 				all := attributed + r.energy("unattributed") + r.energy("unseen")

@@ -73,7 +73,7 @@ func TestConfigLoads(t *testing.T) {
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
 	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
-		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200,
+		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, MaxEvents: 10_000_000, BatchSpans: 200,
 		MemoryMiB: 128, TempDir: "/var/tmp",
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,

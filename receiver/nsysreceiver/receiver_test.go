@@ -63,7 +63,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
 	assert.Equal(t, Options{
-		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128,
+		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, MaxEvents: 10_000_000, BatchSpans: 200, MemoryMiB: 128,
 		TempDir:     "/var/tmp",
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package access lets the packages of this module build on the values behind the types of package gpuspan, which users
-// cannot reach. Package gpuspan sets the functions when it is initialized; the arguments and results of type any are its
+// cannot reach. Package gpuspan sets the functions during initialization; arguments and results of type any are its
 // types, which this package cannot name.
 package access
 

@@ -26,7 +26,7 @@ func TestWhatStartAndEndRecord(t *testing.T) {
 		stream  []StreamOption
 		op      *record.Operation
 		inner   bool
-		flags   record.RecordFlags
+		flags   record.Flags
 		records int64
 		syncs   int64
 	}{

@@ -68,7 +68,7 @@ func (p *Profiler) flush(ctx context.Context) error {
 func (p *Profiler) stop(ctx context.Context) error {
 	t, e := p.poller, p.emitter
 	err := p.flush(ctx)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeline.CloseLimit) // also where flushing has used up ctx
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeline.CloseLimit) // flushing may use up ctx
 	defer cancel()
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > timeline.CloseLimit && ctx.Err() == nil {
 		limit = ctx

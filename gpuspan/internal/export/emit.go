@@ -88,7 +88,9 @@ func (t *Exporter) makeSpan(ctx context.Context, r *record.Record, s *record.Str
 
 // describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the
 // device is stands on the scope.
-func (t *Exporter) describe(kv []attribute.KeyValue, f *sink.Facts, r *record.Record, s *record.Stream) []attribute.KeyValue {
+func (t *Exporter) describe(
+	kv []attribute.KeyValue, f *sink.Facts, r *record.Record, s *record.Stream,
+) []attribute.KeyValue {
 	kv = f.Attributes(kv, 0, sink.FirstStated)
 	kv = append(kv, r.Op.Op.Attrs...)
 	kv = append(kv, s.Attrs...)

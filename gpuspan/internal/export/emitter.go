@@ -46,8 +46,6 @@ type Exporter struct {
 	constants map[*record.OpState][]streamConstant // for a sink
 	share     []attribute.KeyValue                 // of the links of a span for the sink
 	end       []trace.SpanEndOption
-	order     []*record.Record
-	byID      map[uint64]*record.Record
 }
 
 func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {

@@ -26,7 +26,7 @@ func (m *Metrics) observe(_ context.Context, o metric.Observer) error {
 	for _, d := range m.p.DeviceList.All() {
 		o.ObserveInt64(m.anomalies, d.Anomalies.Load(), metric.WithAttributes(d.Attrs...))
 	}
-	if cpu := m.p.Polling.CpuNs.Load(); cpu > 0 {
+	if cpu := m.p.Polling.CPUNs.Load(); cpu > 0 {
 		o.ObserveFloat64(m.overhead, record.Seconds(cpu))
 	}
 	count := func(i metric.Int64Observable, n int64, of ...attribute.KeyValue) {

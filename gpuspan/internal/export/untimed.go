@@ -50,8 +50,8 @@ func reportPlace(pl *record.Place, rec report.Recorder) {
 	}
 }
 
-// tellPlace passes runs on, and the work of chunks also to what runs around them, unless that states work of its own where
-// it is not timed either.
+// tellPlace passes runs on, and the work of chunks also to the sections around them, unless an untimed section around
+// them states work of its own.
 func tellPlace(pl *record.Place, rec report.Recorder, n int64, s report.Sample) {
 	rec.Untimed(nodeOf(pl, rec), n, s)
 	for pl.Chunked.Load() && pl.Parent != nil && !pl.Parent.Untimed.Stated() {

@@ -25,7 +25,7 @@ type Nesting struct {
 
 // begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
 // look-up in ctx.
-func (s *Stream) begin(ctx context.Context, o *Operation, flags RecordFlags) Section {
+func (s *Stream) begin(ctx context.Context, o *Operation, flags Flags) Section {
 	if o == nil || s.Core.Level.Load() < int32(o.Cfg.Verbosity) {
 		return Section{}
 	}
@@ -55,7 +55,7 @@ func Unsampled(parent trace.Span) bool {
 
 // beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
 // section's span, but the span around it is.
-func (s *Stream) beginBelow(ctx context.Context, in *SectionSpan, o *Operation, flags RecordFlags) Section {
+func (s *Stream) beginBelow(ctx context.Context, in *SectionSpan, o *Operation, flags Flags) Section {
 	x, p := in.section, s.Core
 	switch {
 	case x.p != p:
@@ -80,7 +80,7 @@ func (p *Core) stepTimed(ctx context.Context, s *Stream) bool {
 	return st == nil || st.Timed
 }
 
-func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags RecordFlags) Section {
+func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags Flags) Section {
 	p := s.Core
 	n := Nesting{Ctx: ctx}
 	if p.Loops.Load() != 0 {
@@ -97,7 +97,7 @@ func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags RecordFlags
 }
 
 // OpenOuter opens an outermost section, or counts it where there is no slot.
-func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags RecordFlags) Section {
+func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags Flags) Section {
 	x := s.open(o, n, flags)
 	if x.Slot == nil {
 		return s.Core.Untimed(o)
@@ -106,7 +106,7 @@ func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags RecordFlags) Section 
 }
 
 // beginIn starts a section within another, which may be on another stream; false when that one has ended.
-func (s *Stream) beginIn(x Section, o *Operation, flags RecordFlags) (Section, bool) {
+func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	from := x.Slot.Stream
 	from.Mu.Lock()
 	if !x.live() {
@@ -171,7 +171,7 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 }
 
 // open takes a slot and records the start event. Without a free slot the result is zero.
-func (s *Stream) open(o *Operation, n *Nesting, flags RecordFlags) Section {
+func (s *Stream) open(o *Operation, n *Nesting, flags Flags) Section {
 	p := s.Core
 	st := p.State(o)
 	mode := o.Cfg.Sync

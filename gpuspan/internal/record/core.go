@@ -79,7 +79,7 @@ func (e *exporting) Wake() { wakeUp(e.Wakeups) }
 type polling struct {
 	Idle    atomic.Bool   // the thread sleeps until woken
 	Passed  atomic.Int64  // hostClock when its last pass began
-	CpuNs   atomic.Int64  // processor time of the thread as of the last second
+	CPUNs   atomic.Int64  // processor time of the thread as of the last second
 	Wakeups chan struct{} // holds one
 }
 

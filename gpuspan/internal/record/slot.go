@@ -59,20 +59,20 @@ type Slot struct {
 	_ uint64 // to whole lines of the cache
 }
 
-type RecordFlags uint16
+type Flags uint16
 
 const (
-	FlagNone     RecordFlags = 0
-	FlagHost     RecordFlags = 1 << iota // no events: host times only
-	FlagStarted                          // the start event was recorded
-	FlagStep                             // boundary of a step
-	FlagMemory                           // memory use was read at start
-	FlagGiven                            // GPU duration given by the caller
-	FlagChunk                            // gpu.chunk.index is set
-	FlagWait                             // End waits for the device
-	FlagLent                             // foreign code records the events
-	flagRecorded                         // and has said that it did
-	flagExtra                            // extra holds something
+	FlagNone     Flags = 0
+	FlagHost     Flags = 1 << iota // no events: host times only
+	FlagStarted                    // the start event was recorded
+	FlagStep                       // boundary of a step
+	FlagMemory                     // memory use was read at start
+	FlagGiven                      // GPU duration given by the caller
+	FlagChunk                      // gpu.chunk.index is set
+	FlagWait                       // End waits for the device
+	FlagLent                       // foreign code records the events
+	flagRecorded                   // and has said that it did
+	flagExtra                      // extra holds something
 
 	FlagsPlain = FlagStarted | FlagWait // those of a plain section
 )
@@ -92,7 +92,7 @@ type Claim struct {
 	Parent uint64 // of the section around it; 0: none
 	Root   *Slot  // the outermost section's slot
 	Depth  int32
-	Flags  RecordFlags
+	Flags  Flags
 	Status TimingStatus
 	Phase  int8 // index of the step's phase plus 1; 0: none
 

@@ -260,7 +260,7 @@ func (t *Poller) maintain(d *record.Device, busy bool) (wait time.Duration, st b
 // Tidy does what is due once a second.
 func (t *Poller) Tidy() {
 	if d, ok := ThreadCPU(); ok && t.locked {
-		t.p.Polling.CpuNs.Store(int64(d))
+		t.p.Polling.CPUNs.Store(int64(d))
 	}
 	for _, d := range t.p.DeviceList.All() {
 		if d.Anchorer != nil {

@@ -87,7 +87,9 @@ func (t *Poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 
 // openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without
 // a device many streams may have the same handle, so that names tell those of host times apart.
-func openStreamOf(streams []*record.Stream, h backend.StreamHandle, name string, c StreamConfig) (known, refused *record.Stream) {
+func openStreamOf(
+	streams []*record.Stream, h backend.StreamHandle, name string, c StreamConfig,
+) (known, refused *record.Stream) {
 	for _, s := range streams {
 		s.Mu.Lock()
 		same := s.Handle == h && !s.Closed && s.Foreign == c.Foreign &&

@@ -87,7 +87,8 @@ func (w *Watchdog) Look() {
 	since := p.Exporting.Since.Load()
 	w.say(&w.saidSpans, since != 0, now-since, "gpuspan: the code that spans are handed to does not come back")
 	idle := p.Polling.Idle.Load() // before the time of the last pass, which is set before the flag falls
-	w.say(&w.saidStop, !idle, now-p.Polling.Passed.Load(), "gpuspan: the polling thread does not come back from the driver")
+	w.say(&w.saidStop, !idle, now-p.Polling.Passed.Load(),
+		"gpuspan: the polling thread does not come back from the driver")
 }
 
 // say writes a line once of what is busy and has not been heard of for ns, which is longer than the limit.

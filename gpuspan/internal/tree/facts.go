@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// of takes what is known of a section. Seconds on the wire.
+// FactsOf collects what is known of a section. Times are in seconds.
 func FactsOf(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	f.Known = 0
 	switch {

@@ -245,7 +245,9 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 }
 
 // describe appends the attributes of a timed step, what was measured first.
-func (st *Step) describe(kv []attribute.KeyValue, r *record.Record, s *record.Stream, times stepTimes) []attribute.KeyValue {
+func (st *Step) describe(
+	kv []attribute.KeyValue, r *record.Record, s *record.Stream, times stepTimes,
+) []attribute.KeyValue {
 	kv = append(kv,
 		semconv.GPUStepDurationKey.Float64(record.Seconds(times.total)),
 		semconv.GPUStepHostDurationKey.Float64(record.Seconds(r.HostEnd-r.HostStart)),

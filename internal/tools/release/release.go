@@ -71,7 +71,7 @@ func prepare(root, version, date string) error {
 			regexp.MustCompile(`(?m)^(  version: )\S+$`), "${1}" + bare,
 		},
 		{
-			[]string{"python/pyproject.toml", "python/src/otelgpu/__init__.py", "python/src/otelgpu/_runtime.py"},
+			[]string{"python/pyproject.toml", "python/src/otelgpu/_runtime.py"},
 			regexp.MustCompile(`(?m)^((?:version|__version__|VERSION) = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}",
 		},
 		{[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`), "## [" + bare + "] - " + date},

@@ -7,7 +7,8 @@
 //	stylecheck [-root DIR] [-list] [-update]
 //
 // The file baseline.yaml has the number of matches that each file may still have. A file with more matches fails.
-// `-update` lowers the numbers to what is found and never raises one, so they only decrease. `-list` prints every match.
+// `-update` lowers the numbers to what is found and never raises one, so they only decrease. `-list` prints all
+// matches.
 package main
 
 import (
@@ -194,7 +195,8 @@ func blank(text []byte, pattern *regexp.Regexp) []byte {
 
 func markdownText(data []byte) []byte { return blank(data, codeFence) }
 
-// goText returns the comments and string literals of a Go file on their lines. A file that does not parse is read whole.
+// goText returns the comments and string literals of a Go file on their lines. A file that does not parse is returned
+// whole.
 func goText(data []byte) []byte {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", data, parser.ParseComments)
@@ -310,7 +312,7 @@ func readBaseline(path string) (map[string]int, error) {
 func writeBaseline(path string, baseline map[string]int) error {
 	var b strings.Builder
 	b.WriteString("# Copyright The otelgpu Authors\n# SPDX-License-Identifier: Apache-2.0\n\n")
-	b.WriteString("# Phrases of words.yaml that each file may still have. `make style-update` lowers the numbers; nothing raises them.\n")
+	b.WriteString("# Phrases of words.yaml that each file may still have. `make style-update` lowers the numbers.\n")
 	for _, file := range slices.Sorted(maps.Keys(baseline)) {
 		fmt.Fprintf(&b, "%s: %d\n", file, baseline[file])
 	}
