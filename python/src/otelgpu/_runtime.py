@@ -28,7 +28,8 @@ from ._device import TorchBackend, find_backend
 log = logging.getLogger("otelgpu")
 
 SCOPE = "otelgpu"
-VERSION = "0.2.0"  # also of the package
+# VERSION is the version of the package and of the instrumentation scope.
+VERSION = "0.2.0"
 
 MAX_PENDING = 8192     # finished nests that wait for their events; more are dropped and counted
 MAX_NEST = 1024        # sections within one outermost section
