@@ -70,7 +70,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	}, cfg.Spans)
 	cfg, err = configtest.Load[Config](t, "nsys", createDefaultConfig)
 	require.NoError(t, err)
-	assert.Equal(t, Options{BatchSpans: 1000, MemoryMiB: 32, ServiceName: "nsys"}, cfg.Spans)
+	assert.Equal(t, Options{MaxEvents: 10_000_000, BatchSpans: 1000, MemoryMiB: 32, ServiceName: "nsys"}, cfg.Spans)
 	_, err = configtest.Load[Config](t, "nsys/bad", createDefaultConfig)
 	for _, want := range []string{
 		"`include` must name at least one pattern, found none",
