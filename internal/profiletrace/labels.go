@@ -23,8 +23,9 @@ func automatic(name string) bool {
 }
 
 // libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and
-// Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it (dpsk::ep in DeepSeek's own build), Microsoft's MSCCL++, the
-// multicast instructions of PyTorch's symmetric memory, vLLM's and aiter's own all-reduce (cross_device_reduce, quickreduce), FlashInfer's and
+// Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it (dpsk::ep in DeepSeek's own build), Microsoft's MSCCL++,
+// the multicast instructions of PyTorch's symmetric memory, vLLM's and aiter's own all-reduce (cross_device_reduce,
+// quickreduce), FlashInfer's and
 // TensorRT-LLM's on user buffers.
 var libraries = []string{
 	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "dpsk::ep::", "mscclpp", "multimem_",

@@ -155,8 +155,8 @@ func (s *session) trim() {
 	}
 }
 
-// narrow ends a watch's fields gone and reads only the rest from now on. Where the host engine has no room for the field
-// groups the watch stays as it is.
+// narrow ends a watch's fields gone and reads only the rest from now on. Where the host engine has no room for the
+// field groups the watch stays as it is.
 func (s *session) narrow(w *watch, rest, gone []uint16) {
 	kept, err := s.fieldGroup("prof", rest)
 	if err != nil {
