@@ -18,8 +18,8 @@ import (
 var cached sync.Map // a path in the cache, and the channel of capacity 1 that guards it in this process
 
 // Cached returns the path of the file name in the user's cache. If the file does not exist, build creates it at the
-// path that it receives. Concurrent calls, in this process and in others, wait for one build; a call that waits returns when
-// ctx ends. The file gets its name only when it is complete, and the next call tries a failed build again.
+// path that it receives. Concurrent calls, in this process and in others, wait for one build; a call that waits returns
+// when ctx ends. The file gets its name only when it is complete, and the next call tries a failed build again.
 func Cached(ctx context.Context, name string, build func(ctx context.Context, path string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
