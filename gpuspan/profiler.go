@@ -43,6 +43,7 @@ func init() {
 	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
 	access.Stream = func(s any) *record.Stream { return s.(*Stream).real() }
 	access.Section = func(x record.Section) any { return Section{x} }
+	record.NewElapsed = newElapsed
 	access.Elapsed = func(e *record.Elapsed) any { return elapsedOf(e) }
 }
 

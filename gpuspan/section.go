@@ -87,7 +87,7 @@ func (x Section) Events() (start, end uintptr) { return x.section.Events() }
 // must be called in the order in which they were: the times are read in that order.
 func (x Section) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
-// Elapsed requests the section's measured time. Call it before End. It costs three allocations, so use it only if the
+// Elapsed requests the section's measured time. Call it before End. It costs two allocations, so use it only if the
 // program itself needs the time, for example for a progress line or a response header.
 func (x Section) Elapsed() *Elapsed {
 	return elapsedOf(x.section.Elapsed())
@@ -98,18 +98,24 @@ func elapsedOf(e *record.Elapsed) *Elapsed {
 	if e == nil {
 		return nil
 	}
-	return e.Public.Get(func() any { return &Elapsed{e} }).(*Elapsed)
+	return e.Public.(*Elapsed)
 }
 
 // Elapsed is the measured time of a section or step, known once the device has finished and the times are read back. A
 // nil Elapsed, as of a section that is not timed, knows nothing.
-type Elapsed struct{ elapsed *record.Elapsed }
+type Elapsed struct{ elapsed record.Elapsed }
+
+func newElapsed() *record.Elapsed {
+	e := &Elapsed{}
+	e.elapsed.Public = e
+	return &e.elapsed
+}
 
 func (e *Elapsed) measured() *record.Elapsed {
-	if e == nil {
+	if e == nil || e.elapsed.Public == nil { // nil or zero
 		return nil
 	}
-	return e.elapsed
+	return &e.elapsed
 }
 
 // Done is closed when it is decided whether there is a time: after the read-back, or when the section is given up.

@@ -115,18 +115,23 @@ func (s *Stream) Release(sl *Slot) {
 	s.Free = append(s.Free, int32(sl.Index))
 }
 
+// Elapsed is the measured time of a section or step. Package gpuspan allocates it within the value that callers hold.
 type Elapsed struct {
-	Public Public // of package gpuspan
+	Public any // the *gpuspan.Elapsed that contains it
 	done   chan struct{}
 	settle sync.Once
 	d      time.Duration
 	known  bool
 }
 
-// AskElapsed is the Elapsed that stands at a place, from the first time on that somebody asks.
+// NewElapsed allocates an Elapsed. Package gpuspan replaces it, so that what callers hold costs no further allocation.
+var NewElapsed = func() *Elapsed { return &Elapsed{} }
+
+// AskElapsed returns the Elapsed at a place and creates it at the first call.
 func AskElapsed(at **Elapsed) *Elapsed {
 	if *at == nil {
-		*at = &Elapsed{done: make(chan struct{})}
+		*at = NewElapsed()
+		(*at).done = make(chan struct{})
 	}
 	return *at
 }
