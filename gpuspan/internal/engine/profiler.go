@@ -205,14 +205,6 @@ func (p *Profiler) deadline(ctx context.Context) (context.Context, context.Cance
 		fmt.Errorf("`flush_deadline` of %s passed", p.Cfg.FlushDeadline))
 }
 
-// Real is p, or nil for one that New did not make: a zero value does what nil does.
-func (p *Profiler) Real() *Profiler {
-	if p == nil || p.poller == nil {
-		return nil
-	}
-	return p
-}
-
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	if p == nil {
 		return nil

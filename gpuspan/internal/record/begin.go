@@ -23,10 +23,10 @@ type Nesting struct {
 	Phase  int8
 }
 
-// begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
+// Begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
 // look-up in ctx.
-func (s *Stream) begin(ctx context.Context, o *Operation, flags Flags) Section {
-	if o == nil || s.Core.Level.Load() < int32(o.Cfg.Verbosity) {
+func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
+	if s == nil || o == nil || s.Core.Level.Load() < int32(o.Cfg.Verbosity) {
 		return Section{}
 	}
 	parent := SpanOf(ctx)

@@ -68,7 +68,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	if s == nil || s.Core.Level.Load() < int32(settings.VerbosityDefault) {
 		return Section{}
 	}
-	x := s.begin(ctx, s.Core.Names.Operation(name), FlagNone)
+	x := s.Begin(ctx, s.Core.Names.Operation(name), FlagNone)
 	s.Mu.Lock()
 	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
 		s.named = slices.Delete(s.named, 0, 1)

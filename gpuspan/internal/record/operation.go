@@ -126,12 +126,7 @@ func AppendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribut
 	return append(kv, k.String(ValidText(v)))
 }
 
-func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
-	if s != nil { // small enough to be inlined into callers
-		x = s.begin(ctx, o, FlagNone)
-	}
-	return
-}
+func (o *Operation) Start(ctx context.Context, s *Stream) Section { return s.Begin(ctx, o, FlagNone) }
 
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	x := o.graph().Start(ctx, s)

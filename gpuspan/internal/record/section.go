@@ -182,6 +182,14 @@ func (x Section) EndWith(w work.Work) {
 	}
 }
 
+// EndWork is EndWith whose arguments all fit in registers.
+func (x Section) EndWork(read, written, bytes, items int64, flops float64, p work.Precision) {
+	if x.at != nil {
+		w := work.Work{Read: read, Written: written, Bytes: bytes, Items: items, FLOPs: flops, Precision: p}
+		x.endWith(&w)
+	}
+}
+
 func (x Section) endWith(w *work.Work) {
 	if w.Wrong() {
 		x.p.Misuses.InvalidWork.Add(1)
@@ -216,7 +224,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 		s.Core.Untimed(o).EndWith(w)
 		return
 	}
-	x := s.begin(ctx, o, FlagHost|FlagGiven)
+	x := s.Begin(ctx, o, FlagHost|FlagGiven)
 	if x.Slot == nil {
 		x.EndWith(w)
 		return
@@ -230,12 +238,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	x.EndWith(w)
 }
 
-func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
-	if s != nil {
-		x = s.begin(ctx, o, FlagLent)
-	}
-	return
-}
+func (o *Operation) Open(ctx context.Context, s *Stream) Section { return s.Begin(ctx, o, FlagLent) }
 
 func (x Section) Events() (start, end uintptr) {
 	x.change(func(r *Record) {

@@ -131,14 +131,6 @@ func (s *Stream) Filled() (used, pending int) {
 	return len(s.Slots) - len(s.Free), s.Pending.Size
 }
 
-// Real is s, or nil for one that no profiler made: a zero value does what nil does.
-func (s *Stream) Real() *Stream {
-	if s == nil || s.Core == nil {
-		return nil
-	}
-	return s
-}
-
 func (s *Stream) Close() {
 	if s == nil {
 		return
