@@ -35,6 +35,7 @@ type account struct {
 // example is a batch that the account's span links to.
 type example struct {
 	key
+	link  int // of the batch's links, the first to the request
 	start uint64
 	time  float64
 }
@@ -76,13 +77,14 @@ const (
 	knownParent = 0x100
 )
 
-// times extends the account by the times of a span and keeps the first and the slowest one.
-func (a *account) times(s *span) {
+// times extends the account by the times of a span and keeps the first and the slowest one. link is the index of the
+// first of the span's links to the request.
+func (a *account) times(s *span, link int) {
 	if a.start == 0 || s.start < a.start {
 		a.start = s.start
 	}
 	a.end = max(a.end, s.end)
-	x := example{s.key, s.start, s.time}
+	x := example{s.key, link, s.start, s.time}
 	if a.batches == 1 {
 		a.first, a.slowest, a.device = x, x, s.device
 		return

@@ -214,7 +214,7 @@ func (b *book) charge(s *span, now int64) {
 			a.last = s.key
 			a.batches++
 			a.sizes += size
-			a.times(s)
+			a.times(s, i)
 		}
 		a.add(s, p.Items, p.Share*own.time, p.Share*own.energy)
 		b.stats.charged += p.Share * own.energy
@@ -234,7 +234,7 @@ func (b *book) hostTimed(s *span, now int64) {
 	s.device = b.text(s.device)
 	a := b.account(r, b.operation(s.operation), s.source)
 	a.batches++
-	a.times(s)
+	a.times(s, 0)
 	a.items += s.items
 	if s.energy > 0 {
 		a.measured = true

@@ -80,7 +80,7 @@ func (b *book) join(r *request, c *child, now int64) {
 	a := b.account(r, b.operation(c.operation), c.source)
 	a.batches++
 	a.sizes++
-	a.times(&c.span)
+	a.times(&c.span, 0)
 	a.add(&c.span, c.items, own.time, own.energy)
 	b.stats.charged += own.energy
 }

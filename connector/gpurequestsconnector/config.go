@@ -31,8 +31,8 @@ type Config struct {
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality"`
-	// Exponential takes base-2 exponential histograms instead of fixed bounds. Off by default.
-	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
+	// Histogram is the form of the histograms.
+	Histogram HistogramConfig `mapstructure:"histogram"`
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with
 	// otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
@@ -43,6 +43,13 @@ type Config struct {
 	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
 	// Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
+}
+
+// HistogramConfig is the form of histograms: fixed bounds, unless exponential is set.
+type HistogramConfig struct {
+	// Exponential selects base-2 exponential histograms. Off by default.
+	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
+	_           struct{}
 }
 
 // ExponentialConfig bounds exponential histograms.
@@ -62,7 +69,7 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Settle: 15 * time.Second, Idle: 30 * time.Second, MaxRequests: 10_000, MaxSpans: 100_000, QueueSpan: true,
 		FlushInterval: 15 * time.Second, Temporality: TemporalityCumulative,
-		Exponential:      configoptional.Default(ExponentialConfig{MaxSize: 160}),
+		Histogram:        HistogramConfig{Exponential: configoptional.Default(ExponentialConfig{MaxSize: 160})},
 		CardinalityLimit: 2000, MaxResources: 1000,
 	}
 }
@@ -82,8 +89,8 @@ func (c *Config) Validate() error {
 	configvalidate.Positive(&bad, "max_resources", c.MaxResources)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
-	if e := c.Exponential.Get(); e != nil && e.MaxSize < 2 {
-		bad.Add("`exponential::max_size` must be at least 2, found %d", e.MaxSize)
+	if e := c.Histogram.Exponential.Get(); e != nil && e.MaxSize < 2 {
+		bad.Add("`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
 	}
 	return bad.Err()
 }

@@ -218,7 +218,7 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for name, edit := range map[string]func(*Config){
 		"explicit":    func(c *Config) { c.FlushInterval = 20 * time.Millisecond },
-		"exponential": func(c *Config) { c.FlushInterval = 20 * time.Millisecond; c.Exponential.GetOrInsertDefault() },
+		"exponential": func(c *Config) { c.FlushInterval = 20 * time.Millisecond; c.Histogram.Exponential.GetOrInsertDefault() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			metrics, refusals := new(consumertest.MetricsSink), 3
@@ -329,7 +329,7 @@ func TestDeltaAndExponential(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, func(c *Config) {
 		c.FlushInterval, c.Temporality = 20*time.Millisecond, TemporalityDelta
-		c.Exponential = configoptional.Some(ExponentialConfig{MaxSize: 20})
+		c.Histogram.Exponential = configoptional.Some(ExponentialConfig{MaxSize: 20})
 	}, metrics, nil)
 	x.take(t, served(t, 1))
 	require.Eventually(t, func() bool { return metrics.DataPointCount() > 0 }, time.Minute, time.Millisecond)
@@ -548,14 +548,14 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Settle: 5 * time.Second, Idle: time.Minute, MaxRequests: 500, MaxSpans: 2000, FlushInterval: 5 * time.Second,
-		Temporality: TemporalityDelta, Exponential: configoptional.Some(ExponentialConfig{MaxSize: 80}),
+		Temporality: TemporalityDelta, Histogram: HistogramConfig{Exponential: configoptional.Some(ExponentialConfig{MaxSize: 80})},
 		CardinalityLimit: 100, MaxResources: 10, InstanceID: "a",
 	}, cfg)
 	_, err = configtest.Load[Config](t, "gpu_requests/broken", createDefaultConfig)
 	require.EqualError(t, err,
 		"`settle` must be positive, found 0s\n`idle` must be positive, found -1s\n`flush_interval` must be positive, found 0s\n"+
 			"`max_requests` must be positive, found 0\n`max_spans` must be positive, found -1\n`cardinality_limit` must be positive, found 0\n"+
-			"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`exponential::max_size` must be at least 2, found 1")
+			"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`histogram::exponential::max_size` must be at least 2, found 1")
 }
 
 func TestTheReadmeIsTrue(t *testing.T) {

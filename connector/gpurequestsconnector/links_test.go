@@ -165,3 +165,21 @@ func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 	}
 	require.Empty(t, b.waiting)
 }
+
+// A request that is closed early and opened again within one batch has two spans of different IDs.
+func TestARequestReopenedWithinABatchHasSpansOfDifferentIDs(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.MaxRequests = 2 })
+	to := func(trace byte) linked { return linked{trace, 1, nil, 0} }
+	b.take(payload(t, service, decode(9, 1, 12, to(1), to(2), to(3), to(1), to(2), to(3))), clock)
+	td := spans(b.due(clock, true), true, func(pcommon.InstrumentationScope) {})
+	ids := map[pcommon.SpanID]bool{}
+	energy := 0.0
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		require.NotContains(t, ids, s.SpanID())
+		ids[s.SpanID()] = true
+		v, _ := s.Attributes().Get("gpu.energy")
+		energy += v.Double()
+	}
+	require.Len(t, ids, 6)
+	require.InDelta(t, 12, energy, 1e-12)
+}

@@ -82,7 +82,7 @@ func newMeters(cfg *Config, instance string) *meters {
 		Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval,
 		Delta: cfg.Temporality == TemporalityDelta, CardinalityLimit: cfg.CardinalityLimit,
 	}}
-	if e := cfg.Exponential.Get(); e != nil {
+	if e := cfg.Histogram.Exponential.Get(); e != nil {
 		m.Exponential = e.MaxSize
 	}
 	return m

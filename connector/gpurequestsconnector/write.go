@@ -5,6 +5,7 @@ package gpurequestsconnector
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -43,7 +44,7 @@ func spans(closed []*request, queueSpan bool, scope func(pcommon.Instrumentation
 		}
 		if first := r.first(); queueSpan && first != nil && r.begun && !r.late && first.start > r.start {
 			s := to(first.source)
-			r.dress(s, queueName, r.spanID(queueName, key{}))
+			r.dress(s, queueName, r.spanID(queueName, example{}))
 			s.SetStartTimestamp(pcommon.Timestamp(r.start))
 			s.SetEndTimestamp(pcommon.Timestamp(first.start))
 			number(s.Attributes(), semconv.GPURequestQueueDurationKey, r.queued(first))
@@ -178,11 +179,13 @@ func (r *request) toFirstItem() firstItem {
 
 func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model) }
 
-// id is made of what the account is of and of its first batch: what comes after an account was closed is another span.
-func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }
+// id returns the account's span ID, a hash of the request, the operation, and the first batch with its link to the
+// request. A request that is closed and opened again, even within one batch, gets spans of other IDs.
+func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first) }
 
-func (r *request) spanID(name string, first key) pcommon.SpanID {
-	return sharedcomponent.SpanID(r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:])
+func (r *request) spanID(name string, first example) pcommon.SpanID {
+	link := binary.LittleEndian.AppendUint32(nil, uint32(first.link))
+	return sharedcomponent.SpanID(r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:], link)
 }
 
 func number(at pcommon.Map, k attribute.Key, v float64) {
