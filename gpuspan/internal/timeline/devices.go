@@ -26,8 +26,17 @@ const (
 
 func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfStep * HalfStep }
 
-// OpenDevices runs on the polling thread.
-func (t *Poller) OpenDevices() error {
+// registrar opens devices and registers streams on them.
+type registrar struct {
+	Worker
+	p      *record.Core
+	back   backend.Backend  // nil: host times only
+	given  []*record.Device // that the application named, without a backend
+	closed bool             // back is
+}
+
+// OpenDevices lists the backend's devices. It runs on the polling thread.
+func (t *registrar) OpenDevices() error {
 	b := t.back
 	if err := b.ThreadInit(); err != nil {
 		return fmt.Errorf("cannot prepare the polling thread: %w", err)
@@ -53,7 +62,7 @@ func (t *Poller) OpenDevices() error {
 }
 
 // open makes the device's clock and measures its floor, when the first stream comes.
-func (t *Poller) openDevice(d *record.Device) error {
+func (t *registrar) openDevice(d *record.Device) error {
 	if d.Anchorer != nil {
 		return nil
 	}
@@ -73,7 +82,7 @@ func (t *Poller) openDevice(d *record.Device) error {
 }
 
 // givenDevice is the device that the application names for streams without events.
-func (t *Poller) givenDevice(info backend.Device) *record.Device {
+func (t *registrar) givenDevice(info backend.Device) *record.Device {
 	for _, d := range t.given {
 		if sameDevice(d.Info, info) {
 			return d

@@ -12,8 +12,23 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
+// batchSize is how many sections of a stream one pass reads, at most.
+const batchSize = 256
+
+// reader reads events back, a batch of each stream in a pass, and counts what is resolved.
+type reader struct {
+	nester
+	batch   [batchSize]int32           // the oldest pending slots of a stream
+	stamps  [batchSize]clockmap.Stamps // of those that are plain
+	plain   [batchSize]bool
+	counted Counted
+	closing bool // what is given up from now on is so because of Shutdown
+	pressed bool // the last pass found a quarter of a stream's slots done
+	more    bool // the last pass left a stream with sections that are done
+}
+
 // Drain reads back what has completed on a stream, up to batchSize sections.
-func (t *Poller) Drain(s *record.Stream) (progress, pending bool) {
+func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 	defer func() {
 		if r := recover(); r != nil { // of the backend
 			t.p.Errors.Report("panic", fmt.Errorf("recovered while stream %q was read: %v", s.Label, r))
@@ -33,7 +48,7 @@ func (t *Poller) Drain(s *record.Stream) (progress, pending bool) {
 	if n == 0 && s.Closed && len(s.Free) == len(s.Slots) && s.Syncing.Load() == 0 && s.InFlight.Load() == 0 {
 		s.Mu.Unlock()
 		removeStream(t.p, s)
-		t.freeEvents(s)
+		freeEvents(t.p, s)
 		return false, false
 	}
 	s.Mu.Unlock()
@@ -99,7 +114,7 @@ func (t *Poller) Drain(s *record.Stream) (progress, pending bool) {
 // completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event
 // answers for all, and if that is not there a binary search takes a few questions. 0 where the order is not known, as
 // of events that foreign code records: then each is asked for.
-func (t *Poller) completed(s *record.Stream, n int) int {
+func (t *reader) completed(s *record.Stream, n int) int {
 	for i := range n {
 		sl := &s.Slots[t.batch[i]]
 		if sl.Rec.Flags&(record.FlagHost|record.FlagLent) != 0 || sl.Expired {
@@ -120,7 +135,7 @@ func (t *Poller) completed(s *record.Stream, n int) int {
 }
 
 // read finds out the times of a pending slot; false when the device has not got there.
-func (t *Poller) read(s *record.Stream, sl *record.Slot, failed backend.Status) bool {
+func (t *reader) read(s *record.Stream, sl *record.Slot, failed backend.Status) bool {
 	r := &sl.Rec
 	if sl.Expired { // its span exists
 		return failed != backend.StatusOK || s.Backend.Query(backend.Event(sl.End.Args[0])) != backend.StatusNotReady
@@ -146,14 +161,14 @@ func (t *Poller) read(s *record.Stream, sl *record.Slot, failed backend.Status) 
 }
 
 // queryFailed handles a status other than ready and not ready: asynchronous errors of the application's work show here.
-func (t *Poller) queryFailed(s *record.Stream, r *record.Record, st backend.Status) {
+func (t *reader) queryFailed(s *record.Stream, r *record.Record, st backend.Status) {
 	if r.Failed(st) {
 		t.retire(s, st)
 	}
 }
 
 // retire ends the use of a stream's events. Sections go on with host times.
-func (t *Poller) retire(s *record.Stream, st backend.Status) {
+func (t *reader) retire(s *record.Stream, st backend.Status) {
 	s.Mu.Lock()
 	if s.Failed == backend.StatusOK {
 		s.Failed = st
@@ -162,7 +177,7 @@ func (t *Poller) retire(s *record.Stream, st backend.Status) {
 	t.sayRetired(s, st)
 }
 
-func (t *Poller) sayRetired(s *record.Stream, st backend.Status) {
+func (t *reader) sayRetired(s *record.Stream, st backend.Status) {
 	if s.SaidFailed {
 		return
 	}
@@ -175,13 +190,13 @@ func (t *Poller) sayRetired(s *record.Stream, st backend.Status) {
 
 // stampsOf asks for a section's GPU times. The section certainly began after the host asked for its start and ended
 // before the end event was seen; both narrow the error of its place.
-func (t *Poller) stampsOf(s *record.Stream, sl *record.Slot, seen int64) (clockmap.Stamps, bool) {
+func (t *reader) stampsOf(s *record.Stream, sl *record.Slot, seen int64) (clockmap.Stamps, bool) {
 	d := s.Device
 	return d.Anchorer.Read(sl.Rec.StartEvent, backend.Event(sl.End.Args[0]), d.Axis+sl.Rec.HostStart, d.Axis+seen)
 }
 
 // timed takes them down. Where the driver refuses to tell them, the event says why.
-func (t *Poller) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps, ok bool) {
+func (t *reader) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
 	if ok {
 		r.Stamps, r.Device, r.Timed = stamps, s.Device, true
@@ -195,7 +210,7 @@ func (t *Poller) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps
 }
 
 // hostTimes gives sections without events the host's times.
-func (t *Poller) hostTimes(r *record.Record) {
+func (t *reader) hostTimes(r *record.Record) {
 	r.Offset = t.p.Clock.Offset.Load()
 	switch {
 	case r.Timed:
@@ -211,7 +226,7 @@ func (t *Poller) hostTimes(r *record.Record) {
 }
 
 // settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
-func (t *Poller) settle(sl *record.Slot) {
+func (t *reader) settle(sl *record.Slot) {
 	r := &sl.Rec
 	step := r.Flags&record.FlagStep != 0
 	spanned := sl.Expired && !step // its span exists
@@ -225,18 +240,18 @@ func (t *Poller) settle(sl *record.Slot) {
 	case r.Root == sl:
 		t.settleRoot(sl)
 	case spanned:
-		t.free(sl)
+		free(sl)
 	default:
 		root := r.Root
-		inner := t.takeOut(sl)
-		t.free(sl)
+		inner := takeOut(sl)
+		free(sl)
 		t.settleInner(inner, sl.Stream, root)
 		t.unref(root)
 	}
 }
 
 // count numbers a resolved section and adds up what it declared.
-func (t *Poller) count(sl *record.Slot, r *record.Record) {
+func (t *reader) count(sl *record.Slot, r *record.Record) {
 	t.p.Statuses[r.Status].Add(1)
 	if r.Flags&record.FlagStep == 0 || !r.Step.Cancelled.Load() {
 		// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
@@ -270,7 +285,7 @@ func (t *Poller) count(sl *record.Slot, r *record.Record) {
 }
 
 // takeOut takes a record out of its slot, which stays what it is.
-func (t *Poller) takeOut(sl *record.Slot) *record.Record {
+func takeOut(sl *record.Slot) *record.Record {
 	r := record.RecordPool.Get().(*record.Record)
 	sl.Stream.Mu.Lock()
 	r.Take(sl)
@@ -279,7 +294,7 @@ func (t *Poller) takeOut(sl *record.Slot) *record.Record {
 }
 
 // free gives a slot back whose record is not wanted.
-func (t *Poller) free(sl *record.Slot) {
+func free(sl *record.Slot) {
 	sl.Stream.Mu.Lock()
 	sl.Stream.Release(sl)
 	sl.Stream.Mu.Unlock()

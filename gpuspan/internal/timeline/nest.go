@@ -6,7 +6,6 @@ package timeline
 import (
 	"slices"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
@@ -14,9 +13,18 @@ import (
 // counted but gets no span.
 const MaxHeld = 8192
 
+// nester keeps outermost sections until those inside them are resolved.
+type nester struct {
+	placer
+	spare   *record.SpareNests
+	nests   []*record.Nest // empty ones
+	Waiting []*record.Slot // outermost sections that wait for sections in them
+	HeldNow int            // records held by waiting nests
+}
+
 // settleInner passes on a resolved section that lies in another, so that a long outer section does not block short
 // inner ones.
-func (t *Poller) settleInner(r *record.Record, s *record.Stream, root *record.Slot) {
+func (t *nester) settleInner(r *record.Record, s *record.Stream, root *record.Slot) {
 	r.HeldOn = s
 	if root.Nest == nil && t.HeldNow < MaxHeld {
 		root.Held = append(root.Held, r)
@@ -32,7 +40,7 @@ func (t *Poller) settleInner(r *record.Record, s *record.Stream, root *record.Sl
 	t.queue(root.Stream, n)
 }
 
-func (t *Poller) newNest(s *record.Stream) *record.Nest {
+func (t *nester) newNest(s *record.Stream) *record.Nest {
 	if len(t.nests) == 0 {
 		t.nests = t.spare.TakeAll(t.nests)
 	}
@@ -47,14 +55,14 @@ func (t *Poller) newNest(s *record.Stream) *record.Nest {
 }
 
 // newNestOf has a record that is out of its slot already.
-func (t *Poller) newNestOf(s *record.Stream, root *record.Record) *record.Nest {
+func (t *nester) newNestOf(s *record.Stream, root *record.Record) *record.Nest {
 	n := t.newNest(s)
 	n.Root = root
 	return n
 }
 
 // settleRoot handles a resolved outermost section, whose slot is kept until the sections in it are resolved.
-func (t *Poller) settleRoot(sl *record.Slot) {
+func (t *nester) settleRoot(sl *record.Slot) {
 	if sl.Refs.Load() == 1 {
 		t.complete(sl)
 		return
@@ -66,7 +74,7 @@ func (t *Poller) settleRoot(sl *record.Slot) {
 }
 
 // unref drops a reference to an outermost slot. The slot's own reference goes last, in complete.
-func (t *Poller) unref(root *record.Slot) {
+func (t *nester) unref(root *record.Slot) {
 	if root.Refs.Add(-1) == 1 && root.Rec.Done && root.State == record.SlotHeld {
 		t.Waiting = slices.DeleteFunc(t.Waiting, func(o *record.Slot) bool { return o == root })
 		t.complete(root)
@@ -74,21 +82,21 @@ func (t *Poller) unref(root *record.Slot) {
 }
 
 // CheckWaiting completes nests whose inner sections are gone, and gives up those that waited too long.
-func (t *Poller) CheckWaiting(now int64, all bool) {
+func (t *nester) CheckWaiting(now int64, all bool) {
 	t.Waiting = slices.DeleteFunc(t.Waiting, func(sl *record.Slot) bool {
 		if sl.Refs.Load() == 1 {
 			t.complete(sl)
 			return true
 		}
 		if sl.Nest == nil && (all || record.TooOld(sl.Resolved, now, t.p.Cfg.NestDeadline)) {
-			t.part(sl, t.takeOut(sl))
+			t.part(sl, takeOut(sl))
 		}
 		return false
 	})
 }
 
 // part passes a nest on before all sections in it are resolved. They will come late.
-func (t *Poller) part(sl *record.Slot, r *record.Record) {
+func (t *nester) part(sl *record.Slot, r *record.Record) {
 	n := t.newNestOf(sl.Stream, r)
 	n.Kept = true
 	sl.Nest = n
@@ -97,10 +105,10 @@ func (t *Poller) part(sl *record.Slot, r *record.Record) {
 }
 
 // complete passes on a nest and frees the outermost section's slot.
-func (t *Poller) complete(sl *record.Slot) {
+func (t *nester) complete(sl *record.Slot) {
 	if sl.Nest != nil {
 		sl.Nest = nil
-		t.free(sl)
+		free(sl)
 		return
 	}
 	n := t.newNest(sl.Stream)
@@ -112,22 +120,21 @@ func (t *Poller) complete(sl *record.Slot) {
 	t.queue(n.Stream, n)
 }
 
-func (t *Poller) takeHeld(sl *record.Slot, n *record.Nest) {
+func (t *nester) takeHeld(sl *record.Slot, n *record.Nest) {
 	n.Held, sl.Held = sl.Held, n.Held
 	t.HeldNow -= len(n.Held)
 }
 
-// queue lets a nest wait for the anchor that places it. Order is kept by stream.
-func (t *Poller) queue(s *record.Stream, n *record.Nest) {
-	s.InFlight.Add(int32(n.Count()))
-	s.Unplaced = append(s.Unplaced, record.Stamped{Nest: n, Read: t.p.Polling.Passed.Load()})
-	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have theirs
-}
-
 // settleBoundary passes on the resolved boundaries of a step.
-func (t *Poller) settleBoundary(sl *record.Slot) {
+func (t *nester) settleBoundary(sl *record.Slot) {
 	sl.Hold()
 	n := t.newNest(sl.Stream)
 	n.Step = sl
 	t.queue(sl.Stream, n)
+}
+
+// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
+// wakes the thread when it ends after all.
+func (t *nester) nestsPending() bool {
+	return slices.ContainsFunc(t.Waiting, func(sl *record.Slot) bool { return sl.Nest == nil })
 }

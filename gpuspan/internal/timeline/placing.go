@@ -21,8 +21,14 @@ const (
 	placeTogether = 8 // passes, at most, while there are more to read: lists are handed over whole, with one wake-up
 )
 
+// placer puts what was read on the wall clock.
+type placer struct {
+	p         *record.Core
+	CrowdedAt int64 // hostClock when a crowded stream last had an anchor of its own
+}
+
 // Place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
-func (t *Poller) Place(all bool) {
+func (t *placer) Place(all bool) {
 	now := t.p.Clock.Now()
 	handed := false
 	for _, s := range t.p.StreamList.All() {
@@ -87,7 +93,7 @@ func unbracketed(d *record.Device, x *clockmap.Stamps) bool {
 }
 
 // placeQueued puts what is unplaced at i on the wall clock.
-func (t *Poller) placeQueued(s *record.Stream, i int) {
+func (t *placer) placeQueued(s *record.Stream, i int) {
 	q, offset := &s.Unplaced[i], t.p.Clock.Offset.Load()
 	if q.Nest == nil {
 		q.Offset = offset
@@ -110,7 +116,7 @@ func (t *Poller) placeQueued(s *record.Stream, i int) {
 	}
 }
 
-func (t *Poller) placeTimes(d *record.Device, stamps *clockmap.Stamps, x *record.Times) {
+func (t *placer) placeTimes(d *record.Device, stamps *clockmap.Stamps, x *record.Times) {
 	at := d.Anchorer.Place(stamps)
 	x.StartNs = t.p.Clock.At(at.Start-d.Axis, x.Offset)
 	x.EndNs = x.StartNs + at.End - at.Start
@@ -119,7 +125,7 @@ func (t *Poller) placeTimes(d *record.Device, stamps *clockmap.Stamps, x *record
 }
 
 // AnchorNow makes an anchor of each device that sections wait for.
-func (t *Poller) AnchorNow() {
+func (t *placer) AnchorNow() {
 	defer t.p.Guard("a clock was anchored")
 	for _, d := range t.p.DeviceList.All() {
 		if d.Anchorer != nil && t.waitsFor(d) {
@@ -128,7 +134,7 @@ func (t *Poller) AnchorNow() {
 	}
 }
 
-func (t *Poller) waitsFor(d *record.Device) bool {
+func (t *placer) waitsFor(d *record.Device) bool {
 	for _, s := range t.p.StreamList.All() {
 		for i := range s.Unplaced {
 			if Awaits(s, i, d) {
@@ -137,4 +143,23 @@ func (t *Poller) waitsFor(d *record.Device) bool {
 		}
 	}
 	return false
+}
+
+// queue lets a nest wait for the anchor that places it. Order is kept by stream.
+func (t *placer) queue(s *record.Stream, n *record.Nest) {
+	s.InFlight.Add(int32(n.Count()))
+	s.Unplaced = append(s.Unplaced, record.Stamped{Nest: n, Read: t.p.Polling.Passed.Load()})
+	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have theirs
+}
+
+// Unplaced counts what was read by then and waits for an anchor.
+func (t *placer) Unplaced(until int64) (n int) {
+	for _, s := range t.p.StreamList.All() {
+		for i := range s.Unplaced {
+			if s.Unplaced[i].Read <= until {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -17,7 +17,7 @@ func plainSlot(sl *record.Slot) bool {
 }
 
 // queuePlain passes on a plain section. Its slot is given back by releasePlain, and nobody else writes to it before.
-func (t *Poller) queuePlain(s *record.Stream, sl *record.Slot, stamps *clockmap.Stamps) {
+func (t *reader) queuePlain(s *record.Stream, sl *record.Slot, stamps *clockmap.Stamps) {
 	s.Unplaced = append(s.Unplaced, record.Stamped{Read: t.p.Polling.Passed.Load()})
 	s.Stamps = append(s.Stamps, *stamps)
 	r, q := &sl.Rec, &s.Unplaced[len(s.Unplaced)-1]

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
@@ -25,46 +24,36 @@ const (
 	idleAfter   = 5 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
-	batchSize   = 256
 	CloseLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
-// Poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are
-// not records. Code of the application never runs on it, but for its error handler.
+// Poller owns one goroutine, locked to its OS thread, on which all driver calls happen that are not records. Code of the
+// application never runs on it, but for its error handler. Its parts each do one thing with what the one before it
+// passes on: a registrar makes streams, a reader reads back their events, a nester keeps sections until those inside
+// them are resolved, and a placer puts all on the wall clock.
 type Poller struct {
-	Worker
-	given   []*record.Device // that the application named, without a backend
-	p       *record.Core
-	back    backend.Backend // nil: host times only
-	closed  bool            // back is
-	Left    atomic.Bool     // New went on without this thread, which then closes the backend by itself
-	closing bool            // what is given up from now on is so because of Shutdown
-	locked  bool
-	spare   *record.SpareNests
+	registrar
+	reader
+	Left   atomic.Bool // New went on without this thread, which then closes the backend by itself
+	locked bool
 
-	batch     [batchSize]int32           // the oldest pending slots of a stream
-	stamps    [batchSize]clockmap.Stamps // of those that are plain
-	plain     [batchSize]bool
-	counted   Counted
-	nests     []*record.Nest // empty ones
-	Waiting   []*record.Slot // outermost sections that wait for sections in them
-	HeldNow   int            // records held by waiting nests
-	tidied    time.Time
-	Sleep     time.Duration
-	Longest   time.Duration // that it sleeps, unless it is idle
-	pressed   bool          // the last pass found a quarter of a stream's slots done
-	more      bool          // the last pass left a stream with sections that are done
-	CrowdedAt int64         // hostClock when a crowded stream last had an anchor of its own
-	passes    int           // since sections were placed
-	busy      bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
+	tidied  time.Time
+	Sleep   time.Duration
+	Longest time.Duration // that it sleeps, unless it is idle
+	passes  int           // since sections were placed
+	busy    bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
 }
 
+// New returns a Poller, which does nothing before Run.
 func New(p *record.Core, b backend.Backend, spare *record.SpareNests) *Poller {
-	t := &Poller{Worker: NewWorker(), p: p, spare: spare, back: b, Sleep: MinSleep, Longest: MaxSleep}
+	t := &Poller{Sleep: MinSleep, Longest: MaxSleep}
+	t.registrar = registrar{Worker: NewWorker(), p: p, back: b}
+	t.reader.nester = nester{placer: placer{p: p}, spare: spare}
 	p.Polling.Wakeups = t.Wakeups
 	return t
 }
 
+// Run works until Quit is closed.
 func (t *Poller) Run() {
 	t.Keep(func() bool {
 		if t.back != nil {
@@ -193,12 +182,6 @@ func (t *Poller) anyPending() bool {
 	}) || t.nestsPending()
 }
 
-// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
-// wakes the thread when it ends after all.
-func (t *Poller) nestsPending() bool {
-	return slices.ContainsFunc(t.Waiting, func(sl *record.Slot) bool { return sl.Nest == nil })
-}
-
 func (t *Poller) anyUsed() bool {
 	return slices.ContainsFunc(t.p.StreamList.All(), func(s *record.Stream) bool {
 		used, _ := s.Filled()
@@ -297,18 +280,6 @@ func (t *Poller) Unread(targets map[*record.Stream]uint64) (n int) {
 			}
 		}
 		s.Mu.Unlock()
-	}
-	return n
-}
-
-// Unplaced counts what was read by then and waits for an anchor.
-func (t *Poller) Unplaced(until int64) (n int) {
-	for _, s := range t.p.StreamList.All() {
-		for i := range s.Unplaced {
-			if s.Unplaced[i].Read <= until {
-				n++
-			}
-		}
 	}
 	return n
 }

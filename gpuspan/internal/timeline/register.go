@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-func (t *Poller) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *record.Stream {
+func (t *registrar) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *record.Stream {
 	p := t.p
 	if p.Stopped.Load() {
 		return nil
@@ -54,7 +54,7 @@ const registerLimit = 5 * time.Second
 var errTooManyStreams = errors.New("too many streams (close those that are gone, or raise `streams`)")
 
 // register runs on the polling thread. It always returns a usable stream.
-func (t *Poller) register(h backend.StreamHandle, name string, c StreamConfig) (*record.Stream, error) {
+func (t *registrar) register(h backend.StreamHandle, name string, c StreamConfig) (*record.Stream, error) {
 	p := t.p
 	streams := p.StreamList.All()
 	known, refused := openStreamOf(streams, h, name, c)
@@ -113,7 +113,7 @@ func onDevice(s *record.Stream, d *backend.Device) bool {
 }
 
 // openStream asks the driver about the stream and makes its events.
-func (t *Poller) openStream(s *record.Stream, h backend.StreamHandle, c StreamConfig, others int) error {
+func (t *registrar) openStream(s *record.Stream, h backend.StreamHandle, c StreamConfig, others int) error {
 	p := t.p
 	if others >= p.Cfg.Streams {
 		return errTooManyStreams
@@ -164,7 +164,7 @@ const selfTestLimit = 50 * time.Millisecond
 
 // selfTest finds out whether a thread without a context can record on the stream, which saves making the context
 // current around each record. The thread is fresh and ends with the goroutine, as that one never unlocks it.
-func (t *Poller) selfTest(s *record.Stream) bool {
+func (t *registrar) selfTest(s *record.Stream) bool {
 	if c, st := s.Backend.Capturing(s.Handle); c || st != backend.StatusOK {
 		return false // a record now would end up in the application's graph
 	}

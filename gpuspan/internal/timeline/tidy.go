@@ -13,7 +13,7 @@ import (
 
 // expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
 // pending.
-func (t *Poller) expire(s *record.Stream, now int64) {
+func (t *reader) expire(s *record.Stream, now int64) {
 	var late []*record.Slot
 	s.Mu.Lock()
 	for i := range s.Pending.Size {
@@ -24,7 +24,7 @@ func (t *Poller) expire(s *record.Stream, now int64) {
 	s.Mu.Unlock()
 	for _, sl := range late {
 		sl.Expired = true
-		r := t.takeOut(sl)
+		r := takeOut(sl)
 		r.OnHost(record.StatusTimeout)
 		t.hostTimes(r)
 		switch root := r.Root; {
@@ -45,7 +45,7 @@ func (t *Poller) expire(s *record.Stream, now int64) {
 
 // reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots
 // those whose outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
-func (t *Poller) reclaim(s *record.Stream) {
+func (t *reader) reclaim(s *record.Stream) {
 	now := t.p.Clock.Now()
 	s.Mu.Lock()
 	full := len(s.Free) == 0
@@ -83,7 +83,7 @@ func (t *Poller) reclaim(s *record.Stream) {
 }
 
 // giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
-func (t *Poller) giveUp(sl *record.Slot, now int64) {
+func (t *reader) giveUp(sl *record.Slot, now int64) {
 	r := &sl.Rec
 	r.OnHost(record.StatusTimeout)
 	if r.HostEnd == 0 { // still open
@@ -94,8 +94,8 @@ func (t *Poller) giveUp(sl *record.Slot, now int64) {
 	t.settle(sl)
 }
 
-func (t *Poller) freeEvents(s *record.Stream) {
-	defer t.p.Guard("events were freed")
+func freeEvents(p *record.Core, s *record.Stream) {
+	defer p.Guard("events were freed")
 	s.Mu.Lock()
 	s.Closed = true
 	keep := s.Device == nil || s.Host || s.EventsFreed || s.Syncing.Load() != 0
@@ -142,7 +142,7 @@ func (t *Poller) GiveUpAll() {
 
 func (t *Poller) Close() {
 	for _, s := range t.p.StreamList.All() {
-		t.freeEvents(s)
+		freeEvents(t.p, s)
 	}
 	for _, d := range t.p.DeviceList.All() {
 		t.closeDevice(d)
@@ -150,7 +150,7 @@ func (t *Poller) Close() {
 	t.CloseBackend()
 }
 
-func (t *Poller) closeDevice(d *record.Device) {
+func (t *registrar) closeDevice(d *record.Device) {
 	defer t.p.Guard("a device's clock was closed")
 	if d.Anchorer != nil {
 		d.Anchorer.Close()
@@ -158,7 +158,7 @@ func (t *Poller) closeDevice(d *record.Device) {
 	}
 }
 
-func (t *Poller) CloseBackend() {
+func (t *registrar) CloseBackend() {
 	defer t.p.Guard("the backend was closed")
 	if t.back == nil || t.closed {
 		return
