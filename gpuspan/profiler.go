@@ -61,13 +61,24 @@ func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 
 // SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay
 // open.
-func (p *Profiler) SetEnabled(on bool) { p.core().SetEnabled(on) }
+func (p *Profiler) SetEnabled(on bool) {
+	if c := p.core(); c != nil {
+		c.SetEnabled(on)
+	}
+}
 
 // SetVerbosity changes how much is timed, at run time. While profiling is disabled it says what SetEnabled returns to.
-func (p *Profiler) SetVerbosity(v settings.Verbosity) { p.core().SetVerbosity(v) }
+func (p *Profiler) SetVerbosity(v settings.Verbosity) {
+	if c := p.core(); c != nil {
+		c.SetVerbosity(v)
+	}
+}
 
 // Enabled reports whether anything is timed.
-func (p *Profiler) Enabled() bool { return p.core().Enabled() }
+func (p *Profiler) Enabled() bool {
+	c := p.core()
+	return c != nil && c.Enabled()
+}
 
 // Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a
 // device.

@@ -106,7 +106,10 @@ func (s *Stream) Name() string { return s.real().Name() }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
 // were refused, and after the device failed.
-func (s *Stream) DeviceTimed() bool { return s.real().DeviceTimed() }
+func (s *Stream) DeviceTimed() bool {
+	r := s.real()
+	return r != nil && r.DeviceTimed()
+}
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
 // ones are given up. Sections that are started later only count.

@@ -15,7 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 )
 
 type config struct {
@@ -47,7 +47,7 @@ func Header(name, value string) Option { return option(func(c *config) { c.heade
 
 // Resource says who sends, as the SDK's resource does: Resource(res.Attributes()...).
 func Resource(kv ...attribute.KeyValue) Option {
-	return option(func(c *config) { c.resource = record.AppendValid(c.resource, kv) })
+	return option(func(c *config) { c.resource = spanattr.AppendValid(c.resource, kv) })
 }
 
 // Client sets what requests are sent with, as for TLS; default: a client whose requests take 10 s at most.

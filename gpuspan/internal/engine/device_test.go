@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -90,7 +91,7 @@ func TestTheScopeSaysTheUsualHalfWidth(t *testing.T) {
 	require.NoError(t, p.Shutdown(context.Background()))
 	scope := spans.Ended()[0].InstrumentationScope().Attributes
 	v, _ := scope.Value(semconv.GPUTimingErrorKey)
-	require.Equal(t, record.Seconds(usual), v.AsFloat64())
+	require.Equal(t, spanattr.Seconds(usual), v.AsFloat64())
 }
 
 func TestTheUsualHalfWidthHasRoomForWhatSectionsDifferBy(t *testing.T) {

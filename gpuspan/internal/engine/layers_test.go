@@ -4,8 +4,10 @@
 package engine
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,13 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A package of the list imports only those before it, and none grows beyond what a person holds in mind.
+// A package of the list imports only those before it, and neither a package nor a type
+// grows beyond what a person holds in mind.
 func TestImportsOfTheLayersGoOneWay(t *testing.T) {
-	const prefix, mostLines = "github.com/otelgpu/otelgpu/gpuspan/internal/", 2500
+	const prefix = "github.com/otelgpu/otelgpu/gpuspan/internal/"
+	const mostLines, mostMethods = 2500, 20
 	layers := []string{
-		"hostclock", "errreport", "spanid", "work", "sink", "record", "timeline", "tree", "export", "engine", "access",
+		"spanattr", "hostclock", "errreport", "spanid", "work", "sink", "record", "timeline", "tree", "export", "engine", "access",
 	}
 	for rank, layer := range layers {
+		methods := map[string]int{}
 		files, err := filepath.Glob("../" + layer + "/*.go")
 		require.NoError(t, err)
 		require.NotEmpty(t, files, layer)
@@ -33,6 +38,11 @@ func TestImportsOfTheLayersGoOneWay(t *testing.T) {
 			f, err := parser.ParseFile(set, file, nil, 0)
 			require.NoError(t, err)
 			lines += set.File(f.Pos()).LineCount()
+			for _, d := range f.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
+					methods[strings.TrimLeft(types.ExprString(d.Recv.List[0].Type), "*")]++
+				}
+			}
 			for _, i := range f.Imports {
 				name, own := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), prefix)
 				if at := slices.Index(layers, name); own && at >= 0 {
@@ -41,5 +51,8 @@ func TestImportsOfTheLayersGoOneWay(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(t, lines, mostLines, layer)
+		for name, n := range methods {
+			require.LessOrEqual(t, n, mostMethods, "methods of %s.%s", layer, name)
+		}
 	}
 }

@@ -109,7 +109,7 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 // A stream's section may lie in one of a stream on another device, and is placed by its own.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	d, other := &record.Device{Anchorer: &clockmap.Anchorer{}}, &record.Device{Anchorer: &clockmap.Anchorer{}}
-	s := &record.Stream{Device: d}
+	s := &record.Stream{EventRecorder: record.EventRecorder{Device: d}}
 	var n record.Nest
 	n.Root = &n.Own
 	n.Own.Timed, n.Own.Device = true, other

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
@@ -23,7 +24,7 @@ import (
 )
 
 // emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
-func (t *Exporter) emit(r *record.Record, s *record.Stream, parent trace.SpanContext, parentNode int32) {
+func (t *spanMaker) emit(r *record.Record, s *record.Stream, parent trace.SpanContext, parentNode int32) {
 	if e := r.Extra; e != nil {
 		e.Elapsed.Set(time.Duration(r.GPU), r.Timed || r.Flags&record.FlagGiven != 0)
 	}
@@ -52,7 +53,7 @@ func (t *Exporter) emit(r *record.Record, s *record.Stream, parent trace.SpanCon
 
 // makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the
 // statistics.
-func (t *Exporter) makeSpan(ctx context.Context, r *record.Record, s *record.Stream) (out context.Context) {
+func (t *spanMaker) makeSpan(ctx context.Context, r *record.Record, s *record.Stream) (out context.Context) {
 	out = ctx
 	defer t.p.Guard("a section's span was made")
 	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.StartNs)))
@@ -88,7 +89,7 @@ func (t *Exporter) makeSpan(ctx context.Context, r *record.Record, s *record.Str
 
 // describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the
 // device is stands on the scope.
-func (t *Exporter) describe(
+func (t *spanMaker) describe(
 	kv []attribute.KeyValue, f *sink.Facts, r *record.Record, s *record.Stream,
 ) []attribute.KeyValue {
 	kv = f.Attributes(kv, 0, sink.FirstStated)
@@ -100,7 +101,7 @@ func (t *Exporter) describe(
 }
 
 // describeRest appends what most sections have nothing of. The status is there only where it is not ok.
-func (t *Exporter) describeRest(kv []attribute.KeyValue, r *record.Record) []attribute.KeyValue {
+func (t *spanMaker) describeRest(kv []attribute.KeyValue, r *record.Record) []attribute.KeyValue {
 	if r.Status != record.StatusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(record.StatusNames[r.Status]))
 	}
@@ -121,7 +122,7 @@ func (t *Exporter) describeRest(kv []attribute.KeyValue, r *record.Record) []att
 			semconv.GPUMemoryDeltaKey.Int64(r.MemoryEnd-r.MemoryStart))
 	}
 	if e := r.Extra; e != nil {
-		kv = record.AppendValid(kv, e.Attrs)
+		kv = spanattr.AppendValid(kv, e.Attrs)
 		if e.Summed {
 			kv = append(kv, semconv.GPUOutputChecksumKey.String(outputs.Format(e.Checksum)))
 		}
@@ -138,7 +139,7 @@ func (t *Exporter) describeRest(kv []attribute.KeyValue, r *record.Record) []att
 }
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
-func (t *Exporter) count(ctx context.Context, r *record.Record, s *record.Stream, parentNode int32) {
+func (t *spanMaker) count(ctx context.Context, r *record.Record, s *record.Stream, parentNode int32) {
 	defer t.p.Guard("a section was counted")
 	if !r.Quiet() {
 		t.metrics.duration(ctx, r, s)
@@ -153,7 +154,7 @@ func (t *Exporter) count(ctx context.Context, r *record.Record, s *record.Stream
 }
 
 // sample is a section as reports want it.
-func (t *Exporter) sample(r *record.Record, s *record.Stream) report.Sample {
+func (t *spanMaker) sample(r *record.Record, s *record.Stream) report.Sample {
 	w := r.Work
 	out := report.Sample{
 		Timed:      !r.Quiet() && (r.Timed || r.Status == record.StatusTimed),

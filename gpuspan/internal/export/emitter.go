@@ -26,20 +26,23 @@ const EmitBudget = 16
 // application's code: a span processor that takes its time holds up neither the driver's polling nor the clocks.
 type Exporter struct {
 	timeline.Worker
+	spanMaker
+	tree          *tree.Assembler
+	line          []byte // of the log of outputs
+	outputsFailed bool
+	spare         *record.SpareNests // for the polling thread
+}
+
+// spanMaker makes the span of one section, for a TracerProvider or a sink, and counts it in metrics and statistics.
+type spanMaker struct {
 	p       *record.Core
 	metrics *Metrics
 
 	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
 	linksKept int // which were as many at most
 
-	tree *tree.Assembler
-
-	line          []byte // of the log of outputs
-	outputsFailed bool
-
-	spare     *record.SpareNests // for the polling thread
-	one       record.Record      // of a plain section
-	sink      sink.Span          // reused for each span
+	one       record.Record // of a plain section
+	sink      sink.Span     // reused for each span
 	facts     sink.Facts
 	attrs     []attribute.KeyValue
 	start     []trace.SpanStartOption
@@ -50,8 +53,8 @@ type Exporter struct {
 
 func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
 	t := &Exporter{
-		Worker: timeline.NewWorker(), p: p, metrics: m, spare: spare, linksKept: usualLinks,
-		constants: map[*record.OpState][]streamConstant{},
+		Worker: timeline.NewWorker(), spare: spare,
+		spanMaker: spanMaker{p: p, metrics: m, linksKept: usualLinks, constants: map[*record.OpState][]streamConstant{}},
 	}
 	t.tree = tree.NewAssembler(p, t.endStep)
 	p.Exporting.Wakeups = t.Wakeups
@@ -212,7 +215,7 @@ func (t *Exporter) endStep(f tree.FinishedStep) {
 }
 
 // nodeOf is an outermost section's node in the report, also before it is counted.
-func (t *Exporter) nodeOf(st *record.OpState) int32 {
+func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 	if t.p.Recorder == nil {
 		return 0
 	}

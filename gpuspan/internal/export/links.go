@@ -55,7 +55,7 @@ const usualLinks = 128
 
 // checkLinks counts the links that a batch's span has not, and learns the SDK's limit: it throws away the first links
 // where later ones come, each time by moving all others, and does not look which of them are sampled.
-func (t *Exporter) checkLinks(e *record.Extra, span trace.Span) {
+func (t *spanMaker) checkLinks(e *record.Extra, span trace.Span) {
 	given := e.Kept
 	if s, ok := span.(interface{ DroppedLinks() int }); ok {
 		e.Kept -= min(max(s.DroppedLinks(), 0), given)

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric/embedded"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -140,10 +141,10 @@ func (m *Metrics) attributesOf(st *record.OpState) *metricAttrs {
 	}
 	i := &st.Op.Cfg.Info
 	kv := []attribute.KeyValue{semconv.GPUOperationNameKey.String(i.Name), semconv.GPUOperationTypeKey.String(i.Type)}
-	kv = record.AppendStated(kv, semconv.GPUOperationCategoryKey, i.Category)
+	kv = spanattr.AppendStated(kv, semconv.GPUOperationCategoryKey, i.Category)
 	with := func(k attribute.Key, v string) []metric.ObserveOption {
 		return []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(
-			record.AppendStated(slices.Clone(kv), k, v)...))}
+			spanattr.AppendStated(slices.Clone(kv), k, v)...))}
 	}
 	a := &metricAttrs{base: kv, count: with("", ""), items: with(semconv.GPUOperationItemTypeKey, i.ItemType)}
 	for d := range a.io {

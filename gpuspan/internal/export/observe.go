@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -27,7 +28,7 @@ func (m *Metrics) observe(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(m.anomalies, d.Anomalies.Load(), metric.WithAttributes(d.Attrs...))
 	}
 	if cpu := m.p.Polling.CPUNs.Load(); cpu > 0 {
-		o.ObserveFloat64(m.overhead, record.Seconds(cpu))
+		o.ObserveFloat64(m.overhead, spanattr.Seconds(cpu))
 	}
 	count := func(i metric.Int64Observable, n int64, of ...attribute.KeyValue) {
 		if n > 0 {
@@ -98,10 +99,10 @@ func (m *Metrics) observeDevices(o metric.Observer) {
 	for _, d := range m.p.DeviceList.All() {
 		with := metric.WithAttributes(d.Attrs...)
 		if f := d.Floor.Load(); f > 0 {
-			o.ObserveFloat64(m.floor, record.Seconds(f), with)
+			o.ObserveFloat64(m.floor, spanattr.Seconds(f), with)
 		}
 		if h := d.HalfNs.Load(); h > 0 {
-			o.ObserveFloat64(m.errorBound, record.Seconds(h), with)
+			o.ObserveFloat64(m.errorBound, spanattr.Seconds(h), with)
 			o.ObserveFloat64(m.drift, d.Drift.Load()*1e-6, with)
 		}
 	}

@@ -28,7 +28,7 @@ func records(r *record.Record, parent trace.SpanContext) bool {
 }
 
 // sinkSpan hands a section's span to the sink. parent is valid where the section lies in another.
-func (t *Exporter) sinkSpan(r *record.Record, s *record.Stream, parent trace.SpanContext) {
+func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.SpanContext) {
 	defer t.p.Guard("a section's span was handed to the sink")
 	if !parent.IsValid() && r.Ctx != nil {
 		parent = trace.SpanContextFromContext(r.Ctx)
@@ -67,7 +67,7 @@ func (t *Exporter) sinkSpan(r *record.Record, s *record.Stream, parent trace.Spa
 }
 
 // sinkContext is the identity of a section's span: that which was reserved, else drawn.
-func (t *Exporter) sinkContext(r *record.Record, parent *trace.SpanContext) trace.SpanContext {
+func (t *spanMaker) sinkContext(r *record.Record, parent *trace.SpanContext) trace.SpanContext {
 	c := trace.SpanContextConfig{
 		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState(),
 	}
@@ -83,7 +83,7 @@ func (t *Exporter) sinkContext(r *record.Record, parent *trace.SpanContext) trac
 }
 
 // constantOn is what all spans of the operation on a stream say, of those that computed with one precision.
-func (t *Exporter) constantOn(st *record.OpState, s *record.Stream, w *work.Work) *sink.Constant {
+func (t *spanMaker) constantOn(st *record.OpState, s *record.Stream, w *work.Work) *sink.Constant {
 	precision := w.Precision
 	if w.FLOPs == 0 {
 		precision = work.PrecisionUnset

@@ -26,8 +26,8 @@ func (x Section) annotate(n *Nesting) {
 	p, o := x.p, x.at.State.Op
 	sc := SpanOf(n.Ctx).SpanContext()
 	ids := spanid.IDs{}
-	if p.reserves(n, sc) {
-		ids = p.reserve(o, n, sc)
+	if n.reserves(p, sc) {
+		ids = n.reserve(p, o, sc)
 	}
 	if ids.Span.IsValid() {
 		sc = trace.NewSpanContext(trace.SpanContextConfig{
@@ -53,14 +53,14 @@ func (x Section) annotate(n *Nesting) {
 }
 
 // reserves reports whether the section will have a span whose id can be said now.
-func (p *Core) reserves(n *Nesting, parent trace.SpanContext) bool {
+func (n *Nesting) reserves(p *Core, parent trace.SpanContext) bool {
 	return p.Cfg.IDs != nil && !p.refused.Load() &&
 		(parent.IsSampled() || !parent.IsValid()) && // else it is timed for metrics only
 		(n.Step == nil || n.Step.Recorded)
 }
 
 // reserve draws the ids of a section's span. A section without a span stands for the one around it.
-func (p *Core) reserve(o *Operation, n *Nesting, parent trace.SpanContext) (ids spanid.IDs) {
+func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids spanid.IDs) {
 	defer p.Guard("an id was drawn")
 	around := n.idsAround()
 	switch {
@@ -138,9 +138,9 @@ func (p *Core) endRange(id uint64) {
 const ownFrames = 6
 
 // locate remembers who starts a section. Names are looked up when the span is made.
-func (p *Core) locate(r *Record) {
+func (r *Record) locate(depth int) {
 	var pcs [settings.MaxStackDepth + ownFrames]uintptr
-	n := runtime.Callers(3, pcs[:max(p.Cfg.StackDepth, 1)+ownFrames])
+	n := runtime.Callers(3, pcs[:max(depth, 1)+ownFrames])
 	e := r.more()
 	e.Stack = append(e.Stack[:0], pcs[:n]...)
 }

@@ -31,9 +31,9 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	}
 	parent := SpanOf(ctx)
 	if in, ok := parent.(*SectionSpan); ok {
-		return s.beginBelow(ctx, in, o, flags)
+		return in.begin(ctx, s, o, flags)
 	}
-	if s.Core.skips(o, parent) {
+	if o.skippedBy(s.Core, parent) {
 		return s.Core.Untimed(o)
 	}
 	return s.beginOuter(ctx, o, flags)
@@ -41,7 +41,7 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 
 // skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces:
 // whether it is recorded is decided when its links are known.
-func (p *Core) skips(o *Operation, parent trace.Span) bool {
+func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !p.TimeAll && !o.Cfg.Batch && Unsampled(parent)
 }
 
@@ -55,12 +55,12 @@ func Unsampled(parent trace.Span) bool {
 
 // beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
 // section's span, but the span around it is.
-func (s *Stream) beginBelow(ctx context.Context, in *SectionSpan, o *Operation, flags Flags) Section {
+func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) Section {
 	x, p := in.section, s.Core
 	switch {
 	case x.p != p:
 	case x.Slot == nil:
-		if p.skips(o, in) || p.Loops.Load() != 0 && !p.stepTimed(ctx, s) {
+		if o.skippedBy(p, in) || p.Loops.Load() != 0 && !stepTimed(p, ctx, s) {
 			return x.untimed(o)
 		}
 	default:
@@ -68,15 +68,15 @@ func (s *Stream) beginBelow(ctx context.Context, in *SectionSpan, o *Operation, 
 			return y
 		}
 	}
-	if p.skips(o, in) {
+	if o.skippedBy(p, in) {
 		return p.Untimed(o)
 	}
 	return s.beginOuter(ctx, o, flags)
 }
 
 // stepTimed reports whether a section in ctx belongs to no step or to one that is timed.
-func (p *Core) stepTimed(ctx context.Context, s *Stream) bool {
-	st := p.stepOf(ctx, s)
+func stepTimed(p *Core, ctx context.Context, s *Stream) bool {
+	st := stepOf(p, ctx, s)
 	return st == nil || st.Timed
 }
 
@@ -84,7 +84,7 @@ func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags Flags) Sect
 	p := s.Core
 	n := Nesting{Ctx: ctx}
 	if p.Loops.Load() != 0 {
-		if n.Step = p.stepOf(ctx, s); n.Step != nil {
+		if n.Step = stepOf(p, ctx, s); n.Step != nil {
 			if !n.Step.Timed {
 				return p.Untimed(o)
 			}
@@ -223,10 +223,10 @@ func (s *Stream) open(o *Operation, n *Nesting, flags Flags) Section {
 		s.RecordStart(sl)
 	}
 	if p.Cfg.CodeLocation {
-		p.locate(r)
+		r.locate(p.Cfg.StackDepth)
 	}
 	s.Mu.Unlock()
-	x := Section{Slot: sl, at: &st.Outermost, ID: id, p: p}
+	x := Section{Occupant: Occupant{sl, id}, at: &st.Outermost, p: p}
 	if p.Cfg.Annotator != nil && flags&FlagGiven == 0 {
 		x.annotate(n)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
@@ -46,5 +47,5 @@ func (c *Config) Fill() {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
 	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
-	c.Attributes = AppendValid(nil, c.Attributes)
+	c.Attributes = spanattr.AppendValid(nil, c.Attributes)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/hostclock"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Core is what a profiler's goroutines share: its settings, its clock, its lists, and its counts. Lists are read by any
@@ -36,13 +35,11 @@ type Core struct {
 	// markScope adds to the attributes of an instrumentation scope.
 	MarkScope func([]attribute.KeyValue) []attribute.KeyValue
 
-	Level atomic.Int32 // verbosity in force; VerbosityOff while disabled
+	Switch
 
 	Loops atomic.Int32 // running loops: sections look for their step only while there are any
 
 	Mu         sync.Mutex
-	SwitchedOn bool                       // what SetEnabled said last,
-	Verbosity  settings.Verbosity         // and SetVerbosity
 	Ops        atomic.Pointer[[]*OpState] // by Operation.id
 	OpList     shared[*OpState]           // in order of registration
 	Places     shared[*Place]             // of sections within others, parents first
@@ -62,8 +59,6 @@ type Core struct {
 
 	Polling   polling
 	Exporting exporting
-
-	Stopped atomic.Bool
 }
 
 // exporting is what the polling thread and the exporting goroutine tell each other.
@@ -129,37 +124,6 @@ func (p *Core) Log(level slog.Level, text string, attrs ...slog.Attr) {
 	defer p.Guard("a line was logged")
 	p.Cfg.Logger.LogAttrs(context.Background(), level, text, attrs...)
 }
-
-func (p *Core) SetEnabled(on bool) {
-	if p == nil {
-		return
-	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.SwitchedOn = on
-	p.SetLevel()
-}
-
-func (p *Core) SetVerbosity(v settings.Verbosity) {
-	if p == nil || v < settings.VerbosityOff || v > settings.VerbosityDebug {
-		return
-	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.Verbosity = v
-	p.SetLevel()
-}
-
-// SetLevel puts into force what was said last. The mutex must be held.
-func (p *Core) SetLevel() {
-	level := settings.VerbosityOff
-	if p.SwitchedOn && !p.Stopped.Load() {
-		level = p.Verbosity
-	}
-	p.Level.Store(int32(level))
-}
-
-func (p *Core) Enabled() bool { return p != nil && p.Level.Load() > int32(settings.VerbosityOff) }
 
 func (p *Core) Source() string {
 	if p == nil {

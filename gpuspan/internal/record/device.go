@@ -16,6 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -60,10 +61,10 @@ func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
 	if timed {
 		kv = append(kv, semconv.GPUTimingSourceKey.String(p.SourceName))
 		if f := d.Floor.Load(); f > 0 {
-			kv = append(kv, semconv.GPUFloorDurationKey.Float64(Seconds(f)))
+			kv = append(kv, semconv.GPUFloorDurationKey.Float64(spanattr.Seconds(f)))
 		}
 		if h := d.UsualHalf.Load(); h > 0 {
-			kv = append(kv, semconv.GPUTimingErrorKey.Float64(Seconds(h)))
+			kv = append(kv, semconv.GPUTimingErrorKey.Float64(spanattr.Seconds(h)))
 		}
 	}
 	return kv
@@ -100,7 +101,7 @@ func (p *Core) NewScope(more func() []attribute.KeyValue) scope {
 }
 
 // Scope is where the spans of a stream belong. timed: their times are the device's.
-func (s *Stream) Scope(timed bool) *scope {
+func (s *EventRecorder) Scope(timed bool) *scope {
 	switch {
 	case s.Device == nil:
 		return &s.Core.Scope
@@ -134,12 +135,12 @@ func (s *Stream) Describe() {
 // identity makes the attributes that say who a device is.
 func identity(d backend.Device) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 9)
-	kv = AppendStated(kv, semconv.HWIDKey, d.UUID)
-	kv = AppendStated(kv, semconv.HWParentKey, d.Parent)
-	kv = AppendStated(kv, semconv.HWModelKey, d.Model)
-	kv = AppendStated(kv, semconv.HWVendorKey, d.Vendor)
-	kv = AppendStated(kv, semconv.HWDriverVersionKey, d.DriverVersion)
-	kv = AppendStated(kv, semconv.GPUPCIBDFKey, d.PCIBDF)
+	kv = spanattr.AppendStated(kv, semconv.HWIDKey, d.UUID)
+	kv = spanattr.AppendStated(kv, semconv.HWParentKey, d.Parent)
+	kv = spanattr.AppendStated(kv, semconv.HWModelKey, d.Model)
+	kv = spanattr.AppendStated(kv, semconv.HWVendorKey, d.Vendor)
+	kv = spanattr.AppendStated(kv, semconv.HWDriverVersionKey, d.DriverVersion)
+	kv = spanattr.AppendStated(kv, semconv.GPUPCIBDFKey, d.PCIBDF)
 	return append(kv,
 		semconv.HWTypeKey.String(semconv.HWTypeGPU),
 		semconv.HWNameKey.String(fmt.Sprintf("gpu%d", d.Ordinal)),

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-func (x Section) finish(w *work.Work) {
+func (x Occupant) finish(w *work.Work) {
 	sl := x.Slot
 	s := sl.Stream
 	p := s.Core
@@ -93,7 +93,7 @@ func (s *Stream) Looked() {
 }
 
 // wait blocks until the device has reached an event.
-func (s *Stream) wait(e backend.Event) {
+func (s *EventRecorder) wait(e backend.Event) {
 	defer s.Syncing.Add(-1)
 	defer s.Core.Guard("a section's end was waited for")
 	runtime.LockOSThread()
@@ -164,7 +164,7 @@ func (e *Elapsed) Get() (d time.Duration, ok bool) {
 	}
 }
 
-func (x Section) Elapsed() (e *Elapsed) {
+func (x Occupant) Elapsed() (e *Elapsed) {
 	x.with(func(extra *Extra) { e = AskElapsed(&extra.Elapsed) })
 	return e
 }

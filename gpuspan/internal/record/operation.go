@@ -6,12 +6,12 @@ package record
 import (
 	"context"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
@@ -62,7 +62,7 @@ var operationIDs atomic.Uint32
 
 // NewOperation makes an operation of type section, unless an option says otherwise.
 func NewOperation(name string, opts ...func(*OperationConfig)) *Operation {
-	if name = ValidText(name); name == "" {
+	if name = spanattr.ValidText(name); name == "" {
 		name = "unnamed"
 	}
 	c := OperationConfig{
@@ -72,7 +72,7 @@ func NewOperation(name string, opts ...func(*OperationConfig)) *Operation {
 	for _, o := range opts {
 		o(&c)
 	}
-	c.Info.Category, c.Info.ItemType = ValidText(c.Info.Category), ValidText(c.Info.ItemType)
+	c.Info.Category, c.Info.ItemType = spanattr.ValidText(c.Info.Category), spanattr.ValidText(c.Info.ItemType)
 	return newOperation(c)
 }
 
@@ -81,10 +81,6 @@ func newOperation(c OperationConfig) *Operation {
 	o.Attrs = o.build()
 	return o
 }
-
-// ValidText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with
-// the spans of others.
-func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Real is o, or nil for one that NewOperation did not make: a zero value does what nil does.
 func (o *Operation) Real() *Operation {
@@ -111,19 +107,11 @@ func (o *Operation) Info() report.Info {
 // build makes the attributes that every span of the operation has. The name is the span's.
 func (o *Operation) build() []attribute.KeyValue {
 	kv := []attribute.KeyValue{semconv.GPUOperationTypeKey.String(o.Cfg.Info.Type)}
-	kv = AppendStated(kv, semconv.GPUOperationCategoryKey, o.Cfg.Info.Category)
-	kv = AppendStated(kv, semconv.GPUOperationItemTypeKey, o.Cfg.Info.ItemType)
-	kv = AppendStated(kv, semconv.GPUCopyDirectionKey, o.Cfg.Info.Direction)
-	kv = AppendStated(kv, semconv.GPUCopyHostMemoryKey, o.Cfg.Info.HostMemory)
-	return AppendValid(kv, o.Cfg.Attributes)
-}
-
-// AppendStated appends an attribute unless its value is empty.
-func AppendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribute.KeyValue {
-	if v == "" {
-		return kv
-	}
-	return append(kv, k.String(ValidText(v)))
+	kv = spanattr.AppendStated(kv, semconv.GPUOperationCategoryKey, o.Cfg.Info.Category)
+	kv = spanattr.AppendStated(kv, semconv.GPUOperationItemTypeKey, o.Cfg.Info.ItemType)
+	kv = spanattr.AppendStated(kv, semconv.GPUCopyDirectionKey, o.Cfg.Info.Direction)
+	kv = spanattr.AppendStated(kv, semconv.GPUCopyHostMemoryKey, o.Cfg.Info.HostMemory)
+	return spanattr.AppendValid(kv, o.Cfg.Attributes)
 }
 
 func (o *Operation) Start(ctx context.Context, s *Stream) Section { return s.Begin(ctx, o, FlagNone) }

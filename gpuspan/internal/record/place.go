@@ -74,7 +74,7 @@ func (pl *Place) addChild(p *Core, st *OpState) *Place {
 
 // run counts a section that is not timed.
 func (pl *Place) run(p *Core) Section {
-	return Section{at: pl, ID: uint64(pl.Untimed.Count.Add(1)), p: p}
+	return Section{Occupant: Occupant{ID: uint64(pl.Untimed.Count.Add(1))}, at: pl, p: p}
 }
 
 // UntimedCount is how often the operation ran without being timed.

@@ -11,7 +11,7 @@ import (
 
 // RecordStart records the start event of an open slot. The stream's mutex is held around every record, so that the
 // order of the pending FIFO is the order on the stream.
-func (s *Stream) RecordStart(sl *Slot) {
+func (s *EventRecorder) RecordStart(sl *Slot) {
 	r := &sl.Rec
 	if s.Failed != backend.StatusOK {
 		r.OnHost(StatusDeviceError)
@@ -27,7 +27,7 @@ func (s *Stream) RecordStart(sl *Slot) {
 	r.StartEvent = backend.Event(sl.Start.Args[0])
 }
 
-func (s *Stream) RecordEnd(sl *Slot) {
+func (s *EventRecorder) RecordEnd(sl *Slot) {
 	r := &sl.Rec
 	switch {
 	case s.Closed: // the stream may not exist any more
@@ -49,7 +49,7 @@ func (s *Stream) RecordEnd(sl *Slot) {
 }
 
 // refused handles a record that the driver refused.
-func (s *Stream) refused(r *Record, st backend.Status) {
+func (s *EventRecorder) refused(r *Record, st backend.Status) {
 	if r.Failed(st) && s.Failed == backend.StatusOK {
 		s.Failed = st // retired; the polling thread says so
 	}
@@ -74,7 +74,7 @@ func (r *Record) Failed(st backend.Status) bool {
 
 // Record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A
 // panicking backend counts as a refusal.
-func (s *Stream) Record(c *backend.Call) (st backend.Status) {
+func (s *EventRecorder) Record(c *backend.Call) (st backend.Status) {
 	st = backend.StatusPanic
 	defer func() {
 		if st == backend.StatusPanic { // asked only where there may be a panic, for asking takes longer than all else here
@@ -89,7 +89,7 @@ func (s *Stream) Record(c *backend.Call) (st backend.Status) {
 
 // recordHere records in the context that is current; for the legacy stream the question whether it captures needs that,
 // too.
-func (s *Stream) recordHere(c *backend.Call) backend.Status {
+func (s *EventRecorder) recordHere(c *backend.Call) backend.Status {
 	if s.Capture {
 		// another error shows again at the record
 		if capturing, st := s.Backend.Capturing(s.Handle); capturing || st.Capture() {
@@ -101,7 +101,7 @@ func (s *Stream) recordHere(c *backend.Call) backend.Status {
 
 // recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call
 // costs all records.
-func (s *Stream) recordBound(c *backend.Call) backend.Status {
+func (s *EventRecorder) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unbind, st := s.Backend.Bind(s.Context)
@@ -112,7 +112,7 @@ func (s *Stream) recordBound(c *backend.Call) backend.Status {
 	return s.recordHere(c)
 }
 
-func (s *Stream) memoryUsage() (int64, bool) {
+func (s *EventRecorder) memoryUsage() (int64, bool) {
 	if !s.DeviceTimed() {
 		return 0, false
 	}

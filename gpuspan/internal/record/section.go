@@ -15,19 +15,25 @@ import (
 )
 
 type Section struct {
-	Slot *Slot  // nil: not timed
-	at   *Place // nil: nothing at all
-	ID   uint64 // timed: of the section; else the ticket of an untimed run
-	p    *Core
+	Occupant
+	at *Place // nil: nothing at all
+	p  *Core
 }
 
-func (x Section) Timed() (timed bool) {
+// Occupant identifies a timed section by the slot that it took. Once the section has ended, or another one took the
+// slot, all methods do nothing.
+type Occupant struct {
+	Slot *Slot  // nil: not timed
+	ID   uint64 // timed: of the section; else the ticket of an untimed run
+}
+
+func (x Occupant) Timed() (timed bool) {
 	x.change(func(*Record) { timed = true })
 	return timed
 }
 
 // live reports whether the section is open. The stream's mutex must be held.
-func (x Section) live() bool { return x.Slot.Rec.ID == x.ID && x.Slot.State == SlotOpen }
+func (x Occupant) live() bool { return x.Slot.Rec.ID == x.ID && x.Slot.State == SlotOpen }
 
 func (x Section) Start(o *Operation) Section {
 	if x.Slot != nil {
@@ -126,18 +132,18 @@ func (x Section) Chunk(i, n int) {
 	})
 }
 
-func (x Section) SetAttributes(kv ...attribute.KeyValue) {
+func (x Occupant) SetAttributes(kv ...attribute.KeyValue) {
 	if len(kv) != 0 {
 		x.with(func(e *Extra) { e.Attrs = append(e.Attrs, kv...) })
 	}
 }
 
-func (x Section) Checksum(sum uint64) {
+func (x Occupant) Checksum(sum uint64) {
 	x.with(func(e *Extra) { e.Checksum, e.Summed = sum, true })
 }
 
 // change changes what is known of the section if it is open.
-func (x Section) change(f func(*Record)) {
+func (x Occupant) change(f func(*Record)) {
 	if x.Slot == nil {
 		return
 	}
@@ -150,7 +156,7 @@ func (x Section) change(f func(*Record)) {
 }
 
 // with changes the section's extra if the section is open.
-func (x Section) with(f func(*Extra)) { x.change(func(r *Record) { f(r.more()) }) }
+func (x Occupant) with(f func(*Extra)) { x.change(func(r *Record) { f(r.more()) }) }
 
 func (x Section) Context(ctx context.Context) context.Context {
 	if x.at == nil || ctx == nil {
@@ -240,7 +246,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 
 func (o *Operation) Open(ctx context.Context, s *Stream) Section { return s.Begin(ctx, o, FlagLent) }
 
-func (x Section) Events() (start, end uintptr) {
+func (x Occupant) Events() (start, end uintptr) {
 	x.change(func(r *Record) {
 		if r.Flags&(FlagLent|FlagHost) == FlagLent && !x.Slot.Stream.Closed {
 			start, end = x.Slot.Start.Args[0], x.Slot.End.Args[0]

@@ -17,33 +17,22 @@ import (
 
 // Stream is gpuspan.Stream. Sections of one stream contend for its mutex, sections of different streams share nothing.
 type Stream struct {
-	Core    *Core
+	EventRecorder
 	ID      int // gpu.stream.id
 	Label   string
-	Asked   string // name as registered; may be empty
-	Handle  backend.StreamHandle
-	Device  *Device // nil: host times only
-	Context backend.Context
-	Legacy  bool // the legacy stream of context
-	Foreign bool // the handle stays with foreign code, which records events of context
-	Backend backend.Backend
+	Asked   string               // name as registered; may be empty
+	Legacy  bool                 // the legacy stream of context
+	Foreign bool                 // the handle stays with foreign code, which records events of context
 	Attrs   []attribute.KeyValue // identity and stream, on each span
 	Sync    settings.SyncMode
-	Capture bool // ask before each record
-	Bound   bool // records need the device's context made current
-	Host    bool // no events: there is no device, or the stream was refused
 
-	Syncing   atomic.Int32 // callers of End that wait for the device
 	openNamed atomic.Int32 // len(named)
 
-	Mu      sync.Mutex
 	Slots   []Slot
 	Free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache
 	Pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
 	nextID  uint64
-	Failed  backend.Status // not StatusOK: the stream is retired
-	Crowd   int            // pending slots from which on the polling thread is woken, though it has just looked
-	Closed  bool
+	Crowd   int         // pending slots from which on the polling thread is woken, though it has just looked
 	Read    uint64      // sections that ended and were read back
 	Back    []int32     // indexes of open slots that were taken back
 	step    *StepState  // that sections without a step in their context belong to
@@ -68,7 +57,7 @@ type Stream struct {
 	Emitted  int
 }
 
-func (s *Stream) IsClosed() bool {
+func (s *EventRecorder) IsClosed() bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.Closed
@@ -101,6 +90,25 @@ func (r *ring) place(i int) int {
 	return i
 }
 
+// EventRecorder records events on a stream of a device. The mutex, which guards all of the stream that changes, is held
+// around every record, so that the order of the queue is the order on the device.
+type EventRecorder struct {
+	Core    *Core
+	Backend backend.Backend
+	Handle  backend.StreamHandle
+	Device  *Device // nil: host times only
+	Context backend.Context
+	Capture bool // ask before each record
+	Bound   bool // records need the device's context made current
+	Host    bool // no events: there is no device, or the stream was refused
+
+	Syncing atomic.Int32 // callers of End that wait for the device
+
+	Mu     sync.Mutex
+	Failed backend.Status // not StatusOK: the stream is retired
+	Closed bool
+}
+
 func (s *Stream) Name() string {
 	if s == nil {
 		return ""
@@ -108,8 +116,8 @@ func (s *Stream) Name() string {
 	return s.Label
 }
 
-func (s *Stream) DeviceTimed() bool {
-	if s == nil || s.Host {
+func (s *EventRecorder) DeviceTimed() bool {
+	if s.Host {
 		return false
 	}
 	s.Mu.Lock()
@@ -118,7 +126,7 @@ func (s *Stream) DeviceTimed() bool {
 }
 
 // FailedStatus is not StatusOK where the device failed on the stream.
-func (s *Stream) FailedStatus() backend.Status {
+func (s *EventRecorder) FailedStatus() backend.Status {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.Failed

@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -48,8 +49,9 @@ var StreamIDs atomic.Int64
 
 func newStream(p *record.Core, name string, h backend.StreamHandle, c StreamConfig) *record.Stream {
 	id, asked := int(StreamIDs.Add(1)), name
-	name = cmp.Or(record.ValidText(name), fmt.Sprintf("stream%d", id))
-	s := &record.Stream{Core: p, ID: id, Label: name, Asked: asked, Handle: h, Backend: p.Backend, Sync: c.Sync}
+	name = cmp.Or(spanattr.ValidText(name), fmt.Sprintf("stream%d", id))
+	s := &record.Stream{ID: id, Label: name, Asked: asked, Sync: c.Sync}
+	s.Core, s.Handle, s.Backend = p, h, p.Backend
 	s.Capture = p.Cfg.CaptureCheck && !c.NoCapture
 	s.Foreign = c.Foreign
 	return s

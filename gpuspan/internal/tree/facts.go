@@ -9,6 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/hostclock"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -41,11 +42,11 @@ func FactsOf(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 // place takes how sure the place of a section or step is, and the delays, which place the calls of Start and End.
 func placeFacts(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	if r.Device.Unusual(r.ErrorNs) {
-		f.Float(sink.FactTimingError, record.Seconds(r.ErrorNs))
+		f.Float(sink.FactTimingError, spanattr.Seconds(r.ErrorNs))
 	}
-	f.Float(sink.FactStartDelay, record.Seconds(r.StartNs-clock.At(r.HostStart, r.Offset)))
+	f.Float(sink.FactStartDelay, spanattr.Seconds(r.StartNs-clock.At(r.HostStart, r.Offset)))
 	if d := r.EndNs - clock.At(r.HostEnd, r.Offset); waited(d, r.GPU) {
-		f.Float(sink.FactEndDelay, record.Seconds(d))
+		f.Float(sink.FactEndDelay, spanattr.Seconds(d))
 	}
 }
 

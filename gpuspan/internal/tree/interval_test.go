@@ -37,7 +37,7 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 		cells := make([]bool, 100)
 		var sum, loose int64
 		for i, n := 0, property.IntRange(0, 4).Draw(t, "phases"); i < n; i++ {
-			k := st.phaseIndex(Phase(rune('a' + i)))
+			k := st.indexOf(Phase(rune('a' + i)))
 			mine := make([]bool, 100)
 			for range property.IntRange(0, 5).Draw(t, "sections") {
 				from := property.IntRange(0, 99).Draw(t, "from")

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -59,7 +60,7 @@ func NewLoop(p *record.Core, name string, s *record.Stream, opts ...func(*LoopCo
 	for _, o := range opts {
 		o(&c)
 	}
-	c.ItemType, c.Attributes = record.ValidText(c.ItemType), record.AppendValid(nil, c.Attributes)
+	c.ItemType, c.Attributes = spanattr.ValidText(c.ItemType), spanattr.AppendValid(nil, c.Attributes)
 	if p == nil || s == nil {
 		return &Loop{config: c}
 	}
@@ -137,7 +138,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	st.action = l.config.Schedule.Action(st.index - l.config.First + 1)
 	st.phases = st.phaseBuf[:0]
 	for _, ph := range l.config.Phases {
-		st.phaseIndex(ph)
+		st.indexOf(l.phaseOf(ph))
 	}
 	st.Ctx = ctx
 	if p.Level.Load() < int32(settings.VerbosityDefault) {

@@ -14,6 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -51,7 +52,7 @@ func (t *Assembler) AddToStep(r *record.Record) {
 
 // fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the
 // step was not timed its start is where the first section's place says.
-func (st *Step) fromStart(r *record.Record) {
+func (st *stepPhases) fromStart(r *record.Record) {
 	origin, rate := st.first-st.firstHost, 1.0
 	if r.Timed && st.clocked && st.clock.SameClock(&r.Stamps) {
 		origin, _ = r.Stamps.Interval()
@@ -129,8 +130,8 @@ func (t *Assembler) settleStep(st *Step, r *record.Record, s *record.Stream) {
 	if !cancelled {
 		st.fromStart(r)
 		times := st.times(float64(r.EndNs-r.StartNs), float64(r.StartNs-p.Clock.At(st.hostStart, r.Offset)))
-		t.attrs = st.describe(t.attrs[:0], r, s, times)
-		sample = st.sample(r, s, times)
+		t.attrs = describe(st, t.attrs[:0], r, s, times)
+		sample = sampleOf(st, r, s, times)
 	}
 	st.mu.Unlock()
 	// Not under the mutex: what follows is the application's code.
@@ -170,11 +171,11 @@ func (st *Step) endUntimed(now int64) {
 	cancelled := st.Cancelled.Load()
 	var kv []attribute.KeyValue
 	if !cancelled && st.Recording() {
-		kv = st.describeDeclared(nil)
+		kv = describeDeclared(st, nil)
 		kv = append(kv, st.Loop.s.Attrs...)
 		kv = append(kv, semconv.GPUTimingSourceKey.String(record.SourceHost),
 			semconv.GPUTimingStatusKey.String(semconv.GPUTimingStatusDropped),
-			semconv.GPUStepHostDurationKey.Float64(record.Seconds(now-st.hostStart)))
+			semconv.GPUStepHostDurationKey.Float64(spanattr.Seconds(now-st.hostStart)))
 	}
 	st.mu.Unlock()
 	st.endSpan(st.Loop.p.Clock.Wall(now), kv, cancelled)
@@ -192,7 +193,7 @@ type stepTimes struct {
 }
 
 // times adds up a step of that length, whose start on the device was shift ns after its start on the host.
-func (st *Step) times(total, shift float64) stepTimes {
+func (st *stepPhases) times(total, shift float64) stepTimes {
 	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
 	var all union
 	var sum, loose int64
@@ -220,7 +221,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 }
 
 // describeDeclared appends what the application says of the step.
-func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
+func describeDeclared(st *Step, kv []attribute.KeyValue) []attribute.KeyValue {
 	l := st.Loop
 	kv = append(kv, l.Op.Attrs...)
 	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
@@ -241,22 +242,22 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 	if l.config.Devices > 0 {
 		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
 	}
-	return record.AppendValid(kv, st.attrs)
+	return spanattr.AppendValid(kv, st.attrs)
 }
 
 // describe appends the attributes of a timed step, what was measured first.
-func (st *Step) describe(
+func describe(st *Step,
 	kv []attribute.KeyValue, r *record.Record, s *record.Stream, times stepTimes,
 ) []attribute.KeyValue {
 	kv = append(kv,
-		semconv.GPUStepDurationKey.Float64(record.Seconds(times.total)),
-		semconv.GPUStepHostDurationKey.Float64(record.Seconds(r.HostEnd-r.HostStart)),
-		semconv.GPUStepOverlapDurationKey.Float64(record.Seconds(times.overlap)),
-		semconv.GPUStepOtherDurationKey.Float64(record.Seconds(times.other)),
-		semconv.GPUStepCoveredDurationKey.Float64(record.Seconds(times.covered)),
+		semconv.GPUStepDurationKey.Float64(spanattr.Seconds(times.total)),
+		semconv.GPUStepHostDurationKey.Float64(spanattr.Seconds(r.HostEnd-r.HostStart)),
+		semconv.GPUStepOverlapDurationKey.Float64(spanattr.Seconds(times.overlap)),
+		semconv.GPUStepOtherDurationKey.Float64(spanattr.Seconds(times.other)),
+		semconv.GPUStepCoveredDurationKey.Float64(spanattr.Seconds(times.covered)),
 	)
 	for i := range st.phases {
-		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(record.Seconds(times.phases[i])))
+		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(spanattr.Seconds(times.phases[i])))
 	}
 	if r.Timed {
 		var f sink.Facts
@@ -269,23 +270,23 @@ func (st *Step) describe(
 	if st.flops > 0 {
 		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
 	}
-	kv = append(kv, precisionAttrs[st.precisionOf()]...)
+	kv = append(kv, precisionAttrs[st.precisionOf(st.Loop.config.Precision)]...)
 	if r.Status != record.StatusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(record.StatusNames[r.Status]))
 	}
-	return st.describeDeclared(kv)
+	return describeDeclared(st, kv)
 }
 
 // precisionOf is what the loop states, else that of all sections if they have one.
-func (st *Step) precisionOf() work.Precision {
-	if p := st.Loop.config.Precision; p != work.PrecisionUnset || st.mixed {
-		return p
+func (st *stepFLOPs) precisionOf(stated work.Precision) work.Precision {
+	if stated != work.PrecisionUnset || st.mixed {
+		return stated
 	}
 	return st.precision
 }
 
 // sample is a step as reports want it.
-func (st *Step) sample(r *record.Record, s *record.Stream, times stepTimes) report.StepSample {
+func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) report.StepSample {
 	out := report.StepSample{
 		Index:      st.index,
 		Duration:   time.Duration(times.total),
@@ -297,7 +298,7 @@ func (st *Step) sample(r *record.Record, s *record.Stream, times stepTimes) repo
 		Items:      st.items,
 		ItemType:   st.Loop.config.ItemType,
 		ModelFLOPs: st.modelFLOPs,
-		Precision:  st.precisionOf().String(),
+		Precision:  st.precisionOf(st.Loop.config.Precision).String(),
 		Devices:    st.Loop.config.Devices,
 	}
 	if d := s.Device; d != nil {
@@ -316,7 +317,7 @@ func (st *Step) sample(r *record.Record, s *record.Stream, times stepTimes) repo
 }
 
 // hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
-func (st *Step) hidden(i int, total float64) time.Duration {
+func (st *stepPhases) hidden(i int, total float64) time.Duration {
 	ph := &st.phases[i]
 	if ph.hasSet {
 		return 0
@@ -326,7 +327,7 @@ func (st *Step) hidden(i int, total float64) time.Duration {
 
 // exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
 // others.
-func (st *Step) exposed(of Phase, total float64) time.Duration {
+func (st *stepPhases) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
 		if st.phases[i].hasSet {

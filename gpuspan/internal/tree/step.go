@@ -36,19 +36,11 @@ type Step struct {
 	itemsSet   bool
 	modelFLOPs float64
 	attrs      []attribute.KeyValue
-	phases     []phaseTime
-	phaseBuf   [6]phaseTime
 	elapsed    *record.Elapsed
+	stepPhases
 
 	// goroutine of the emitter
-	clocked    bool            // clock, first and firstHost are set
-	clock      clockmap.Stamps // of the first section on the step's device
-	first      float64         // where that began on the device's clock
-	firstHost  float64         // and in ns from hostStart
-	covered    stretches
-	flops      float64
-	precision  work.Precision
-	mixed      bool // sections of several precisions
+	stepFLOPs
 	ResolvedAt int64
 	endError   int64 // ns, of the place of the second boundary
 	ended      bool
@@ -60,6 +52,26 @@ func StepOf(r *record.Record) *Step {
 		return nil
 	}
 	return r.Step.Owner.(*Step)
+}
+
+// stepPhases is what a step's time was spent on. The step's mutex guards phases.
+type stepPhases struct {
+	phases   []phaseTime
+	phaseBuf [6]phaseTime
+
+	// goroutine of the emitter
+	clocked   bool            // clock, first and firstHost are set
+	clock     clockmap.Stamps // of the first section on the step's device
+	first     float64         // where that began on the device's clock
+	firstHost float64         // and in ns from hostStart
+	covered   stretches
+}
+
+// stepFLOPs is what the outermost sections of a step computed.
+type stepFLOPs struct {
+	flops     float64
+	precision work.Precision
+	mixed     bool // sections of several precisions
 }
 
 // phaseTime is what is known of one phase of a step.
@@ -121,14 +133,8 @@ func (st *Step) PhaseOn(ph Phase, s *record.Stream) record.Section {
 	return s.OpenOuter(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
 }
 
-// phaseIndex finds or adds a phase by the name that the application gave it. The mutex must be held.
-func (st *Step) phaseIndex(ph Phase) int {
-	ph, _ = st.Loop.phase(ph)
-	return st.indexOf(ph)
-}
-
 // indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
-func (st *Step) indexOf(ph Phase) int {
+func (st *stepPhases) indexOf(ph Phase) int {
 	for i := range st.phases {
 		if st.phases[i].phase == ph {
 			return i
@@ -141,7 +147,7 @@ func (st *Step) indexOf(ph Phase) int {
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	st.change(record.PossibleRun(d), func() {
 		if d > 0 && st.measured() {
-			st.phases[st.phaseIndex(ph)].added += d
+			st.phases[st.indexOf(st.Loop.phaseOf(ph))].added += d
 		}
 	})
 }
@@ -151,7 +157,7 @@ func (st *Step) SetPhase(ph Phase, d time.Duration) {
 		if !st.measured() {
 			return
 		}
-		t := &st.phases[st.phaseIndex(ph)]
+		t := &st.phases[st.indexOf(st.Loop.phaseOf(ph))]
 		t.set, t.hasSet = d, true
 	})
 }
@@ -162,7 +168,7 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 			return
 		}
 		from := start.UnixNano() - st.Loop.p.Clock.Wall(st.hostStart)
-		st.phases[st.phaseIndex(ph)].spans.add(false, float64(from), float64(from+int64(d)))
+		st.phases[st.indexOf(st.Loop.phaseOf(ph))].spans.add(false, float64(from), float64(from+int64(d)))
 	})
 }
 
@@ -239,8 +245,8 @@ func (st *Step) close(left bool) (cancelled bool) {
 	return cancelled
 }
 
-// AddFLOPs adds what an outermost section computed. Polling thread.
-func (st *Step) AddFLOPs(r *record.Record) {
+// AddFLOPs adds what an outermost section computed.
+func (st *stepFLOPs) AddFLOPs(r *record.Record) {
 	f := flopsOf(r)
 	if f == 0 {
 		return
@@ -277,6 +283,12 @@ func (l *Loop) phase(ph Phase) (Phase, *record.Operation) {
 		return overflowPhase, o
 	}
 	return Phase(o.Cfg.Info.Name), o
+}
+
+// phaseOf returns the phase under which the time of one that the application named counts.
+func (l *Loop) phaseOf(ph Phase) Phase {
+	ph, _ = l.phase(ph)
+	return ph
 }
 
 // NewPhaseOperation makes what times a phase's sections: named and categorised as the phase.
