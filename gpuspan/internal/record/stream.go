@@ -17,7 +17,6 @@ import (
 
 // Stream is gpuspan.Stream. Sections of one stream contend for its mutex, sections of different streams share nothing.
 type Stream struct {
-	EventRecorder
 	ID      int // gpu.stream.id
 	Label   string
 	Asked   string               // name as registered; may be empty
@@ -27,6 +26,8 @@ type Stream struct {
 	Sync    settings.SyncMode
 
 	openNamed atomic.Int32 // len(named)
+
+	EventRecorder // ends with its mutex, so that this is in one line of the cache with what it guards
 
 	Slots   []Slot
 	Free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache
