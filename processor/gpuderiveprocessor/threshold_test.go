@@ -1,0 +1,106 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// unitRoof has peaks of 1 B/s and 1 FLOP/s, so that amounts per second are shares of a peak.
+func unitRoof() *roof {
+	return &roof{memory: peak{1, peakTable}, flops: map[string]peak{"bf16": {1, peakConfig}}, known: true}
+}
+
+// sectionFacts returns facts of a section of 1 s.
+func sectionFacts(size, flops float64) spanfacts.Facts {
+	return spanfacts.Facts{
+		Kind: spanfacts.Section, Time: 1, Elapsed: 1, Status: semconv.GPUTimingStatusOk, Source: "cuda_event",
+		Size: size, FLOPs: flops, Precision: "bf16",
+	}
+}
+
+func TestPeakSourceIsTheStrongerOfBandwidthAndFLOPs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		memory, flops peakSource
+		want          string
+	}{
+		"FLOPs":     {peakTable, peakConfig, semconv.GPUPeakSourceConfig},
+		"bandwidth": {peakConfig, peakTable, semconv.GPUPeakSourceConfig},
+		"device":    {peakDevice, peakTable, semconv.GPUPeakSourceDevice},
+	} {
+		r := unitRoof()
+		r.memory.source, r.flops["bf16"] = tt.memory, peak{1, tt.flops}
+		f := sectionFacts(0.5, 0.5)
+		var d derived
+		d.derive(&f, r, 0)
+		assert.Equal(t, tt.want, d.peakSource, name)
+	}
+}
+
+func TestLatencyBoundsWorkBelowATenthOfTheRoof(t *testing.T) {
+	for share, want := range map[float64]string{
+		0.04: semconv.GPURooflineBoundLatency, 0.09999: semconv.GPURooflineBoundLatency,
+		0.10001: semconv.GPURooflineBoundMemory, 0.9: semconv.GPURooflineBoundMemory,
+	} {
+		f := sectionFacts(share, share/2)
+		var d derived
+		d.derive(&f, unitRoof(), 0)
+		assert.Equal(t, want, d.bound, "%v of the roof", share)
+		assert.InDelta(t, share, d.roofUtil, 1e-12)
+	}
+}
+
+// A section whose end was timed with an error as large as its delay may have had a full queue.
+func TestOnlyACertainDelayShowsThatTheQueueWasEmpty(t *testing.T) {
+	for _, tt := range []struct {
+		timingError, delay, share float64
+		want                      string
+	}{
+		{0.09, 0.09, 0.4, semconv.GPURooflineBoundLaunch},
+		{0.11, 0.09, 0.4, semconv.GPURooflineBoundMemory},
+		{0.09, 0.11, 0.4, semconv.GPURooflineBoundMemory},
+		{0.09, 0.09, 0.49999, semconv.GPURooflineBoundLaunch},
+		{0.09, 0.09, 0.50001, semconv.GPURooflineBoundMemory},
+	} {
+		f := sectionFacts(tt.share, tt.share/2)
+		f.HasEndDelay, f.EndDelay, f.TimingError = true, tt.delay, tt.timingError
+		var d derived
+		d.derive(&f, unitRoof(), 0)
+		assert.Equal(t, tt.want, d.bound, "%+v", tt)
+	}
+}
+
+// Sections that declare fewer FLOPs than the model needs declare only a part of what the hardware did.
+func TestHFUNeedsTheFLOPsOfTheWholeModel(t *testing.T) {
+	for _, tt := range []struct {
+		flops, model, devices float64
+		want                  float64 // NaN: absent
+	}{
+		{0.6, 0.6, 1, 0.6},
+		{0.6, 0.6 * (1 + 1e-12), 1, 0.6}, // rounding
+		{0.59, 0.6, 1, math.NaN()},
+		{0.3, 0.6, 1, math.NaN()},
+		{0.3, 0.6, 2, 0.3}, // of two devices, each with half of the model's FLOPs
+		{0.29, 0.6, 2, math.NaN()},
+		{0.3, 0, 1, 0.3},
+	} {
+		f := spanfacts.Facts{
+			Kind: spanfacts.Step, StepDuration: 1, Elapsed: 1, FLOPs: tt.flops, ModelFLOPs: tt.model, Devices: tt.devices,
+			Precision: "bf16",
+		}
+		var d derived
+		d.derive(&f, unitRoof(), 0)
+		if math.IsNaN(tt.want) {
+			assert.True(t, math.IsNaN(d.hfu), "%+v: %v", tt, d.hfu)
+		} else {
+			assert.InDelta(t, tt.want, d.hfu, 1e-12, "%+v", tt)
+		}
+	}
+}
