@@ -5,6 +5,7 @@ package gpumetricsconnector
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,4 +51,29 @@ func TestSlotsOfAServiceAreSpread(t *testing.T) {
 		}
 	}
 	assert.GreaterOrEqual(t, len(taken), 20, "slots of 32")
+}
+
+// Copies of one name, to the device and back, have a series of bytes for each direction.
+func TestBytesHaveTheDirectionOfTheCopy(t *testing.T) {
+	transfer := func(direction string, size int) attrs {
+		return attrs{
+			"gpu.operation.type": "copy", "gpu.duration": 0.001, "gpu.timing.source": "cuda_event", "gpu.io.size": size,
+			"gpu.copy.direction": direction,
+		}
+	}
+	a := newTest(t, nil)
+	a.take(batch(t, nil,
+		span{"c", 0, 1000, transfer("host_to_device", 100), 1, 0, ""},
+		span{"c", 1000, 2000, transfer("device_to_host", 10), 2, 0, ""},
+		span{"c", 2000, 3000, transfer("host_to_device", 1000), 3, 0, ""}), clock)
+	got := map[string]any{}
+	for name, v := range values(t, output(t, a, clock)) {
+		if rest, ok := strings.CutPrefix(name, "gpu.operation.io"); ok {
+			got[rest] = v
+		}
+	}
+	assert.Equal(t, map[string]any{
+		"[gpu.copy.direction:host_to_device gpu.operation.name:c gpu.operation.type:copy]": int64(1100),
+		"[gpu.copy.direction:device_to_host gpu.operation.name:c gpu.operation.type:copy]": int64(10),
+	}, got)
 }

@@ -63,6 +63,32 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 	})
 }
 
+// A gap that is short beside the run's length is reported like any other.
+func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		base := steady(zero, 300)
+		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+			if d := now.Sub(zero); d <= sec(4000) || d > sec(4018) {
+				base(now, s)
+			}
+		})
+		time.Sleep(sec(3999))
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(3997)), zero.Add(sec(3998)))
+		r.consume(td.Traces)
+		time.Sleep(sec(41))
+		td = newTraces("a")
+		td.gpu(2, 0, zero.Add(sec(4030)), zero.Add(sec(4031)))
+		r.consume(td.Traces)
+		time.Sleep(sec(7))
+		require.Len(t, r.spans(), 2)
+		assert.InDelta(t, 300*18, r.energy("uncovered"), 35, "0.45 % of 1.2 MJ")
+	})
+}
+
 // A sample that comes after its time was settled tells of utilisation all the same, but the energy was not dealt out: a
 // batch that is sent again then must not claim that it was.
 func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {

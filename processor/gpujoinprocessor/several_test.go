@@ -282,3 +282,36 @@ func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 		})
 	}
 }
+
+// The number of samples of several devices is that of the device with the fewest, wherever it is in the list.
+func TestSeveralDevicesHaveTheFewestSamplesOfAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		zero := time.Now()
+		var ids []string
+		for i, every := range []int{1, 5, 2} { // tenths of a second
+			ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+			w := r.device(gpusamplesextension.Device{ID: ids[i], Interval: time.Duration(every) * 100 * time.Millisecond})
+			r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
+				if at.Sub(zero)/(100*time.Millisecond)%time.Duration(every) == 0 {
+					steady(zero, 100)(at, s)
+				}
+			})
+		}
+		r.join()
+		defer r.close()
+		time.Sleep(4 * time.Second)
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}} {
+			td := newTraces("a")
+			td.rs.Resource().Attributes().PutStr("hw.id", ids[order[0]]+","+ids[order[1]]+","+ids[order[2]])
+			id := uint64(1 + 100*order[0] + 10*order[1] + order[2])
+			td.request(id, zero.Add(1050*time.Millisecond), zero.Add(3050*time.Millisecond))
+			r.consume(td.Traces)
+		}
+		time.Sleep(8 * time.Second)
+		require.Len(t, r.spans(), 4)
+		for id, s := range r.spans() {
+			assert.EqualValues(t, 4, s.Attributes().AsRaw()["gpu.join.samples"], "%d", id)
+		}
+	})
+}
