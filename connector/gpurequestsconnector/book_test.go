@@ -422,3 +422,37 @@ func TestWorkWithoutLinksThatComesAgainIsChargedOnce(t *testing.T) {
 	assert.Equal(t, 3.0, b.stats.charged)
 	assert.EqualValues(t, 6, b.stats.repeated)
 }
+
+// The first token comes out of the last part of a prompt that is processed in several.
+func TestTheFirstItemComesAtTheEndOfTheWholePrompt(t *testing.T) {
+	prefill := func(id byte, start float64, category string) in {
+		return in{
+			name: fmt.Sprintf("prefill %d", id), trace: 9, id: id, start: start, end: start + 2,
+			a: gpu(category, 0.002, 1, nil), links: []linked{{1, 1, nil, 0}},
+		}
+	}
+	for _, order := range [][]float64{{10, 30}, {30, 10}} {
+		b := newTest(t, nil)
+		b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server},
+			prefill(2, order[0], "prefill"), prefill(3, order[1], "prefill"), prefill(4, 50, "decode")), clock)
+		closed := b.due(after(15*time.Second), false)
+		require.Len(t, closed, 1)
+		assert.InDelta(t, 0.027, closed[0].toFirstItem().after, 1e-12, "prompts end at 32 ms")
+	}
+}
+
+// Of batches that begin at one time the one with the lower ID is the first, in whatever order they arrive, so that the
+// span of an account has the same ID.
+func TestTheFirstOfBatchesOfOneStartDoesNotDependOnTheirOrder(t *testing.T) {
+	var ids []pcommon.SpanID
+	for _, order := range [][]byte{{2, 3}, {3, 2}} {
+		b := newTest(t, nil)
+		for _, id := range order {
+			b.take(payload(t, service, decode(id, 10, 1, linked{1, 1, nil, 0})), clock)
+		}
+		s := written(t, b.due(clock, true))["decode 1"]
+		ids = append(ids, s.SpanID())
+		assert.Equal(t, pcommon.SpanID{2}, s.Links().At(0).SpanID())
+	}
+	assert.Equal(t, ids[0], ids[1])
+}

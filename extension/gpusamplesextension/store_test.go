@@ -289,3 +289,25 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	_, err = FindReader(h, component.MustNewID("zpages"))
 	require.EqualError(t, err, `extension "zpages" does not hold device samples (use an extension of type gpu_samples)`)
 }
+
+// A replaced board's address belongs to the board that is there now, also after the old one is forgotten.
+func TestTheAddressOfAReplacedBoardIsItsSuccessors(t *testing.T) {
+	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", HostName: "n", HostID: "h", PCIBDF: "0000:01:00.0"})
+	r.put(Power, 0, 1)
+	r.w.Close()
+	r.store.mu.Lock()
+	b := &device{desc: Device{ID: "GPU-b", HostName: "n", HostID: "h", PCIBDF: "0000:01:00.0"}, open: true}
+	r.store.devices[NormalizeID("GPU-b")] = b
+	r.store.index(b)
+	r.store.sweep(r.store.now().Add(1000 * time.Hour))
+	r.store.mu.Unlock()
+	v := r.store.Acquire()
+	defer v.Release()
+	_, ok := v.Lookup("GPU-a")
+	require.False(t, ok)
+	for _, host := range []string{"n", "h"} {
+		d, ok := v.LookupPCI(host, "0000:01:00.0")
+		require.True(t, ok)
+		assert.Equal(t, "GPU-b", d.Device().ID)
+	}
+}
