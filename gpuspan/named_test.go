@@ -88,3 +88,27 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	}
 	require.Equal(t, []string{strings.Repeat("é", 2048), "kernel\ufffd<\ufffd>", "unnamed", "kernel\ufffd<\ufffd>"}, names)
 }
+
+// Names that are known at run time only belong to a category and count items like others.
+func TestNamedSectionsAreDescribed(t *testing.T) {
+	var asked []string
+	r := newRig(t, gpuspan.WithNamed(func(name string) []gpuspan.OperationOption {
+		asked = append(asked, name)
+		if name == "broken" {
+			panic("described")
+		}
+		return []gpuspan.OperationOption{gpuspan.Category("serve"), gpuspan.ItemType("token")}
+	}))
+	s, h := r.stream()
+	for _, name := range []string{"a", "a", "broken"} {
+		s.StartNamed(context.Background(), name)
+		r.busy(h, time.Millisecond)
+		s.EndNamed(name, gpuspan.Work{Items: 24})
+	}
+	r.clock.Advance(5 * time.Millisecond)
+	r.flush()
+	require.Equal(t, []string{"(other)", "a", "broken"}, asked, "each once")
+	require.Equal(t, "serve", attrs(r.named("a")[0])["gpu.operation.category"].AsString())
+	require.Len(t, r.named("broken"), 1)
+	require.EqualValues(t, 48, r.p.Snapshot().Items()[0].Count)
+}

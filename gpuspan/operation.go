@@ -195,9 +195,10 @@ func Batched() OperationOption {
 }
 
 // PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as
-// at the end of a benchmark. It runs on the polling thread, so w should not block.
-func PrintReport(w io.Writer) OperationOption {
-	return operationOption(func(c *record.OperationConfig) { c.Print = w })
+// at the end of a benchmark: all of it, or that of each category alone. It runs on the goroutine that ends spans, so w
+// should not block.
+func PrintReport(w io.Writer, categories ...string) OperationOption {
+	return operationOption(func(c *record.OperationConfig) { c.Print, c.PrintOnly = w, categories })
 }
 
 // Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values

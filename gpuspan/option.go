@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
@@ -74,6 +75,19 @@ func WithIDGenerator(g *IDGenerator) Option {
 // WithAttributes puts attributes of the application's own on every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *record.Config) { c.Attributes = append(c.Attributes, kv...) })
+}
+
+// WithNamed describes the operations of [Stream.StartNamed], whose names are only known at run time, so that they have
+// a category and an item type in reports and metrics. f is called once for each name, at its first use, and once for
+// `(other)`, which further names share.
+func WithNamed(f func(name string) []OperationOption) Option {
+	return optionFunc(func(c *record.Config) {
+		if c.Named = nil; f != nil {
+			c.Named = func(name string) []func(*record.OperationConfig) {
+				return []func(*record.OperationConfig){options.All(f(name), OperationOption.applyOperation)}
+			}
+		}
+	})
 }
 
 // Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK

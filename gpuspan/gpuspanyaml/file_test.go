@@ -87,6 +87,8 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		{"timing: {slots: 3}\ntiming: {names: 4}", "line 2: `timing` is set twice"},
 		{"profiling:\n  schedule: {every: 3}\n  schedule: {wait: 3}", "line 3: `profiling.schedule` is set twice"},
 		{"a: &x [1]\ntiming: {slots: *x}", "line 1: `timing.slots` must be a single value, found a list"},
+		{"profiling: {warmup_steps: 3}", "line 1: profiling: unknown key `warmup_steps` (set `schedule.skip_first`"},
+		{"timing: {record_shapes: true}", "gpu.operation.shapes"},
 		{"timing: {<<: {slots: 5}}", "line 1: `timing.<<` must be a single value, found a mapping"},
 		{"- a", "line 1: a mapping is expected, found a list"},
 		{"a: [", "not YAML"},

@@ -39,10 +39,11 @@ func ExampleSummary_WriteText() {
 	//
 	//                          ──── memory, GB/s ────  ─── PCIe, GB/s ────
 	// Work                       read   write     all   read  write    all  TFLOP/s  items/s     % of peak
-	// layer                         -       -       -      -      -      -        -        -             -
+	// layer
 	//   gemm                        -       -       -      -      -      -    400.0        -             -
 	// h2d                           -       -       -  25.00      -  25.00        -        -             -
 	//
 	// Category                         count     total  %total      memory        PCIe      GB/s   TFLOP/s
 	// data                                 1   1.000ms    20.0           -    25.00 MB     25.00         -
+	// (no category)                        1   4.000ms    80.0           -           -         -         -
 }

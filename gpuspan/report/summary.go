@@ -259,6 +259,33 @@ func (s Summary) Categories() []Category {
 	return out
 }
 
+// uncategorized is what no category explains: outermost GPU work without one, less the time of operations within it that
+// have one.
+func (s Summary) uncategorized() Category {
+	categorized := func(o *Operation) bool { return o.Category != "" && !o.onHost() }
+	out := Category{Name: "(no category)"}
+	rest := s.Total()
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		switch {
+		case o.onHost() || s.above(o, categorized):
+		case categorized(o):
+			t := o.All.Duration.Total
+			if s.outermost(o) {
+				t -= o.inside
+			}
+			rest -= t
+		case s.outermost(o):
+			out.Figures.Count += o.All.Count
+		}
+	}
+	if rest > 0 {
+		out.Figures.Duration.Total = rest
+		out.ShareOfTotal = out.Figures.Duration.part(s.Total())
+	}
+	return out
+}
+
 // Category is the figures of all operations of one category.
 type Category struct {
 	Name    string  // gpu.operation.category

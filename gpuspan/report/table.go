@@ -168,6 +168,14 @@ func quantity(v float64) string {
 	return in(v, unit{999.95e6, 1e6, "M"}, unit{0, 1e9, "G"})
 }
 
+// plural is the word for n things.
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return thing
+	}
+	return thing + "s"
+}
+
 // plain writes a count in at most five columns: all digits below ten thousand.
 func plain(n int64) string {
 	name := ""

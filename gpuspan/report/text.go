@@ -74,7 +74,7 @@ func (s Summary) writeHead(b *strings.Builder) {
 		fmt.Fprintf(b, "not read back yet: %d sections\n", s.Pending)
 	}
 	for _, n := range s.Items() {
-		fmt.Fprintf(b, "%s %ss", quantity(float64(n.Count)), clean(n.Type))
+		fmt.Fprintf(b, "%s %s", strconv.FormatInt(n.Count, 10), plural(n.Count, clean(n.Type)))
 		if n.Rate > 0 {
 			fmt.Fprintf(b, ", %s %ss/s of wall time", quantity(n.Rate), clean(n.Type))
 		}
@@ -114,7 +114,7 @@ func (s Summary) table(b *strings.Builder, c columns, has func(*Operation) bool,
 		if has(o) {
 			row = append(row, cells(o)...)
 		}
-		for len(row) < len(c.heads) {
+		for has(o) && len(row) < len(c.heads) { // of one that is there for the indentation alone nothing is missing
 			row = append(row, absent)
 		}
 		t.row(row...)
@@ -237,6 +237,9 @@ func (s Summary) writeCategories(b *strings.Builder) {
 	b.WriteByte('\n')
 	t := newTable(b, 9, 10, 8, 12, 12, 10, 10)
 	t.row("Category", "count", "total", "%total", "memory", "PCIe", "GB/s", "TFLOP/s")
+	if rest := s.uncategorized(); rest.Figures.Count > 0 {
+		cs = append(cs, rest)
+	}
 	for _, c := range cs {
 		r := c.Figures.Rates()
 		t.row(c.Name, plain(c.Figures.Count), shown(c.Figures.Duration.Total, duration),

@@ -39,27 +39,32 @@ func (s Summary) Items() []ItemTotal {
 	return out
 }
 
-// Category is the summary of one category alone: its operations with what is below them. Those around them are left
-// out, and shares are of what is left. Loops are left out, for they have no category.
+// Category returns the summary of one category alone: its operations, and those below them that state no category.
+// Operations of other categories are left out, below and around; what is of the category below them moves up. Shares are
+// of what is left. Loops are left out, for they have no category.
 func (s Summary) Category(name string) Summary {
-	return s.only(func(o *Operation) bool { return o.Category == name })
+	return s.only(name, func(o *Operation) string { return o.Category })
 }
 
-// Level is the summary of one level of tiles alone, as Category is of a category.
+// Level returns the summary of one level of tiles alone, as Category does of a category.
 func (s Summary) Level(name string) Summary {
-	return s.only(func(o *Operation) bool { return o.Level == name })
+	return s.only(name, func(o *Operation) string { return o.Level })
 }
 
-func (s Summary) only(wanted func(*Operation) bool) Summary {
-	at := make([]int, len(s.Operations)) // new index + 1
+// only leaves the operations whose group has the name. An operation without a group is in that of its parent.
+func (s Summary) only(name string, group func(*Operation) string) Summary {
+	at := make([]int, len(s.Operations)) // new index + 1, also of the closest operation around that is left
+	in := make([]bool, len(s.Operations))
 	var ops []Operation
 	for i := range s.Operations {
 		o := s.Operations[i]
-		up := 0
+		up, inherited := 0, false
 		if o.Parent >= 0 {
-			up = at[o.Parent]
+			up, inherited = at[o.Parent], in[o.Parent]
 		}
-		if up == 0 && !wanted(&o) {
+		g := group(&o)
+		if in[i] = g == name && name != "" || g == "" && inherited; !in[i] {
+			at[i] = up
 			continue
 		}
 		if o.Parent = up - 1; up == 0 {
@@ -79,8 +84,11 @@ func (s Summary) only(wanted func(*Operation) bool) Summary {
 		if !o.onHost() {
 			o.ShareOfTotal = o.All.Duration.part(total)
 		}
-		if o.Parent < 0 {
+		switch {
+		case o.Parent < 0:
 			o.ShareOfParent = o.ShareOfTotal
+		case !o.onHost():
+			o.ShareOfParent = o.All.Duration.part(ops[o.Parent].All.Duration.Total)
 		}
 	}
 	return s

@@ -60,6 +60,62 @@ func TestSummaryOfOneCategory(t *testing.T) {
 	require.NotContains(t, b.String(), "mlp")
 }
 
+// What runs below an operation of the category and states another one is no part of it.
+func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
+	c := report.NewCollector()
+	add := func(parent report.Node, name, category string, ms int64) report.Node {
+		n := c.Node(parent, report.Info{Name: name, Category: category})
+		on(c, n, 0, 0, ms)
+		return n
+	}
+	run := add(0, "request", "runtime", 100)
+	layer := add(run, "layer", "model", 60)
+	add(layer, "norm", "", 5)
+	add(layer, "allocate", "runtime", 20)
+	add(run, "schedule", "", 10)
+	s := c.Summary().Category("runtime")
+	var names []string
+	for _, o := range s.Operations {
+		names = append(names, o.Name)
+	}
+	require.ElementsMatch(t, []string{"request", "allocate", "schedule"}, names)
+	require.Equal(t, []string{"request", "allocate"}, find(t, s, "allocate").Path)
+	require.InDelta(t, .2, find(t, s, "allocate").ShareOfParent, 1e-12, "of what it is now below")
+	var b bytes.Buffer
+	require.NoError(t, s.WriteText(&b))
+	require.NotContains(t, b.String(), "model")
+	require.NotContains(t, b.String(), "norm")
+}
+
+// Names of StartNamed have no category, so their time needs a row, or the table would not add up.
+func TestCategoryTableAddsUp(t *testing.T) {
+	c := report.NewCollector()
+	add := func(parent report.Node, name, category string, ms int64) report.Node {
+		n := c.Node(parent, report.Info{Name: name, Category: category})
+		on(c, n, 0, 0, ms)
+		return n
+	}
+	step := add(0, "step", "", 100)
+	layer := add(step, "attention", "attention", 60)
+	add(layer, "inner", "mlp", 10)
+	add(step, "named", "", 15)
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	require.Regexp(t, `attention +1 +60\.00ms +60\.0 `, b.String())
+	require.Regexp(t, `\(no category\) +1 +40\.00ms +40\.0 `, b.String())
+}
+
+func TestItemsAreWrittenAsCounts(t *testing.T) {
+	c := report.NewCollector()
+	c.Section(c.Node(0, report.Info{Name: "decode", ItemType: "token"}), report.Sample{Items: 192})
+	c.Section(c.Node(0, report.Info{Name: "render", ItemType: "image"}), report.Sample{Items: 1})
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	require.Contains(t, b.String(), "192 tokens")
+	require.Contains(t, b.String(), "\n1 image")
+	require.NotContains(t, b.String(), "1 images,")
+}
+
 func TestSummaryOfOneLevelOfTiles(t *testing.T) {
 	c := report.NewCollector()
 	for _, level := range []string{"macro", "micro", "macro"} {

@@ -3,7 +3,10 @@
 
 package settings
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Schedule says which steps of a loop are recorded. It is PyTorch's torch.profiler.schedule: after SkipFirst steps come
 // cycles of Wait, Warmup and Active steps; Repeat counts the cycles.
@@ -79,6 +82,30 @@ func (s Schedule) Action(index int64) StepAction {
 		return StepWarmup
 	}
 	return StepRecord
+}
+
+// String returns which steps are recorded, counted from 1, as `steps 5 to 7, once`.
+func (s Schedule) String() string {
+	s = s.normal()
+	idle := s.Wait + s.Warmup
+	first := s.SkipFirst + idle + 1
+	if s.Active == 0 {
+		return fmt.Sprintf("all steps from %d on", first)
+	}
+	steps := fmt.Sprintf("step %d", first)
+	if s.Active > 1 {
+		steps = fmt.Sprintf("steps %d to %d", first, first+s.Active-1)
+	}
+	cycle := idle + s.Active
+	switch {
+	case s.Repeat == 1:
+		return fmt.Sprintf("%s, once", steps)
+	case s.Repeat > 1:
+		return fmt.Sprintf("%s, then every %d steps, %d times in all", steps, cycle, s.Repeat)
+	case cycle == 1:
+		return fmt.Sprintf("all steps from %d on", first)
+	}
+	return fmt.Sprintf("%s, then every %d steps", steps, cycle)
 }
 
 // Minimum is the number of steps after which the schedule has done what it says: all cycles, or one when Repeat is 0.

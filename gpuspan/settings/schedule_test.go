@@ -87,6 +87,20 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 	require.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
 }
 
+func TestScheduleSaysWhichStepsAreRecorded(t *testing.T) {
+	for want, s := range map[string]settings.Schedule{
+		"all steps from 1 on":                              {},
+		"all steps from 5 on":                              {SkipFirst: 4},
+		"all steps from 3 on":                              {SkipFirst: 2, Active: 1},
+		"steps 5 to 7, once":                               {Wait: 3, Warmup: 1, Active: 3, Repeat: 1},
+		"step 4, then every 4 steps":                       {Every: 4},
+		"steps 52 to 54, then every 10 steps":              {SkipFirst: 44, Warmup: 1, Active: 3, Every: 10},
+		"steps 3 to 4, then every 4 steps, 2 times in all": {Wait: 1, Warmup: 1, Active: 2, Repeat: 2},
+	} {
+		require.Equal(t, want, s.String())
+	}
+}
+
 func TestScheduleErrorsNameTheProblem(t *testing.T) {
 	for _, tt := range []struct {
 		s     settings.Schedule

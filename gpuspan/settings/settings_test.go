@@ -97,3 +97,17 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		require.Contains(t, string(doc), row)
 	}
 }
+
+func TestKeysOfOtherToolsNameWhatReplacesThem(t *testing.T) {
+	for key, want := range map[string]string{
+		"warmup_steps":          "`schedule.skip_first`",
+		"schedule.warmup_steps": "`schedule.skip_first`",
+		"sample_rate":           "`schedule.every`",
+		"record_shapes":         "gpu.operation.shapes",
+	} {
+		s := settings.Default()
+		err := s.Set(key, "1")
+		require.ErrorContains(t, err, "unknown key `"+key+"`")
+		require.ErrorContains(t, err, want)
+	}
+}

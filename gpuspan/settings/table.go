@@ -96,6 +96,9 @@ func (s *Settings) Set(name, value string) error {
 
 // unknownKey names the key and, if one is close, what was probably meant.
 func unknownKey(name string, known []string) error {
+	if note, ok := foreignKeys[name[strings.LastIndexByte(name, '.')+1:]]; ok {
+		return fmt.Errorf("unknown key `%s` (%s)", name, note)
+	}
 	best, distance := "", 3
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance {
@@ -106,6 +109,19 @@ func unknownKey(name string, known []string) error {
 		return fmt.Errorf("unknown key `%s` (did you mean `%s`?)", name, best)
 	}
 	return fmt.Errorf("unknown key `%s`", name)
+}
+
+// foreignKeys are names that other tools have for settings, and what replaces them.
+var foreignKeys = map[string]string{
+	"warmup_steps":   "set `schedule.skip_first` for the first steps of a run, `schedule.warmup` for those of each cycle",
+	"wait_steps":     "set `schedule.wait`",
+	"active_steps":   "set `schedule.active`",
+	"sample_rate":    "set `schedule.every`: 10 records one step of ten",
+	"sample_every":   "set `schedule.every`",
+	"profile_memory": "set `memory_usage`",
+	"with_stack":     "set `code_location`, and `stack_depth` for more than the caller",
+	"record_shapes":  "state shapes as attribute gpu.operation.shapes of the operation",
+	"with_flops":     "state FLOPs as Work; package flops counts them",
 }
 
 // editDistance is Levenshtein's.

@@ -73,7 +73,7 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 	}
 	errs = append(errs, p.Meet(b))
 	p.Ops.Store(&[]*record.OpState{})
-	p.Names.Init(c.Names, func(name string) *record.Operation { return record.NewOperation(name) })
+	p.Names.Init(c.Names, p.NewNamed)
 	p.Phases.Init(tree.MaxPhases, tree.NewPhaseOperation)
 	p.Steps.Init(c.Names, tree.NewStepOperation)
 	p.TimeAll = c.Metrics == settings.MetricsAll

@@ -6,8 +6,8 @@ package export
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -15,17 +15,22 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// ownPackages begin the names of functions that are no part of the caller's stack.
-var ownPackages = []string{
-	"github.com/otelgpu/otelgpu/gpuspan.",
-	"github.com/otelgpu/otelgpu/gpuspan/train.",
-	"github.com/otelgpu/otelgpu/gpuspan/internal/",
-}
+// ownRoot is the directory of package gpuspan, as the compiler names files.
+var ownRoot = sync.OnceValue(func() string {
+	_, file, _, _ := runtime.Caller(0)
+	root, _ := strings.CutSuffix(file, "internal/export/code.go")
+	return root
+})
 
-// own reports whether a frame is this library's. Its tests are callers as any other.
+// own reports whether a frame is this library's, and no part of the caller's stack. The file decides: a function of the
+// library that is inlined into the caller's has a name of the caller's package. Tests are callers as any other.
 func own(f runtime.Frame) bool {
-	return !strings.HasSuffix(f.File, "_test.go") &&
-		slices.ContainsFunc(ownPackages, func(p string) bool { return strings.HasPrefix(f.Function, p) })
+	in, ok := strings.CutPrefix(f.File, ownRoot())
+	if !ok || strings.HasSuffix(f.File, "_test.go") {
+		return false
+	}
+	dir, _, nested := strings.Cut(in, "/")
+	return !nested || dir == "internal" || dir == "train"
 }
 
 // describeCode appends code.* of the caller of Start.

@@ -17,8 +17,8 @@ func (t *Exporter) plain(s *record.Stream, q *record.Stamped) {
 	r.GPU = float64(q.EndNs - q.StartNs)
 	q.Ctx, q.Op = nil, nil
 	t.emit(r, s, trace.SpanContext{}, 0)
-	if w := r.Op.Op.Cfg.Print; w != nil {
-		t.print(w)
+	if r.Op.Op.Cfg.Print != nil {
+		t.print(&r.Op.Op.Cfg)
 	}
 	r.Ctx = nil
 }

@@ -4,9 +4,9 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 // EmitBudget is how many outermost sections of one stream become spans before it is another stream's turn.
@@ -184,8 +185,8 @@ func (t *Exporter) nest(n *record.Nest, read int64) {
 	if n.Kept {
 		n.Span, n.Node = n.Root.Span, n.Root.Node
 	}
-	if w := n.Root.Op.Op.Cfg.Print; w != nil && n.Late == nil && n.Around == nil {
-		t.print(w)
+	if n.Root.Op.Op.Cfg.Print != nil && n.Late == nil && n.Around == nil {
+		t.print(&n.Root.Op.Op.Cfg)
 	}
 }
 
@@ -224,13 +225,25 @@ func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 }
 
 // print writes the report where an operation wants it.
-func (t *Exporter) print(w io.Writer) {
+func (t *Exporter) print(c *record.OperationConfig) {
 	defer t.p.Guard("the report was printed")
 	if t.p.Recorder == nil {
 		return
 	}
 	t.ReportUntimed()
-	if err := t.p.Recorder.Summary().WriteText(w); err != nil {
+	s := t.p.Recorder.Summary()
+	list := []report.Summary{s}
+	if len(c.PrintOnly) > 0 {
+		list = list[:0]
+		for _, name := range c.PrintOnly {
+			list = append(list, s.Category(name))
+		}
+	}
+	var err error
+	for _, s := range list {
+		err = cmp.Or(err, s.WriteText(c.Print))
+	}
+	if err != nil {
 		t.p.Errors.Report("print", fmt.Errorf("cannot print the report: %w", err))
 	}
 }

@@ -134,8 +134,9 @@ func (p *Core) endRange(id uint64) {
 	p.Cfg.Annotator.RangeEnd(id)
 }
 
-// ownFrames is how many frames of the library's own may lie between a caller and locate.
-const ownFrames = 6
+// ownFrames is how many frames of the library's own may be on the stack, besides the caller's: those of Start, and
+// of a loop's iterator between frames of the application.
+const ownFrames = 16
 
 // locate remembers who starts a section. Names are looked up when the span is made.
 func (r *Record) locate(depth int) {

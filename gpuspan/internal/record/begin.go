@@ -60,7 +60,7 @@ func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags
 	switch {
 	case x.p != p:
 	case x.Slot == nil:
-		if o.skippedBy(p, in) || p.Loops.Load() != 0 && !stepTimed(p, ctx, s) {
+		if o.skippedBy(p, in) || p.Loops.Load() != 0 && !stepTimed(ctx, p, s) {
 			return x.untimed(o)
 		}
 	default:
@@ -75,8 +75,8 @@ func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags
 }
 
 // stepTimed reports whether a section in ctx belongs to no step or to one that is timed.
-func stepTimed(p *Core, ctx context.Context, s *Stream) bool {
-	st := stepOf(p, ctx, s)
+func stepTimed(ctx context.Context, p *Core, s *Stream) bool {
+	st := stepOf(ctx, p, s)
 	return st == nil || st.Timed
 }
 
@@ -84,7 +84,7 @@ func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags Flags) Sect
 	p := s.Core
 	n := Nesting{Ctx: ctx}
 	if p.Loops.Load() != 0 {
-		if n.Step = stepOf(p, ctx, s); n.Step != nil {
+		if n.Step = stepOf(ctx, p, s); n.Step != nil {
 			if !n.Step.Timed {
 				return p.Untimed(o)
 			}

@@ -33,7 +33,8 @@ type Config struct {
 	IDs        *spanid.Generator
 	Outputs    io.Writer
 	Attributes []attribute.KeyValue
-	Sink       sink.Sink // instead of Tracers, for sections
+	Named      func(name string) []func(*OperationConfig) // options of the operations of StartNamed; may be nil
+	Sink       sink.Sink                                  // instead of Tracers, for sections
 
 	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
 }

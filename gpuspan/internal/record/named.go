@@ -56,6 +56,19 @@ func (n *names) Operation(name string) *Operation {
 	return o
 }
 
+// NewNamed returns a new operation of StartNamed.
+func (p *Core) NewNamed(name string) *Operation {
+	return NewOperation(name, p.namedOptions(name)...)
+}
+
+func (p *Core) namedOptions(name string) []func(*OperationConfig) {
+	if p.Cfg.Named == nil {
+		return nil
+	}
+	defer p.Guard("a name was described")
+	return p.Cfg.Named(name)
+}
+
 type namedOpen struct {
 	name    string
 	section Section

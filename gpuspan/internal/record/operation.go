@@ -39,6 +39,7 @@ type OperationConfig struct {
 	NoSpan     bool                 // in metrics and reports only
 	Batch      bool                 // timed whether or not the span around it is sampled
 	Print      io.Writer            // the report goes here when an outermost section resolves
+	PrintOnly  []string             // categories that Print is of; none: all
 	Attributes []attribute.KeyValue // on each span
 }
 

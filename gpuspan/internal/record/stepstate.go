@@ -29,7 +29,7 @@ func WithStep(ctx context.Context, st *StepState) context.Context {
 }
 
 // stepOf is the step that a section belongs to: that of its context, else the one that runs on its stream.
-func stepOf(p *Core, ctx context.Context, s *Stream) *StepState {
+func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	if ctx != nil {
 		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {
 			return st

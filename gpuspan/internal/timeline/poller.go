@@ -27,8 +27,8 @@ const (
 	CloseLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
-// Poller owns one goroutine, locked to its OS thread, on which all driver calls happen that are not records. Code of the
-// application never runs on it, but for its error handler. Its parts each do one thing with what the one before it
+// Poller owns one goroutine, locked to its OS thread, on which all driver calls happen that are not records. Code of
+// the application never runs on it, but for its error handler. Its parts each do one thing with what the one before it
 // passes on: a registrar makes streams, a reader reads back their events, a nester keeps sections until those inside
 // them are resolved, and a placer puts all on the wall clock.
 type Poller struct {

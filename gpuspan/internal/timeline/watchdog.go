@@ -31,7 +31,7 @@ func StartWatchdog(p *record.Core) *Watchdog {
 		return nil
 	}
 	w := &Watchdog{p: p, quit: make(chan struct{}), done: make(chan struct{})}
-	go w.run(max(limit/4, time.Second))
+	go w.run(min(max(limit/4, 10*time.Millisecond), time.Minute))
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,10 @@ func NewLoop(p *record.Core, name string, s *record.Stream, opts ...func(*LoopCo
 		if c.Schedule.Validate(0) != nil {
 			c.Schedule = settings.Schedule{}
 		}
+	}
+	if c.Schedule != (settings.Schedule{}) {
+		p.Log(slog.LevelInfo, "gpuspan: the schedule of a loop", slog.String("loop", name),
+			slog.String("recorded", c.Schedule.String()), slog.Int64("steps_needed", c.Schedule.Minimum()))
 	}
 	return &Loop{p: p, s: s, Op: p.Steps.Operation(name), config: c}
 }

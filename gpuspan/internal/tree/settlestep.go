@@ -257,7 +257,8 @@ func describe(st *Step,
 		semconv.GPUStepCoveredDurationKey.Float64(spanattr.Seconds(times.covered)),
 	)
 	for i := range st.phases {
-		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(spanattr.Seconds(times.phases[i])))
+		key := semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase))
+		kv = append(kv, key.Float64(spanattr.Seconds(times.phases[i])))
 	}
 	if r.Timed {
 		var f sink.Facts
