@@ -108,7 +108,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	checked, err := exec.Command(binary, "check", filepath.Join(out, "spans.json"),
 		filepath.Join(out, "metrics.json")).CombinedOutput()
 	require.NoError(t, err, string(checked))
-	require.Contains(t, string(checked), ": no complaints\n")
+	require.Contains(t, string(checked), ": no violations\n")
 }
 
 // The demo's traces go to a store as well: the request that the findings name is there with what the GPU did for it.

@@ -109,7 +109,7 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, process.Signal(syscall.SIGINT))
 			require.NoError(t, check.Wait(time.Minute))
-			said := regexp.MustCompile(`\d+ spans \((\d+) of GPU work or about it\), .*: no complaints\n$`).FindStringSubmatch(
+			said := regexp.MustCompile(`\d+ spans \((\d+) GPU-related\), .*: no violations\n$`).FindStringSubmatch(
 				check.Output())
 			require.NotNil(t, said, check.Output())
 			n, err := strconv.Atoi(said[1])

@@ -35,22 +35,22 @@ func TestWhatCannotBeMeantIsNamedWithTheRemedy(t *testing.T) {
 		{[]string{"demo", "10s"}, `demo takes no arguments, found "10s" ("otelcol-gpu demo --help" lists its flags)`},
 		{
 			[]string{"convert", "--compare", "--out", "x", "worker0.json", "worker0.json"},
-			"--compare prints; only with --html it writes to --out, \"x\"",
+			"--out \"x\" cannot be used with --compare (add --html to write a page)",
 		},
 		{[]string{"config", "llm", "jaeger"}, "config takes one name, found 2"},
-		{[]string{"record"}, "no file for the recording (--out FILE)"},
+		{[]string{"record"}, "no output file (set --out FILE)"},
 		{
 			[]string{"record", "--out", "x", "--source", "simulted"},
 			`--source must be one of auto, dcgm, nvml, replay, simulated, found "simulted"`,
 		},
 		{[]string{"record", "--out", "x", "--interval", "1us"}, "--interval must be at least 1ms, found 1µs"},
-		{[]string{"--config", "jager"}, `(nor is "jager" a ready pipeline, which are ` + pipelines + ")"},
+		{[]string{"--config", "jager"}, `("jager" is not a ready pipeline either; they are: ` + pipelines + ")"},
 		{
 			[]string{"--config", "yaml:{receivers: {otlp: {protocols: {grpc: {endpoint: \"4317\"}}}}, exporters: {debug: {}}, " +
 				"service: {telemetry: {metrics: {level: none}}, pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}"},
-			"(an address is host:port, such as 127.0.0.1:4317)",
+			"(write the address as host:port, such as 127.0.0.1:4317)",
 		},
-		{[]string{"validate", "--config", "tabs.yaml"}, "(is a tab there? YAML is indented by spaces)"},
+		{[]string{"validate", "--config", "tabs.yaml"}, "(indent YAML with spaces, not tabs)"},
 	} {
 		err := run(c.args)
 		require.Error(t, err, c.args)

@@ -164,11 +164,11 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 		10*time.Millisecond)
 	require.Zero(t, p.interrupt(t))
 	require.Equal(t, []string{
-		"Everything is ready: otelcol-gpu " + version + ". Ctrl-C ends it.",
+		"Everything is ready: otelcol-gpu " + version + ". Press Ctrl-C to stop.",
 		"  OTLP in   gRPC 127.0.0.1:" + ports.grpc + ", HTTP 127.0.0.1:" + ports.http,
 		"  page      http://127.0.0.1:" + ports.page,
 		"  metrics   http://127.0.0.1:" + ports.metrics + "/metrics",
-		"  GPUs      none found; it keeps looking (OTELGPU_LOG_LEVEL=info says why, OTELGPU_SOURCE=simulated stands in for one)",
+		"  GPUs      none found, retrying (OTELGPU_LOG_LEVEL=info logs the reason; OTELGPU_SOURCE=simulated simulates one)",
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
@@ -223,7 +223,7 @@ func TestASourceThatDoesNotOpenSaysWhy(t *testing.T) {
 receivers: {gpu: {source: replay, replay: {file: nothing.gpurec}}}, exporters: {debug: {}},
 service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu], exporters: [debug]}}}}`)
 	for _, text := range []string{
-		"  GPUs      none found; it keeps looking (the warning says why)\n", "open nothing.gpurec: no such file",
+		"  GPUs      none found, retrying (the warning above has the reason)\n", "open nothing.gpurec: no such file",
 	} {
 		require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, time.Minute,
 			10*time.Millisecond, "%s", text)
@@ -288,18 +288,18 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		},
 		{
 			"a processor of the full build", fmt.Sprintf("processors: {tail_sampling: {}}\n"+pipelines, "", "127.0.0.1:0"),
-			[]string{`the processor "tail_sampling" is in the full build: "make build-full"`, "-tags ottl"},
+			[]string{`the processor "tail_sampling" is part of the full build only: "make build-full"`, "-tags ottl"},
 		},
 		{
 			"a receiver of the full build", strings.Replace(fmt.Sprintf(pipelines, "", "127.0.0.1:0"), "receivers: {otlp",
 				"receivers: {prometheus: {}, otlp", 1),
-			[]string{`the receiver "prometheus" is in the full build: "make build-full"`},
+			[]string{`the receiver "prometheus" is part of the full build only: "make build-full"`},
 		},
 		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples",
 			"127.0.0.1:0"), []string{"retain"}},
 		{
 			"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()),
-			[]string{taken.Addr().String(), "address already in use", "choose another"},
+			[]string{taken.Addr().String(), "address already in use", "set another address"},
 		},
 		{
 			"a reference to an extension that is not there",

@@ -53,8 +53,8 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 
 func TestCaptureNamesWhatIsMissing(t *testing.T) {
 	for want, args := range map[string][]string{
-		`"x" is no process id`: {"x"},
-		"capture takes one process id (otelcol-gpu capture PID), found 0": {},
+		`"x" is not a process ID`: {"x"},
+		"capture takes one process ID (otelcol-gpu capture PID), found 0": {},
 		"there is no process 4194305":                                     {"--out", t.TempDir(), "4194305"},
 		"without CUDA_INJECTION64_PATH=":                                  {"--out", t.TempDir(), strconv.Itoa(os.Getpid())},
 		"--for must be above 0 and at most 1m0s, found 2h0m0s":            {"--for", "2h", "1"},

@@ -28,12 +28,15 @@ func newCheckCommand() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "check FILE|-... | --listen [HOST:PORT]",
-		Short: "Hold OTLP of any emitter against the registry of names",
-		Long: `Hold spans, metrics and log records against the registry of names (docs/semconv.md): names, types, units,
-values of enumerations, what is required, and what cannot be. FILE is OTLP in JSON, one request after the other, as the
-Collector's file exporter and "otelcol-gpu convert" write it; - is standard input. With --listen it takes OTLP by
-gRPC at HOST:PORT and by HTTP at the next port, until Ctrl-C or for the time of --for; a complaint is printed when it
-is met first. The exit code is 1 where there are complaints or something cannot be read.`,
+		Short: "Validate OTLP data against the semantic conventions of GPU work",
+		Long: `Validate spans, metrics and log records against the semantic conventions (docs/semconv.md): names, types,
+units, enumeration values, required attributes, and impossible values.
+
+FILE contains OTLP JSON, one request per line, as written by the Collector's file exporter and by "otelcol-gpu convert".
+Use - for standard input. With --listen, the command receives OTLP over gRPC at HOST:PORT and over HTTP at the next
+port until Ctrl-C, or for the duration set by --for. Each kind of violation is printed once, when it first occurs.
+
+The exit code is 1 if there are violations or if the input cannot be read.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -46,12 +49,12 @@ is met first. The exit code is 1 where there are complaints or something cannot 
 			var err error
 			switch {
 			case listen != "" && len(args) > 0:
-				return fmt.Errorf("cannot check %q while listening (leave out either)", args[0])
+				return fmt.Errorf("cannot check %q while listening (use either FILE or --listen)", args[0])
 			case listen != "":
 				report.Found = func(c *conformance.Complaint) { fmt.Fprintln(out, c) }
 				err = checkListen(cmd, listen, limit, report)
 			case len(args) == 0:
-				return errors.New("nothing to check (name a file, - for standard input, or --listen)")
+				return errors.New("nothing to check (specify a file, - for standard input, or --listen)")
 			default:
 				err = checkFiles(cmd.InOrStdin(), args, report)
 				for _, c := range report.Complaints() {
@@ -65,9 +68,9 @@ is met first. The exit code is 1 where there are complaints or something cannot 
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "address of a live OTLP port")
+	cmd.Flags().StringVar(&listen, "listen", "", "receive OTLP at this address instead of reading files")
 	cmd.Flags().Lookup("listen").NoOptDefVal = listenDefault
-	cmd.Flags().DurationVar(&limit, "for", 0, "how long to listen (0: until Ctrl-C)")
+	cmd.Flags().DurationVar(&limit, "for", 0, "how long to listen (0 = until Ctrl-C)")
 	return cmd
 }
 
@@ -90,7 +93,7 @@ func checkFiles(stdin io.Reader, paths []string, report *conformance.Report) err
 	return errors.Join(errs...)
 }
 
-// checkListen checks what comes to an OTLP receiver.
+// checkListen validates the data that an OTLP receiver accepts.
 func checkListen(cmd *cobra.Command, address string, limit time.Duration, report *conformance.Report) error {
 	ctx, stop := interruptible(cmd, "the check is not complete")
 	defer stop()
@@ -118,7 +121,7 @@ func checkListen(cmd *cobra.Command, address string, limit time.Duration, report
 		return p.Stop()
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("cannot listen at %s and %s: another program does (stop it, or --listen HOST:PORT)", address, web)
+		return fmt.Errorf("cannot listen at %s and %s: the port is in use (set --listen HOST:PORT)", address, web)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s and %s: %w", address, web, err)

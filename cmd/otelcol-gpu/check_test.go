@@ -52,13 +52,13 @@ func TestCheckNamesWhatDeviates(t *testing.T) {
 
 	out, err := check(t, "", right)
 	require.NoError(t, err)
-	assert.Equal(t, "1 spans (1 of GPU work or about it), 0 metric points, 0 log records: no complaints\n", out)
+	assert.Equal(t, "1 spans (1 GPU-related), 0 metric points, 0 log records: no violations\n", out)
 
 	out, err = check(t, "", right, wrong)
 	require.ErrorIs(t, err, errReported)
 	assert.True(t, strings.HasPrefix(out, wrong+":5: "+wrongLine), out)
 	assert.Contains(t, out,
-		"\n3 spans (3 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds\n")
+		"\n3 spans (3 GPU-related), 0 metric points, 0 log records: 1 violations of 1 kinds\n")
 
 	out, err = check(t, wrongSpan, "-")
 	require.ErrorIs(t, err, errReported)
@@ -67,7 +67,7 @@ func TestCheckNamesWhatDeviates(t *testing.T) {
 
 func TestCheckSaysWhatItCannotRead(t *testing.T) {
 	_, err := check(t, "")
-	require.EqualError(t, err, "nothing to check (name a file, - for standard input, or --listen)")
+	require.EqualError(t, err, "nothing to check (specify a file, - for standard input, or --listen)")
 	_, err = check(t, "", filepath.Join(t.TempDir(), "none.json"))
 	require.ErrorContains(t, err, "none.json\": no such file")
 	_, err = check(t, "hello", "-")
@@ -77,7 +77,7 @@ func TestCheckSaysWhatItCannotRead(t *testing.T) {
 	_, err = check(t, "", "--listen=127.0.0.1:65535")
 	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"")
 	_, err = check(t, "", "--listen=127.0.0.1:4317", "x.json")
-	require.EqualError(t, err, `cannot check "x.json" while listening (leave out either)`)
+	require.EqualError(t, err, `cannot check "x.json" while listening (use either FILE or --listen)`)
 	_, err = check(t, "", "--listen", "127.0.0.1:65535")
 	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"", "also without =")
 }
@@ -100,7 +100,7 @@ func TestCheckNamesAPortThatIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	require.EqualError(t, run([]string{"check", "--listen", grpc}),
-		"cannot listen at "+grpc+" and "+web+": another program does (stop it, or --listen HOST:PORT)")
+		"cannot listen at "+grpc+" and "+web+": the port is in use (set --listen HOST:PORT)")
 }
 
 func TestCheckTakesLiveTelemetry(t *testing.T) {
@@ -130,5 +130,5 @@ func TestCheckTakesLiveTelemetry(t *testing.T) {
 	require.ErrorIs(t, <-done, errReported)
 	assert.True(t, strings.HasPrefix(b.String(), wrongLine), b.String())
 	assert.Contains(t, b.String(),
-		"2 spans (2 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds")
+		"2 spans (2 GPU-related), 0 metric points, 0 log records: 1 violations of 1 kinds")
 }

@@ -36,16 +36,17 @@ func newCaptureCommand() *cobra.Command {
 	o := convert.Options{Info: buildInfo(), Factories: factories, Full: true}
 	cmd := &cobra.Command{
 		Use:   "capture [--for 500ms] [--out DIR] [--html] PID",
-		Short: "Record what a running CUDA process does on the GPU, now",
-		Long: `Record the kernels, copies and memsets of a running CUDA process for a moment, write them as convert does
-(DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with
-CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so ("make capture" builds it) and with a folder for its ring,
-OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is recorded before and after.`,
-		Args: takes(1, 1, "capture takes one process id (otelcol-gpu capture PID)"),
+		Short: "Record the GPU activity of a running CUDA process",
+		Long: `Record the kernels, copies and memsets of a running CUDA process for a short time, write them to
+DIR/spans.json and DIR/trace.json, and print where the GPU time went. Nothing is recorded outside this window.
+
+Start the process with CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so ("make capture" builds the library) and with
+OTELGPU_CAPTURE_DIR set to an existing directory for its ring buffer (default /dev/shm/otelgpu).`,
+		Args: takes(1, 1, "capture takes one process ID (otelcol-gpu capture PID)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 {
-				return fmt.Errorf("%q is no process id", args[0])
+				return fmt.Errorf("%q is not a process ID", args[0])
 			}
 			if err := byFlag(cfg.Validate(), "`window`", "--for", "`budget`", "--budget", "`folder`", "--folder"); err != nil {
 				return err
@@ -65,12 +66,12 @@ OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is re
 		},
 	}
 	cfg.Every = 0
-	cmd.Flags().DurationVar(&cfg.Window, "for", cfg.Window, "how long to record, at most 1m")
-	cmd.Flags().IntVar(&cfg.Budget, "budget", cfg.Budget, "most records per second; at more the recording ends early")
-	cmd.Flags().StringVar(&cfg.Folder, "folder", cfg.Folder, "folder of the rings, OTELGPU_CAPTURE_DIR of the process")
-	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (default capture-PID)")
-	cmd.Flags().BoolVar(&o.HTML, "html", false, "write DIR/report.html, too: one page that needs no network")
-	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
+	cmd.Flags().DurationVar(&cfg.Window, "for", cfg.Window, "how long to record (at most 1m)")
+	cmd.Flags().IntVar(&cfg.Budget, "budget", cfg.Budget, "maximum records per second of recording")
+	cmd.Flags().StringVar(&cfg.Folder, "folder", cfg.Folder, "OTELGPU_CAPTURE_DIR of the process")
+	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default capture-PID)")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "also write DIR/report.html, a self-contained page")
+	cmd.Flags().IntVar(&o.Rows, "rows", 30, "maximum operations in the table (0 = all)")
 	return cmd
 }
 
@@ -86,13 +87,13 @@ func capture(
 	}
 	r := (&profile{Stats: res.Stats}).result(kinetoreceiver.DetailAuto)
 	if res.Outcome == "budget" {
-		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
+		r.Remarks = append(r.Remarks, "recording stopped early: record budget exhausted (raise --budget)")
 	}
 	if res.Remark != "" {
 		r.Remarks = append(r.Remarks, res.Remark)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(res.Dropped)) {
-		r.Remarks = append(r.Remarks, fmt.Sprintf("%d records lost something: %s", res.Dropped[reason], reason))
+		r.Remarks = append(r.Remarks, fmt.Sprintf("%d records incomplete: %s", res.Dropped[reason], reason))
 	}
 	return r, nil
 }
@@ -104,12 +105,12 @@ func newRecordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record --out FILE",
 		Short: "Record device samples to a file that the gpu receiver replays",
-		Long: "Record device samples to a file, until Ctrl-C or the end of --duration. The gpu receiver plays it with\n" +
-			"source: replay, on any machine.",
+		Long: "Record device samples to a file until Ctrl-C, or for --duration. The gpu receiver replays the file on any\n" +
+			"machine (source: replay).",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return errors.New("no file for the recording (--out FILE)")
+				return errors.New("no output file (set --out FILE)")
 			}
 			ctx, stop := interruptible(cmd, "no recording; "+out+".partial-* can be deleted")
 			defer stop()
@@ -118,10 +119,10 @@ func newRecordCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "file to write (required)")
-	f.StringVar(&cfg.Source, "source", cfg.Source, "auto, dcgm, nvml or simulated")
+	f.StringVar(&cfg.Source, "source", cfg.Source, "sample source: auto, dcgm, nvml or simulated")
 	f.StringVar(&cfg.DCGM.Endpoint, "endpoint", cfg.DCGM.Endpoint, "DCGM host engine: host:port or unix:///path")
-	f.DurationVar(&cfg.SamplingInterval, "interval", cfg.SamplingInterval, "time between two samples")
-	f.DurationVar(&duration, "duration", 0, "how long to record (0: until Ctrl-C)")
+	f.DurationVar(&cfg.SamplingInterval, "interval", cfg.SamplingInterval, "sampling interval")
+	f.DurationVar(&duration, "duration", 0, "how long to record (0 = until Ctrl-C)")
 	return cmd
 }
 
@@ -159,13 +160,13 @@ func record(
 		return err
 	}
 	if summary.Lines == 0 {
-		return errors.New("nothing was recorded: no device gave a sample in that time")
+		return errors.New("nothing was recorded: no device returned a sample in that time")
 	}
 	if err := os.Rename(f.Name(), out); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"%s: %d samples and events of %d devices from %s\nplay it: receivers: {gpu: {source: replay, replay: {file: %s}}}\n",
+		"%s: %d samples and events of %d devices from %s\nreplay: receivers: {gpu: {source: replay, replay: {file: %s}}}\n",
 		out, summary.Lines, summary.Devices, summary.Source, out)
 	return nil
 }
@@ -174,7 +175,7 @@ func newDemoCommand() *cobra.Command {
 	o := demo.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run an instrumented service through the pipelines and show what comes out",
+		Short: "Run a simulated GPU workload through the pipelines and show the results",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd, "the files in "+o.Out+" are not complete")
@@ -183,12 +184,11 @@ func newDemoCommand() *cobra.Command {
 			return demo.Run(ctx, cmd.OutOrStdout(), o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long the workload runs")
-	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use a simulated device also where there is a GPU")
-	cmd.Flags().BoolVar(&o.HTML, "html", false,
-		"write the page to report.html at the end: one file, which needs no network")
-	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "folder for trace.json, spans.json and metrics.json")
-	cmd.Flags().StringVar(&o.Send, "otlp", "", "send the spans to a store as well: host:port (gRPC), or http://host:port")
+	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long to run the workload")
+	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use simulated devices even if a GPU is available")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "also write report.html, a self-contained page")
+	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "output directory for trace.json, spans.json and metrics.json")
+	cmd.Flags().StringVar(&o.Send, "otlp", "", "also send the spans to host:port (OTLP/gRPC) or http://host:port")
 	return cmd
 }
 

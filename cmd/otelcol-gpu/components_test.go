@@ -251,7 +251,7 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 		"kubernetes/gateway",
 	} {
 		require.ErrorContains(t, run([]string{"validate", "--config", name}),
-			`is in the full build: "make build-full" makes it`, name)
+			`is part of the full build only: "make build-full" builds`, name)
 	}
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`)).Error(), "full build")
 }

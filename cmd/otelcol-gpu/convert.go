@@ -41,38 +41,39 @@ func newConvertCommand() *cobra.Command {
 		Use: "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n" +
 			"  otelcol-gpu convert --compare [--html] BEFORE AFTER",
 		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
-		Long: `Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to
-DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than
-three months apart go to trace-1.json, trace-2.json …), through the same
-code as the kineto and nsys receivers and the processors, and print where the GPU time went. The Chrome trace and the
-table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,
-.json.zst, .sqlite, _results.db); a profile that is there twice counts once. Results replace those of an earlier run at
-the end.
-Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were
-read but of some only the beginning, because they are cut off or broken.
+		Long: `Convert profiles to OTLP and a Chrome trace, and print where the GPU time went. The input is PyTorch profiler
+(Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems. A directory is searched recursively for
+profiles (.json, .json.gz, .json.zst, .sqlite, _results.db); duplicates are read once.
 
-With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,
-the streams, roofline, kernels, operators, communication and ranks. DIR defaults to otelgpu-report.
+The command writes DIR/spans.json (OTLP JSON, one request per line, at the level set by --detail) and DIR/trace.json
+(one Chrome trace of all activities). Files recorded more than three months apart go to separate Chrome traces:
+trace-1.json, trace-2.json, and so on. The results replace earlier ones only when the conversion is complete.
 
-With --pprof FILE the stacks of all files go to FILE, with GPU time and idle time: open it with go tool pprof,
-speedscope or Pyroscope.
+With --html, it also writes DIR/report.html: a self-contained page with findings, steps, streams, roofline, kernels,
+operators, communication and ranks. DIR defaults to otelgpu-report.
 
-With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to
-DIR/compare.html with --html.`,
-		Args: takes(1, math.MaxInt, "convert takes profiles, or folders of them (otelcol-gpu convert --html FILE)"),
+With --pprof FILE, it also writes the stacks of all files with their GPU time and idle time. Open FILE with
+go tool pprof, speedscope or Pyroscope.
+
+With --compare, it prints what changed per step between two profiles, by cause, operator and kernel. With --html, it
+also writes DIR/compare.html.
+
+The exit code is 1 if any file cannot be read (the others are still converted), and 3 if any file is truncated or
+damaged and was read only in part.`,
+		Args: takes(1, math.MaxInt, "convert takes profiles or directories (otelcol-gpu convert --html FILE)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd,
-				"results of an earlier run are as they were; what is beside them with a temporary name can be deleted")
+				"earlier results are unchanged; temporary files next to them can be deleted")
 			defer stop()
 			if o.Out == "" && o.HTML {
 				o.Out = "otelgpu-report"
 			}
 			if compare && o.Pprof != "" {
-				return fmt.Errorf("--pprof %q does not go with --compare (convert each file, and compare by go tool pprof -base)",
+				return fmt.Errorf("--pprof %q cannot be used with --compare (convert each file, then use go tool pprof -base)",
 					o.Pprof)
 			}
 			if compare && o.Out != "" && !o.HTML {
-				return fmt.Errorf("--compare prints; only with --html it writes to --out, %q", o.Out)
+				return fmt.Errorf("--out %q cannot be used with --compare (add --html to write a page)", o.Out)
 			}
 			if compare {
 				html := ""
@@ -82,7 +83,7 @@ DIR/compare.html with --html.`,
 				return comparison(ctx, cmd.OutOrStdout(), args, common, o.Rows, html)
 			}
 			if o.Out == "" {
-				return errors.New("no folder for the results (--out DIR, or --html, which takes otelgpu-report)")
+				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
 			}
 			o.Terminal = terminal(os.Stdout)
 			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
@@ -97,26 +98,25 @@ DIR/compare.html with --html.`,
 		},
 	}
 	cmd.Flags().TextVar(&common.Detail, "detail", kinetoreceiver.DetailAuto,
-		"auto, steps, annotations, operators or kernels")
+		"level of detail of the spans: auto, steps, annotations, operators or kernels")
 	cmd.Flags().TextVar(&common.Extent, "extent", kinetoreceiver.ExtentAll,
-		"activities that findings are of: all, steps or steps_but_last")
+		"activities that findings cover: all, steps or steps_but_last")
 	cmd.Flags().StringVar(&common.JobID, "job-id", "",
-		"gpu.job.id of files that have none: the ranks of one run are linked by it")
+		"gpu.job.id for files without one; it links the ranks of a job")
 	cmd.Flags().StringVar(&common.Device, "device", "",
-		"model of devices that a file does not name, as the driver calls it: findings compare with its peak (docs/peaks.md)")
+		"device model, as named by the driver, for files that do not name it (selects the peaks)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
-		"traces, or folders of them, in which graphs were captured that the files launch: kernels of graphs get their "+
-			"operators")
-	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
-	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
-	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")
-	cmd.Flags().StringVar(&o.Pprof, "pprof", "", "write GPU time and idle time by stack to this `file`, too")
+		"traces (or directories of them) that recorded the capture of CUDA graphs; maps graph kernels to operators")
+	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (required unless --html is set)")
+	cmd.Flags().IntVar(&o.Rows, "rows", 30, "maximum operations in the table (0 = all)")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "also write the report as a self-contained page")
+	cmd.Flags().StringVar(&o.Pprof, "pprof", "", "also write GPU time and idle time by stack to `file`")
 	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second")
 	return cmd
 }
 
 // partial is remarked of files that were made of a profile, at whatever detail.
-const partial = "spans as they were written: the table has only activities that have a span of their own"
+const partial = "spans restored from an earlier conversion: the table has only activities with their own span"
 
 // profileReader reads files for convert.
 func profileReader(o kinetoreceiver.Options) convert.Reader {
@@ -220,7 +220,7 @@ func comparison(
 	ctx context.Context, out io.Writer, files []string, o kinetoreceiver.Options, rows int, html string,
 ) error {
 	if len(files) != 2 {
-		return fmt.Errorf("--compare takes two profiles, before and after, found %d", len(files))
+		return fmt.Errorf("--compare takes two profiles (BEFORE AFTER), found %d", len(files))
 	}
 	o.Detail = kinetoreceiver.DetailSteps // only the reports are of use
 	var reports [2][]verdict.Report
@@ -230,7 +230,7 @@ func comparison(
 			return err
 		}
 		if reports[i] = p.Devices; len(p.Devices) == 0 {
-			return fmt.Errorf("cannot compare %q: it has no activity of a device", path)
+			return fmt.Errorf("cannot compare %q: it has no device activity", path)
 		}
 	}
 	var b bytes.Buffer
@@ -249,7 +249,7 @@ func comparison(
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%s\n    the same as a page: open it in a browser; it needs nothing else\n",
+	_, err = fmt.Fprintf(out, "\n%s\n    self-contained page: open it in a browser\n",
 		printable.Line(path))
 	return err
 }

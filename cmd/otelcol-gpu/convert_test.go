@@ -238,7 +238,7 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 		write("cut.json", `{"traceEvents":[{"ph":"X","ca`): "ends",
 		write("cut.json.gz", "\x1f\x8b\x08\x00\x00\x00"):   "cut.json.gz",
 		filepath.Join(dir, "missing.json"):                 "no such file",
-		filepath.Join(dir, "no profiles"):                  "no file that ends in .json, .json.gz, .json.zst, .sqlite",
+		filepath.Join(dir, "no profiles"):                  "no file ends in .json, .json.gz, .json.zst, .sqlite",
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "no profiles"), 0o700))
 	args := []string{"convert", "--detail", "kernels", "--out", filepath.Join(dir, "out"), good}
@@ -293,9 +293,9 @@ func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
 
 func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 	_, _, err := inProcess(t, "convert", "--out", t.TempDir())
-	require.EqualError(t, err, "convert takes profiles, or folders of them (otelcol-gpu convert --html FILE), found 0")
+	require.EqualError(t, err, "convert takes profiles or directories (otelcol-gpu convert --html FILE), found 0")
 	_, _, err = inProcess(t, "convert", "x.json")
-	require.EqualError(t, err, "no folder for the results (--out DIR, or --html, which takes otelgpu-report)")
+	require.EqualError(t, err, "no output directory (set --out DIR, or --html to use otelgpu-report)")
 	_, _, err = inProcess(t, "convert", "--detail", "everything", "--out", t.TempDir(), "x.json")
 	require.ErrorContains(t, err, "everything")
 }

@@ -41,7 +41,7 @@ func TestConvertOfEveryRecordedProfilePassesTheCheck(t *testing.T) {
 			require.NoError(t, err, problems)
 			out, err := check(t, "", filepath.Join(dir, "spans.json"))
 			require.NoError(t, err, out)
-			assert.Regexp(t, `^[1-9]\d* spans .*: no complaints\n$`, out)
+			assert.Regexp(t, `^[1-9]\d* spans .*: no violations\n$`, out)
 			written, err := os.ReadDir(dir)
 			require.NoError(t, err)
 			for _, f := range written {

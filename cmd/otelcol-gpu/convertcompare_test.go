@@ -61,5 +61,5 @@ func TestCompareNamesTheLoader(t *testing.T) {
 
 func TestCompareTakesTwoProfilesWithADevice(t *testing.T) {
 	_, err := convertOutput(t, "--compare", "one.json")
-	require.EqualError(t, err, "--compare takes two profiles, before and after, found 1")
+	require.EqualError(t, err, "--compare takes two profiles (BEFORE AFTER), found 1")
 }

@@ -136,7 +136,7 @@ func TestTheReportOfRanksSaysWhoIsLate(t *testing.T) {
 		assert.EqualValues(t, rank, p.Rank)
 	}
 	require.Len(t, s.Jobs, 1)
-	assert.Contains(t, s.Jobs[0].Says, "8 ranks of one job of 8: rank 7 holds the others up")
+	assert.Contains(t, s.Jobs[0].Says, "8 ranks of one job of 8: rank 7 is the straggler")
 }
 
 func TestTheComparisonAsAPage(t *testing.T) {

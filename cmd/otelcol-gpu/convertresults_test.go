@@ -129,7 +129,7 @@ func TestWhatIsReadInPartSaysSo(t *testing.T) {
 	cut := writeFile(t, dir, "cut.json", text[:len(text)-30])
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), cut)
 	require.ErrorIs(t, err, errPartial)
-	require.Contains(t, stderr, fmt.Sprintf("only a part of %q could be read", cut))
+	require.Contains(t, stderr, fmt.Sprintf("%q could be read only in part", cut))
 	require.Contains(t, stdout, "truncated: the file ends at byte")
 	reasons := 0
 	eachSpan(t, filepath.Join(dir, "out", "spans.json"), func(_ ptrace.ResourceSpans, s ptrace.Span) {
@@ -147,7 +147,7 @@ func TestAFileWithoutSpansIsRefused(t *testing.T) {
 	file := writeFile(t, dir, "nothing.json", `{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":1,"pid":1,"tid":1}]}`)
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file)
 	require.ErrorIs(t, err, errReported)
-	require.Contains(t, stderr, "it holds no activity of a device and no range or call of the host")
+	require.Contains(t, stderr, "it has no device activity and no host range or API call")
 	require.Contains(t, stderr, "1 events left out: event without a category")
 	require.NotContains(t, stdout, "perfetto")
 	require.Empty(t, entriesOf(t, filepath.Join(dir, "out")))

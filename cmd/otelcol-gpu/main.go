@@ -4,12 +4,12 @@
 // Command otelcol-gpu is an OpenTelemetry Collector for GPU work, with commands that need no configuration.
 //
 //	otelcol-gpu                       the embedded all-in-one pipeline
-//	otelcol-gpu --config FILE|NAME    a pipeline of your own, or a ready one, as llm
+//	otelcol-gpu --config FILE|NAME    your own pipeline, or a ready one such as llm
 //	otelcol-gpu demo                  a simulated service through the same pipelines
 //	otelcol-gpu convert --out DIR F…  profiler files to OTLP JSON and a Chrome trace
-//	otelcol-gpu capture PID           what a running CUDA process does on the GPU, now
+//	otelcol-gpu capture PID           the GPU activity of a running CUDA process
 //	otelcol-gpu record --out FILE     device samples to a file that the gpu receiver replays
-//	otelcol-gpu check FILE|-          hold OTLP against the registry of names; --listen for a live port
+//	otelcol-gpu check FILE|-          validate OTLP against the semantic conventions; --listen for live data
 //	otelcol-gpu config [NAME]         print a ready pipeline
 package main
 
@@ -67,7 +67,7 @@ func main() {
 // errReported ends the program with a failure whose messages are on the terminal already.
 var errReported = errors.New("failed")
 
-// errPartial ends the program with exit code 3: all is done, but of some files only the beginning could be read, as was
+// errPartial ends the program with exit code 3: all is done, but some files could be read only in part, as was
 // said on the terminal already.
 var errPartial = errors.New("incomplete")
 
@@ -137,8 +137,8 @@ func command() (*cobra.Command, error) {
 	root.SilenceErrors = true
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
-		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm.\n" +
-		"The ready pipelines log warnings and errors; OTELGPU_LOG_LEVEL=info or debug makes them say more."
+		"(print it with \"otelcol-gpu config all-in-one\"). --config accepts a file or the name of a ready pipeline,\n" +
+		"such as llm. The ready pipelines log warnings and errors; set OTELGPU_LOG_LEVEL to info or debug for more."
 	root.Args, root.SuggestionsMinimumDistance = noCommand, 2
 	root.SetFlagErrorFunc(unknownFlag)
 	for _, cmd := range root.Commands() {
@@ -148,9 +148,9 @@ func command() (*cobra.Command, error) {
 	}
 	for _, cmd := range append(root.Commands(), root) { // the Collector's texts are up to forty names in one line
 		for name, usage := range map[string]string{
-			"config":        "`file` or name of a ready pipeline; may be repeated, later ones are laid over earlier ones",
-			"feature-gates": "comma-separated `gates` to switch on, or off with - before the name; see featuregate",
-			"set":           "one `key=value` of the configuration, as processors.batch.timeout=2s",
+			"config":        "`file` or name of a ready pipeline; may be repeated, later files override earlier files",
+			"feature-gates": "comma-separated feature `gates` to enable, or to disable with a leading -; see featuregate",
+			"set":           "override one configuration `key=value`, such as processors.batch.timeout=2s",
 		} {
 			if f := cmd.Flags().Lookup(name); f != nil {
 				f.Usage, f.DefValue = usage, ""
@@ -165,7 +165,7 @@ func command() (*cobra.Command, error) {
 func newConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "config [NAME]",
-		Short: "Print a ready pipeline, or list their names",
+		Short: "Print a ready pipeline, or list all of them",
 		Args:  takes(0, 1, "config takes one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -198,7 +198,7 @@ func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.
 			case <-signals:
 			}
 		}
-		fmt.Fprintf(os.Stderr, "otelcol-gpu: stopped at once: %s\n", leaves)
+		fmt.Fprintf(os.Stderr, "otelcol-gpu: stopped immediately: %s\n", leaves)
 		os.Exit(130)
 	}()
 	return cmd.Context(), sync.OnceFunc(func() {
@@ -218,33 +218,34 @@ var (
 // withHint adds what to do to an error of the Collector that names only what went wrong.
 func withHint(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w (another program listens there: stop it, or choose another address in the configuration or, "+
-			"for the ready pipelines, by the environment variables that \"otelcol-gpu config all-in-one\" lists)", err)
+		return fmt.Errorf("%w (stop the program that uses the port, or set another address in the configuration; for the "+
+			"ready pipelines, use the environment variables listed by \"otelcol-gpu config all-in-one\")", err)
 	}
 	if err == nil {
 		return nil
 	}
 	if m := noFile.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Errorf("%w (nor is %q a ready pipeline, which are %s)", err, m[1], strings.Join(config.Names(), ", "))
+		return fmt.Errorf("%w (%q is not a ready pipeline either; they are: %s)", err, m[1],
+			strings.Join(config.Names(), ", "))
 	}
 	if strings.Contains(err.Error(), "missing port in address") {
-		return fmt.Errorf("%w (an address is host:port, such as 127.0.0.1:4317)", err)
+		return fmt.Errorf("%w (write the address as host:port, such as 127.0.0.1:4317)", err)
 	}
 	if strings.Contains(err.Error(), "service.profilesSupport") {
 		return fmt.Errorf("%w (start with --feature-gates service.profilesSupport)", err)
 	}
 	if strings.Contains(err.Error(), "found character that cannot start any token") {
-		return fmt.Errorf("%w (is a tab there? YAML is indented by spaces)", err)
+		return fmt.Errorf("%w (indent YAML with spaces, not tabs)", err)
 	}
 	for _, m := range unknownType.FindAllStringSubmatch(err.Error(), -1) {
 		if !strings.Contains(fullBuild, "/"+strings.ReplaceAll(m[2], "_", "")+m[1]+" ") {
 			continue
 		}
-		how := `"make build-full" makes it: cmd/otelcol-gpu/build/otelcol-gpu-full`
+		how := `"make build-full" builds cmd/otelcol-gpu/build/otelcol-gpu-full`
 		if m[1] == "processor" && (m[2] == "filter" || m[2] == "transform" || m[2] == "tail_sampling") {
 			how += `; or "go build -tags ottl ./cmd/otelcol-gpu"`
 		}
-		return fmt.Errorf("%w (the %s %q is in the full build: %s)", err, m[1], m[2], how)
+		return fmt.Errorf("%w (the %s %q is part of the full build only: %s)", err, m[1], m[2], how)
 	}
 	return err
 }

@@ -75,8 +75,8 @@ func newSizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "size --spans RATE",
 		Short: "Compute the queue, memory and CPU for a rate of GPU spans",
-		Long: "Compute the settings of gpu_join, the memory and the CPU that a rate of GPU spans needs. docs/operating.md\n" +
-			"explains the formula.",
+		Long: "Compute the gpu_join settings, memory and CPU for a rate of GPU spans. docs/operating.md explains the\n" +
+			"formula.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -96,8 +96,8 @@ func newSizeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Float64Var(&l.spans, "spans", 0, "GPU spans per second (required)")
-	f.Float64Var(&l.bytes, "span-bytes", l.bytes, "bytes of a span as OTLP protobuf")
-	f.IntVar(&l.devices, "devices", l.devices, "devices that are sampled")
+	f.Float64Var(&l.bytes, "span-bytes", l.bytes, "mean size of a span as OTLP protobuf")
+	f.IntVar(&l.devices, "devices", l.devices, "number of sampled devices")
 	f.DurationVar(&l.settle, "settle", l.settle, "settle delay of gpu_join")
 	return cmd
 }

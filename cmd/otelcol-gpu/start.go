@@ -96,12 +96,12 @@ func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write reads the fields of what is said of devices.
 func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	line := "none found; it keeps looking (OTELGPU_LOG_LEVEL=info says why, OTELGPU_SOURCE=simulated stands in for one)"
+	line := "none found, retrying (OTELGPU_LOG_LEVEL=info logs the reason; OTELGPU_SOURCE=simulated simulates one)"
 	switch {
 	case e.Message == openedMessage:
 		line = text(fields, "devices") + " from " + text(fields, "source")
-	case e.Level >= zapcore.WarnLevel: // of a source that was asked for by name
-		line = "none found; it keeps looking (the warning says why)"
+	case e.Level >= zapcore.WarnLevel: // of a source that the configuration names
+		line = "none found, retrying (the warning above has the reason)"
 	}
 	l.w.source(l.component, line)
 	return nil
@@ -133,7 +133,7 @@ func (w *welcome) start() {
 		return
 	}
 	w.ready = true
-	fmt.Fprintf(w.out, "Everything is ready: otelcol-gpu %s. Ctrl-C ends it.\n", version)
+	fmt.Fprintf(w.out, "Everything is ready: otelcol-gpu %s. Press Ctrl-C to stop.\n", version)
 	for _, l := range w.listeners() {
 		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
 	}

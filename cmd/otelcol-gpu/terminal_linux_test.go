@@ -177,6 +177,6 @@ func TestASecondInterruptSaysWhatItLeaves(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	require.Equal(t, 130, p.exit(t, time.Minute))
-	p.waitFor(t, "otelcol-gpu: stopped at once: the files in ")
+	p.waitFor(t, "otelcol-gpu: stopped immediately: the files in ")
 	require.Contains(t, p.screen.String(), "are not complete")
 }

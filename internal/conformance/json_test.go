@@ -37,7 +37,7 @@ func TestRequestsAreReadLineByLine(t *testing.T) {
 	assert.Len(t, first, 3)
 	var b strings.Builder
 	r.Summary(&b)
-	assert.Equal(t, "3 spans (3 of GPU work or about it), 1 metric points, 1 log records: 4 complaints of 3 kinds\n",
+	assert.Equal(t, "3 spans (3 GPU-related), 1 metric points, 1 log records: 4 violations of 3 kinds\n",
 		b.String())
 }
 

@@ -93,15 +93,15 @@ func (r *Report) Summary(w io.Writer) {
 	for _, c := range r.list {
 		times += c.Count
 	}
-	fmt.Fprintf(w, "%d spans (%d of GPU work or about it), %d metric points, %d log records: ",
+	fmt.Fprintf(w, "%d spans (%d GPU-related), %d metric points, %d log records: ",
 		r.Spans, r.GPUSpans, r.Points, r.Records)
 	switch {
 	case len(r.list) == 0 && r.Spans+r.Points+r.Records == 0:
 		fmt.Fprintln(w, "nothing to check")
 	case len(r.list) == 0:
-		fmt.Fprintln(w, "no complaints")
+		fmt.Fprintln(w, "no violations")
 	default:
-		fmt.Fprintf(w, "%d complaints of %d kinds\n", times+r.More, len(r.list))
+		fmt.Fprintf(w, "%d violations of %d kinds\n", times+r.More, len(r.list))
 	}
 }
 

@@ -66,12 +66,12 @@ type Options struct {
 
 // Errors of a run whose results are complete but for some files; what was wrong with each has been written already.
 var (
-	ErrSomeFailed  = errors.New("not every file could be converted")
-	ErrSomePartial = errors.New("of some files only the beginning could be read")
+	ErrSomeFailed  = errors.New("some files could not be converted")
+	ErrSomePartial = errors.New("some files could be read only in part")
 )
 
 // errNoSpans refuses files that are of a known format and hold nothing of use.
-var errNoSpans = errors.New("it holds no activity of a device and no range or call of the host")
+var errNoSpans = errors.New("it has no device activity and no host range or API call")
 
 // Run converts each file. A file that cannot be read is named with the reason on problems, and the others are
 // converted. Results take their names at the end, all at once: a run that fails or is killed leaves those of an earlier
@@ -145,7 +145,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		book.Host(file, r.Host)
 		if r.Partial {
 			partial++
-			complain(problems, fmt.Errorf("only a part of %q could be read", file))
+			complain(problems, fmt.Errorf("%q could be read only in part", file))
 		}
 		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r, width))
 	}

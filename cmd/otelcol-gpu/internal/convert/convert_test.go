@@ -133,13 +133,13 @@ func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
 	}, nil)
 	require.ErrorIs(t, err, ErrSomeFailed)
 	assert.Contains(t, stderr, "it is broken")
-	assert.Regexp(t, `cannot use ".*d\.json": it holds no activity of a device[^\n]*\n +nothing of use`, stderr)
+	assert.Regexp(t, `cannot use ".*d\.json": it has no device activity[^\n]*\n +nothing of use`, stderr)
 	assert.NotContains(t, stderr+stdout, "e.txt")
 	assert.Contains(t, read(t, out, "trace.json"), "every a")
 
 	_, stderr, err = run(t, out, map[string]string{"a.json": "12 cut"}, nil)
 	require.ErrorIs(t, err, ErrSomePartial)
-	assert.Contains(t, stderr, "only a part of")
+	assert.Contains(t, stderr, "could be read only in part")
 
 	_, _, err = run(t, out, map[string]string{"b.json": "broken"}, nil)
 	require.ErrorIs(t, err, ErrSomeFailed)
@@ -173,7 +173,7 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, _, err := run(t, filepath.Join(file, "below"), map[string]string{"a.json": "1"}, nil)
-	require.ErrorContains(t, err, "cannot make the output folder")
+	require.ErrorContains(t, err, "cannot create the output directory")
 
 	_, stderr, err := run(t, filepath.Join(dir, "out"), map[string]string{"a.json": "1", "b.json": "2"}, func(o *Options) {
 		o.Reader = func(ctx context.Context, path string, _ bool, emit consumer.ConsumeTracesFunc) (Result, error) {

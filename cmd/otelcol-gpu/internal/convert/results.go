@@ -39,11 +39,11 @@ type results struct {
 
 func newResults(out string) (*results, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the output folder: %w", err)
+		return nil, fmt.Errorf("cannot create the output directory: %w", err)
 	}
 	tmp, err := os.MkdirTemp(out, ".otelcol-gpu-convert-*")
 	if err != nil {
-		return nil, fmt.Errorf("cannot write to the output folder: %w", err)
+		return nil, fmt.Errorf("cannot write to the output directory: %w", err)
 	}
 	return &results{out: out, tmp: tmp}, nil
 }
@@ -63,7 +63,7 @@ func (r *results) named(err error) error {
 func (r *results) publish() (replaced []string, err error) {
 	unlock, err := lockFolder(r.out)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock the output folder: %w", err)
+		return nil, fmt.Errorf("cannot lock the output directory: %w", err)
 	}
 	defer unlock()
 	written, err := os.ReadDir(r.tmp)
@@ -72,7 +72,7 @@ func (r *results) publish() (replaced []string, err error) {
 	}
 	earlier, err := r.earlier()
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the output folder: %w", err)
+		return nil, fmt.Errorf("cannot list the output directory: %w", err)
 	}
 	for _, e := range written {
 		if err := os.Rename(r.temporary(e.Name()), filepath.Join(r.out, e.Name())); err != nil {
@@ -180,9 +180,9 @@ func expand(paths []string, results string) (files []string, refused []error) {
 		below, err := inFolder(path, results)
 		switch {
 		case err != nil:
-			refused = append(refused, fmt.Errorf("cannot look for profiles in %q: %w", path, err))
+			refused = append(refused, fmt.Errorf("cannot search %q for profiles: %w", path, err))
 		case len(below) == 0:
-			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path,
+			refused = append(refused, fmt.Errorf("no profile in %q (no file ends in %s)", path,
 				strings.Join(profilefile.Endings(), ", ")))
 		}
 		files = append(files, below...)

@@ -70,7 +70,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return fmt.Errorf("the duration must be positive, found %s", o.Duration)
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return fmt.Errorf("cannot make the output folder: %w", err)
+		return fmt.Errorf("cannot create the output directory: %w", err)
 	}
 	// The socket's path is short (the system allows 108 bytes), so it does not stand in the output folder.
 	scratch, err := os.MkdirTemp("", "otelgpu")
@@ -111,7 +111,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if n := m.devices(); n > 1 {
 		story = fmt.Sprintf("A training job has %d GPUs and shares the first with an inference service,", n)
 	}
-	intro := fmt.Sprintf("%s\n%s for %s; Ctrl-C ends them.\nLook at http://%s while they run.\n\n", what, story,
+	intro := fmt.Sprintf("%s\n%s for %s. Press Ctrl-C to stop.\nLive page: http://%s\n\n", what, story,
 		o.Duration,
 		f.Page)
 	fmt.Fprint(out, intro)
@@ -231,7 +231,7 @@ func listenForPage() (net.Listener, error) {
 			return l, nil
 		}
 	}
-	return nil, errors.New("no port of the loopback interface is free for the page")
+	return nil, errors.New("no free port on the loopback interface for the page")
 }
 
 // writeFindings says what stands out, in lines of a width; 0 is any.

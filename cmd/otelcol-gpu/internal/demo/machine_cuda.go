@@ -35,7 +35,7 @@ func openCUDA() (machine, string, error) {
 		return nil, "", err
 	}
 	if len(devices) == 0 {
-		return nil, "", errors.New("the driver sees no device")
+		return nil, "", errors.New("the driver reports no device")
 	}
 	// Vectors of 128 MiB, more than any cache.
 	return realMachine{vector: 1 << 25, matrix: 1024, staging: 32 << 20}, devices[0].Model, nil

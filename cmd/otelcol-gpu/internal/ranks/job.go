@@ -209,7 +209,7 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 }
 
 // leastWaited blames ranks for what they waited less than the median. Without clocks it is not known who came last only
-// because it had been held up elsewhere; but who holds the others up waits nowhere.
+// because it had been held up elsewhere; but who is the straggler waits nowhere.
 func (a *analysis) leastWaited(others time.Duration) {
 	var waits []time.Duration
 	for _, r := range a.out.Ranks {

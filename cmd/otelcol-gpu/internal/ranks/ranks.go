@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks compares the ranks of one job by their profiles: which rank holds the others up at the collectives, by
+// Package ranks compares the ranks of one job by their profiles: which rank is the straggler at the collectives, by
 // how much, and what it did meanwhile.
 //
 // Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a
@@ -103,7 +103,7 @@ func (p *Profiles) NotCompared() string {
 	if p.rankless < 2 {
 		return ""
 	}
-	return fmt.Sprintf("%d profiles have collectives and do not say of which rank they are, so they are not compared "+
+	return fmt.Sprintf("%d profiles have collectives but no rank, so they are not compared "+
 		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their "+
 		"environment or a name as rank3.sqlite)", p.rankless)
 }

@@ -511,7 +511,7 @@ func TestTheSpanOfAJob(t *testing.T) {
 
 	var b bytes.Buffer
 	require.NoError(t, Render(&b, jobs, 0))
-	assert.Contains(t, b.String(), "4 ranks of one job of 4, run-7: rank 2 holds the others up")
+	assert.Contains(t, b.String(), "4 ranks of one job of 4, run-7: rank 2 is the straggler")
 	jobs[0].Says = "rank \x1b[2J"
 	b.Reset()
 	require.NoError(t, Render(&b, jobs, 0))

@@ -90,7 +90,7 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 
 // lateFinding is what a late rank costs each of the others.
 func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
-	did := fmt.Sprintf("rank %d holds the others up", l.Rank)
+	did := fmt.Sprintf("rank %d is the straggler", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
 	case most == l.Computing:
@@ -160,7 +160,7 @@ func says(j *page.Job) string {
 		collectively(&b, j)
 	case page.ByCommunication:
 		b.WriteString("no collectives of several ranks match; by how long they communicate in all " +
-			late("rank %d holds the others up: they communicate %s longer in the median"))
+			late("rank %d is the straggler: they communicate %s longer in the median"))
 	default:
 		b.WriteString("they have no collectives to compare; by their own time in steps (without communication that nothing " +
 			"hides) " + late("rank %d is slow, by %s above the median"))
@@ -171,13 +171,13 @@ func says(j *page.Job) string {
 // collectively says what collectives say that match.
 func collectively(b *strings.Builder, j *page.Job) {
 	if j.Bubbles > 0 {
-		fmt.Fprintf(b, "no rank holds the others up: they are stages of a pipeline that compute equally long, and for "+
+		fmt.Fprintf(b, "no rank is the straggler: they are stages of a pipeline that compute equally long, and for "+
 			"%.0f %% of the time they wait for each other's results (bubbles); more micro-batches in a step or an "+
 			"interleaved schedule make that less", 100*j.Bubbles)
 		return
 	}
 	if len(j.Late) == 0 {
-		fmt.Fprintf(b, "no rank holds the others up: at the collectives they wait less than %.0f %% of the time for any",
+		fmt.Fprintf(b, "no rank is the straggler: at the collectives they wait less than %.0f %% of the time for any",
 			100*notable)
 		return
 	}
@@ -192,7 +192,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 			continue
 		}
 		fmt.Fprintf(b,
-			"rank %d holds the others up: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+			"rank %d is the straggler: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
 			l.Rank, r.Last, r.Collectives, names(l.At), span(r.Caused), span(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
