@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boundedmap finds what a map holds under a key, and makes it where there is nothing.
+// Package boundedmap gets or creates the values of maps, and limits how many a map keeps.
 package boundedmap
 
 import (
@@ -9,7 +9,7 @@ import (
 	"iter"
 )
 
-// Of is the value of a key; where there was none, a zero one that is in the map from now on.
+// Of returns the value of a key. If the map has none, Of adds a zero value and returns that.
 func Of[K comparable, V any](m map[K]*V, key K) *V {
 	v := m[key]
 	if v == nil {
@@ -19,7 +19,7 @@ func Of[K comparable, V any](m map[K]*V, key K) *V {
 	return v
 }
 
-// Bounded is Of in a map that takes no more keys once it has so many: what is new then counts for the rest.
+// Bounded is like Of, but adds no more keys once the map has most of them: then it returns the value of the key rest.
 func Bounded[K comparable, V any](m map[K]*V, key, rest K, most int) *V {
 	if v := m[key]; v != nil || len(m) < most {
 		return Of(m, key)
@@ -27,7 +27,8 @@ func Bounded[K comparable, V any](m map[K]*V, key, rest K, most int) *V {
 	return Of(m, rest)
 }
 
-// Largest is the key of the largest value, of equals the least; zero where there is none.
+// Largest returns the key with the largest value, the least such key if several values are equal, and the zero key for
+// an empty map.
 func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 	first := true
 	for k, v := range m {
@@ -38,12 +39,12 @@ func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 	return key
 }
 
-// Recent keeps the values of the newest keys: where there are too many, the oldest gives way. The zero value keeps
-// none; see [NewRecent].
+// Recent keeps the values of the newest keys and evicts the oldest when it is full. The zero value keeps none; see
+// [NewRecent].
 type Recent[K comparable, V any] struct {
-	at     map[K]int32 // place in ring
+	at     map[K]int32 // index in ring
 	ring   []slot[K, V]
-	oldest int // once the ring is full
+	oldest int // index in ring, once the ring is full
 	most   int
 }
 
@@ -52,15 +53,15 @@ type slot[K comparable, V any] struct {
 	value V
 }
 
-// NewRecent keeps so many values at most.
+// NewRecent returns a Recent that keeps at most the given number of values.
 func NewRecent[K comparable, V any](most int) Recent[K, V] {
 	return Recent[K, V]{at: map[K]int32{}, most: most}
 }
 
-// Len is how many values there are.
+// Len returns the number of values.
 func (r *Recent[K, V]) Len() int { return len(r.ring) }
 
-// Find is the value of a key, nil where there is none. The pointer is good until the next Put.
+// Find returns the value of a key, nil if it has none. The pointer is valid until the next Put.
 func (r *Recent[K, V]) Find(key K) *V {
 	if i, ok := r.at[key]; ok {
 		return &r.ring[i].value
@@ -68,7 +69,7 @@ func (r *Recent[K, V]) Find(key K) *V {
 	return nil
 }
 
-// Get is the value of a key, zero where there is none.
+// Get returns the value of a key, the zero value if it has none.
 func (r *Recent[K, V]) Get(key K) (value V) {
 	if v := r.Find(key); v != nil {
 		value = *v
@@ -76,8 +77,8 @@ func (r *Recent[K, V]) Get(key K) (value V) {
 	return value
 }
 
-// Put sets the value of a key, which stays as old as it is. It says whether another key gave way, and what its value
-// was.
+// Put sets the value of a key. Setting the value of a known key does not change its age. full reports whether another
+// key was evicted, and gone is its value.
 func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
 	i, known := r.at[key]
 	switch {
@@ -97,7 +98,7 @@ func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
 	return gone, full
 }
 
-// All are the keys and their values.
+// All returns an iterator over the keys and their values, in no order.
 func (r *Recent[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for i := range r.ring {

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
-func TestWhatIsMadeIsFoundAgain(t *testing.T) {
+func TestOfReturnsTheValueThatItAdded(t *testing.T) {
 	m := map[string]*int{}
 	*boundedmap.Of(m, "a") += 2
 	*boundedmap.Of(m, "a") += 3
@@ -22,25 +22,25 @@ func TestWhatIsMadeIsFoundAgain(t *testing.T) {
 	assert.Equal(t, 1, *m["b"])
 }
 
-func TestNewKeysCountForTheRestOnceThereAreTooMany(t *testing.T) {
+func TestBoundedReturnsTheRestForNewKeysOfAFullMap(t *testing.T) {
 	m := map[string]*int{}
 	for _, key := range []string{"a", "b", "c", "d", "a"} {
 		*boundedmap.Bounded(m, key, "", 2)++
 	}
 	assert.Len(t, m, 3)
-	assert.Equal(t, 2, *m["a"], "known ones stay known")
+	assert.Equal(t, 2, *m["a"], "known keys keep their values")
 	assert.Equal(t, 1, *m["b"])
 	assert.Equal(t, 2, *m[""])
 }
 
-func TestTheNewestAreRemembered(t *testing.T) {
+func TestRecentKeepsTheNewestKeys(t *testing.T) {
 	const most = 1000
 	r := boundedmap.NewRecent[int, string](most)
 	for i := range 4 * most {
 		gone, full := r.Put(i, strconv.Itoa(i))
 		require.Equal(t, i >= most, full)
 		if full {
-			require.Equal(t, strconv.Itoa(i-most), gone, "the oldest gives way")
+			require.Equal(t, strconv.Itoa(i-most), gone, "the oldest is evicted")
 		}
 	}
 	require.Equal(t, most, r.Len())
@@ -54,7 +54,7 @@ func TestTheNewestAreRemembered(t *testing.T) {
 	require.False(t, full)
 	require.Equal(t, "again", *r.Find(3 * most))
 	gone, _ := r.Put(-1, "new")
-	require.Equal(t, "again", gone, "it stays as old as it was")
+	require.Equal(t, "again", gone, "its age has not changed")
 	sum := 0
 	for k, v := range r.All() {
 		require.Equal(t, v, *r.Find(k))
@@ -63,15 +63,15 @@ func TestTheNewestAreRemembered(t *testing.T) {
 	require.Equal(t, most, sum)
 }
 
-func TestTheLargestValueIsThatOfTheLeastKey(t *testing.T) {
-	for range 100 { // maps are in no order
+func TestLargestReturnsTheLeastKeyOfEqualValues(t *testing.T) {
+	for range 100 { // the order of maps is random
 		require.Equal(t, "b", boundedmap.Largest(map[string]int{"a": 1, "b": 3, "c": 3, "d": 2}))
 	}
 	assert.Equal(t, 4, boundedmap.Largest(map[int]float64{7: -2, 4: -1, 9: -1}))
 	assert.Zero(t, boundedmap.Largest(map[string]int{}))
 }
 
-func TestARecentOfNothingKeepsNone(t *testing.T) {
+func TestZeroRecentKeepsNothing(t *testing.T) {
 	var r boundedmap.Recent[int, string]
 	_, full := r.Put(1, "a")
 	assert.False(t, full)

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configvalidate collects what is wrong with a configuration, so that all of it is reported at once.
+// Package configvalidate collects the problems of a configuration, so that all of them are reported at once.
 package configvalidate
 
 import (
@@ -18,33 +18,33 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// List is what is wrong. The zero value is nothing.
+// List is a list of problems. The zero value is empty.
 type List []error
 
-// Add adds a problem: the key in backquotes, the rule, the value that was found.
+// Add adds a problem: the key in backquotes, the rule, and the value found.
 func (l *List) Add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
 
-// If adds a problem where there is one.
+// If adds a problem if wrong is true.
 func (l *List) If(wrong bool, format string, args ...any) {
 	if wrong {
 		l.Add(format, args...)
 	}
 }
 
-// Join adds what is wrong with a part; nil is nothing.
+// Join adds the problems of a part; nil adds nothing.
 func (l *List) Join(err error) { *l = append(*l, err) }
 
-// Positive adds a problem where what a key has is not above 0.
+// Positive adds a problem if the value of a key is not above 0.
 func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 	l.If(found <= 0, "`%s` must be positive, found %v", key, found)
 }
 
-// Err joins the problems; nil where there are none.
+// Err returns the joined problems, nil if there are none.
 func (l *List) Err() error { return errors.Join(*l...) }
 
-// Read is conf.Unmarshal(into), for the Unmarshal methods of configurations. It refuses what that takes in silence: for
-// a whole number one with a fraction or out of the option's range, which it cuts, for one of several words a number,
-// and for a duration a number under a millisecond in nanoseconds, which is one whose unit was forgotten.
+// Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects values that Unmarshal
+// accepts and changes without an error: a fraction or a number out of range for a whole number (truncated), a number
+// for an enumerated word, and a number below a millisecond in ns for a duration (a forgotten unit).
 func Read(conf *confmap.Conf, into any) error {
 	var bad List
 	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
@@ -117,8 +117,7 @@ func join(outer, key string) string {
 	return outer + confmap.KeyDelimiter + key
 }
 
-// isDuration reports whether a value of a file is a duration. What is neither text nor a number that fits is left to
-// others.
+// isDuration reports whether the value is a duration or has a type that another check rejects.
 func isDuration(found any) bool {
 	if text, ok := found.(string); ok {
 		_, err := time.ParseDuration(text)
@@ -149,7 +148,7 @@ func quoted(found any) string {
 
 func whole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr }
 
-// fits reports whether a value of a file is one of the type of whole numbers, or no number at all.
+// fits reports whether the value is not a number or is in the range of the integer type.
 func fits(v reflect.Value, t reflect.Type) bool {
 	signed := t.Kind() <= reflect.Int64
 	to := reflect.Zero(t)

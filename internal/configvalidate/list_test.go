@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-func TestEveryProblemIsReported(t *testing.T) {
+func TestErrReportsEveryProblem(t *testing.T) {
 	var l List
 	require.NoError(t, l.Err())
 	l.If(1 > 2, "`a` is wrong")
@@ -36,7 +36,7 @@ func TestPartsAndNumbers(t *testing.T) {
 	require.EqualError(t, l.Err(), "`part` is wrong\n`a` must be positive, found 0\n`b` must be positive, found -1s")
 }
 
-// word is an option that is one of two words.
+// word is an option with two allowed words.
 type word int
 
 func (w *word) UnmarshalText(b []byte) error {
@@ -64,7 +64,7 @@ type options struct {
 
 func (o *options) Unmarshal(conf *confmap.Conf) error { return Read(conf, o) }
 
-func TestNumbersThatDoNotFitAreRefused(t *testing.T) {
+func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 	for found, want := range map[string]string{
 		"word: 0":              "`word`: must be lean or full, found \"0\"",
 		"word: 1":              "`word`: must be lean or full, found \"1\"",

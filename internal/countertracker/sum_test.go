@@ -12,9 +12,9 @@ import (
 
 const second = int64(time.Second)
 
-func TestRatesAreIntegratedOverTheTimeBeforeThem(t *testing.T) {
+func TestAddRateIntegratesOverTheTimeSinceTheLastValue(t *testing.T) {
 	var s Sum
-	assert.Zero(t, s.AddRate(10*second, 100, time.Second), "of the time before the first value nothing is known")
+	assert.Zero(t, s.AddRate(10*second, 100, time.Second), "the rate before the first value is unknown")
 	assert.Equal(t, 50.0, s.AddRate(11*second, 50, time.Second))
 	assert.Equal(t, 250.0, s.AddRate(13*second, 100, time.Second))
 	assert.Equal(t, 250.0, s.AddRate(13*second, 100, time.Second), "twice the same")
@@ -30,25 +30,25 @@ func TestRatesAreIntegratedOverTheTimeBeforeThem(t *testing.T) {
 	assert.Equal(t, 9900.0, every.AddRate(100*second, 100, 0), "the first gap of an unknown interval")
 }
 
-func TestACounterCanTakeOverFromARate(t *testing.T) {
+func TestAddCounterContinuesAfterRates(t *testing.T) {
 	var s Sum
 	s.AddRate(second, 100, time.Second)
 	s.AddRate(2*second, 100, time.Second)
-	assert.Equal(t, 100.0, s.AddCounter(3*second, 0, 1e12), "its origin is not ours")
+	assert.Equal(t, 100.0, s.AddCounter(3*second, 0, 1e12), "the counter began earlier")
 	assert.Equal(t, 105.0, s.AddCounter(4*second, 0, 1e12+5))
 	assert.Equal(t, 105.0, s.AddCounter(5*second, 0, 7), "a reset")
 	assert.Equal(t, 106.0, s.AddCounter(6*second, 0, 8))
 }
 
-func TestDeltasAreAddedOnce(t *testing.T) {
+func TestAddDeltaIgnoresRepetitions(t *testing.T) {
 	var s Sum
 	assert.Equal(t, 3.0, s.AddDelta(second, 3))
 	assert.Equal(t, 3.0, s.AddDelta(second, 3))
 	assert.Equal(t, 8.0, s.AddDelta(2*second, 5))
 }
 
-// The counter is 1000 J, 2000 J, … at 1 s, 2 s, …; what comes late must not be taken for a reset.
-func TestCountersOutOfOrderInventNothing(t *testing.T) {
+// The counter is 1000 J, 2000 J, … at 1 s, 2 s, …; a late value must not be mistaken for a reset.
+func TestAddCounterIgnoresLateValues(t *testing.T) {
 	var s Sum
 	for _, at := range []int64{1, 2, 4, 3, 5, 2, 5} {
 		s.AddCounter(at*second, 0, float64(at)*1000)
@@ -56,13 +56,13 @@ func TestCountersOutOfOrderInventNothing(t *testing.T) {
 	assert.Equal(t, 4000.0, s.AddCounter(5*second, 0, 5000))
 }
 
-// A counter that began again and has grown beyond its last value shows its reset only by its start.
-func TestTheStartOfACounterIsItsReset(t *testing.T) {
+// After a reset, a counter that has already grown beyond its last value shows the reset only by its start time.
+func TestAddCounterDetectsResetsByTheStartTime(t *testing.T) {
 	var s Sum
 	s.AddCounter(1*second, second/2, 100)
 	assert.Equal(t, 50.0, s.AddCounter(2*second, second/2, 150))
 	assert.Equal(t, 250.0, s.AddCounter(4*second, 3*second, 200), "50 before, 200 since the start")
 	assert.Equal(t, 450.0, s.AddCounter(5*second, 3*second, 400))
-	assert.Equal(t, 455.0, s.AddCounter(6*second, second/2, 405), "a start that goes back is no reset")
-	assert.Equal(t, 460.0, s.AddCounter(7*second, 7*second, 410), "nor is one of a scraper that begins now")
+	assert.Equal(t, 455.0, s.AddCounter(6*second, second/2, 405), "a start that decreases is not a reset")
+	assert.Equal(t, 460.0, s.AddCounter(7*second, 7*second, 410), "nor is the start of a scraper that begins now")
 }

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intervals measures unions of time intervals: how long at least one of them lasted. Set takes them in any
-// order and keeps them; Ordered takes them in the order of their starts and keeps only what the length needs.
+// Package intervals measures unions of time intervals: how long at least one of them lasted. Set accepts intervals in
+// any order and keeps them; Ordered accepts them in the order of their starts and keeps only what the length needs.
 package intervals
 
 import (
@@ -13,8 +13,7 @@ import (
 // Interval is [Start, End) in ns.
 type Interval struct{ Start, End int64 }
 
-// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest there
-// is.
+// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest int64.
 func Unix(start, end uint64) Interval {
 	return Interval{int64(min(start, math.MaxInt64)), int64(min(end, math.MaxInt64))}
 }
@@ -22,8 +21,8 @@ func Unix(start, end uint64) Interval {
 // Set is a union of intervals as disjoint intervals in order. The zero value is empty.
 type Set []Interval
 
-// Add puts an interval in; one without length is left out. Where that makes more than limit intervals, the two with the
-// smallest gap between them are joined, so the length is then too large by that gap. limit 0: no limit.
+// Add adds an interval; it ignores an interval without length. If that makes more than limit intervals, Add joins the
+// two with the smallest gap between them, so the length is then too large by that gap. A limit of 0 is no limit.
 func (s *Set) Add(v Interval, limit int) {
 	if v.End <= v.Start {
 		return
@@ -47,14 +46,14 @@ func (s *Set) Add(v Interval, limit int) {
 	*s = u
 }
 
-// AddAll puts all intervals of another set in.
+// AddAll adds all intervals of another set.
 func (s *Set) AddAll(other Set, limit int) {
 	for _, v := range other {
 		s.Add(v, limit)
 	}
 }
 
-// join closes the smallest gap of two intervals or more.
+// join closes the smallest gap between two of the intervals.
 func (s Set) join() Set {
 	best := 1
 	for i := 2; i < len(s); i++ {
@@ -66,7 +65,7 @@ func (s Set) join() Set {
 	return append(s[:best], s[best+1:]...)
 }
 
-// Length is the length of the union in ns.
+// Length returns the length of the union in ns.
 func (s Set) Length() (sum int64) {
 	for _, x := range s {
 		sum += x.End - x.Start
@@ -74,7 +73,7 @@ func (s Set) Length() (sum int64) {
 	return sum
 }
 
-// Within is the length of the part inside an interval, in ns.
+// Within returns the length of the part of the union that is inside an interval, in ns.
 func (s Set) Within(v Interval) (sum int64) {
 	for i := s.after(v.Start); i < len(s) && s[i].Start < v.End; i++ {
 		sum += min(s[i].End, v.End) - max(s[i].Start, v.Start)
@@ -82,7 +81,7 @@ func (s Set) Within(v Interval) (sum int64) {
 	return sum
 }
 
-// Gaps is the part of an interval that lies in none of the set.
+// Gaps returns the parts of an interval that no interval of the set covers.
 func (s Set) Gaps(v Interval) (gaps Set) {
 	at := v.Start
 	for i := s.after(at); i < len(s) && s[i].Start < v.End; i++ {
@@ -97,19 +96,19 @@ func (s Set) Gaps(v Interval) (gaps Set) {
 	return gaps
 }
 
-// after is the first interval that ends after t.
+// after returns the index of the first interval that ends after t.
 func (s Set) after(t int64) int { return sort.Search(len(s), func(i int) bool { return s[i].End > t }) }
 
-// Ordered is the union of intervals that are added in the order of their starts. Intervals without length add nothing
-// to the length, but take part in where the union begins and ends. The zero value is empty.
+// Ordered is the union of intervals that are added in the order of their starts. Intervals without length do not
+// change the length, but count for the start and end of the union. The zero value is empty.
 type Ordered struct {
 	Length     int64 // ns
-	Start, End int64 // of the first and the last interval; where Any
+	Start, End int64 // of the first and the last interval; valid if Any
 	Any        bool
 }
 
-// Add takes [start, end) and returns the gap before it: from the end of what was there to its start, at least 0; 0 for
-// the first.
+// Add adds [start, end) and returns the gap before it: the time from the end of the union to start, at least 0; 0 for
+// the first interval.
 func (u *Ordered) Add(start, end int64) (gap int64) {
 	if !u.Any {
 		*u = Ordered{Length: end - start, Start: start, End: end, Any: true}
@@ -126,10 +125,10 @@ func (u *Ordered) Add(start, end int64) (gap int64) {
 	return gap
 }
 
-// Extent is from the first start to the last end, in ns.
+// Extent returns the time from the first start to the last end, in ns.
 func (u *Ordered) Extent() int64 { return u.End - u.Start }
 
-// Clip adds the part of [start, end) that lies in [from, to).
+// Clip adds the part of [start, end) that is inside [from, to).
 func (u *Ordered) Clip(start, end, from, to int64) {
 	start, end = max(start, from), min(end, to)
 	if end > start {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marked counts the ns in which an interval lies, one by one.
+// marked counts the ns that the intervals cover, one by one.
 func marked(list []Interval, within Interval) (n int64) {
 	for t := within.Start; t < within.End; t++ {
 		if slices.ContainsFunc(list, func(v Interval) bool { return v.Start <= t && t < v.End }) {
@@ -32,7 +32,7 @@ func random(r *rand.Rand) []Interval {
 	return list
 }
 
-func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
+func TestLengthEqualsTheCountOfCoveredNanoseconds(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		list := random(r)
@@ -70,7 +70,7 @@ func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
 	}
 }
 
-func TestTheSmallestGapIsClosedWhereThereAreTooMany(t *testing.T) {
+func TestAddJoinsAcrossTheSmallestGapAtTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		limit    int
 		add, set Set
@@ -86,7 +86,7 @@ func TestTheSmallestGapIsClosedWhereThereAreTooMany(t *testing.T) {
 	}
 }
 
-func TestTimesBeyondTheLargestAreTheLargest(t *testing.T) {
+func TestUnixLimitsTimesToTheLargest(t *testing.T) {
 	var s Set
 	s.Add(Unix(5, 1<<63+5), 0)
 	assert.Equal(t, int64(1<<63-1-5), s.Length())
@@ -94,7 +94,7 @@ func TestTimesBeyondTheLargestAreTheLargest(t *testing.T) {
 	assert.Len(t, s, 1)
 }
 
-func TestAnEmptyIntervalIsWhereAUnionBeginsOrEnds(t *testing.T) {
+func TestEmptyIntervalsExtendAUnion(t *testing.T) {
 	var u Ordered
 	assert.Zero(t, u.Extent())
 	u.Add(5, 5)

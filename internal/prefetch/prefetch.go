@@ -4,19 +4,19 @@
 // Package prefetch prepares batches on one goroutine while another consumes earlier ones. Batches are reused.
 package prefetch
 
-// Batches is how many go round: one is filled, one is used, one waits for either.
+// Batches is the number of batches in circulation: one is being filled, one is in use, one waits for either.
 const Batches = 3
 
-// Pipe takes batches from the goroutine that fills them to the one that uses them, and back. There is room for all of
-// them either way, so that only who has none waits.
+// Pipe passes batches from the goroutine that fills them to the one that uses them, and back. Both channels have room
+// for all batches, so a goroutine waits only for a batch, never to pass one on.
 type Pipe[T any] struct {
 	full, free chan T
 	over       chan struct{}
 }
 
-// Run calls fill in a goroutine of its own, and use in this one with each batch that fill sends, in order. Fill holds
-// one batch from the beginning; the others are free, and zero values until they have been used. Run returns use's first
-// error, and no sooner than fill has. A panic of fill is one of Run.
+// Run calls fill in a new goroutine, and use in the calling one with each batch that fill sends, in order. fill has
+// one batch from the beginning; the others are free, and zero values until they have been used. Run waits for fill to
+// return and returns the first error of use. It repeats a panic of fill in the calling goroutine.
 func Run[T any](fill func(*Pipe[T]), use func(T) error) error {
 	p := &Pipe[T]{make(chan T, Batches), make(chan T, Batches), make(chan struct{})}
 	for range Batches - 1 {
@@ -41,18 +41,18 @@ func Run[T any](fill func(*Pipe[T]), use func(T) error) error {
 		p.Free(b)
 	}
 	if panicked != nil {
-		panic(panicked) //nolint:forbidigo // that of the other goroutine, where the caller sees it
+		panic(panicked) //nolint:forbidigo // the value of the other goroutine, where the caller sees it
 	}
 	return nil
 }
 
-// Send lets a batch be used.
+// Send passes a batch on for use.
 func (p *Pipe[T]) Send(b T) { p.full <- b }
 
-// Free gives a batch back.
+// Free returns a batch to the free ones.
 func (p *Pipe[T]) Free(b T) { p.free <- b }
 
-// Take waits for a batch that is free. It is false when nobody uses batches any more.
+// Take waits for a free batch. It returns false if batches are no longer used.
 func (p *Pipe[T]) Take() (b T, ok bool) {
 	select {
 	case b = <-p.free:
@@ -62,7 +62,8 @@ func (p *Pipe[T]) Take() (b T, ok bool) {
 	}
 }
 
-// Wait takes n batches, which Free gives back. With all that were sent among them, nothing is used any more then.
+// Wait takes n batches that Free returns. If they include all batches that were sent, no batch is in use when Wait
+// returns.
 func (p *Pipe[T]) Wait(n int) (all []T, ok bool) {
 	for range n {
 		b, ok := p.Take()

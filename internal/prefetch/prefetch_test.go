@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBatchesAreUsedInOrderAndAgain(t *testing.T) {
+func TestRunUsesBatchesInOrderAndReusesThem(t *testing.T) {
 	var used []int
 	batches := map[*[]int]bool{}
 	err := Run(func(p *Pipe[*[]int]) {
@@ -27,7 +27,7 @@ func TestBatchesAreUsedInOrderAndAgain(t *testing.T) {
 				}
 				*b = (*b)[:0]
 			}
-			if i%100 == 0 { // nothing is used now, so that others may be looked at
+			if i%100 == 0 { // no batch is in use here, so the others may be read
 				all, ok := p.Wait(Batches - 1)
 				assert.True(t, ok)
 				for _, other := range all {
@@ -47,7 +47,7 @@ func TestBatchesAreUsedInOrderAndAgain(t *testing.T) {
 	assert.Len(t, batches, Batches)
 }
 
-func TestUseEndsWhatFills(t *testing.T) {
+func TestAnErrorOfUseEndsFill(t *testing.T) {
 	for at := range 5 {
 		ended, uses := false, 0
 		fill := func(p *Pipe[int]) {
@@ -84,7 +84,7 @@ func TestUseEndsWhatFills(t *testing.T) {
 	}
 }
 
-func TestAPanicOfWhatFillsIsOneOfRun(t *testing.T) {
+func TestRunRepeatsAPanicOfFill(t *testing.T) {
 	uses := 0
 	assert.PanicsWithValue(t, "fill", func() {
 		_ = Run(func(p *Pipe[int]) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skipper is a test that only notes that it would be skipped.
+// skipper is a test that only records that it was skipped.
 type skipper struct {
 	testing.TB
 	skipped bool
@@ -20,7 +20,7 @@ type skipper struct {
 
 func (s *skipper) Skip(...any) { s.skipped = true }
 
-func TestPathIsBesideTheRepositoryOrWhereTheEnvironmentSays(t *testing.T) {
+func TestPathFindsTheDataByEnvironmentOrBesideTheRepository(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	data, inside := filepath.Join(root, "shared", "data"), filepath.Join(root, "repository", "deep", "inside")
@@ -36,7 +36,7 @@ func TestPathIsBesideTheRepositoryOrWhereTheEnvironmentSays(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(data, "MANIFEST.md"), nil, 0o600))
 	assert.Equal(t, data, Path(t))
 	assert.Equal(t, filepath.Join(data, "kineto", "missing.json"), Path(t, "kineto/missing.json"),
-		"a file that is missed fails its test")
+		"a missing file fails its test")
 
 	t.Setenv("OTELGPU_TESTDATA", "elsewhere")
 	assert.Equal(t, filepath.Join("elsewhere", "nsys", "a.sqlite"), Path(t, "nsys", "a.sqlite"))

@@ -5,15 +5,15 @@ package series
 
 import "time"
 
-// Clock tells how time passes, for waits: it is not set forward or back with the host's clock. The zero value is ready;
-// it is not safe for concurrent use.
+// Clock measures how time passes, for timeouts: steps of the host's clock do not affect it. The zero value is ready.
+// It is not safe for concurrent use.
 type Clock struct {
 	last time.Time
 	now  int64
 }
 
-// At is the time of a reading of the host's clock: unix ns at the first one. From then on it grows by what has passed
-// between readings, by the monotonic clock where they have that, and never falls.
+// At returns the time of a reading of the host's clock: unix ns for the first one. From then on it grows by the time
+// between readings, by the monotonic clock if they have it, and never decreases.
 func (c *Clock) At(t time.Time) int64 {
 	if c.last.IsZero() {
 		c.now = t.UnixNano()

@@ -15,7 +15,7 @@ import (
 type histogram interface {
 	// record adds a value that counts n times.
 	record(value float64, n uint64)
-	// write adds a point to a metric of the right form, without what the forms share.
+	// write adds a point to a metric of the right form, without the fields that the forms share.
 	write(pmetric.Metric) histogramPoint
 	// reset starts over after a delta point.
 	reset()
@@ -31,9 +31,8 @@ type histogramPoint interface {
 	Exemplars() pmetric.ExemplarSlice
 }
 
-// distribution is a histogram of weighted values: a span that was sampled stands for a number of spans that need not
-// be whole. What rounding leaves over goes to the next value, so that counts add up over all buckets and over all
-// deltas.
+// distribution is a histogram of weighted values: a sampled span represents a number of spans that need not be whole.
+// The remainder of rounding is carried to the next value, so that counts add up over all buckets and all deltas.
 type distribution struct {
 	histogram
 	count         uint64
@@ -52,7 +51,7 @@ func (d *distribution) record(value, weight float64) {
 		d.count += uint64(n)
 		d.histogram.record(value, uint64(n))
 	}
-	if sum := d.sum + value*weight; sum <= math.MaxFloat64 { // as the sums of series: what is beyond is left out
+	if sum := d.sum + value*weight; sum <= math.MaxFloat64 { // as for the sums of series: infinite sums are omitted
 		d.sum = sum
 	}
 	d.min, d.max = min(d.min, value), max(d.max, value)
@@ -76,7 +75,7 @@ func (d *distribution) reset() {
 	d.carry = carry
 }
 
-// explicitHistogram has given upper bounds, inclusive; the last bucket has none.
+// explicitHistogram has configured upper bounds, inclusive; the last bucket has none.
 type explicitHistogram struct {
 	bounds []float64 // shared
 	counts []uint64

@@ -30,8 +30,8 @@ func TestExplicitBoundsAreInclusive(t *testing.T) {
 	assert.Equal(t, 1e9+14.6, p.Sum())
 }
 
-// By the definition itself: every value is in its bucket (base^i, base^(i+1)], in at most as many buckets as allowed,
-// and a finer scale would not fit.
+// By definition, every value is in its bucket (base^i, base^(i+1)], there are at most as many buckets as allowed, and
+// a finer scale would not fit.
 func TestExponentialBucketsHoldTheirValues(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))

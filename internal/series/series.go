@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series keeps the time series of a connector between two outputs and writes them as points. A cumulative one
-// begins with a point of 0, without which nobody sees its first increase (package startpoint).
+// Package series keeps the time series of a connector between two outputs and writes them as points. A cumulative
+// series begins with a point of 0, without which its first increase is invisible (see package startpoint).
 package series
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// OverflowKey is defined by the OpenTelemetry metrics SDK's specification.
+// OverflowKey is the attribute of overflow series, as the OpenTelemetry metrics SDK specification defines it.
 const OverflowKey = "otel.metric.overflow"
 
 // Settings are shared by all series of a connector.
 type Settings struct {
-	Scope            string        // its name
+	Scope            string        // name of the instrumentation scope
 	Instance         string        // collector.instance.id of every point
 	Interval         time.Duration // between two outputs
-	Delta            bool          // else cumulative
-	Exponential      int           // buckets of a histogram at most; 0: histograms have explicit bounds
-	CardinalityLimit int           // series of a family
-	MaxSeries        int           // of all families; 0: no limit
-	MakeRoom         func()        // gives up what has been silent for long, when there is no room for more; may be nil
+	Delta            bool          // temporality; false is cumulative
+	Exponential      int           // maximum number of buckets of a histogram; 0: histograms have explicit bounds
+	CardinalityLimit int           // maximum number of series of a family
+	MaxSeries        int           // maximum number of series of all families; 0: no limit
+	MakeRoom         func()        // evicts inactive series when MaxSeries is reached; may be nil
 
 	Kept  int       // series of all families
-	Begun []*Series // by the last output: with a point of 0
+	Begun []*Series // by the last output, with a point of 0
 }
 
-// Output begins an output.
+// Output prepares the next output.
 func (st *Settings) Output() {
 	clear(st.Begun)
 	st.Begun = st.Begun[:0]
@@ -60,7 +60,7 @@ func (st *Settings) newHistogram(bounds []float64) histogram {
 	return &explicitHistogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
-// Form of a metric.
+// Form is the form of a metric.
 type Form uint8
 
 // Forms of metrics.
@@ -76,16 +76,16 @@ type Family struct {
 	Name      string // unit and description are the registry's
 	Form      Form
 	Bounds    []float64 // of an explicit histogram
-	Exemplars int       // of a point at most
+	Exemplars int       // maximum number per point
 
 	byKey    map[string]*Series
 	list     []*Series // in order of creation
 	overflow *Series   // also in list
 }
 
-// Get returns the series with these attributes, makes it, or returns the overflow series when there are too many.
-// start is the time from which a new series counts. attrs is only read; the names of all maps of a family are put in
-// one order.
+// Get returns the series with these attributes. It creates the series if there is none, or returns the overflow series
+// if there are too many. start is the time from which a new series counts, unix ns. Get only reads attrs, but sorts
+// its names; the maps of one family must have one order.
 func (f *Family) Get(st *Settings, attrs pcommon.Map, start uint64) *Series {
 	key := canonical(attrs)
 	if s := f.byKey[key]; s != nil {
@@ -129,13 +129,13 @@ func (f *Family) append(st *Settings, attrs pcommon.Map, start uint64) *Series {
 	return s
 }
 
-// Len is the number of series.
+// Len returns the number of series.
 func (f *Family) Len() int { return len(f.list) }
 
-// Overflowed reports whether a series is the one that takes what is too much.
+// Overflowed reports whether a series is the overflow series of the family.
 func (f *Family) Overflowed(s *Series) bool { return s == f.overflow }
 
-// Expire gives up the series that were last seen before a time; it returns how many.
+// Expire evicts the series that were last seen before a time and returns their number.
 func (f *Family) Expire(st *Settings, before int64) int {
 	n := len(f.list)
 	f.list = slices.DeleteFunc(f.list, func(s *Series) bool {
@@ -156,8 +156,8 @@ func (f *Family) Expire(st *Settings, before int64) int {
 	return n - len(f.list)
 }
 
-// earliest is the least time of the next points, after points of a time: what has changed is never at the time of the
-// points before, and before what begins there is room for a point of 0.
+// earliest returns the earliest time of the next points after points at the time written: a changed series is never at
+// the time of its last point, and a new series needs room for its point of 0.
 func (f *Family) earliest(st *Settings, written uint64) uint64 {
 	t := written
 	for _, s := range f.list {
@@ -171,18 +171,18 @@ func (f *Family) earliest(st *Settings, written uint64) uint64 {
 	return t
 }
 
-// begins says whether the next point of a series is of 0.
+// begins reports whether the next point of a series is 0.
 func (st *Settings) begins(s *Series, f Form) bool { return !s.begun && f != Gauge && !st.Delta }
 
-// pointTime is when the points of a resource are, unix ns.
+// pointTime has the times of the points of a resource, unix ns.
 type pointTime struct {
 	at     uint64
-	before uint64 // of the points before; 0: none
+	before uint64 // of the previous points; 0: none
 }
 
-// Write adds the points of a resource's families, if there are any, and says whether there were. They are at the first
-// time from at on that may follow written, the time of the points before (0: none), and that time is returned. instance
-// is the service.instance.id that attrs lack; empty: none.
+// Write adds the points of a resource's families, if there are any, and reports whether there were. Their time is the
+// first one from at on that may follow written, the time of the previous points (0: none); Write returns it. instance
+// is the service.instance.id to add to attrs; empty: none.
 func (st *Settings) Write(
 	out pmetric.Metrics, attrs pcommon.Map, instance string, families []Family, at, written uint64,
 ) (time uint64, wrote bool) {
@@ -199,8 +199,8 @@ func (st *Settings) Write(
 	if sm.Metrics().Len() == 0 {
 		return at, false
 	}
-	// The scope has no version, and the schema stands on the resource: both are labels of each series in Prometheus, so
-	// that a release would rename all.
+	// The scope has no version, and the schema URL is set on the resource only: both would be labels of each series in
+	// Prometheus, so that a release would rename all of them.
 	sm.Scope().SetName(st.Scope)
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	attrs.CopyTo(rm.Resource().Attributes())
@@ -243,8 +243,8 @@ func (f *Family) write(st *Settings, out pmetric.MetricSlice, ts pointTime) {
 	}
 }
 
-// canonical is a text that is the same for maps of the same names and values. Names are in order as they were put,
-// for all maps of a family are made by one function.
+// canonical returns a text that is equal for maps with equal names and values. Names are in the order in which they
+// were put, because one function makes all maps of a family.
 func canonical(attrs pcommon.Map) string {
 	var b []byte
 	for k, v := range attrs.All() {
@@ -256,35 +256,34 @@ func canonical(attrs pcommon.Map) string {
 	return string(b)
 }
 
-// pointBase is what all kinds of points share.
+// pointBase has the methods that all kinds of points share.
 type pointBase interface {
 	SetStartTimestamp(pcommon.Timestamp)
 	SetTimestamp(pcommon.Timestamp)
 	Attributes() pcommon.Map
 }
 
-// millisecond is what Prometheus tells times apart by. Two values of a series at one time make it refuse the whole
-// request.
+// millisecond is the resolution of Prometheus. It rejects a whole request with two values of a series at one time.
 const millisecond = uint64(time.Millisecond)
 
-// Next is the first time that Prometheus tells apart from t.
+// Next returns the first time after t that Prometheus distinguishes from t, unix ns.
 func Next(t uint64) uint64 { return (t/millisecond + 1) * millisecond }
 
 // Series is one time series: its attributes and its state.
 type Series struct {
 	attrs   pcommon.Map
 	start   uint64 // unix ns
-	seen    int64  // when it last changed, by the caller's clock
+	seen    int64  // time of the last change, by the caller's clock
 	changed bool   // since the last output
 	begun   bool   // a point was written
-	gone    bool   // was given up
+	gone    bool   // evicted
 
-	total   float64 // of a sum: all; of a gauge, which is a quotient of sums since the last output: the numerator
+	total   float64 // of a sum: the total; of a gauge, which is a quotient of sums since the last output: the numerator
 	divisor float64 // of a gauge
-	written float64 // of a delta sum: what was written of total
+	written float64 // of a delta sum: the part of total that was written
 
 	distribution distribution // of a histogram
-	exemplars    []exemplar   // slot = binary magnitude modulo their number, so that they spread over the buckets
+	exemplars    []exemplar   // slot = binary exponent modulo their number, so that they spread over the buckets
 }
 
 type exemplar struct {
@@ -294,7 +293,7 @@ type exemplar struct {
 	span  pcommon.SpanID
 }
 
-// GivenUp says whether nothing may be added any more: the family has the series no longer, or s is nil.
+// GivenUp reports whether the family has evicted the series, or s is nil. Nothing may be added then.
 func (s *Series) GivenUp() bool { return s == nil || s.gone }
 
 func (s *Series) touch(now int64) { s.seen, s.changed = now, true }
@@ -307,7 +306,7 @@ func (s *Series) Add(v float64, now int64) {
 	s.touch(now)
 }
 
-// Ratio adds to a gauge that is a quotient.
+// Ratio adds to the numerator and divisor of a gauge.
 func (s *Series) Ratio(numerator, divisor float64, now int64) {
 	if !s.changed {
 		s.total, s.divisor = 0, 0
@@ -317,15 +316,15 @@ func (s *Series) Ratio(numerator, divisor float64, now int64) {
 	s.touch(now)
 }
 
-// Example makes a span that ends then the gauge's exemplar.
+// Example makes the span the gauge's exemplar, with the time end.
 func (s *Series) Example(v float64, span spanfacts.Key, end uint64) {
 	if cap(s.exemplars) > 0 && !span.Trace.IsEmpty() {
 		s.exemplars = append(s.exemplars[:0], exemplar{v, end, span.Trace, span.Span})
 	}
 }
 
-// Record adds a value, which counts weight times, to a distribution. A span that ends then is its exemplar, unless it
-// has no trace.
+// Record adds a value, which counts weight times, to a distribution. The span becomes an exemplar with the time end,
+// unless it has no trace ID.
 func (s *Series) Record(v, weight float64, span spanfacts.Key, end uint64, now int64) {
 	s.distribution.record(v, weight)
 	if n := cap(s.exemplars); n > 0 && !span.Trace.IsEmpty() {
@@ -335,14 +334,15 @@ func (s *Series) Record(v, weight float64, span spanfacts.Key, end uint64, now i
 	s.touch(now)
 }
 
-// magnitude is the exponent of a value, from 0.
+// magnitude returns the binary exponent of a value, shifted so that it is never negative.
 func magnitude(v float64) int {
 	_, exponent := math.Frexp(v)
 	return exponent + 1100 // of the smallest number it is -1073
 }
 
-// write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins
-// with a point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
+// write adds the series' point to a metric of its form; it returns false if there is none to write. A cumulative
+// series begins with a point of 0, without which its first increase is invisible, and is written even if nothing has
+// changed.
 func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime) bool {
 	delta, f := st.Delta, of.Form
 	if !s.changed && (delta || f == Gauge) {
@@ -384,7 +384,7 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime)
 	return wrote
 }
 
-// writeZero adds a point of 0 where the series begins, but at most startpoint.Before its first point.
+// writeZero adds a point of 0 at the start of the series, at most startpoint.Before earlier than its first point.
 func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointTime) {
 	at := max(s.start, ts.at-min(ts.at, uint64(startpoint.Before(st.Interval))))
 	if at/millisecond <= ts.before/millisecond {
@@ -393,7 +393,7 @@ func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointT
 	if s.start == 0 || at/millisecond >= ts.at/millisecond {
 		at = ts.at - min(ts.at, millisecond)
 	}
-	s.start = min(s.start, at) // of a span that is ahead of the clock; points go on from there
+	s.start = min(s.start, at) // of a span that is ahead of the clock; later points have the same start
 	if at == 0 || at/millisecond <= ts.before/millisecond {
 		return
 	}
@@ -433,8 +433,8 @@ func (s *Series) dress(p pointBase, start, ts uint64) {
 	s.attrs.CopyTo(p.Attributes())
 }
 
-// writeExemplars writes those that there are. They stay on a cumulative series until others take their place, for a
-// scrape comes at its own time.
+// writeExemplars writes the exemplars. Exemplars of a cumulative series stay until others replace them, because scrapes
+// are not synchronized with outputs.
 func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	for i := range s.exemplars {
 		x := &s.exemplars[i]
@@ -449,6 +449,6 @@ func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	}
 }
 
-// toInt is a whole number as int64. A counter that reaches 2^63, as bytes do within weeks, begins again at 0, which
-// rates take as any restart; one that stayed at the largest number would say that nothing moves any more.
+// toInt converts a whole number to int64. A counter that reaches 2^63, as bytes do within weeks, begins again at 0,
+// which rates handle as a restart; a counter that stayed at the largest number would show no more activity.
 func toInt(v float64) int64 { return int64(math.Mod(v, 1<<63)) }

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// named are the attributes of a series.
+// named returns the attributes of a series.
 func named(name string) pcommon.Map {
 	m := pcommon.NewMap()
 	m.PutStr(string(semconv.GPUOperationNameKey), name)
@@ -33,7 +33,7 @@ func write(t *testing.T, st *Settings, f *Family, at uint64) pmetric.Metric {
 
 const second = uint64(1e9)
 
-func TestWhatIsNotWrittenYetIsNotGivenUp(t *testing.T) {
+func TestExpireKeepsUnwrittenSeries(t *testing.T) {
 	st := &Settings{CardinalityLimit: 10}
 	f := Family{Name: semconv.GPUOperationCountName, Form: Count}
 	f.Get(st, named("a"), second).Add(1, 1)
@@ -43,7 +43,7 @@ func TestWhatIsNotWrittenYetIsNotGivenUp(t *testing.T) {
 	assert.Zero(t, st.Kept)
 }
 
-func TestACountBeginsAgainBeyondTheLargestNumber(t *testing.T) {
+func TestCountsWrapAtTheLargestNumber(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		st := &Settings{CardinalityLimit: 10, Delta: delta}
 		f := Family{Name: semconv.GPUOperationIOName, Form: Count}
@@ -51,7 +51,7 @@ func TestACountBeginsAgainBeyondTheLargestNumber(t *testing.T) {
 		var got []int64
 		for i := range uint64(3) {
 			s.Add(1<<62, int64(i))
-			points := write(t, st, &f, (i+2)*second).Sum().DataPoints() // the first time a 0 before it
+			points := write(t, st, &f, (i+2)*second).Sum().DataPoints() // the first time preceded by a 0
 			got = append(got, points.At(points.Len()-1).IntValue())
 		}
 		if delta {
@@ -62,7 +62,7 @@ func TestACountBeginsAgainBeyondTheLargestNumber(t *testing.T) {
 	}
 }
 
-func TestTheSeriesOfWhatIsTooMuchIsGivenUpAndMadeAgain(t *testing.T) {
+func TestTheOverflowSeriesIsEvictedAndCreatedAgain(t *testing.T) {
 	st := &Settings{CardinalityLimit: 2, Delta: true}
 	f := Family{Name: semconv.GPUOperationCountName, Form: Count}
 	for round := range int64(3) {
@@ -78,7 +78,7 @@ func TestTheSeriesOfWhatIsTooMuchIsGivenUpAndMadeAgain(t *testing.T) {
 	}
 }
 
-func TestADeltaHasTheExemplarsOfItsInterval(t *testing.T) {
+func TestDeltasHaveTheExemplarsOfTheirInterval(t *testing.T) {
 	st := &Settings{CardinalityLimit: 10, Delta: true}
 	f := Family{Name: semconv.GPUOperationDurationName, Form: Histogram, Bounds: []float64{1}, Exemplars: 8}
 	for i, v := range []float64{1, 1000} {
@@ -90,7 +90,7 @@ func TestADeltaHasTheExemplarsOfItsInterval(t *testing.T) {
 	}
 }
 
-func TestADeltaHasTheBucketsOfItsInterval(t *testing.T) {
+func TestDeltasHaveTheBucketsOfTheirInterval(t *testing.T) {
 	for _, exponential := range []int{0, 16} {
 		st := &Settings{CardinalityLimit: 10, Delta: true, Exponential: exponential}
 		f := Family{Name: semconv.GPUOperationDurationName, Form: Histogram, Bounds: []float64{1}}

@@ -12,24 +12,24 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Targets find the resource of the metrics that are made of spans. Prometheus makes labels of the service and its
-// instance alone, so that metrics of two resources which agree in these would be one series there, with two values at
-// one time, which makes it refuse the whole request. It is not safe for concurrent use; the zero value is ready.
+// Targets finds the resource of metrics that are derived from spans. Prometheus makes labels of the service and its
+// instance only, so metrics of two resources that agree in these would be one series there, with two values at one
+// time, and it rejects the whole request. It is not safe for concurrent use; the zero value is ready.
 type Targets struct {
-	Kept []string // attributes of spans' resources that metrics have; none: all
+	Kept []string // attributes of spans' resources that metrics keep; none: all
 
 	names []string
 	key   []byte
 }
 
-// instanceNames are what tells a service's instances apart by the semantic conventions.
+// instanceNames are the attributes that identify an instance of a service in the semantic conventions.
 var instanceNames = [...]string{
 	string(semconv.ServiceNameKey), string(semconv.ServiceInstanceIDKey), "service.namespace",
 }
 
-// Key is the same for the resources of one instance: those of the same service.instance.id, whatever else has changed,
-// as a container's ID does when it is started again; without it those of the same kept attributes, in whatever order.
-// It is valid until the next call.
+// Key returns a key that is equal for the resources of one instance: resources with the same service.instance.id,
+// whatever else has changed (as a container's ID does after a restart), or, without it, with the same kept attributes
+// in any order. It is valid until the next call.
 func (t *Targets) Key(attrs pcommon.Map) []byte {
 	t.names = t.names[:0]
 	for k := range attrs.All() {
@@ -43,7 +43,7 @@ func (t *Targets) Key(attrs pcommon.Map) []byte {
 	return t.text(attrs)
 }
 
-// Whole is the same for resources of the same attributes. It is valid until the next call.
+// Whole returns a key that is equal for resources with the same attributes. It is valid until the next call.
 func (t *Targets) Whole(attrs pcommon.Map) []byte {
 	t.names = t.names[:0]
 	for k := range attrs.All() {
@@ -52,7 +52,7 @@ func (t *Targets) Whole(attrs pcommon.Map) []byte {
 	return t.text(attrs)
 }
 
-// text is of the attributes that have names, in whatever order they are.
+// text returns the attributes with the given names as a text, in an order of its own.
 func (t *Targets) text(attrs pcommon.Map) []byte {
 	slices.Sort(t.names)
 	t.key = t.key[:0]
@@ -64,18 +64,18 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	return t.key
 }
 
-// instance says whether the metrics have a service.instance.id of the spans'.
+// instance reports whether the metrics keep a service.instance.id of the spans.
 func (t *Targets) instance(attrs pcommon.Map) bool {
 	v, ok := attrs.Get(string(semconv.ServiceInstanceIDKey))
 	return ok && v.AsString() != "" && slices.Contains(t.names, string(semconv.ServiceInstanceIDKey))
 }
 
-// instanceNamespace is that of service.instance.id in the semantic conventions.
+// instanceNamespace is the namespace of service.instance.id in the semantic conventions.
 var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
-// Attributes are those of attrs that metrics have, and the service.instance.id that they need beside them: made of the
-// key, which must be that of the last call, as the semantic conventions recommend. It is empty where there is one, and
-// where nothing but the service's name and namespace is known, which Prometheus has as job.
+// Attributes returns the attributes that metrics keep, and the service.instance.id to add to them. The latter is a hash
+// of the key, which must be the one of the last call, as the semantic conventions recommend. It is empty if attrs has
+// one, and if only the service's name and namespace are known, which Prometheus has as job.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
 	own, service, namespace := false, false, false

@@ -11,14 +11,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-func TestResourcesThatPrometheusTellsApartHaveMetricsOfTheirOwn(t *testing.T) {
+func TestResourcesOfDifferentTargetsHaveSeparateMetrics(t *testing.T) {
 	type attrs map[string]any
 	const own = "made of the attributes"
 	for name, tt := range map[string]struct {
 		a, b     attrs
 		kept     []string
 		same     bool
-		instance string // of a's metrics, beside its attributes
+		instance string // of a's metrics, in addition to its attributes
 	}{
 		"two processes":           {attrs{"service.name": "s", "process.pid": 1}, attrs{"service.name": "s", "process.pid": 2}, nil, false, own},
 		"in another order":        {attrs{"service.name": "s", "host.name": "h"}, attrs{"host.name": "h", "service.name": "s"}, nil, true, own},

@@ -15,18 +15,18 @@ import (
 	"github.com/otelgpu/otelgpu/internal/startpoint"
 )
 
-// Connector is what connectors embed that make metrics and spans of spans. The Collector makes one component for each
-// kind of output; both are one instance, so that each span counts once.
+// Connector is embedded by connectors that make metrics and spans from spans. The Collector makes one component for
+// each kind of output; both share one instance, so that each span counts once.
 type Connector struct {
-	Metrics startpoint.Output // without Next where no metrics pipeline has the connector as its receiver
+	Metrics startpoint.Output // without Next if no metrics pipeline has the connector as its receiver
 
-	started, ended sync.Once // by whichever of its components comes first
+	started, ended sync.Once // by whichever of its components is first
 	stop           context.CancelFunc
 	done           sync.WaitGroup
 	forget         func()
 }
 
-// Embedded is the connector itself, of what embeds it.
+// Embedded returns the connector itself, for the types that embed it.
 func (c *Connector) Embedded() *Connector { return c }
 
 // Capabilities implements consumer.Traces.
@@ -34,8 +34,8 @@ func (*Connector) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: false}
 }
 
-// Begin calls first and then runs what writes until End, once. Until both components have started there is no input,
-// and so nothing to write.
+// Begin calls first and then starts run, which lasts until End, both once. Before both components have started there
+// is no input, and so nothing to write.
 func (c *Connector) Begin(first func(), run func(context.Context)) {
 	c.started.Do(func() {
 		first()
@@ -45,9 +45,9 @@ func (c *Connector) Begin(first func(), run func(context.Context)) {
 	})
 }
 
-// End calls rest, which writes what was not written yet, when what Begin runs has ended, once. The Collector stops all
-// that sends to a connector before its components, and each of those before what it sends to: when the first is shut
-// down, nothing comes any more, and both outputs are still open.
+// End waits for run to end and calls rest, which writes the remaining data, once. The Collector stops everything that
+// sends to a connector before its components, and each component before its consumers: when the first component is
+// shut down, no input arrives any more and both outputs are still open.
 func (c *Connector) End(rest func()) {
 	c.ended.Do(func() {
 		if c.stop != nil {
@@ -61,17 +61,17 @@ func (c *Connector) End(rest func()) {
 	})
 }
 
-// TwoOutputs is a pointer to what embeds a Connector.
+// TwoOutputs is a pointer to a type that embeds a Connector.
 type TwoOutputs interface {
 	comparable
 	connector.Traces
-	// GiveTraces sets where spans go; false where that is set.
+	// GiveTraces sets the consumer of spans; it returns false if one is set already.
 	GiveTraces(consumer.Traces) bool
 	Embedded() *Connector
 }
 
-// ConnectorFactory makes a factory whose connectors of one configuration, a pointer, are one instance as long as the
-// output is free. The levels are those of metrics and of traces.
+// ConnectorFactory returns a factory whose connectors with the same configuration pointer share one instance as long
+// as its output is free. The stability levels are for metrics and traces, in this order.
 func ConnectorFactory[C comparable, I TwoOutputs](
 	of component.Type, defaults component.CreateDefaultConfigFunc, create func(C, connector.Settings) (I, error),
 	metrics, traces component.StabilityLevel,
@@ -110,8 +110,8 @@ func ConnectorFactory[C comparable, I TwoOutputs](
 		}, traces))
 }
 
-// TracesOutput is the component that writes traces. The Collector gives each batch to both components; this one takes
-// it only where the one for metrics is not there.
+// TracesOutput is the component that writes traces. The Collector passes each batch to both components; this one
+// accepts it only if there is no component for metrics.
 type TracesOutput struct {
 	connector.Traces
 	base *Connector

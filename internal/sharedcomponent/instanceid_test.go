@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/connector/connectortest"
 )
 
-// The instance does not change with a restart, after which the Collector has another service.instance.id.
-func TestTheInstanceIsTheHostAndTheConnectorsName(t *testing.T) {
+// The instance ID does not change with a restart, after which the Collector has another service.instance.id.
+func TestInstanceIDHasTheHostAndTheConnectorsName(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	gpu := component.MustNewType("gpu_metrics")

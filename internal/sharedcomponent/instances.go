@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedcomponent holds what several components need in common, above all one instance behind components of
-// several signals: the Collector creates one component for each signal, and all of one configuration share it.
+// Package sharedcomponent has what several components need, above all one instance behind components of several
+// signals: the Collector creates one component for each signal, and all components with one configuration share it.
 package sharedcomponent
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Instances are the instances of a factory by their configuration, C; I is a pointer. They are kept by the factory,
-// which makes the components of all signals. The zero value is ready.
+// Instances has the instances of a factory by their configuration, C; I is a pointer. The factory keeps it, because it
+// makes the components of all signals. The zero value is ready.
 type Instances[C, I comparable] struct {
 	mu  sync.Mutex
 	all map[C]I
 }
 
-// Get is the instance of a configuration where there is one that fits (nil: any does), else a new one, which calls
-// forget when it has ended. Another configuration, as after a reload, has another instance.
+// Get returns the instance of a configuration if there is one that fits (nil: any fits), otherwise a new one, which
+// calls forget when it has ended. Another configuration, as after a reload, has another instance.
 func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func()) (I, error)) (I, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,12 +52,12 @@ func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func(
 	return i, nil
 }
 
-// Label is the one attribute of a count.
+// Label returns the option that sets the one attribute of a count.
 func Label(key, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }
 
-// Count adds to a counter what is more than nothing. of may be nil.
+// Count adds n to a counter if n is above 0. of may be nil.
 func Count(ctx context.Context, c metric.Int64Counter, n int64, of metric.AddOption) {
 	switch {
 	case n <= 0:
@@ -68,15 +68,14 @@ func Count(ctx context.Context, c metric.Int64Counter, n int64, of metric.AddOpt
 	}
 }
 
-// PutText puts an attribute where its value is known.
+// PutText sets an attribute if its value is not empty.
 func PutText[K ~string](m pcommon.Map, key K, value string) {
 	if value != "" {
 		m.PutStr(string(key), value)
 	}
 }
 
-// SpanID is made of what a span is of (FNV-1a, 64 bits), so that the same one, made again here or by another Collector,
-// has the same.
+// SpanID returns a hash of the parts (FNV-1a, 64 bits). Equal parts have equal IDs, in this Collector and in others.
 func SpanID(of ...[]byte) (id pcommon.SpanID) {
 	h := fnv.New64a()
 	for _, b := range of {
@@ -89,10 +88,10 @@ func SpanID(of ...[]byte) (id pcommon.SpanID) {
 	return id
 }
 
-// InstanceID is collector.instance.id of a connector's points, which tells its series from those of another: as
-// configured, else the name of the host, else the Collector's service.instance.id, with the connector's name. It does
-// not change when the Collector is started again, as its service.instance.id does unless it is configured: each start
-// would double the series of a store.
+// InstanceID returns the collector.instance.id of a connector's points, which distinguishes its series from another
+// connector's: the configured one, otherwise the name of the host, otherwise the Collector's service.instance.id,
+// followed by the connector's name. It does not change with a restart of the Collector, unlike a service.instance.id
+// that is not configured: each restart would double the series of a store.
 func InstanceID(configured string, set connector.Settings) string {
 	if configured != "" {
 		return configured

@@ -16,7 +16,7 @@ type instance struct {
 	forget func()
 }
 
-func TestFacesOfOneConfigurationAreOneInstance(t *testing.T) {
+func TestComponentsOfOneConfigurationShareAnInstance(t *testing.T) {
 	var s Instances[*int, *instance]
 	get := func(cfg *int) *instance {
 		i, err := s.Get(cfg, func(i *instance) bool { return !i.taken }, func(forget func()) (*instance, error) {
@@ -32,15 +32,15 @@ func TestFacesOfOneConfigurationAreOneInstance(t *testing.T) {
 
 	first.taken = true
 	second := get(a)
-	assert.NotSame(t, first, second, "it does not fit")
+	assert.NotSame(t, first, second, "the instance does not fit")
 	first.forget()
-	assert.Same(t, second, get(a), "who was replaced does not forget another")
+	assert.Same(t, second, get(a), "a replaced instance does not remove its successor")
 	second.forget()
 	assert.NotSame(t, second, get(a))
 	assert.Len(t, s.all, 2)
 }
 
-func TestWhatCannotBeMadeIsNotKept(t *testing.T) {
+func TestGetDoesNotKeepAnInstanceThatFails(t *testing.T) {
 	var s Instances[*int, *instance]
 	broken := errors.New("broken")
 	_, err := s.Get(new(int), nil, func(func()) (*instance, error) { return &instance{}, broken })

@@ -12,12 +12,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Facts are what a span says of itself. Amounts and durations that are absent, not finite or not above 0 are 0; values
-// that may be 0 or negative have a Has field. Texts that are absent are "", indexes -1. Strings are the span's memory.
+// Facts are the values that a span states. Amounts and durations that are absent, not finite or not above 0 are 0;
+// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Strings share the span's
+// memory.
 type Facts struct {
 	Kind     Kind
-	Type     string // gpu.operation.type as it stands
-	Name     string // gpu.operation.name, else the span's name
+	Type     string // gpu.operation.type, unchanged
+	Name     string // gpu.operation.name, otherwise the span's name
 	Category string // gpu.operation.category
 	Device   Identity
 	Stream   int64 // gpu.stream.id
@@ -25,11 +26,11 @@ type Facts struct {
 	Key        Key
 	Parent     pcommon.SpanID
 	Start, End uint64  // unix ns
-	Elapsed    float64 // end minus start, s; 0 where they are not Sound
+	Elapsed    float64 // end minus start, s; 0 if they are not Sound
 
-	Time          float64 // on the device, s; 0 where it was not timed, and for steps and what is no GPU work
+	Time          float64 // on the device, s; 0 if it was not timed, and for steps and spans that are not GPU work
 	Duration      float64 // gpu.duration, s
-	Status        string  // gpu.timing.status; "ok" where it is absent
+	Status        string  // gpu.timing.status; "ok" if absent
 	Source        string  // gpu.timing.source
 	TimingError   float64 // gpu.timing.error, s
 	StartDelay    float64 // gpu.start.delay, s
@@ -39,7 +40,7 @@ type Facts struct {
 	HasEndDelay   bool
 	HasFloor      bool
 
-	Size       float64 // gpu.io.size, else the sum of the next two, bytes
+	Size       float64 // gpu.io.size, otherwise the sum of the next two, bytes
 	Read       float64 // gpu.io.read.size, bytes
 	Write      float64 // gpu.io.write.size, bytes
 	FLOPs      float64 // gpu.flop.count
@@ -58,39 +59,39 @@ type Facts struct {
 	TimeToFirstItem float64 // gpu.request.time_to_first_item, s
 
 	Energy        float64 // gpu.energy, J: of the span with its descendants
-	SelfEnergy    float64 // gpu.self_energy, else Energy, J: its own part
+	SelfEnergy    float64 // gpu.self_energy, otherwise Energy, J: of the span alone
 	HasEnergy     bool
 	HasSelfEnergy bool
-	Coverage      float64 // gpu.join.coverage, 0 to 1; 1 where it is absent
+	Coverage      float64 // gpu.join.coverage, 0 to 1; 1 if absent
 	HasMemory     bool    // gpu.memory.usage is stated
 	Throttle      string  // the first of gpu.throttle.reasons
-	Joined        bool    // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
-	InWindow      bool    // a capture window or profile found it below a span of a live trace: what others saw is more
+	Joined        bool    // has device samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
+	InWindow      bool    // found by a capture window or profile below a span of a live trace; repeats what other spans measured
 
-	StepIndex    int64   // gpu.step.index; where HasStepIndex
+	StepIndex    int64   // gpu.step.index; valid if HasStepIndex
 	StepDuration float64 // gpu.step.duration, s
 	StepItems    float64 // gpu.step.items
 	StepItemType string  // gpu.step.item.type
 	StepOverlap  float64 // gpu.step.overlap.duration, s
 	StepOther    float64 // gpu.step.other.duration, s
-	StepExposed  float64 // gpu.step.comm.exposed.duration, s; where HasExposed
+	StepExposed  float64 // gpu.step.comm.exposed.duration, s; valid if HasExposed
 	ModelFLOPs   float64 // gpu.step.model.flop.count
 	Devices      float64 // gpu.step.device.count
 	HasStepIndex bool
 	HasExposed   bool
 	HasCovered   bool // gpu.step.covered.duration is stated
-	HasPhases    bool // any phase, the overlap or the rest is stated
+	HasPhases    bool // a phase, the overlap or the rest is stated
 
 	Bound      string  // gpu.roofline.bound
-	Roofline   float64 // gpu.roofline.utilization, else the larger of the two utilisations; where HasRoofline
+	Roofline   float64 // gpu.roofline.utilization, otherwise the larger of the two utilizations; valid if HasRoofline
 	MFU        float64 // gpu.step.mfu
 	BelowFloor bool    // gpu.rate.status is below_floor
 
 	HasRoofline bool
 
-	ioUse, flopUse float64 // gpu.io.utilization, gpu.flop.utilization; -1 where absent
+	ioUse, flopUse float64 // gpu.io.utilization, gpu.flop.utilization; -1 if absent
 
-	phases []Phase // its memory is kept from span to span
+	phases []Phase // its memory is reused for the next span
 }
 
 // Key is a span's identity.
@@ -105,24 +106,24 @@ type Phase struct {
 	Duration float64 // s
 }
 
-// maxPhases bounds what is read of one step; names come from the wire.
+// maxPhases limits how many phases of one step are read; their names are set by the sender.
 const maxPhases = 16
 
-// Phases are the phases that a step states, at most 16. The slice is valid until the next Load.
+// Phases returns the phases that a step states, at most 16. The slice is valid until the next Load.
 func (f *Facts) Phases() []Phase { return f.phases }
 
-// Recorded says whether the span's times are records of a profiler that sees every activity of the device, not pairs of
-// events around sections.
+// Recorded reports whether the span's times are records of a profiler that sees every activity of the device, as
+// opposed to pairs of events around sections.
 func (f *Facts) Recorded() bool {
 	return f.Source == semconv.GPUTimingSourceCupti || f.Source == semconv.GPUTimingSourceRoctracer
 }
 
-// HostTimed says whether the span's times are the host's: the device was not asked.
+// HostTimed reports whether the host measured the span's times.
 func (f *Facts) HostTimed() bool {
 	return f.Kind == Request || f.Kind == Host || f.Duration == 0 && f.Source == semconv.GPUTimingSourceHost
 }
 
-// StepTime is the length of a step in seconds: gpu.step.duration, else the span's own.
+// StepTime returns the length of a step in seconds: gpu.step.duration, otherwise the span's own length.
 func (f *Facts) StepTime() float64 {
 	if f.StepDuration > 0 {
 		return f.StepDuration
@@ -130,9 +131,9 @@ func (f *Facts) StepTime() float64 {
 	return f.Elapsed
 }
 
-// Exposed is the time of a step in seconds in which it communicated and nothing hid it: as stated, else what of the
-// phase comm overlaps with no other. The latter holds only where phases are times of the device; a profiler's file,
-// whose phases are ranges of the host, states it.
+// Exposed returns the time of a step in seconds in which it communicated and no computation overlapped: as stated,
+// otherwise the part of the phase comm that overlaps with no other phase. The latter is valid only for phases timed on
+// the device; profiler files, whose phases are ranges of the host, state it.
 func (f *Facts) Exposed() float64 {
 	if f.HasExposed {
 		return f.StepExposed
@@ -145,8 +146,8 @@ func (f *Facts) Exposed() float64 {
 	return 0
 }
 
-// Load reads a span of a scope; scope nil: of none. It reports whether it is a GPU span. For other spans only Key,
-// Parent, Start and End are set.
+// Load reads a span of a scope (nil: none). It reports whether it is a GPU span. For other spans it sets only Key,
+// Parent, Start and End.
 func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	*f = Facts{phases: f.phases[:0]}
 	f.Key.Trace, f.Key.Span, f.Parent = s.TraceID(), s.SpanID(), s.ParentSpanID()
@@ -182,7 +183,7 @@ func (f *Facts) loadPhase(k string, v pcommon.Value) {
 	}
 }
 
-// complete fills in what follows from the scope and from what is absent.
+// complete sets the fields that follow from the scope or from absent attributes.
 func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 	if scope != nil {
 		if same := f.Device.inherit(&scope.Device); same {
@@ -200,7 +201,7 @@ func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 	f.Name, f.Status = cmp.Or(f.Name, s.Name()), cmp.Or(f.Status, semconv.GPUTimingStatusOk)
 	f.Size = cmp.Or(f.Size, f.Read+f.Write)
 	if f.L2Hit > 1 {
-		f.L2Hit = 0 // not a ratio
+		f.L2Hit = 0 // not a valid ratio
 	}
 	if !f.HasSelfEnergy {
 		f.SelfEnergy = f.Energy

@@ -35,14 +35,14 @@ func load(t testing.TB, attrs map[string]any) *Facts {
 	return &f
 }
 
-func TestWhatHasNoTypeIsNoGPUSpan(t *testing.T) {
+func TestLoadRejectsSpansWithoutType(t *testing.T) {
 	var f Facts
 	require.False(t, f.Load(span(t, map[string]any{"gpu.duration": 1.0, "gpu.operation.type": ""}), nil))
 	require.Equal(t, Key{[16]byte{1}, [8]byte{2}}, f.Key)
 	require.Equal(t, pcommon.SpanID{3}, f.Parent)
 }
 
-// The kinds are those of the registry, and only those that do something on a device are work.
+// Every kind of the registry is known, and only kinds that occupy a device are work.
 func TestEveryTypeOfTheRegistryHasAKind(t *testing.T) {
 	a, ok := semconv.LookupAttribute("gpu.operation.type")
 	require.True(t, ok)
@@ -59,7 +59,7 @@ func TestEveryTypeOfTheRegistryHasAKind(t *testing.T) {
 	assert.False(t, None.Work())
 }
 
-func TestNothingThatIsNoGPUWorkHasDeviceTime(t *testing.T) {
+func TestOnlyGPUWorkHasDeviceTime(t *testing.T) {
 	for kind, want := range map[string]float64{
 		"section": .25, "kernel": .25, "gemm": .25, "step": 0, "share": 0,
 		"request": 0, "host": 0,
@@ -101,7 +101,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// A span says more than its scope, a scope more than its resource; what another device is said to be is not taken.
+// A span's device overrides its scope's, and a scope's its resource's; nothing is inherited from another device.
 func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 	attrs := func(m map[string]any) pcommon.Map {
 		out := pcommon.NewMap()
@@ -158,7 +158,7 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 	}
 }
 
-func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
+func TestSpansInheritFromTheirScope(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{
 		"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6, "gpu.timing.error": 4e-6,
@@ -185,8 +185,9 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	assert.Zero(t, f.Time)
 }
 
-// A scope's stream, ordinal, floor and names are its device's: of a span that ran elsewhere they say nothing.
-func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
+// A scope's stream, ordinal, floor and names are of its device: a span that ran on another device does not inherit
+// them.
+func TestSpansOfAnotherDeviceDoNotInheritFromTheScope(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{
 		"hw.id": "GPU-aa", "hw.parent": "GPU-pp", "hw.name": "gpu0", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0",
@@ -212,7 +213,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
 		assert.False(t, f.HasFloor, name)
 		assert.Zero(t, f.Floor, name)
 		assert.Zero(t, f.TimingError, name)
-		assert.Equal(t, "cupti", f.Source, "%s: how the producer measures is not the device's", name)
+		assert.Equal(t, "cupti", f.Source, "%s: the source is the producer's, not the device's", name)
 		assert.True(t, f.Joined, name)
 		tt.span["gpu.stream.id"], tt.span["gpu.floor.duration"] = 5, 1e-6
 		f.Load(span(t, tt.span), &sc)
@@ -221,7 +222,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
 	}
 	var f Facts
 	f.Load(span(t, map[string]any{"gpu.operation.type": "section", "hw.id": "AA", "gpu.pci.bdf": "00000000:01:00.0"}), &sc)
-	assert.EqualValues(t, 3, f.Stream, "of one device are one UUID, however its address is written")
+	assert.EqualValues(t, 3, f.Stream, "equal UUIDs are one device, however the address is written")
 	assert.Equal(t, "H100", f.Device.Model)
 }
 
@@ -236,7 +237,7 @@ func TestDevicesAreComparedWithoutPrefixAndCase(t *testing.T) {
 }
 
 // NaN, infinite and wrongly typed values count as absent.
-func TestWhatIsNoNumberIsAbsent(t *testing.T) {
+func TestInvalidNumbersCountAsAbsent(t *testing.T) {
 	for _, bad := range []any{math.NaN(), math.Inf(1), "3", true, -1.0} {
 		f := load(t, map[string]any{
 			"gpu.operation.type": "section", "gpu.duration": bad, "gpu.io.size": bad, "gpu.flop.count": bad, "gpu.energy": bad,
@@ -256,7 +257,7 @@ func TestWhatIsNoNumberIsAbsent(t *testing.T) {
 	assert.Zero(t, f.L2Hit)
 }
 
-func TestAStepIsRead(t *testing.T) {
+func TestLoadReadsAStep(t *testing.T) {
 	f := load(t, map[string]any{
 		"gpu.operation.type": "step", "gpu.step.index": 7, "gpu.step.items": 32, "gpu.step.item.type": "image",
 		"gpu.step.phase.duration.forward": 0.5, "gpu.step.phase.duration.comm": 0, "gpu.step.other.duration": .1,
@@ -274,7 +275,7 @@ func TestAStepIsRead(t *testing.T) {
 	assert.Len(t, load(t, many).Phases(), maxPhases)
 }
 
-func TestABatchIsSharedAmongItsLinks(t *testing.T) {
+func TestSharesDividesABatchAmongItsLinks(t *testing.T) {
 	for name, tt := range map[string]struct {
 		links []map[string]any
 		size  int
@@ -322,7 +323,7 @@ func TestABatchIsSharedAmongItsLinks(t *testing.T) {
 	}
 }
 
-func TestDroppedLinksKeepTheirPart(t *testing.T) {
+func TestDroppedLinksKeepTheirShare(t *testing.T) {
 	for name, links := range map[string][]map[string]any{
 		"equal":    {{}, {}, {}},
 		"by items": {{"gpu.operation.items": 2}, {"gpu.operation.items": 2}, {"gpu.operation.items": 2}},
@@ -338,7 +339,7 @@ func TestDroppedLinksKeepTheirPart(t *testing.T) {
 	}
 }
 
-func TestLinksThatLeadElsewhereHaveNoPart(t *testing.T) {
+func TestOtherLinksHaveNoShare(t *testing.T) {
 	s := span(t, map[string]any{"gpu.operation.type": "kernel"})
 	link := s.Links().AppendEmpty()
 	link.Attributes().PutStr("gpu.link.type", "range")
@@ -354,7 +355,7 @@ func TestLinksThatLeadElsewhereHaveNoPart(t *testing.T) {
 	assert.Equal(t, []LinkShare{{Share: 1}}, Shares(s, nil))
 }
 
-func TestItemsOfABatchAreSharedWhereNoLinkStatesAny(t *testing.T) {
+func TestSharesDividesTheItemsOfABatchWithoutItemsOnLinks(t *testing.T) {
 	s := span(t, map[string]any{"gpu.operation.type": "section", "gpu.operation.items": 12})
 	for _, share := range []float64{.75, .25} {
 		l := s.Links().AppendEmpty()
@@ -380,7 +381,7 @@ func lean(t testing.TB) ptrace.Span {
 	})
 }
 
-func TestReadingASpanAllocatesNothing(t *testing.T) {
+func TestLoadDoesNotAllocate(t *testing.T) {
 	s := lean(t)
 	var f Facts
 	var sc Scope

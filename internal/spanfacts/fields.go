@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// read takes what one attribute says.
+// read sets the field of one attribute.
 func (f *Facts) read(k string, v pcommon.Value) {
 	switch k {
 	case string(semconv.GPUOperationTypeKey):
@@ -116,7 +116,7 @@ func (f *Facts) read(k string, v pcommon.Value) {
 	case string(semconv.GPURateStatusKey):
 		f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
 	default:
-		if !f.Device.read(k, v) && k[4] == 's' { // gpu.step: spares most names the call
+		if !f.Device.read(k, v) && k[4] == 's' { // gpu.step: saves the call for most names
 			f.loadPhase(k, v)
 		}
 	}

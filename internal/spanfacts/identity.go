@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Identity is a device as telemetry names it. Fields are "" and Ordinal is -1 where they are not stated.
+// Identity is a device as telemetry identifies it. Absent fields are "", an absent Ordinal is -1.
 type Identity struct {
 	ID      string // hw.id
 	Parent  string // hw.parent, the physical GPU of a MIG instance
@@ -23,7 +23,7 @@ type Identity struct {
 	Ordinal int64  // gpu.device.ordinal, the index that the process sees
 }
 
-// read takes one attribute; false when it says nothing of a device.
+// read reads one attribute; it returns false if the attribute does not describe a device.
 func (d *Identity) read(k string, v pcommon.Value) bool {
 	switch k {
 	case string(semconv.HWIDKey):
@@ -44,7 +44,7 @@ func (d *Identity) read(k string, v pcommon.Value) bool {
 	return true
 }
 
-// inherit takes what d lacks from a wider identity, unless that is of another device: then it reports false.
+// inherit sets what d lacks from a wider identity. If that is another device, it sets nothing and returns false.
 func (d *Identity) inherit(wide *Identity) bool {
 	if d.differs(wide) {
 		return false
@@ -57,7 +57,8 @@ func (d *Identity) inherit(wide *Identity) bool {
 	return true
 }
 
-// differs says whether both name a device, and not the same one: by ID, else by address, else by number.
+// differs reports whether both identify a device, and not the same one: by ID, otherwise by address, otherwise by
+// ordinal.
 func (d *Identity) differs(wide *Identity) bool {
 	switch {
 	case d.ID != "" && wide.ID != "":
@@ -70,7 +71,8 @@ func (d *Identity) differs(wide *Identity) bool {
 
 var numbers = maphash.MakeSeed()
 
-// Number tells the devices of a process apart, as long as it names all of them in one way.
+// Number returns a number that distinguishes the devices of a process, as long as the process identifies all of them
+// in one way.
 func (d *Identity) Number() int64 {
 	if name := cmp.Or(d.ID, d.BDF); name != "" {
 		return int64(maphash.String(numbers, name))
@@ -78,13 +80,13 @@ func (d *Identity) Number() int64 {
 	return d.Ordinal
 }
 
-// SameDevice says whether two values of hw.id name one device. Some producers leave out the prefix `GPU-` or `MIG-`, or
-// write the UUID in capitals.
+// SameDevice reports whether two values of hw.id identify one device. Some producers omit the prefix `GPU-` or `MIG-`,
+// or write the UUID in capitals.
 func SameDevice(a, b string) bool {
 	return a == b || a != "" && strings.EqualFold(Bare(a), Bare(b))
 }
 
-// Bare is a value of hw.id without its prefix.
+// Bare returns a value of hw.id without its prefix.
 func Bare(id string) string {
 	if len(id) > 4 && (strings.EqualFold(id[:4], "gpu-") || strings.EqualFold(id[:4], "mig-")) {
 		return id[4:]
@@ -92,9 +94,9 @@ func Bare(id string) string {
 	return id
 }
 
-// Resource is what a resource says for all its spans.
+// Resource has the values that a resource states for all its spans.
 type Resource struct {
-	Device Identity // of producers that use one device only
+	Device Identity // of producers that use only one device
 
 	Service   string // service.name
 	HostID    string // host.id
@@ -131,19 +133,20 @@ func (r *Resource) Load(attrs pcommon.Map) {
 	}
 }
 
-// Scope is what an instrumentation scope says for all its spans, with what its resource says where the scope is silent.
+// Scope has the values that an instrumentation scope states for all its spans, and its resource's values for what the
+// scope does not state.
 type Scope struct {
 	Device         Identity
-	Stream         int64   // gpu.stream.id; −1: not known
+	Stream         int64   // gpu.stream.id; −1: unknown
 	Source         string  // gpu.timing.source
 	Measured       string  // gpu.measurement.source; not "": the spans were joined with samples
-	Floor          float64 // gpu.floor.duration, s; where HasFloor
+	Floor          float64 // gpu.floor.duration, s; valid if HasFloor
 	HasFloor       bool
 	TimingError    float64 // gpu.timing.error, s
 	MetricsEmitted bool    // gpu.metrics.emitted: the producer writes the metrics of operations itself
 }
 
-// Load reads the attributes of a scope of a resource; r nil: of none.
+// Load reads the attributes of a scope of a resource (nil: none).
 func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
 	*s = Scope{Device: Identity{Ordinal: -1}, Stream: -1}
 	for k, v := range attrs.All() {

@@ -8,8 +8,8 @@ import "github.com/otelgpu/otelgpu/semconv"
 // Kind is the value of gpu.operation.type.
 type Kind uint8
 
-// Kinds. None is a span without gpu.operation.type, which is no GPU span. Other is a type that the registry does not
-// have; it counts as GPU work.
+// Kinds of spans. None is a span without gpu.operation.type, which is not a GPU span. Other is a type that the
+// registry does not define; it counts as GPU work.
 const (
 	None Kind = iota
 	Section
@@ -20,7 +20,7 @@ const (
 	Graph
 	Step
 	Other
-	Share   // the account of one request; no work of its own
+	Share   // usage record of one request; no work of its own
 	Request // timed on the host while it occupies a device
 	Host    // work on the host
 )
@@ -54,5 +54,5 @@ func KindOf(s string) Kind {
 	return Other
 }
 
-// Work says whether spans of this kind are GPU work. Only their time may be summed as GPU time.
+// Work reports whether spans of this kind are GPU work. Only their time may be summed as GPU time.
 func (k Kind) Work() bool { return k != None && k < Share }

@@ -8,15 +8,15 @@ import (
 	"math"
 )
 
-// Level is how much a processor writes on a span.
+// Level is how much detail a processor writes on a span.
 type Level int
 
 const (
-	// Lean writes what a person asks a span: how fast, at what share of the peak, what limited it, what the device did
-	// meanwhile, for how many joules. Quality is stated where it is not the normal one, what is the same for all spans
-	// of a scope is on the scope, and means have five significant digits.
+	// Lean writes what a reader wants to know of a span: how fast it was, at what share of the peak, what limited it,
+	// what the device did meanwhile, and how many joules it used. Quality is stated only if it is unusual, values that
+	// all spans of a scope share are on the scope, and means have five significant digits.
 	Lean Level = iota
-	// Full writes everything that is known, on every span.
+	// Full writes all known values on every span.
 	Full
 )
 
@@ -33,7 +33,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText is the reverse of UnmarshalText.
+// MarshalText returns the text that UnmarshalText reads.
 func (l Level) MarshalText() ([]byte, error) {
 	if l == Full {
 		return []byte("full"), nil
@@ -41,12 +41,12 @@ func (l Level) MarshalText() ([]byte, error) {
 	return []byte("lean"), nil
 }
 
-// Round5 rounds to five significant digits: enough for a mean over samples, which no meter gives more exactly. What is
-// summed over spans is not rounded, nor is what lies below 1e-16 or above 1e26.
+// Round5 rounds to five significant digits, which is enough for a mean over samples: no meter is more exact. Values
+// that are summed over spans are not rounded, nor are values below 1e-16 or above 1e26.
 func Round5(x float64) float64 { return round(x, 5) }
 
-// Round12 rounds to 12 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which viewers
-// print and JSON carries; no meter is that exact, and sums over spans still agree to 1e-11.
+// Round12 rounds to 12 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which
+// viewers print and JSON transports; no meter is that exact, and sums over spans still agree to 1e-11.
 func Round12(x float64) float64 { return round(x, 12) }
 
 func round(x float64, digits int) float64 {
@@ -69,7 +69,7 @@ func round(x float64, digits int) float64 {
 	return math.Round(x*pow10[n]) / pow10[n]
 }
 
-// pow10 are the powers of ten that a float64 holds exactly.
+// pow10 has the powers of ten that a float64 represents exactly.
 var pow10 = [...]float64{
 	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
 	1e21, 1e22,

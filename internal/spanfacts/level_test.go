@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The standard library prints and reads numbers of five digits.
-func TestRoundingIsThatOfPrintingFiveDigits(t *testing.T) {
+// The oracle is the standard library, which prints and parses numbers of five digits.
+func TestRound5EqualsPrintingFiveDigits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 200_000 {
 		x := (r.Float64()*2 - 1) * math.Pow(10, float64(r.IntN(30)-14))
@@ -33,7 +33,7 @@ func TestRoundingIsThatOfPrintingFiveDigits(t *testing.T) {
 	} {
 		want, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 4, 64), 64)
 		require.NoError(t, err)
-		if x != 5e-324 && x != 1e300 && x != 9.99995 { // out of the powers' range; half way in binary
+		if x != 5e-324 && x != 1e300 && x != 9.99995 { // outside the range of the powers; halfway in binary
 			assert.InDelta(t, want, Round5(x), math.Abs(x)*1e-12, "%v", x)
 		}
 	}
@@ -44,7 +44,7 @@ func TestRoundingIsThatOfPrintingFiveDigits(t *testing.T) {
 	assert.Equal(t, 0.89275, Round5(0.8927527841))
 }
 
-func TestLevelsAreReadAndWritten(t *testing.T) {
+func TestLevelMarshalsAndUnmarshals(t *testing.T) {
 	var l Level
 	for _, word := range []string{"full", "lean"} {
 		require.NoError(t, l.UnmarshalText([]byte(word)))

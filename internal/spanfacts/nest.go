@@ -3,37 +3,38 @@
 
 package spanfacts
 
-// NestSpan is what Nest has to know of a span.
+// NestSpan has the fields of a span that Nest reads.
 type NestSpan struct {
 	Owner      uint64 // process or resource
-	Device     int64  // Identity.Number; the streams of each device are numbered anew
-	Stream     int64  // negative: on no stream, or not to be considered
+	Device     int64  // Identity.Number; each device numbers its streams separately
+	Stream     int64  // negative: no stream, or to be ignored
 	Trace      [16]byte
 	Parent     [8]byte
 	Start, End int64
 }
 
 const (
-	// maxOthers bounds how many spans of other streams, or of threads that take turns on the stream, are passed over,
-	// maxInside how many lie within one span; what is further away stays beside it.
+	// maxOthers limits how many spans of other streams, or of other threads that use the stream, the search skips;
+	// maxInside limits how many spans are inside one span. Spans beyond these limits stay siblings.
 	maxOthers, maxInside = 64, 1024
 )
 
-// Nest finds spans that run inside others on one stream though the trace has them side by side.
+// Nest finds spans that run inside others on one stream although the trace has them as siblings.
 //
-// A stream does one thing after the other. So where two spans of one stream have the same parent and one lies within
-// the other, the inner one is a part of the outer one's work: a loop opens a phase and calls code that takes the step's
-// context, and its sections hang below the step, beside the phase that encloses them.
+// A stream runs one thing after the other. So if two spans of one stream have the same parent and one is inside the
+// other, the inner one is a part of the outer one's work: a loop opens a phase and calls code that uses the step's
+// context, and its sections become children of the step, beside the phase that encloses them.
 //
 //	step     ├──────────────────────────────────────┤
 //	forward    ├────────────────┤                       parent: step
-//	conv         ├──────┤                               parent: step; within forward
-//	gemm                  ├──┤                          parent: step; within forward
+//	conv         ├──────┤                               parent: step; inside forward
+//	gemm                  ├──┤                          parent: step; inside forward
 //	backward                     ├──────────────┤       parent: step
 //
-// It calls adopt with the numbers of the two spans, the narrowest outer span first. adopt makes the outer span the
-// parent of the inner one, here too. Spans are in order of their end, as they are exported; an inner span after its
-// outer one is not found. The cost is that of looking at the span before on the same stream, and at those inside.
+// Nest calls adopt with the indexes of the two spans, for the narrowest outer span first. adopt must make the outer
+// span the parent of the inner one, in spans too. Spans are in order of their ends, as they are exported; Nest does
+// not find an inner span after its outer one. The cost is one comparison with the previous span of the stream, and one
+// with each span inside.
 func Nest(spans []NestSpan, adopt func(inner, outer int)) {
 	for i := range spans {
 		outer := &spans[i]
@@ -50,7 +51,7 @@ func Nest(spans []NestSpan, adopt func(inner, outer int)) {
 			sibling := x.Parent == outer.Parent && x.Trace == outer.Trace
 			if x.Start < outer.Start {
 				if sibling || x.End <= outer.Start {
-					break // what lies within before it is a part of it, or there is nothing
+					break // the spans before it that are inside are a part of it
 				}
 				others++
 				continue

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// found is the outer span of each, -1 for none.
+// found returns the index of the outer span of each, -1 for none.
 func found(spans []NestSpan) []int {
 	out := make([]int, len(spans))
 	for i := range out {
@@ -30,11 +30,11 @@ func on(stream int64, start, end int64) NestSpan {
 	return NestSpan{Owner: 1, Stream: stream, Trace: [16]byte{1}, Parent: [8]byte{1}, Start: start, End: end}
 }
 
-func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
+func TestNestFindsSiblingsInsideOthersOnTheirStream(t *testing.T) {
 	elsewhere, other := on(1, 12, 18), on(1, 12, 18)
 	elsewhere.Owner, other.Parent = 2, [8]byte{2}
 	none, second, beside := on(-1, 12, 18), on(1, 12, 18), on(1, 10, 20)
-	beside.Trace = [16]byte{2} // two threads take turns on the stream
+	beside.Trace = [16]byte{2} // two threads alternate on the stream
 	second.Device = 1
 	for name, tt := range map[string]struct {
 		in   []NestSpan
@@ -63,8 +63,8 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 	}
 }
 
-// Random nests, exported by their end; the oracle looks at every pair for the narrowest enclosing sibling.
-func TestNestsAreFoundAsByEveryPair(t *testing.T) {
+// Random nests, exported by their end; the oracle compares all pairs to find the narrowest enclosing sibling.
+func TestNestFindsWhatComparingAllPairsFinds(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		var spans []NestSpan

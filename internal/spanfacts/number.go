@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Number is an int or a finite double. ok is false for anything else: NaN and infinite values count as absent.
+// Number returns an int or a finite double. ok is false for anything else: NaN and infinite values count as absent.
 func Number(v pcommon.Value) (x float64, ok bool) {
 	switch v.Type() {
 	case pcommon.ValueTypeDouble:
@@ -23,7 +23,7 @@ func Number(v pcommon.Value) (x float64, ok bool) {
 	return 0, false
 }
 
-// Positive is a Number above 0, else 0.
+// Positive returns a Number above 0, otherwise 0.
 func Positive(v pcommon.Value) float64 {
 	if x, ok := Number(v); ok && x > 0 {
 		return x
@@ -31,7 +31,7 @@ func Positive(v pcommon.Value) float64 {
 	return 0
 }
 
-// index is an int of 0 and more, else -1.
+// index returns an int of 0 or more, otherwise -1.
 func index(v pcommon.Value) int64 {
 	if v.Type() != pcommon.ValueTypeInt {
 		return -1
@@ -39,17 +39,17 @@ func index(v pcommon.Value) int64 {
 	return max(v.Int(), -1)
 }
 
-// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. An earlier time is of a clock that was
-// never set, counts from the start of the machine, or is zero.
+// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. An earlier time is from a clock that
+// was never set or that counts from the start of the machine, or is zero.
 const Earliest = 631152000_000_000_000
 
-// Sound says whether a span's start and end, in unix ns, are of one clock and in order. They are of different clocks
-// where only one of them is before Earliest.
+// Sound reports whether a span's start and end, in unix ns, are of one clock and in order. They are of different
+// clocks if only one of them is before Earliest.
 func Sound(start, end uint64) bool {
 	return end > start && (start >= Earliest || end < Earliest)
 }
 
-// Elapsed is a span's end minus its start in seconds; 0 where they are not Sound.
+// Elapsed returns a span's end minus its start in seconds; 0 if they are not Sound.
 func Elapsed(start, end uint64) float64 {
 	if !Sound(start, end) {
 		return 0
@@ -57,12 +57,12 @@ func Elapsed(start, end uint64) float64 {
 	return float64(end-start) * 1e-9
 }
 
-// deviceTime is the time on the device in seconds, 0 where the device was not timed. status and source are the values
-// of gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed the span's end minus start in
-// seconds; "" and 0 where absent.
+// deviceTime returns the time on the device in seconds, 0 if it was not timed. status and source are the values of
+// gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed the span's end minus start in seconds;
+// "" and 0 if absent.
 //
-// A stated gpu.duration is believed whatever its source. Without it the span's own times are taken, unless they are the
-// host's.
+// A stated gpu.duration is used whatever its source. Without it the span's own times are used, unless the host
+// measured them.
 func deviceTime(status, source string, duration, elapsed float64) float64 {
 	switch {
 	case status != "" && status != semconv.GPUTimingStatusOk:

@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Order puts the spans of a batch in an order in which children come before their parents. Times do not say that: a
-// section on an idle stream begins before the one around it, whose stream is still busy, and the device's clock is
-// known to within an error. The zero value is ready; its memory is used again.
+// Order sorts the spans of a batch so that children precede their parents. Times do not give that order: a section on
+// an idle stream begins before the one around it, whose stream is still busy, and the device's clock is known to
+// within an error. The zero value is ready; its memory is reused.
 type Order struct {
 	index map[Key]int
 	path  []int
@@ -20,7 +20,7 @@ type Order struct {
 
 type orderedSpan struct {
 	parent Key
-	depth  int // spans of the batch around it, and itself
+	depth  int // number of ancestors in the batch, plus one
 }
 
 // Reset begins a new batch.
@@ -29,7 +29,7 @@ func (o *Order) Reset() {
 	o.spans, o.order = o.spans[:0], o.order[:0]
 }
 
-// Add takes the next span of the batch.
+// Add adds the next span of the batch.
 func (o *Order) Add(key, parent Key) {
 	if o.index == nil {
 		o.index = map[Key]int{}
@@ -40,8 +40,8 @@ func (o *Order) Add(key, parent Key) {
 	o.spans = append(o.spans, orderedSpan{parent: parent})
 }
 
-// ChildrenFirst is the numbers of the spans, in the order in which they were added but for that. A circle of parents
-// ends where it began. The slice is valid until the next Reset.
+// ChildrenFirst returns the indexes of the spans, children before parents and otherwise in the order in which they
+// were added. A cycle of parents ends where it began. The slice is valid until the next Reset.
 func (o *Order) ChildrenFirst() []int {
 	const onPath = -1
 	for i := range o.spans {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChildrenComeBeforeTheirParents(t *testing.T) {
+func TestChildrenFirstPutsChildrenBeforeParents(t *testing.T) {
 	var o Order
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -40,7 +40,7 @@ func TestChildrenComeBeforeTheirParents(t *testing.T) {
 	}
 }
 
-func TestACircleOfParentsEnds(t *testing.T) {
+func TestChildrenFirstEndsACycleOfParents(t *testing.T) {
 	var o Order
 	o.Add(Key{Span: [8]byte{1}}, Key{Span: [8]byte{2}})
 	o.Add(Key{Span: [8]byte{2}}, Key{Span: [8]byte{1}})

@@ -8,23 +8,23 @@ import (
 	"math/bits"
 )
 
-// Repeats knows spans that come again: senders repeat a request whose answer was lost, and a load balancer divides one
-// anew of which some have had their part. It keeps hashes of IDs and times in a table of fixed size, by lines of a
-// cache: a map costs twice the time. The zero value remembers nothing. It is not safe for concurrent use.
+// Repeats detects repeated spans: senders repeat a request whose response was lost, and a load balancer divides such a
+// request anew when some backends have accepted their part. It keeps hashes of IDs and times in a table of fixed size,
+// in cache lines: a map takes twice the time. The zero value remembers nothing. It is not safe for concurrent use.
 type Repeats struct {
-	Max int // spans that are remembered, about 16 to 32 bytes each
+	Max int // spans to remember, about 16 to 32 bytes each
 
 	seed  maphash.Seed
-	lines [][8]uint64 // hashes that end alike, the newest first; 2 Max in all, so that half of Max nearly always fit
+	lines [][8]uint64 // hashes with equal low bits, the newest first; 2 Max in all, so that half of Max nearly always fit
 }
 
-// identity of a span. Another one may have the same IDs, of a producer that makes them badly.
+// identity identifies a span. The times are part of it because some producers do not make unique IDs.
 type identity struct {
 	Key
 	start, end uint64
 }
 
-// Again says whether the span has come before, and remembers it. Spans without IDs never have.
+// Again reports whether the span has arrived before, and remembers it. It returns false for spans without IDs.
 func (r *Repeats) Again(f *Facts) bool {
 	if r.Max <= 0 || f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
 		return false

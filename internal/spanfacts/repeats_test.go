@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-func TestSpansThatComeAgainAreKnownWithinBounds(t *testing.T) {
+func TestAgainDetectsRepeatedSpansWithinBounds(t *testing.T) {
 	const most = 1000
 	r := Repeats{Max: most}
 	span := func(n int) *Facts {

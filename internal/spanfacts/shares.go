@@ -12,17 +12,17 @@ import (
 // LinkShare is one request of a batch.
 type LinkShare struct {
 	Key   Key     // of the linked span
-	Items float64 // gpu.operation.items of the link; where no link states any: its share of the batch's own
+	Items float64 // gpu.operation.items of the link; if no link states any: its share of the batch's items
 	Share float64 // of the batch, 0 to 1
 	Flags uint32  // of the link: W3C trace flags in the low byte, SpanFlags of OTLP above
 	State string  // W3C trace state of the linked span
 }
 
-// Shares appends what each link of a batch has of it to dst; links with a gpu.link.type lead to no request and have
-// none. A link's own gpu.batch.share counts where it is stated; else its items divided by the items of all links;
-// equal parts where no link states either. Shares that sum to more than 1 are scaled down. The sum is below 1 where
-// the batch had requests that it does not link to: gpu.batch.size is larger than the number of links, or the producer
-// dropped links, which count as links with as many items as the others.
+// Shares appends the share of each link of a batch to dst; links with a gpu.link.type do not refer to requests and
+// have none. A link's own gpu.batch.share counts if stated; otherwise its items divided by the items of all links;
+// equal shares if no link states either. Shares that sum to more than 1 are scaled down. The sum is below 1 if the
+// batch had requests that it does not link to: gpu.batch.size is larger than the number of links, or the producer
+// dropped links, which count as links with the mean number of items.
 func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	first := len(dst)
 	var items, shares float64
@@ -55,7 +55,7 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	whole := max(float64(len(links))+float64(s.DroppedLinksCount()), number(s, string(semconv.GPUBatchSizeKey)))
 	equal := 1 / whole
 	known := float64(len(links)) / whole
-	// A batch that states more items than its links had requests without one; else its size tells how many.
+	// A batch that states more items than its links had requests without one; otherwise its size says how many.
 	all := number(s, string(semconv.GPUOperationItemsKey))
 	if all <= items {
 		all = items / known
@@ -79,7 +79,7 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	return dst
 }
 
-// Batch says whether the span has links to requests that it served.
+// Batch reports whether the span has links to requests that it served.
 func Batch(s ptrace.Span) bool {
 	for _, l := range s.Links().All() {
 		if served(l) {
@@ -89,13 +89,13 @@ func Batch(s ptrace.Span) bool {
 	return false
 }
 
-// served says whether a link leads to a request: those that lead elsewhere say so.
+// served reports whether a link refers to a request: other links state a type.
 func served(l ptrace.SpanLink) bool {
 	_, elsewhere := l.Attributes().Get(string(semconv.GPULinkTypeKey))
 	return !elsewhere
 }
 
-// inWindow says whether a link leads to the window that found the span.
+// inWindow reports whether a link refers to the capture window that found the span.
 func inWindow(s ptrace.Span) bool {
 	for _, l := range s.Links().All() {
 		if v, ok := l.Attributes().Get(string(semconv.GPULinkTypeKey)); ok && v.Str() == semconv.GPULinkTypeWindow {
@@ -105,7 +105,7 @@ func inWindow(s ptrace.Span) bool {
 	return false
 }
 
-// number is a positive number that the span states, else 0.
+// number returns a positive number that the span states, otherwise 0.
 func number(s ptrace.Span, name string) float64 {
 	if v, ok := s.Attributes().Get(name); ok {
 		return Positive(v)

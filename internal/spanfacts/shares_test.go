@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// An iteration of eight requests of which one has a span to link to: its share is an eighth.
+// An iteration of eight requests, one of which has a span to link to: its share is an eighth.
 func TestRequestsWithoutALinkKeepTheirShares(t *testing.T) {
 	for name, tt := range map[string]struct {
 		batch map[string]int64
@@ -25,7 +25,7 @@ func TestRequestsWithoutALinkKeepTheirShares(t *testing.T) {
 		"both":                               {map[string]int64{"gpu.operation.items": 8, "gpu.batch.size": 8}, 1, 0.125},
 		"a prompt longer than the others":    {map[string]int64{"gpu.operation.items": 800, "gpu.batch.size": 8}, 400, 0.5},
 		"neither":                            {nil, 1, 1},
-		"fewer items than those of its link": {map[string]int64{"gpu.operation.items": 1}, 4, 1},
+		"fewer items than its link": {map[string]int64{"gpu.operation.items": 1}, 4, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := ptrace.NewSpan()

@@ -9,16 +9,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Straggler is what a span of gpu_metrics says of a rank that was late in a step. Durations are seconds.
+// Straggler is a finding of gpu_metrics: a rank that was late in a step. Durations are seconds.
 type Straggler struct {
 	Loop    string
-	Section string  // where it lost most; empty: not known
-	Ranks   int64   // that were compared
+	Section string  // with the largest delay; empty: unknown
+	Ranks   int64   // number of compared ranks
 	Late    float64 // above the median of the ranks
-	Delay   float64 // above it in Section
+	Delay   float64 // above the median in Section
 }
 
-// Load reads a span; false where it says nothing of a late rank.
+// Load reads a span; it returns false if the span does not describe a late rank.
 func (x *Straggler) Load(s ptrace.Span) bool {
 	score, ok := s.Attributes().Get(string(semconv.GPUStragglerScoreKey))
 	if !ok {

@@ -5,22 +5,22 @@ package spanfacts
 
 import "slices"
 
-// Waiting holds sums of what lies below spans that have not come yet. Children end, and so arrive, before their
-// parents: a sum waits under the parent's key until the parent comes and takes it. Sums whose span does not come are
-// given up by age and number, the oldest first. The zero value has no limits and is ready for use; it is not safe for
-// concurrent use.
+// Waiting has sums over the descendants of spans that have not arrived yet. Children end, and so arrive, before their
+// parents: a sum waits under the parent's key until the parent arrives and takes it. Sums whose span does not arrive
+// are evicted by age and number, the oldest first. The zero value has no limits and is ready for use; it is not safe
+// for concurrent use.
 type Waiting[T any] struct {
 	Max     int     // sums; 0: no limit
-	Dropped func(T) // called for a sum that is given up; nil: nobody wants to know
+	Dropped func(T) // called for an evicted sum; may be nil
 
 	sums  map[Key]*waiting[T]
-	made  uint64 // sums so far
-	order []turn // oldest first; entries of sums that were taken stay until they reach the front or are swept
+	made  uint64 // number of sums so far
+	order []turn // oldest first; entries of taken sums stay until they reach the front or are swept
 }
 
 type waiting[T any] struct {
 	value  T
-	number uint64 // of made
+	number uint64 // value of made
 }
 
 type turn struct {
@@ -29,10 +29,10 @@ type turn struct {
 	number uint64
 }
 
-// Len is the number of sums.
+// Len returns the number of sums.
 func (w *Waiting[T]) Len() int { return len(w.sums) }
 
-// Take removes and returns the sum below a span; false when there is none.
+// Take removes and returns the sum of a span's descendants; ok is false if there is none.
 func (w *Waiting[T]) Take(k Key) (sum T, ok bool) {
 	x := w.sums[k]
 	if x == nil {
@@ -42,7 +42,7 @@ func (w *Waiting[T]) Take(k Key) (sum T, ok bool) {
 	return x.value, true
 }
 
-// Get is the sum below a span; nil when there is none.
+// Get returns the sum of a span's descendants, nil if there is none.
 func (w *Waiting[T]) Get(k Key) *T {
 	if x := w.sums[k]; x != nil {
 		return &x.value
@@ -50,8 +50,8 @@ func (w *Waiting[T]) Get(k Key) *T {
 	return nil
 }
 
-// At is the sum below a span, the zero value when there was none. now is the time, in any unit that does not decrease.
-// The number of sums that had to be given up for it is returned too.
+// At returns the sum of a span's descendants, a new zero value if there is none, and the number of sums that were
+// evicted for it. now is the time, in any unit that does not decrease.
 func (w *Waiting[T]) At(k Key, now int64) (sum *T, dropped int) {
 	if x := w.sums[k]; x != nil {
 		return &x.value, 0
@@ -72,7 +72,7 @@ func (w *Waiting[T]) At(k Key, now int64) (sum *T, dropped int) {
 	return &x.value, dropped
 }
 
-// Expire gives up what began to wait at or before a time. It returns how many sums that were.
+// Expire evicts the sums that began to wait at or before a time and returns their number.
 func (w *Waiting[T]) Expire(before int64) (dropped int) {
 	for len(w.order) > 0 && w.order[0].born <= before {
 		dropped += w.DropOldest()
@@ -80,8 +80,8 @@ func (w *Waiting[T]) Expire(before int64) (dropped int) {
 	return dropped
 }
 
-// DropOldest gives up the sum that waits longest; it returns 1, or 0 when the oldest entry was taken meanwhile or there
-// is none.
+// DropOldest evicts the sum that has waited longest. It returns 1, or 0 if the oldest entry was taken meanwhile or
+// there is none.
 func (w *Waiting[T]) DropOldest() int {
 	if len(w.order) == 0 {
 		return 0

@@ -27,7 +27,7 @@ func TestASumWaitsUntilItIsTaken(t *testing.T) {
 	require.Nil(t, w.Get(key(1)))
 }
 
-func TestTheOldestSumIsGivenUpForANewOne(t *testing.T) {
+func TestAtEvictsTheOldestSum(t *testing.T) {
 	var gone []int
 	w := Waiting[int]{Max: 2, Dropped: func(n int) { gone = append(gone, n) }}
 	for i := range 4 {
@@ -41,8 +41,8 @@ func TestTheOldestSumIsGivenUpForANewOne(t *testing.T) {
 	require.Equal(t, 1, w.Len())
 }
 
-// A sum that was taken and began again is as old as its second beginning.
-func TestASumThatBeganAgainIsNotOldAgain(t *testing.T) {
+// A sum that was taken and began again has the age of its second beginning.
+func TestTheAgeOfASumRestartsAfterTake(t *testing.T) {
 	var w Waiting[int]
 	w.At(key(1), 1)
 	w.Take(key(1))
@@ -52,7 +52,7 @@ func TestASumThatBeganAgainIsNotOldAgain(t *testing.T) {
 }
 
 // The oracle is a plain map with times.
-func TestWaitingIsAsAMapWithAges(t *testing.T) {
+func TestWaitingEqualsAMapWithAges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	w := Waiting[int]{Max: 50}
 	type entry struct{ sum, born int }
@@ -102,8 +102,8 @@ func TestWaitingIsAsAMapWithAges(t *testing.T) {
 	}
 }
 
-// What begins and is taken within one instant leaves nothing behind.
-func TestTheOrderOfTakenSumsIsForgotten(t *testing.T) {
+// Sums that begin and are taken at one time leave no entry.
+func TestTakenSumsLeaveNoEntries(t *testing.T) {
 	var w Waiting[int]
 	for range 1000 {
 		w.At(key(1), 7)

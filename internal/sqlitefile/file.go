@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sqlitefile reads the tables of SQLite 3 databases, without SQL: whole tables row by row, and single rows by
-// their rowid. It is all that profiler exports need, and a fiftieth of what a database engine costs to build.
+// their rowid. Profiler exports need no more, and the package adds a fiftieth of the size of a database engine.
 //
-// The format is that of https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a row of pages of equal
+// It implements https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a sequence of pages of equal
 // size, numbered from 1; the first begins with a header of 100 bytes:
 //
 //	offset  bytes
@@ -13,11 +13,11 @@
 //	    28      4  pages
 //	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
 //
-// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which names the roots of the
-// others.
+// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has the roots of the
+// other tables.
 //
-// Not read: tables WITHOUT ROWID (an error), views and virtual tables (as if they were not there), values by DEFAULT of
-// columns that were added later (NULL), and a write-ahead log beside the file.
+// Not read: tables WITHOUT ROWID (an error), views and virtual tables (ignored), DEFAULT values of columns that were
+// added later (NULL), and a write-ahead log beside the file (an error).
 package sqlitefile
 
 import (
@@ -35,21 +35,21 @@ import (
 const (
 	headerSize = 100
 	magic      = "SQLite format 3\x00"
-	// cachedBytes bounds the pages that are held: those of the way to a row that is looked up.
+	// cachedBytes limits the cached pages, which are on the path to a row that is looked up.
 	cachedBytes = 8 << 20
-	// maxDepth of a tree. The format allows no more: 20 levels have more rows than a rowid can number.
+	// maxDepth limits the depth of a tree. Valid files stay below it: 20 levels have more rows than rowids.
 	maxDepth = 20
 )
 
-// journalMagic begins a journal that is needed to read the file; one that is not any more begins with zeros.
+// journalMagic begins a journal that is needed to read the file; a journal that is no longer needed begins with zeros.
 const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
-// ErrCutOff is of a file whose end is missing.
-var ErrCutOff = errors.New("it is cut off")
+// ErrTruncated is returned for a file whose end is missing.
+var ErrTruncated = errors.New("it is truncated")
 
 // File is an open database. It is not safe for concurrent use; a row may be looked up while a table is read.
 type File struct {
-	// Tables by name, without those of the engine itself.
+	// Tables has the tables by name, without the engine's internal ones.
 	Tables map[string]*Table
 
 	f        *os.File
@@ -60,7 +60,7 @@ type File struct {
 	cache    map[uint32][]byte
 }
 
-// Open reads the list of tables. The errors name the page that is broken.
+// Open opens a file and reads the list of tables. Its errors name the broken page.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,7 +73,7 @@ func Open(path string) (*File, error) {
 	return d, nil
 }
 
-// unwritten is an error where the newest state of a database is not in its file alone, but also in a log beside it.
+// unwritten returns an error if the newest state of a database is in a log beside the file.
 func unwritten(path string) error {
 	if s, err := os.Stat(path + "-wal"); err == nil && s.Size() > 0 {
 		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close what writes it, or "+
@@ -97,12 +97,12 @@ func (d *File) Close() error { return d.f.Close() }
 func (d *File) open() error {
 	var head [headerSize]byte
 	if _, err := d.f.ReadAt(head[:], 0); errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w within its header", ErrCutOff)
+		return fmt.Errorf("%w within its header", ErrTruncated)
 	} else if err != nil {
 		return fmt.Errorf("broken SQLite database: its header: %w", err)
 	}
 	if string(head[:len(magic)]) != magic {
-		return errors.New("it is no SQLite database")
+		return errors.New("it is not an SQLite database")
 	}
 	d.size = int64(binary.BigEndian.Uint16(head[16:]))
 	if d.size == 1 {
@@ -119,7 +119,7 @@ func (d *File) open() error {
 	d.pages = uint32(min(info.Size()/d.size, 1<<32-2))
 	// The number of pages is valid where the counters of changes at 24 and 92 are equal.
 	if n := binary.BigEndian.Uint32(head[28:]); bytes.Equal(head[24:28], head[92:96]) && n > d.pages {
-		return fmt.Errorf("%w: %d of %d bytes are there", ErrCutOff, info.Size(), int64(n)*d.size)
+		return fmt.Errorf("%w: %d of %d bytes are present", ErrTruncated, info.Size(), int64(n)*d.size)
 	}
 	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
 		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
@@ -149,7 +149,7 @@ func (d *File) open() error {
 	})
 }
 
-// page is a page of the file, valid until it is no longer referred to.
+// page returns a page of the file. The slice stays valid.
 func (d *File) page(n uint32) ([]byte, error) {
 	if b, ok := d.cache[n]; ok {
 		return b, nil
@@ -168,7 +168,7 @@ func (d *File) page(n uint32) ([]byte, error) {
 	return b, nil
 }
 
-// word is one of a statement. A quoted one is a name, whatever it says.
+// word is a word of a statement. A quoted word is a name even if it equals a keyword.
 type word struct {
 	text   string
 	quoted bool
@@ -178,8 +178,7 @@ func (w word) is(keywords ...string) bool {
 	return !w.quoted && slices.ContainsFunc(keywords, func(k string) bool { return strings.EqualFold(w.text, k) })
 }
 
-// words splits a statement; comments and spaces are left out. Every other character that is of no name is a word by
-// itself.
+// words splits a statement and drops comments and spaces. Each other character that is not part of a name is a word.
 func words(s string) []word {
 	var out []word
 	for s != "" {
@@ -208,7 +207,7 @@ func words(s string) []word {
 	return out
 }
 
-// quotation is the quoted word that s begins with, and the rest. The quote itself is written twice within.
+// quotation returns the quoted word at the start of s, and the rest. A quote within it is doubled.
 func quotation(s string) (w word, rest string) {
 	end := s[0]
 	if end == '[' {
@@ -254,10 +253,10 @@ func define(statement string) (*Table, error) {
 			return t, nil
 		}
 	}
-	return nil, fmt.Errorf("%.100q is cut off", statement)
+	return nil, fmt.Errorf("%.100q is truncated", statement)
 }
 
-// define adds what stands between two commas: a column, or a constraint of the table.
+// define adds one definition of a comma-separated list: a column, or a constraint of the table.
 func (t *Table) define(def []word) {
 	if len(def) > 2 && def[0].is("CONSTRAINT") {
 		def = def[2:]
@@ -308,7 +307,7 @@ func (t *Table) define(def []word) {
 	t.columns = append(t.columns, c)
 }
 
-// isReal reports whether a column of the type holds floating point numbers: section 3.1 of
+// isReal reports whether a column of the type stores floating-point numbers: section 3.1 of
 // https://sqlite.org/datatype3.html.
 func isReal(kind string) bool {
 	for _, other := range []string{"INT", "CHAR", "CLOB", "TEXT", "BLOB"} {

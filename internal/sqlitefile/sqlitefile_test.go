@@ -16,13 +16,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite" // the engine that the reader is held against
+	_ "modernc.org/sqlite" // the engine to compare with
 
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
-// database makes a file by the engine.
+// database makes a file with the SQLite engine.
 func database(t testing.TB, statements ...string) string {
 	path := filepath.Join(t.TempDir(), "a.sqlite")
 	db, err := sql.Open("sqlite", path)
@@ -44,7 +44,7 @@ func database(t testing.TB, statements ...string) string {
 	return path
 }
 
-// same holds every table, column and row of a file against what the engine says.
+// same compares every table, column and row of a file with what the engine returns.
 func same(t *testing.T, path string) (rows int) {
 	f, err := sqlitefile.Open(path)
 	require.NoError(t, err, path)
@@ -71,7 +71,7 @@ func same(t *testing.T, path string) (rows int) {
 			}
 			require.NoError(t, want.Scan(to...))
 			for i, v := range row {
-				if b, ok := v.([]byte); ok && b == nil { // so the driver returns empty blobs
+				if b, ok := v.([]byte); ok && b == nil { // the driver returns empty blobs as nil
 					row[i] = []byte{}
 				}
 			}
@@ -101,7 +101,7 @@ func engineTables(t *testing.T, db *sql.DB) map[string][]string {
 	return tables
 }
 
-func TestEveryTableIsReadAsTheEngineReadsIt(t *testing.T) {
+func TestTablesEqualTheEngines(t *testing.T) {
 	for _, pragma := range []string{
 		"PRAGMA page_size = 512", "PRAGMA page_size = 4096", "PRAGMA page_size = 65536",
 		"PRAGMA encoding = 'UTF-16le'", "PRAGMA encoding = 'UTF-16be'", "PRAGMA auto_vacuum = FULL",
@@ -146,7 +146,7 @@ func TestEveryTableIsReadAsTheEngineReadsIt(t *testing.T) {
 	}
 }
 
-func TestRecordedExportsAreReadAsTheEngineReadsThem(t *testing.T) {
+func TestTablesOfRecordedExportsEqualTheEngines(t *testing.T) {
 	paths, err := filepath.Glob(recorded.Path(t, "nsys", "*", "*.sqlite"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
@@ -158,7 +158,7 @@ func TestRecordedExportsAreReadAsTheEngineReadsThem(t *testing.T) {
 	assert.Greater(t, rows, 10_000)
 }
 
-func TestRowsAreFoundByKey(t *testing.T) {
+func TestFindReturnsRowsByKey(t *testing.T) {
 	statements := []string{"CREATE TABLE alias (id INTEGER PRIMARY KEY, v TEXT)", "CREATE TABLE other (id INT, v TEXT)"}
 	for i := range 1000 {
 		for _, table := range []string{"alias", "other"} {
@@ -190,8 +190,8 @@ func TestRowsAreFoundByKey(t *testing.T) {
 	}
 }
 
-// A file whose newest rows are in a log beside it is not read as if that were all.
-func TestChangesThatAreNotInTheFileAreSaid(t *testing.T) {
+// A file whose newest rows are in a log beside it must not be read as if it were complete.
+func TestOpenRejectsFilesWithAPendingLog(t *testing.T) {
 	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal is there"} {
 		path := filepath.Join(t.TempDir(), "a.sqlite")
 		db, err := sql.Open("sqlite", path)
@@ -214,7 +214,7 @@ func TestChangesThatAreNotInTheFileAreSaid(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotReadIsSaid(t *testing.T) {
+func TestUnsupportedFilesAreErrors(t *testing.T) {
 	f, err := sqlitefile.Open(database(t, "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT) WITHOUT ROWID",
 		"INSERT INTO a VALUES (1, 'x')"))
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestWhatIsNotReadIsSaid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b")
 	for text, want := range map[string]string{
 		"":                       "its header",
-		strings.Repeat("x", 200): "it is no SQLite database",
+		strings.Repeat("x", 200): "it is not an SQLite database",
 		"SQLite format 3\x00" + strings.Repeat("\x00", 200): "pages of 0 bytes",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -235,7 +235,8 @@ func TestWhatIsNotReadIsSaid(t *testing.T) {
 	}
 }
 
-// FuzzBrokenFiles reads damaged files: it ends, without a panic, and holds no more than the file says.
+// FuzzBrokenFiles reads damaged files: reading ends, without a panic, and returns no more rows than the file has room
+// for.
 func FuzzBrokenFiles(f *testing.F) {
 	path := database(f, "PRAGMA page_size = 512", "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT, w REAL)",
 		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO a SELECT i, printf('%0*d', i * 7, i), i FROM n")

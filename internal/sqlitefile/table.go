@@ -20,9 +20,9 @@ import (
 //	     8      4  interior only: the child behind the last cell
 //	 8, 12     2n  offsets of the cells, in the order of rowids
 //
-// A cell of a leaf is the length of the record, the rowid, and the record; one of an interior page is a child (4 bytes)
-// and the greatest rowid in it. Lengths and rowids are varints: 7 bits a byte, the greatest first, 8 bits of a ninth
-// byte. Page 1 has the file's header before it.
+// A cell of a leaf is the length of the record, the rowid, and the record; a cell of an interior page is a child (4
+// bytes) and the greatest rowid in it. Lengths and rowids are varints: 7 bits a byte, the most significant first, 8
+// bits of a ninth byte. On page 1 they follow the file's header.
 const (
 	leafPage     = 13
 	interiorPage = 5
@@ -32,7 +32,7 @@ const (
 type node struct {
 	number uint32
 	b      []byte // the page's used bytes
-	at     int    // of the page's own header in b
+	at     int    // offset of the page's own header in b
 	leaf   bool
 	cells  int
 }
@@ -51,7 +51,7 @@ func (d *File) node(n uint32) (node, error) {
 		x.leaf = true
 	case interiorPage:
 	default:
-		return node{}, x.broken("it is of no table with rowids")
+		return node{}, x.broken("it does not belong to a table with rowids")
 	}
 	x.cells = int(binary.BigEndian.Uint16(b[x.at+3:]))
 	if x.at+12+2*x.cells > len(x.b) {
@@ -64,7 +64,7 @@ func (x *node) broken(what string) error {
 	return fmt.Errorf("broken SQLite database: page %d: %s", x.number, what)
 }
 
-// cell is the page from cell i on.
+// cell returns the page from cell i on.
 func (x *node) cell(i int) ([]byte, error) {
 	at := x.at + 12 + 2*i
 	if x.leaf {
@@ -76,7 +76,7 @@ func (x *node) cell(i int) ([]byte, error) {
 	return x.b[at:], nil
 }
 
-// child is child i of an interior page; the last one is after all cells.
+// child returns child i of an interior page; the last one follows all cells.
 func (x *node) child(i int) (page uint32, err error) {
 	if i == x.cells {
 		return binary.BigEndian.Uint32(x.b[x.at+8:]), nil
@@ -88,8 +88,8 @@ func (x *node) child(i int) (page uint32, err error) {
 	return binary.BigEndian.Uint32(c), nil
 }
 
-// record is the rowid and the record of cell i of a leaf. What does not fit into the page lies in a chain of overflow
-// pages, each the number of the next and a piece of the record.
+// record returns the rowid and the record of cell i of a leaf. The part of a record that does not fit into the page is
+// in a chain of overflow pages: each has the number of the next one and a piece of the record.
 func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	c, err := x.cell(i)
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	length, n := varint(c)
 	id, k := varint(c[n:])
 	if n == 0 || k == 0 {
-		return 0, nil, x.broken("a cell that is cut off")
+		return 0, nil, x.broken("a truncated cell")
 	}
 	c = c[n+k:]
 	local, u := length, uint64(d.usable)
@@ -109,13 +109,13 @@ func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 		}
 	}
 	if local > uint64(len(c)) || length > uint64(d.pages)*u {
-		return 0, nil, x.broken("a record that is longer than the file")
+		return 0, nil, x.broken("a record longer than the file")
 	}
 	if local == length {
 		return int64(id), c[:local], nil
 	}
 	if local+4 > uint64(len(c)) {
-		return 0, nil, x.broken("a record that is cut off")
+		return 0, nil, x.broken("a truncated record")
 	}
 	next := binary.BigEndian.Uint32(c[local:])
 	payload = append([]byte(nil), c[:local]...)
@@ -131,7 +131,7 @@ func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	return int64(id), payload, nil
 }
 
-// varint is the number at the beginning of b and the bytes that it takes; none where it is cut off.
+// varint returns the number at the beginning of b and its length in bytes, 0 if it is truncated.
 func varint(b []byte) (v uint64, n int) {
 	for n = range min(len(b), 9) {
 		if n == 8 {
@@ -145,7 +145,7 @@ func varint(b []byte) (v uint64, n int) {
 	return 0, 0
 }
 
-// value is one of a record: its serial type says what and how long it is.
+// value returns a value of a record: its serial type determines its type and length.
 //
 //	type      bytes
 //	   0          0  NULL
@@ -184,7 +184,7 @@ func (d *File) value(kind uint64, b []byte) any {
 	return string(utf16.Decode(units))
 }
 
-// width is the number of bytes of a serial type; ok is false for the types that do not exist.
+// width returns the number of bytes of a serial type; ok is false for types that do not exist.
 func width(kind uint64) (n uint64, ok bool) {
 	switch {
 	case kind <= 9:
@@ -203,7 +203,7 @@ type Table struct {
 	noRowid bool
 
 	rowids map[int64]int64 // of Find, by value
-	named  string          // the column that rowids are of
+	named  string          // the column that rowids indexes
 }
 
 type column struct {
@@ -212,10 +212,10 @@ type column struct {
 	hidden  bool // generated: not listed
 	absent  bool // generated and not stored
 	rowid   bool // INTEGER PRIMARY KEY: the rowid, and NULL in the record
-	real    bool // whole numbers are stored as integers, and mean floating point ones
+	real    bool // REAL: whole numbers are stored as integers
 }
 
-// Columns are the names of the columns as they were written, without generated ones.
+// Columns returns the names of the columns as written in the statement, without generated columns.
 func (t *Table) Columns() []string {
 	var names []string
 	for _, c := range t.columns {
@@ -226,9 +226,9 @@ func (t *Table) Columns() []string {
 	return names
 }
 
-// plan says where the values of a row go: the place in the record and the column, by place in the result.
+// plan maps the values of a row: for each value of the result, the index in the record and the column.
 type plan struct {
-	place  []int // in the record, -1 for none
+	place  []int // index in the record, -1 for none
 	column []*column
 }
 
@@ -254,8 +254,8 @@ func (t *Table) plan(columns []string) (plan, error) {
 }
 
 // Each calls f for every row, in the order of rowids, with the values of the columns: int64, float64, string, []byte,
-// or nil for NULL and for what the table or the row has not. The row is valid until f returns; its texts stay. An error
-// of f ends the reading and is returned.
+// or nil for NULL and for a column that the table or the row does not have. The row is valid until f returns; its
+// strings stay valid. An error of f ends the reading and is returned.
 func (t *Table) Each(columns []string, f func(row []any) error) error {
 	return t.each(columns, func(_ int64, row []any) error { return f(row) })
 }
@@ -265,7 +265,7 @@ func (t *Table) each(columns []string, f func(rowid int64, row []any) error) err
 	if err != nil {
 		return err
 	}
-	pages := t.file.pages // that may be visited: a tree refers to no page twice
+	pages := t.file.pages // page visits left: a tree refers to no page twice
 	row := make([]any, len(columns))
 	return t.walk(t.root, 0, &pages, func(x *node, i int) error {
 		rowid, payload, err := t.file.record(x, i)
@@ -308,9 +308,8 @@ func (t *Table) walk(page uint32, depth int, pages *uint32, f func(*node, int) e
 	return nil
 }
 
-// Find is the value of a column in the row whose key column has the value; nil where there is none. A key that is the
-// table's INTEGER PRIMARY KEY is looked up in the tree; for any other an index is held in memory, of the first row with
-// each value.
+// Find returns the value of a column in the row whose key column has the value, nil if there is none. It finds an
+// INTEGER PRIMARY KEY in the tree; for any other key it keeps an index in memory, of the first row with each value.
 func (t *Table) Find(key string, value int64, result string) (any, error) {
 	at := slices.IndexFunc(t.columns, func(c column) bool { return c.name == key })
 	if at < 0 {
@@ -378,7 +377,7 @@ func (t *Table) lookup(rowid int64, result string) (any, error) {
 	return nil, fmt.Errorf("broken SQLite database: page %d: a tree that refers to itself", t.root)
 }
 
-// search is the first cell whose rowid is not less; the number of cells where there is none.
+// search returns the first cell whose rowid is not less, the number of cells if there is none.
 func (x *node) search(rowid int64) (int, error) {
 	low, high := 0, x.cells
 	for low < high {
@@ -393,7 +392,7 @@ func (x *node) search(rowid int64) (int, error) {
 		}
 		key, n := varint(c[skip:])
 		if n == 0 {
-			return 0, x.broken("a cell that is cut off")
+			return 0, x.broken("a truncated cell")
 		}
 		if int64(key) < rowid {
 			low = mid + 1
@@ -404,20 +403,19 @@ func (x *node) search(rowid int64) (int, error) {
 	return low, nil
 }
 
-// fill takes the values of a plan out of a record: the length of its header, the serial types of its values, the
-// values.
+// fill sets the values of a plan from a record: the length of its header, the serial types of its values, the values.
 func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 	clear(row)
 	length, n := varint(record)
 	if n == 0 || length < uint64(n) || length > uint64(len(record)) {
-		return fmt.Errorf("broken SQLite database: row %d: its header is longer than it", rowid)
+		return fmt.Errorf("broken SQLite database: row %d: its header is longer than the row", rowid)
 	}
 	types, body := record[n:length], record[length:]
 	for place := 0; len(types) > 0; place++ {
 		kind, n := varint(types)
 		size, ok := width(kind)
 		if n == 0 || !ok || size > uint64(len(body)) {
-			return fmt.Errorf("broken SQLite database: row %d: value %d is cut off", rowid, place+1)
+			return fmt.Errorf("broken SQLite database: row %d: value %d is truncated", rowid, place+1)
 		}
 		for i, want := range p.place {
 			if want != place {

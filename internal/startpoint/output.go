@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package startpoint sends metrics so that a store has a point of 0 of each cumulative series before any other. Who
-// looks at increases sees the first one only after it.
+// Package startpoint sends metrics so that a store has a point of 0 of each cumulative series before any other point.
+// Without it, queries for increases miss the first one.
 package startpoint
 
 import (
@@ -13,26 +13,26 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// Patience is how long all waits for points of 0 that are refused. Then the rest is sent without: one of several stores
-// may be gone for long.
+// Patience is the time for which refused points of 0 delay all metrics. After it the rest is sent without them: one of
+// several stores may be unavailable for long.
 const Patience = time.Minute
 
-// Before is how long before its first point a series is 0, at most: a second, and a third of the time between two
-// outputs. Prometheus keeps one series target_info for all points of a service and takes it only in order, so a point
-// of 0 must not be older than what another connector wrote half an interval ago.
+// Before returns how long before its first point a series is 0, at most: a second, and a third of the time between two
+// outputs. Prometheus keeps one series target_info for all points of a service and accepts it only in order, so a
+// point of 0 must not be older than what another connector wrote half an interval ago.
 func Before(interval time.Duration) time.Duration { return min(time.Second, interval/3) }
 
-// Output sends to a consumer. It is for one goroutine. The zero value with Next set is ready.
+// Output sends to a consumer. It is not safe for concurrent use. The zero value with Next set is ready.
 type Output struct {
 	Next consumer.Metrics
 
-	refused time.Time // first refusal of points of 0 since they were taken; zero: none
+	refused time.Time // first refusal of points of 0 since they were accepted; zero: none
 }
 
-// Send hands metrics on, of which begins says that they have first points. These go alone and first. When they are
-// refused nothing else is sent and began is false: the series must begin again with the next output. To send them
-// again together with what follows them would not do: of several stores one may have taken both, and would see a series
-// that fell to 0.
+// Send sends metrics; begins reports whether some are first points. It sends these first and separately. If they are
+// refused, it sends nothing else and began is false: the series must begin again with the next output. Sending them
+// again together with the points that follow would be wrong: one of several stores may have accepted both, and would
+// see a series that fell to 0.
 func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (began bool, err error) {
 	if !begins {
 		return true, o.Next.ConsumeMetrics(ctx, md)
@@ -59,7 +59,7 @@ func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (beg
 	return true, o.Next.ConsumeMetrics(ctx, md)
 }
 
-// keep leaves the points of cumulative series that are 0, or all others.
+// keep removes all points except zeros of cumulative series, or only these.
 func keep(md pmetric.Metrics, zeros bool) {
 	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
 		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool {
@@ -70,7 +70,7 @@ func keep(md pmetric.Metrics, zeros bool) {
 	})
 }
 
-// keepOf is keep of one metric; it returns how many points are left.
+// keepOf does what keep does for one metric and returns how many points are left.
 func keepOf(m pmetric.Metric, zeros bool) int {
 	const cumulative = pmetric.AggregationTemporalityCumulative
 	switch m.Type() {

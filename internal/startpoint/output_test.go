@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// metrics are one of each form, of a new series with this count, and a gauge.
+// metrics returns metrics of each form, of a new series with this count, and a gauge.
 func metrics(temporality pmetric.AggregationTemporality, count int) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
@@ -39,7 +39,7 @@ func metrics(temporality pmetric.AggregationTemporality, count int) pmetric.Metr
 	return md
 }
 
-// said is what a request holds.
+// said returns the content of a request.
 func said(md pmetric.Metrics) (out []string) {
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
@@ -64,7 +64,7 @@ func said(md pmetric.Metrics) (out []string) {
 	return out
 }
 
-func TestPointsOfZeroGoFirstAndAlone(t *testing.T) {
+func TestSendSendsPointsOfZeroFirstAndSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got [][]string
 		var err error
@@ -90,7 +90,7 @@ func TestPointsOfZeroGoFirstAndAlone(t *testing.T) {
 		_, requests = send(metrics(cumulative, 7), false)
 		require.Len(t, requests, 1, "nothing begins: all in one")
 		_, requests = send(metrics(pmetric.AggregationTemporalityDelta, 7), true)
-		require.Len(t, requests, 1, "a delta of 0 is no beginning")
+		require.Len(t, requests, 1, "a delta of 0 is not a first point")
 
 		err = errors.New("not now")
 		for range 4 {
@@ -108,7 +108,7 @@ func TestPointsOfZeroGoFirstAndAlone(t *testing.T) {
 		send(metrics(cumulative, 7), true)
 		err = errors.New("again")
 		began, _ = send(metrics(cumulative, 7), true)
-		require.False(t, began, "patience is as long as at first")
+		require.False(t, began, "the full patience applies again")
 	})
 }
 

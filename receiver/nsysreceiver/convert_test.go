@@ -167,8 +167,8 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 	}
 	for path, says := range map[string]string{
 		write("empty.sqlite", ""):                              "it is empty",
-		write("text.sqlite", "hello, I am no database at all"): "it is no SQLite database",
-		write("short.sqlite", "SQL"):                           "it is no SQLite database",
+		write("text.sqlite", "hello, I am no database at all"): "it is not an SQLite database",
+		write("short.sqlite", "SQL"):                           "it is not an SQLite database",
 		write("a.nsys-rep",
 			"QuadD report"): "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
 		export(t, kernel0, "CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (_id_ INT, start INT, end INT, name INT)"): "it is a " +
@@ -208,7 +208,7 @@ func TestTruncatedDatabaseIsRefused(t *testing.T) {
 		})
 		require.ErrorIs(t, err, ErrNotExport, length)
 		assert.ErrorContains(t, err, path)
-		assert.ErrorContains(t, err, "it is cut off")
+		assert.ErrorContains(t, err, "it is truncated")
 	}
 }
 

@@ -25,7 +25,7 @@ func open(path string) (*database, error) {
 		return nil, err
 	}
 	file, err := sqlitefile.Open(path)
-	if errors.Is(err, sqlitefile.ErrCutOff) {
+	if errors.Is(err, sqlitefile.ErrTruncated) {
 		err = fmt.Errorf("%w: %w", ErrNotExport, err)
 	}
 	if err != nil {
@@ -47,7 +47,7 @@ func sniff(path string) error {
 	if what := profilefile.Foreign(path, head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotExport, what)
 	}
-	return fmt.Errorf("%w: it is no SQLite database", ErrNotExport)
+	return fmt.Errorf("%w: it is not an SQLite database", ErrNotExport)
 }
 
 func (d *database) has(table string) bool { return d.Tables[table] != nil }
