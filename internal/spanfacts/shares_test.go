@@ -20,12 +20,12 @@ func TestRequestsWithoutALinkKeepTheirShares(t *testing.T) {
 		items int64 // of the one link
 		want  float64
 	}{
-		"the batch states its items":         {map[string]int64{"gpu.operation.items": 8}, 1, 0.125},
-		"the batch states its size":          {map[string]int64{"gpu.batch.size": 8}, 1, 0.125},
-		"both":                               {map[string]int64{"gpu.operation.items": 8, "gpu.batch.size": 8}, 1, 0.125},
-		"a prompt longer than the others":    {map[string]int64{"gpu.operation.items": 800, "gpu.batch.size": 8}, 400, 0.5},
-		"neither":                            {nil, 1, 1},
-		"fewer items than its link": {map[string]int64{"gpu.operation.items": 1}, 4, 1},
+		"the batch states its items":      {map[string]int64{"gpu.operation.items": 8}, 1, 0.125},
+		"the batch states its size":       {map[string]int64{"gpu.batch.size": 8}, 1, 0.125},
+		"both":                            {map[string]int64{"gpu.operation.items": 8, "gpu.batch.size": 8}, 1, 0.125},
+		"a prompt longer than the others": {map[string]int64{"gpu.operation.items": 800, "gpu.batch.size": 8}, 400, 0.5},
+		"neither":                         {nil, 1, 1},
+		"fewer items than its link":       {map[string]int64{"gpu.operation.items": 1}, 4, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := ptrace.NewSpan()
