@@ -17,21 +17,21 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// deviceKey is a device as a process sees it.
+// deviceKey identifies a device of a process.
 type deviceKey struct {
 	id       string
-	bdf      string // where there is no id
+	bdf      string // if there is no ID
 	ordinal  int64
-	sections bool // what sections say of it, not a profiler's records
+	sections bool // time of sections, not a profiler's records
 }
 
-// sectionStates are the names of what sections did of a device; theirs is one class.
+// sectionStates are the names of the states of a device by its sections, which are one class.
 var sectionStates = [stateStarved + 1]string{
 	0: semconv.GPUSectionStateGap, classCompute: semconv.GPUSectionStateCovered,
 	stateStarved: semconv.GPUSectionStateStarved,
 }
 
-// activityStates are the names of what runs at one instant, by class bits; 0 is idle or starved.
+// activityStates are the names of the states of a device, by the class bits that run at one time; 0 is idle or starved.
 var activityStates = [stateStarved + 1]string{
 	0:                                    semconv.GPUActivityStateIdle,
 	classCompute:                         semconv.GPUActivityStateCompute,
@@ -44,8 +44,8 @@ var activityStates = [stateStarved + 1]string{
 	stateStarved:                         semconv.GPUActivityStateStarved,
 }
 
-// activity hands a profiler's record, or a section that was timed on the device, to the device's timeline. A span
-// that stands for others says nothing of the time between it and the next.
+// activity adds a profiler's record, or a section that was timed on the device, to the device's timeline. It skips a
+// sampled span that represents others, because the time between it and the next span is unknown.
 func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) {
 	cfg := a.cfg.Activity.Get()
 	sections := !f.Recorded()
@@ -96,7 +96,7 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 	case a.activities >= cfg.MaxActivities:
 		a.stats.activityLimit++
 	case !t.add(x, now):
-		if !sections { // a section that comes after the one around it adds nothing
+		if !sections { // a section that arrives after the one around it adds nothing
 			a.stats.activityLate++
 		}
 	default:
@@ -109,7 +109,7 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 	}
 }
 
-// settleActivity analyses what no late record can change any more.
+// settleActivity analyzes the time that no late record can change any more.
 func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 	cfg := a.cfg.Activity.Get()
 	if cfg == nil {
@@ -117,7 +117,7 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 	}
 	for key, t := range r.devices {
 		to := t.newest
-		// A device of which nothing came for a while is settled whole; so is everything when there is no more room.
+		// An inactive device is settled completely; all devices are if there is no more room.
 		if !final && now-t.seen < int64(cfg.Settle) && a.activities < cfg.MaxActivities {
 			to -= min(to, uint64(cfg.Settle))
 		}
@@ -125,7 +125,7 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 	}
 }
 
-// settleTimeline analyses a device's activities up to a time.
+// settleTimeline analyzes a device's activities up to a time.
 func (a *aggregator) settleTimeline(r *resource, key deviceKey, t *timeline, to uint64) {
 	waited, first := len(t.pending), t.first()
 	spent := t.settle(to, uint64(a.cfg.Activity.Get().MaxGap))
@@ -162,19 +162,19 @@ const (
 // activity is one record of a profiler: [start, end) in unix ns.
 type activity struct {
 	start, end uint64
-	launch     uint64 // when the host began to launch it; 0 where unknown
+	launch     uint64 // when the host began to launch it; 0 if unknown
 	class      uint8
 }
 
-// timeline is one device's activities that are not analysed yet. Everything before settled is.
+// timeline has one device's activities that are not analyzed yet. The time before settled is.
 type timeline struct {
 	pending []activity
 	settled uint64 // 0 before the first analysis
 	newest  uint64 // end of the newest activity
-	seen    int64  // when the last one came
+	seen    int64  // when the last one arrived
 }
 
-// add takes an activity; false when its whole time has been analysed.
+// add adds an activity; it returns false if its whole time has been analyzed.
 func (t *timeline) add(x activity, now int64) bool {
 	if x.end <= t.settled {
 		return false
@@ -185,7 +185,7 @@ func (t *timeline) add(x activity, now int64) bool {
 	return true
 }
 
-// first is the earliest time of which settle may speak.
+// first returns the earliest time that settle has not analyzed.
 func (t *timeline) first() uint64 {
 	if t.settled > 0 || len(t.pending) == 0 {
 		return t.settled
@@ -197,7 +197,7 @@ func (t *timeline) first() uint64 {
 	return first
 }
 
-// edge is where an activity begins or ends.
+// edge is the start or end of an activity.
 type edge struct {
 	at     uint64
 	launch uint64
@@ -205,7 +205,7 @@ type edge struct {
 	begin  bool
 }
 
-// settle analyses up to a time and returns the nanoseconds spent in each state. Gaps above maxGap are in none. A gap
+// settle analyzes up to a time and returns the nanoseconds spent in each state. Gaps above maxGap count for none. A gap
 // that is still open at that time waits for the activity that ends it.
 func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
@@ -250,7 +250,7 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	}
 	t.settled = at
 	t.pending = keep
-	if cap(keep) > 4*len(keep) { // more came than will come soon
+	if cap(keep) > 4*len(keep) { // more arrived than will arrive soon
 		t.pending = slices.Clone(keep)
 	}
 	return spent

@@ -19,18 +19,18 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// dims are the dimensions of an operation's metrics, the key of its bundle.
+// dims are the dimensions of an operation's metrics.
 type dims struct {
 	name, kind, category                  string
 	id, status                            string
 	direction, precision, itemType, extra string
 }
 
-// facts are what a span says, and what the metrics need beside that.
+// facts are the values of a span and what the metrics need in addition.
 type facts struct {
 	spanfacts.Facts
 	extra string // values of Config.Dimensions
-	state string // of steps only, as are flags
+	state string // of steps only, like flags
 	flags uint32
 }
 
@@ -55,13 +55,14 @@ func (f *facts) dims() dims {
 // parent is the span above.
 func (f *facts) parent() spanfacts.Key { return spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent} }
 
-// collective says whether it is communication between devices.
+// collective reports whether the span is communication between devices.
 func (f *facts) collective() bool {
 	return f.Kind == spanfacts.Collective || f.Category == semconv.GPUOperationCategoryComm
 }
 
-// adjustedCount is how many spans one sampled span stands for, by the rejection threshold of its trace state
-// (`ot=th:c` means that 12/16 were not sampled, so it stands for 4). 1 without one, and where it cannot be read.
+// adjustedCount returns how many spans one sampled span represents, by the rejection threshold of its trace state
+// (`ot=th:c` means that 12/16 were not sampled, so it represents 4). It returns 1 without a threshold or for an invalid
+// one.
 func adjustedCount(traceState string) float64 {
 	if !strings.Contains(traceState, "ot=") {
 		return 1
@@ -76,10 +77,10 @@ func adjustedCount(traceState string) float64 {
 	return 1 // 0: no threshold
 }
 
-// future is how far a span's end may be ahead of the clock and still set the time of points.
+// future is how far the end of a span may be ahead of the clock and still set the time of points.
 const future = time.Minute
 
-// latest is the latest time of a span that is believed, unix ns.
+// latest returns the latest plausible time of a span, unix ns.
 func (a *aggregator) latest() uint64 { return uint64(a.now + a.ahead + int64(future)) }
 
 // settings are shared by all resources.
@@ -87,7 +88,7 @@ type settings struct {
 	series.Settings
 	cfg        *Config
 	bounds     []float64 // s
-	operations int       // of all resources: those that are kept
+	operations int       // of all resources; only the kept ones
 	since      uint64    // when the connector was made, unix ns
 }
 
@@ -95,20 +96,20 @@ type settings struct {
 type aggregator struct {
 	settings
 	resources  map[string]*resource
-	gone       map[string]uint64 // resources that were given up, and when their last points were
+	gone       map[string]uint64 // evicted resources, with the times of their last points
 	jobs       *stragglers       // nil: off
-	activities int               // that wait, over all devices
+	activities int               // waiting, over all devices
 	repeats    spanfacts.Repeats
 	targets    series.Targets
-	now        int64 // of the batch or output that is being worked on, by a series.Clock
+	now        int64 // of the current batch or output, by a series.Clock
 	ahead      int64 // of the host's clock, ns: by how much it was set forward since the start
-	taken      int64 // when the last output was made that the next component took
-	swept      int64 // when room was last made
+	taken      int64 // time of the last output that the next component accepted
+	swept      int64 // time of the last eviction
 
 	stats counts
 }
 
-// counts for the connector's own telemetry, since they were last taken.
+// counts are for the connector's own telemetry, since they were last read.
 type counts struct {
 	spans, repeated, overflow, evicted        int64
 	activityLate, activityLimit, activityTime int64
@@ -180,8 +181,8 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 	}
 }
 
-// resource finds or makes the resource of a batch's spans. Where there are too many, the spans count as those of an
-// empty resource, of which nothing is known.
+// resource finds or creates the resource of a batch's spans. If there are too many, the spans count as spans of an
+// empty resource.
 func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resource {
 	key := a.targets.Key(attrs)
 	r := a.resources[string(key)]
@@ -204,7 +205,7 @@ func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resour
 	return r
 }
 
-// extra joins the values of the configured dimensions; a span's own wins over its resource's.
+// extra joins the values of the configured dimensions; a span's own value overrides its resource's.
 func (a *aggregator) extra(span, resource pcommon.Map) string {
 	var b strings.Builder
 	for i, k := range a.cfg.Dimensions {
@@ -251,7 +252,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	}
 }
 
-// saw notes that something of a resource came, which ended then.
+// saw records that a span of a resource arrived, and its end.
 func (a *aggregator) saw(r *resource, end uint64) {
 	r.seen = a.now
 	if end > r.newest && end <= a.latest() {
@@ -259,7 +260,7 @@ func (a *aggregator) saw(r *resource, end uint64) {
 	}
 }
 
-// onlyStragglers leaves out what only metrics say, for want of somebody who takes them.
+// onlyStragglers turns off everything that only metrics report, if no metrics pipeline is connected.
 func (a *aggregator) onlyStragglers() {
 	cfg := *a.cfg
 	cfg.Operations = configoptional.None[OperationsConfig]()
@@ -268,7 +269,7 @@ func (a *aggregator) onlyStragglers() {
 	a.cfg = &cfg
 }
 
-// findings are the ranks that stood out since they were last asked for.
+// findings returns the ranks that stood out since the last call.
 func (a *aggregator) findings() []*finding {
 	if a.jobs == nil {
 		return nil
@@ -278,7 +279,7 @@ func (a *aggregator) findings() []*finding {
 	return found
 }
 
-// output makes the points of all resources. final: nothing will come any more.
+// output makes the points of all resources. final: no more spans will arrive.
 func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	a.now = now
 	out := pmetric.NewMetrics()
@@ -295,8 +296,8 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	return out
 }
 
-// sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval, but none
-// that has more than was taken.
+// sweep evicts the series and resources that were inactive for `expiry`, at most once in each flush interval. It keeps
+// series with points that the next component has not accepted.
 func (a *aggregator) sweep() {
 	if a.cfg.Expiry == 0 || a.now-a.swept < int64(a.cfg.FlushInterval) {
 		return

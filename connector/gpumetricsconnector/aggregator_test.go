@@ -43,7 +43,7 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	assert.Zero(t, ps.At(0).IntValue())
 }
 
-// What comes from a file lands where it was recorded.
+// Points of spans from a file have the times of the file.
 func TestPointsOfOldSpansAreAtTheEndOfTheNewest(t *testing.T) {
 	for lag, want := range map[time.Duration]int64{
 		maxLag: int64(epoch) + 5_000_000 + int64(maxLag), maxLag + 1: int64(epoch) + 5_000_000,
@@ -97,7 +97,7 @@ func TestSeriesOfTheProducerAreNotRepeated(t *testing.T) {
 	}
 }
 
-func TestASampledSpanCountsForThoseThatWereNot(t *testing.T) {
+func TestSampledSpansCountByTheirWeight(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, "vendor=x,ot=th:c;rv:ffffffffffffff"}), clock) // one in four
 	got := values(t, output(t, a, clock))
@@ -105,14 +105,14 @@ func TestASampledSpanCountsForThoseThatWereNot(t *testing.T) {
 		got["gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]"])
 	assert.Equal(t, int64(4000),
 		got["gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]"])
-	// Energy was dealt out among the spans that came, so those that did not have none.
+	// Energy was divided among the spans that arrived, so the spans that were not sampled have none.
 	assert.Equal(t, 0.5,
 		got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
 	assert.Equal(t, 0.5/128/4,
 		got["gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]"])
 }
 
-// Of four runs one was sampled; the device's 400 J are all on its span.
+// One of four runs was sampled; its span has all of the device's 400 J.
 func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
@@ -243,7 +243,7 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 	}), "cumulative points are repeated, gauges are not")
 }
 
-func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
+func TestResourcesAreIdentifiedByKeptAttributesInAnyOrder(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.ResourceAttributes = []string{"service.name", "host.name"} })
 	for _, r := range []attrs{
 		{"service.name": "s", "host.name": "h", "process.pid": 1},
@@ -283,7 +283,7 @@ func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 }
 
 // Two resources of one instance would be one series in Prometheus, with two values at one time.
-func TestAnInstanceThatIsStartedAgainGoesOn(t *testing.T) {
+func TestSeriesOfARestartedInstanceContinue(t *testing.T) {
 	a := newTest(t, nil)
 	for _, container := range []string{"first", "second"} {
 		resource := attrs{"service.name": "s", "service.instance.id": "pod-0", "container.id": container}
@@ -296,7 +296,7 @@ func TestAnInstanceThatIsStartedAgainGoesOn(t *testing.T) {
 	}
 }
 
-// The Collector that ran here before has written the same series until it was stopped.
+// The Collector that ran here before wrote the same series until it was stopped.
 func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	c, err := newConnector(testConfig(), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	assert.Positive(t, points)
 }
 
-// A start that changed would say that the series began again.
+// A changed start would mean that the series began again.
 func TestASeriesOfASpanAheadOfTheClockHasOneStart(t *testing.T) {
 	for _, temporality := range []string{TemporalityCumulative, TemporalityDelta} {
 		a := newTest(t, func(c *Config) { c.Temporality = temporality })
@@ -345,7 +345,7 @@ func TestASeriesOfASpanAheadOfTheClockHasOneStart(t *testing.T) {
 	}
 }
 
-func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
+func TestDimensionsAreReadFromSpanThenResource(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Dimensions = []string{"model", "tenant"} })
 	in := attrs{"gpu.operation.type": "section"}
 	a.take(batch(t, attrs{"tenant": "t1", "model": "m0"}, span{"p", 0, 10, with(in, attrs{"model": "m1"}), 1, 0, ""},
@@ -357,7 +357,7 @@ func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 		got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m0 tenant:t1]"])
 }
 
-func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
+func TestSpansFromTheFutureDoNotMoveTheClock(t *testing.T) {
 	a := newTest(t, nil)
 	now := clock + int64(2*maxLag)
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 0, 1e16, prefill, 1, 0, ""}), now)
@@ -372,7 +372,7 @@ var step = attrs{
 	"gpu.step.phase.duration.forward": 0.04, "gpu.step.phase.duration.backward": 0.05, "gpu.energy": 32.0,
 }
 
-func TestStepsFeedTheirMetrics(t *testing.T) {
+func TestStepMetrics(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, attrs{"gpu.job.rank": 3}, span{"step 7", 0, 100_000, step, 1, 0, ""},
 		span{"step 8", 100_000, 400_000, with(step, attrs{"gpu.step.duration": 0.3}), 2, 0, ""}), clock)
@@ -395,7 +395,7 @@ func TestStepsFeedTheirMetrics(t *testing.T) {
 	assert.False(t, stale)
 }
 
-// The device of a span is on its scope; spans that are no GPU work have no place in the metrics of operations, but for
+// The device of a span is on its scope. Spans that are not GPU work are not in the metrics of operations, except for
 // the energy of requests.
 func TestTheScopeNamesTheDeviceAndOnlyGPUWorkCounts(t *testing.T) {
 	a := newTest(t, nil)

@@ -37,7 +37,7 @@ func BenchmarkOutput(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(a.Kept), "ns/series")
 }
 
-// BenchmarkMemory reports what a series takes: seven for each operation, one of them a histogram.
+// BenchmarkMemory reports the memory of a series: seven for each operation, one of them a histogram.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		a := newTest(b, func(c *Config) { c.CardinalityLimit = 20_000; c.MaxSeries = 200_000 })

@@ -72,7 +72,7 @@ func TestTooManyResourcesShareOne(t *testing.T) {
 	assert.EqualValues(t, 10, total, "none is lost")
 }
 
-// Of ranks whose resources are too many nothing is compared, and none stands for another.
+// Ranks of the shared resource are not compared, and none is mistaken for another.
 func TestRanksOfTooManyResourcesAreNotCompared(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.MaxResources = 3 })
 	for rank := range 8 {
@@ -117,8 +117,8 @@ func onlyCounts(md pmetric.Metrics) pmetric.Metrics {
 	return md
 }
 
-// Series never go because they are silent: increase() over a burst after a pause would see nothing.
-func TestSilentSeriesAreSentAgain(t *testing.T) {
+// Inactive series are not removed: increase() over a burst after a pause would miss it.
+func TestInactiveSeriesAreSentAgain(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Expiry = time.Minute })
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}), clock)
 	output(t, a, clock)
@@ -137,7 +137,7 @@ func TestSilentSeriesAreSentAgain(t *testing.T) {
 	assert.Zero(t, a.stats.evicted)
 }
 
-// Who looks at increases sees a series' first spans only if the series was 0 before, in whatever form.
+// Queries for increases include a series' first spans only if the series was 0 before, in whatever form.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for _, exponential := range []bool{false, true} {
 		a := newTest(t, func(c *Config) {
@@ -173,7 +173,7 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	}
 }
 
-// The spans of a file land where they were recorded, and stay there.
+// The points of a file have its times, and keep them.
 func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	a := newTest(t, nil)
 	later := clock + int64(24*time.Hour)
@@ -186,8 +186,8 @@ func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	}
 }
 
-// What was given up for want of room begins anew after its last points.
-func TestSeriesThatWereGivenUpBeginAnewAfterTheirLastPoint(t *testing.T) {
+// Series that were evicted for lack of room begin again after their last points.
+func TestEvictedSeriesBeginAgainAfterTheirLastPoint(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Expiry = time.Minute; c.MaxResources = 1 })
 	p := batch(t, attrs{"service.instance.id": "p"}, span{"p", 0, 2000, prefill, 1, 0, ""})
 	a.take(p, clock)
@@ -200,7 +200,7 @@ func TestSeriesThatWereGivenUpBeginAnewAfterTheirLastPoint(t *testing.T) {
 	output(t, a, later)
 	later += int64(5 * time.Minute)
 	output(t, a, later)
-	a.take(p, later) // of the time before
+	a.take(p, later) // with the earlier times
 	got := output(t, a, later)
 	require.Equal(t, 1, got.ResourceMetrics().Len())
 	ps := got.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
@@ -211,8 +211,8 @@ func TestSeriesThatWereGivenUpBeginAnewAfterTheirLastPoint(t *testing.T) {
 	}
 }
 
-// Prometheus refuses a request, of all services, for one series with two values at one time. It tells milliseconds
-// apart.
+// Prometheus rejects a request, of all services, for one series with two values at one time. It distinguishes
+// milliseconds.
 func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	type written struct {
 		time  uint64
@@ -272,9 +272,9 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	}
 }
 
-// Spans come late and of all times, and one of two stores or both refuse what they are given: each series that a store
-// has begins with a point of 0 there, never falls, and has no two values at one time.
-func TestEachStoreHasAZeroFirstWhateverIsRefused(t *testing.T) {
+// Spans arrive late and with arbitrary times, and one of two stores or both refuse points: each series in a store
+// begins with a point of 0 there, never decreases, and has no two values at one time.
+func TestEveryStoreReceivesAZeroFirst(t *testing.T) {
 	const stores = 2
 	type point struct {
 		ms    uint64
@@ -345,7 +345,7 @@ func TestEachStoreHasAZeroFirstWhateverIsRefused(t *testing.T) {
 	}
 }
 
-// each hands on the points of a metric with all that Prometheus has of them.
+// each calls point for the points of a metric with everything that Prometheus keeps of them.
 func each(m pmetric.Metric, point func(pcommon.Map, pcommon.Timestamp, any)) {
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:

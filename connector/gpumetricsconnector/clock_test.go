@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/startpoint"
 )
 
-// The clock of the host, and so that of the spans, is set back and forward while a service works: its series go on, in
-// order of time, each increase once, and none begins again; what the device did is known again at once.
-func TestAClockThatIsSetStopsNoSeries(t *testing.T) {
+// The clock of the host, and so the times of the spans, is set back and forward while a service works: its series
+// continue in order of time, count each increase once, and do not restart; device activity is reported again at once.
+func TestSeriesContinueWhenTheClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -2 * time.Minute, 2 * time.Minute, time.Hour, 24 * 365 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			cfg := testConfig()
@@ -50,14 +50,15 @@ func TestAClockThatIsSetStopsNoSeries(t *testing.T) {
 			last := pointsInOrder(t, sink.AllMetrics())
 			require.InDelta(t, 120, last["gpu.operation.count"], 0)
 			require.InDelta(t, 60, last["gpu.operation.energy"], 1e-9)
-			require.InDelta(t, 60, last["gpu.section.time covered"], 1, "what waited when the clock was set may be lost")
+			require.InDelta(t, 60, last["gpu.section.time covered"], 1, "pending time may be lost when the clock is set")
 			require.InDelta(t, 59, last["gpu.section.time gap"]+0.5, 2)
 			require.Zero(t, c.aggregator.stats.evicted)
 		})
 	}
 }
 
-// pointsInOrder returns the last values of sums. Of each series times grow, values do not fall, and there is one start.
+// pointsInOrder returns the last values of sums. It requires of each series that times grow, values do not decrease,
+// and the start stays.
 func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 	values, times, starts := map[string]float64{}, map[string]pcommon.Timestamp{}, map[string]pcommon.Timestamp{}
 	for _, md := range all {
@@ -89,9 +90,9 @@ func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 	return values
 }
 
-// What waits is not held up by a clock that is set back: the last activity of a device, steps of missing ranks, and
-// room for new series.
-func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
+// A clock that is set back does not delay pending data: the last activity of a device, steps of missing ranks, and room
+// for new series.
+func TestPendingDataIsWrittenWhenTheClockIsSetBack(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxSeries = 1
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
@@ -122,5 +123,5 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 	now = now.Add(cfg.Expiry + time.Second)
 	rank(0, "after")
 	require.Greater(t, c.aggregator.swept, before)
-	require.NotEmpty(t, c.aggregator.gone, "silent resources made room")
+	require.NotEmpty(t, c.aggregator.gone, "inactive resources were evicted")
 }

@@ -22,36 +22,36 @@ type Config struct {
 	Temporality string `mapstructure:"temporality"`
 	// Histogram is the form of the distributions. Default explicit.
 	Histogram HistogramConfig `mapstructure:"histogram"`
-	// MaxExemplars is how many exemplars a histogram point carries at most. Default 5; 0: none.
+	// MaxExemplars is the maximum number of exemplars of a histogram point. Default 5; 0: none.
 	MaxExemplars int `mapstructure:"max_exemplars"`
-	// Dimensions are further attributes of the span, else of its resource, that become attributes of all
+	// Dimensions are additional attributes of the span, otherwise of its resource, that become attributes of all
 	// gpu.operation metrics. Default none.
 	Dimensions []string `mapstructure:"dimensions"`
-	// ResourceAttributes are those kept on the resource of the metrics. Default, and empty: all.
+	// ResourceAttributes are the attributes to keep on the resource of the metrics. Default, and empty: all.
 	ResourceAttributes []string `mapstructure:"resource_attributes"`
-	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series
-	// with otel.metric.overflow. Default 2000.
+	// CardinalityLimit limits the series of one metric and resource; further series are counted in one series with
+	// otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxSeries bounds the series of all resources together, about 1 kB each; beyond it new ones overflow as above.
-	// Default 100000.
+	// MaxSeries limits the series of all resources together, about 1 kB each; further series overflow as above. Default
+	// 100000.
 	MaxSeries int `mapstructure:"max_series"`
-	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
+	// MaxResources limits the resources; spans of further ones are counted under one empty resource. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
-	// MaxSpans is how many GPU spans are remembered, 16 to 32 bytes each, so that one that comes again counts once.
-	// Default 200000; 0: none.
+	// MaxSpans is the number of GPU spans to remember, 16 to 32 bytes each, so that repeated spans count once. Default
+	// 200000; 0: none.
 	MaxSpans int `mapstructure:"max_spans"`
-	// Expiry is how long a series must have had no new spans before it is given up for a new one, when there is no
-	// room. Default 5m; 0: it never is.
+	// Expiry is how long a series must have had no new spans before it may be evicted for a new one at a limit. Default
+	// 5m; 0: never.
 	Expiry time.Duration `mapstructure:"expiry"`
-	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
-	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the name of
+	// the host (of the pod, in Kubernetes), followed by a slash and the name of this connector if it has one. Two
 	// Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
-	// Operations makes the gpu.operation metrics. On by default.
+	// Operations enables the gpu.operation metrics. On by default.
 	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
-	// Steps makes the gpu.step metrics. On by default.
+	// Steps enables the gpu.step metrics. On by default.
 	Steps configoptional.Optional[StepsConfig] `mapstructure:"steps"`
-	// Activity analyses what each device did, from sources that see every kernel. On by default.
+	// Activity analyzes the activity of each device, from sources that see every kernel. On by default.
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
 	// Stragglers compares the ranks of a job. On by default.
 	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
@@ -63,54 +63,54 @@ const (
 	TemporalityDelta      = "delta"
 )
 
-// HistogramConfig is one of its two forms.
+// HistogramConfig selects one of two forms of histograms.
 type HistogramConfig struct {
-	// Explicit are upper bounds, inclusive and rising. Default: 1 and 3 of each decade from 1 µs to 30 s.
+	// Explicit are upper bounds, inclusive and increasing. Default: 1 and 3 of each decade from 1 µs to 30 s.
 	Explicit []time.Duration `mapstructure:"explicit"`
-	// Exponential takes base-2 exponential histograms instead. Off by default.
+	// Exponential selects base-2 exponential histograms instead. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
 	_           struct{}
 }
 
-// ExponentialConfig bounds exponential histograms.
+// ExponentialConfig limits exponential histograms.
 type ExponentialConfig struct {
-	// MaxSize is the number of buckets, at least 2. Default 160.
+	// MaxSize is the maximum number of buckets, at least 2. Default 160.
 	MaxSize int `mapstructure:"max_size"`
 	_       struct{}
 }
 
-// OperationsConfig has no keys but `enabled`.
+// OperationsConfig has no keys except `enabled`.
 type OperationsConfig struct{ _ struct{} }
 
-// StepsConfig has no keys but `enabled`.
+// StepsConfig has no keys except `enabled`.
 type StepsConfig struct{ _ struct{} }
 
-// ActivityConfig bounds the analysis of devices.
+// ActivityConfig limits the analysis of devices.
 type ActivityConfig struct {
-	// Settle is how long activities may come late, by their own times. Default 10s.
+	// Settle is how late activities may arrive, by their own times. Default 10s.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and in
-	// no state. Default 1s.
+	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and counts
+	// for no state. Default 1s.
 	MaxGap time.Duration `mapstructure:"max_gap"`
-	// MaxActivities bounds those that wait, over all devices; at the bound the oldest are analysed early. Default
+	// MaxActivities limits the activities that wait, over all devices; at the limit the oldest are analyzed early. Default
 	// 200000.
 	MaxActivities int `mapstructure:"max_activities"`
 	_             struct{}
 }
 
-// StragglerConfig bounds the comparison of ranks.
+// StragglerConfig limits the comparison of ranks.
 type StragglerConfig struct {
 	// MaxWait is how long a step waits for missing ranks. Default 30s.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// MinRanks is how many ranks make a comparison. Default 3.
+	// MinRanks is the minimum number of ranks of a comparison. Default 3.
 	MinRanks int `mapstructure:"min_ranks"`
-	// MaxWaiting bounds the steps that wait, each rank's counted, over all jobs; about 500 bytes each. Default 100000.
+	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes each. Default 100000.
 	MaxWaiting int `mapstructure:"max_waiting"`
 	_          struct{}
 }
 
-// defaultBounds are 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in
-// Prometheus; who wants finer ones takes exponential histograms.
+// defaultBounds returns 1 and 3 of each decade from 1 µs to 30 s. Each bound is a series for each operation and device
+// in Prometheus; use exponential histograms for a finer resolution.
 func defaultBounds() []time.Duration {
 	var out []time.Duration
 	for d := time.Microsecond; d <= 10*time.Second; d *= 10 {
@@ -137,7 +137,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal reads the configuration and rejects numbers that do not fit the options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

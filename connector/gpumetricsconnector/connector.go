@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// gpuMetrics is the connector: spans in, and at intervals metrics out, and spans of ranks that stood out.
+// gpuMetrics is the connector: it consumes spans and emits metrics at intervals, and spans of ranks that stood out.
 type gpuMetrics struct {
 	sharedcomponent.Connector
 	cfg     *Config
@@ -30,7 +30,7 @@ type gpuMetrics struct {
 	version string
 	clock   func() time.Time
 
-	spans *findingQueue // nil where no traces pipeline has the connector as its receiver
+	spans *findingQueue // nil if no traces pipeline has the connector as its receiver
 
 	mu         sync.Mutex
 	aggregator *aggregator
@@ -68,7 +68,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		if td.SpanCount() == 0 {
 			return
 		}
-		n := td.SpanCount() // the next component may take them out
+		n := td.SpanCount() // the next component may remove them
 		err := next.ConsumeTraces(ctx, td)
 		if err != nil {
 			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("spans"))
@@ -76,7 +76,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		refusal.note(c.log, n, err)
 	})
 	if c.aggregator.jobs == nil {
-		c.log.Warn("no spans will come out, for `stragglers` are off")
+		c.log.Warn("no spans will be emitted because `stragglers` is off")
 	} else {
 		c.aggregator.jobs.spans = true
 	}
@@ -109,7 +109,7 @@ func (c *gpuMetrics) run(ctx context.Context) {
 	}
 }
 
-// Shutdown writes what was not written yet.
+// Shutdown writes the remaining data.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
 	c.End(func() {
 		c.flush(ctx, true)
@@ -132,7 +132,7 @@ func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	return nil
 }
 
-// now is the aggregator's time; mu is held.
+// now returns the aggregator's time; the caller must hold mu.
 func (c *gpuMetrics) now() int64 {
 	t := c.clock()
 	now := c.passed.At(t)
@@ -164,7 +164,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		// Cumulative points come again with the next output; delta points are lost, and counted.
+		// Cumulative points are sent again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 	}
 	if sends {
@@ -172,7 +172,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	}
 }
 
-// scope is that of spans.
+// scope sets the name and version of the spans' scope.
 func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 	s.SetName(metadata.ScopeName)
 	s.SetVersion(c.version)
@@ -200,20 +200,20 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
 }
 
-// refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of
-// one goroutine.
+// refusal logs when the next component starts and stops to refuse data, but not each refusal. It is not safe for
+// concurrent use.
 type refusal struct {
 	what  string // in the plural
 	lasts bool
 }
 
-// note takes what became of n things.
+// note records whether n items were accepted.
 func (r *refusal) note(log *zap.Logger, n int, err error) {
 	switch {
 	case err != nil && !r.lasts:
 		log.Warn(r.what+" are refused; further refusals are counted, not logged", zap.Int("count", n), zap.Error(err))
 	case err == nil && r.lasts:
-		log.Info(r.what + " are taken again")
+		log.Info(r.what + " are accepted again")
 	}
 	r.lasts = err != nil
 }

@@ -29,7 +29,7 @@ func load(t *testing.T, name string) (*Config, error) {
 		createDefaultConfig)
 }
 
-func TestConfigIsReadAsWritten(t *testing.T) {
+func TestConfigUnmarshalsEveryKey(t *testing.T) {
 	cfg, err := load(t, "full")
 	require.NoError(t, err)
 	assert.Equal(t, 5*time.Second, cfg.FlushInterval)
@@ -41,7 +41,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.False(t, cfg.Stragglers.HasValue())
 }
 
-func TestEveryErrorIsNamedAtOnce(t *testing.T) {
+func TestValidateReportsEveryProblem(t *testing.T) {
 	_, err := load(t, "broken")
 	for _, want := range []string{
 		"`flush_interval` must be positive, found 0s",
@@ -60,7 +60,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
+func TestPointsAreWrittenAtIntervalsAndAtShutdown(t *testing.T) {
 	cfg := testConfig()
 	cfg.FlushInterval = 10 * time.Millisecond
 	cfg.InstanceID = "me"
@@ -83,7 +83,7 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 			assert.Equal(t, v, got[k], k)
 		}
 	}
-	require.NoError(t, c.Shutdown(context.Background()), "twice does no harm")
+	require.NoError(t, c.Shutdown(context.Background()), "a second Shutdown has no effect")
 }
 
 func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
@@ -115,6 +115,6 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	assert.Equal(t, 12, sink.DataPointCount(), "all but the gauge")
 	c.flush(context.Background(), false)
 	assert.Equal(t, 12+6, sink.DataPointCount())
-	assert.Equal(t, 1, logs.FilterMessage("metrics are taken again").Len())
+	assert.Equal(t, 1, logs.FilterMessage("metrics are accepted again").Len())
 	require.NoError(t, c.Shutdown(context.Background()))
 }

@@ -3,9 +3,8 @@
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 
-// Package gpumetricsconnector makes metrics of GPU spans. Names and meanings are in docs/semconv.md.
+// Package gpumetricsconnector makes metrics of GPU spans. docs/semconv.md defines names and meanings.
 //
-// A span is read once and found once: its dimensions are the key of a bundle, which holds pointers to all streams
-// that such a span feeds. Streams hold weights (adjusted counts) as doubles; whole numbers are made when points are
-// written.
+// Each span is read once, and its dimensions are the key of a bundle that has pointers to all series that such a span
+// feeds. Series keep weights (adjusted counts) as doubles; whole numbers are made when points are written.
 package gpumetricsconnector

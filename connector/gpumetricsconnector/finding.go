@@ -18,13 +18,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// findingName begins the names of spans of findings; after it stands the section, where one is known.
+// findingName is the prefix of the names of finding spans; the section follows if it is known.
 const findingName = "straggler"
 
-// traceFlags are the bits of a span's flags that are those of its trace.
+// traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// finding is a rank that stood out in a step. Nothing in it changes any more, so it is read without a lock.
+// finding is a rank that stood out in a step. It is immutable, so it is read without a lock.
 type finding struct {
 	straggler.Result
 	step        stepSpan
@@ -35,8 +35,8 @@ type finding struct {
 	typicalRank int64
 }
 
-// findingSpans makes the spans that say in the slow ranks' traces what was found. A step without ids has no trace to
-// say it in.
+// findingSpans makes the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
+// they have no trace.
 func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[pcommon.Map]ptrace.SpanSlice)
@@ -59,8 +59,8 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 	return td
 }
 
-// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, for it
-// is no work of the device and must not be counted as such.
+// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, because
+// it is not work of the device and must not be counted as such.
 func (f *finding) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(sharedcomponent.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
@@ -83,7 +83,7 @@ func (f *finding) write(s ptrace.Span) {
 	a := s.Attributes()
 	a.EnsureCapacity(8)
 	number := func(key attribute.Key, v float64) {
-		if v <= math.MaxFloat64 { // from times that are no times, a quotient or a sum can be infinite
+		if v <= math.MaxFloat64 { // a quotient or sum of invalid times can be infinite
 			a.PutDouble(string(key), v)
 		}
 	}
@@ -103,12 +103,12 @@ func (f *finding) write(s ptrace.Span) {
 	}
 }
 
-// maxFindings bounds those that wait for the next component, maxBatch the spans of one request: about half a
-// megabyte, well below the 4 MiB that OTLP receivers take.
+// maxFindings limits the findings that wait for the next component, maxBatch the spans of one request: about half a
+// megabyte, well below the 4 MiB that OTLP receivers accept.
 const maxFindings, maxBatch = 10_000, 1000
 
-// findingQueue hands findings on, apart from the flush of metrics, so that a component which is slow to take spans
-// holds up neither metrics nor comparisons.
+// findingQueue sends findings separately from the flush of metrics, so that a component that is slow to accept spans
+// delays neither metrics nor comparisons.
 type findingQueue struct {
 	send   func(context.Context, []*finding)
 	queue  chan *finding
@@ -135,7 +135,7 @@ func (o *findingQueue) start() {
 	})
 }
 
-// put takes what there is room for; the result is the number of those that were left out.
+// put adds the findings that there is room for and returns the number of dropped ones.
 func (o *findingQueue) put(found []*finding) (left int64) {
 	for _, f := range found {
 		select {
@@ -147,8 +147,7 @@ func (o *findingQueue) put(found []*finding) (left int64) {
 	return left
 }
 
-// close returns when all that was put is handed on. When ctx ends before, what waits is given up by cancelling the
-// request.
+// close waits until all findings are sent. If ctx ends earlier, it cancels the request and drops the rest.
 func (o *findingQueue) close(ctx context.Context) {
 	close(o.queue)
 	stop := context.AfterFunc(ctx, o.cancel)

@@ -18,14 +18,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// newFinder is an aggregator from which somebody takes spans.
+// newFinder returns an aggregator whose spans are consumed.
 func newFinder(t testing.TB, edit func(*Config)) *aggregator {
 	a := newTest(t, edit)
 	a.jobs.spans = true
 	return a
 }
 
-// said are the spans of what an aggregator found by now, which follow the registry and are no GPU spans.
+// said returns the spans of an aggregator's findings, which follow the registry and are not GPU spans.
 func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	t.Helper()
 	a.output(now, false)
@@ -41,7 +41,7 @@ func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	return td
 }
 
-// only is the one span there is, and its resource.
+// only returns the one span there is, and its resource.
 func only(t testing.TB, td ptrace.Traces) (map[string]any, ptrace.Span) {
 	t.Helper()
 	require.Equal(t, 1, td.SpanCount())
@@ -51,7 +51,7 @@ func only(t testing.TB, td ptrace.Traces) (map[string]any, ptrace.Span) {
 
 func µs(s pcommon.Timestamp) uint64 { return (uint64(s) - epoch) / 1000 }
 
-func TestTheSlowRanksTraceSaysSo(t *testing.T) {
+func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	a := newFinder(t, nil)
 	for rank := range 4 {
 		extra := 0.0
@@ -105,7 +105,7 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	assert.Equal(t, map[string]any{"gpu.job.rank": int64(0)}, s.Links().At(0).Attributes().AsRaw())
 }
 
-func TestAStepThatIsFoundAgainGivesTheSameSpan(t *testing.T) {
+func TestARepeatedFindingHasTheSameSpanID(t *testing.T) {
 	ids := map[pcommon.SpanID]int{}
 	for range 2 {
 		a := newFinder(t, nil)
@@ -115,7 +115,7 @@ func TestAStepThatIsFoundAgainGivesTheSameSpan(t *testing.T) {
 			}
 		}
 		td := said(t, a, clock)
-		require.Equal(t, 1, td.ResourceSpans().Len(), "those of a rank are together")
+		require.Equal(t, 1, td.ResourceSpans().Len(), "the spans of a rank are together")
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			ids[s.SpanID()]++
 		}
@@ -149,14 +149,14 @@ func TestASectionThatRanOftenIsFromItsFirstToItsLastRun(t *testing.T) {
 	assert.EqualValues(t, 10_000, µs(s.StartTimestamp()))
 	assert.EqualValues(t, 70_000, µs(s.EndTimestamp()))
 	_, phase := s.Attributes().Get("gpu.straggler.phase")
-	assert.False(t, phase, "it lies in none")
+	assert.False(t, phase, "it is in no phase")
 	delay, _ := s.Attributes().Get("gpu.straggler.delay")
 	assert.InEpsilon(t, 0.02, delay.Double(), 1e-9)
 }
 
-// Of a phase that is a number of the step only, nobody knows where in it it lies; of a time that no phase covers
-// likewise.
-func TestALossWithoutAPlaceHasTheStepsInterval(t *testing.T) {
+// The position of a phase that is only a number of the step is unknown, and so is the position of time that no phase
+// covers.
+func TestALossOfUnknownPositionHasTheStepsInterval(t *testing.T) {
 	for _, tt := range []struct {
 		attribute, name string
 		phase           any
@@ -182,7 +182,7 @@ func TestALossWithoutAPlaceHasTheStepsInterval(t *testing.T) {
 	}
 }
 
-// bare is a step of which nothing is known but how long it took.
+// bare returns a step with nothing but its duration.
 func bare(t *testing.T, rank, world, index int, ms uint64) ptrace.Traces {
 	td := batch(t, rankOf(rank, world), span{"step", 0, ms * 1000, attrs{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index,
@@ -209,10 +209,10 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 	assert.InEpsilon(t, 0.1, got["gpu.straggler.median"], 1e-9)
 	assert.NotContains(t, got, "gpu.straggler.section")
 	assert.Equal(t, pcommon.TraceID{1, 1}, s.Links().At(0).TraceID(),
-		"100 and 102 are as near to the median: the first of them")
+		"100 and 102 are equally near to the median: the first one is chosen")
 }
 
-// A span stands where a metric names a rank, and nowhere else.
+// There is a span for each rank that a metric names, and no other.
 func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	a := newFinder(t, nil)
 	for index, slow := range [][]float64{
@@ -248,7 +248,7 @@ func TestMissingRanksAreNotAmongThoseCompared(t *testing.T) {
 	assert.EqualValues(t, 7, n.Int())
 }
 
-func TestNothingIsFoundWhereNobodyTakesIt(t *testing.T) {
+func TestNoFindingsWithoutAConsumer(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
 		a.take(trainStep(t, rank, 4, 1, 40+float64(rank/3*20)), clock)
@@ -264,7 +264,7 @@ func TestNothingIsFoundWhereNobodyTakesIt(t *testing.T) {
 	assert.Empty(t, a.findings())
 }
 
-func TestAStepWithoutIDsHasNoTraceToSayItIn(t *testing.T) {
+func TestNoFindingForAStepWithoutIDs(t *testing.T) {
 	for _, without := range []int{0, 3} { // the median's, the slow one's
 		a := newFinder(t, nil)
 		for rank := range 4 {
@@ -284,7 +284,7 @@ func TestAStepWithoutIDsHasNoTraceToSayItIn(t *testing.T) {
 	}
 }
 
-// The span has the whole resource of its rank, whatever the metrics leave out.
+// The span has the whole resource of its rank, whatever attributes the metrics omit.
 func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 	a := newFinder(t, func(c *Config) { c.ResourceAttributes = []string{"service.name"} })
 	for rank := range 4 {
@@ -302,10 +302,10 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(3), "gpu.job.world_size": int64(4),
 		"host.name": "n0",
 	}, resource)
-	// Nor do they take one another's steps.
+	// Nor are their steps mixed.
 	got := values(t, md)
 	for _, rank := range []string{"0", "1", "2", "3"} {
 		assert.Equal(t, "1 in 0.1", got["gpu.step.duration[gpu.job.rank:"+rank+" gpu.operation.name:train]"])
 	}
-	assert.Equal(t, "1 in 0.001", got["gpu.step.duration[gpu.operation.name:step]"], "a process of no job is no rank")
+	assert.Equal(t, "1 in 0.001", got["gpu.step.duration[gpu.operation.name:step]"], "no job, no rank")
 }

@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// FuzzTake takes any batch that decodes: nothing panics, every point is a finite number that is not negative, points
-// end after they start, buckets sum to counts, what is written a second time has not become less, and what is said of
-// a slow rank is a whole span.
+// FuzzTake adds any batch that decodes: nothing panics, every point is a finite number that is not negative, points end
+// after they start, buckets sum to counts, values that are written a second time have not decreased, and the finding of
+// a slow rank is a complete span.
 func FuzzTake(f *testing.F) {
 	var m ptrace.ProtoMarshaler
 	job := ptrace.NewTraces()
@@ -88,7 +88,7 @@ func checkFindings(t *testing.T, a *aggregator) {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
 			if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || s.ParentSpanID().IsEmpty() ||
 				s.EndTimestamp() < s.StartTimestamp() {
-				t.Errorf("%s is of no trace, or ends before its start", s.Name())
+				t.Errorf("%s has no trace ID, or ends before its start", s.Name())
 			}
 			for k, v := range s.Attributes().All() {
 				if x := v.Double(); v.Type() == pcommon.ValueTypeDouble && !(x >= 0 && x <= math.MaxFloat64) {

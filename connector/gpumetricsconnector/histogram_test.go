@@ -19,7 +19,7 @@ func TestDefaultBoundsAreOneAndThree(t *testing.T) {
 	assert.Len(t, b, 16)
 }
 
-// A span that was sampled stands for a number of spans that need not be whole: nothing is lost over deltas and buckets.
+// A sampled span represents a number of spans that need not be whole: nothing is lost over deltas and buckets.
 func TestFractionsOfAdjustedCountsAreNotLost(t *testing.T) {
 	for name, form := range map[string]func(*Config){
 		"explicit":    func(*Config) {},
@@ -72,7 +72,7 @@ func TestExemplarsNameSpansOfDifferentBuckets(t *testing.T) {
 		spans = append(spans, span{"p", 0, 2000, with(prefill, attrs{"gpu.duration": d}), byte(i + 1), 0, ""})
 	}
 	a.take(batch(t, nil, spans...), clock)
-	for range 2 { // each output has them, for a scrape comes at its own time
+	for range 2 { // each output has them, because scrapes are not synchronized with outputs
 		found := map[byte]bool{}
 		for _, m := range output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
 			if m.Type() != pmetric.MetricTypeHistogram {

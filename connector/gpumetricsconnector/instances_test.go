@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// faces are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped
-// each, and each given every batch.
+// faces are a connector with both outputs, as the Collector makes them: with one configuration, started and stopped
+// separately, and each receiving every batch.
 type faces struct {
 	all     []connector.Traces
 	dropped func(reason string) int64
@@ -114,7 +114,7 @@ func names(sink *consumertest.MetricsSink) map[string]bool {
 	return out
 }
 
-func TestBothOutputsAreOfOneConnector(t *testing.T) {
+func TestBothOutputsShareOneConnector(t *testing.T) {
 	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
 	x := newFaces(t, atTheEnd(), metrics, traces)
 	for rank := range 3 { // an incomplete step is compared at the end
@@ -141,7 +141,7 @@ func TestBothOutputsAreOfOneConnector(t *testing.T) {
 	assert.Equal(t, "straggler backward", s.Name())
 }
 
-func TestSpansComeAtIntervals(t *testing.T) {
+func TestSpansAreWrittenAtIntervals(t *testing.T) {
 	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
 	x := newFaces(t, quick(), metrics, traces)
 	x.job(t, 3)
@@ -156,7 +156,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		x := newFaces(t, atTheEnd(), nil, traces)
 		x.job(t, 2)
 		c := x.all[0].(sharedcomponent.TracesOutput).Traces.(*gpuMetrics)
-		assert.Zero(t, c.aggregator.Kept, "nobody takes metrics, so none are made")
+		assert.Zero(t, c.aggregator.Kept, "metrics have no consumer, so none are made")
 		x.shutdown(t.Context(), t)
 		assert.Equal(t, 2, traces.SpanCount())
 	})
@@ -180,7 +180,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 	})
 }
 
-func TestOfOneConfigurationThereIsOneConnectorAtATime(t *testing.T) {
+func TestOneConfigurationHasOneConnectorAtATime(t *testing.T) {
 	f, cfg := NewFactory(), quick()
 	set := connectortest.NewNopSettings(metadata.Type)
 	metrics := func() *gpuMetrics {
@@ -205,7 +205,7 @@ func TestOfOneConfigurationThereIsOneConnectorAtATime(t *testing.T) {
 	require.NoError(t, third.Shutdown(t.Context()))
 }
 
-func TestRefusedSpansAreCountedAndMetricsGoOn(t *testing.T) {
+func TestRefusedSpansAreCountedAndMetricsContinue(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := newFaces(t, atTheEnd(), metrics, consumertest.NewErr(errors.New("no")))
 	x.job(t, 4)
@@ -216,7 +216,7 @@ func TestRefusedSpansAreCountedAndMetricsGoOn(t *testing.T) {
 	x.shutdown(t.Context(), t)
 }
 
-func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
+func TestASlowConsumerOfSpansDoesNotDelayMetrics(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	stuck, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
 		select {
@@ -235,7 +235,7 @@ func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
 	x.send(t, trainStep(t, 0, 4, 2, 40))
 	require.Eventually(t, func() bool { return len(metrics.AllMetrics()) > had }, time.Minute, time.Millisecond)
 
-	// What waits is bounded, and at the end it is given up when the time for that is over.
+	// The queue is limited, and Shutdown drops it when its context ends.
 	c := x.all[1].(*gpuMetrics)
 	f := &finding{step: stepSpan{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}}}
 	f.step.resource = batch(t, nil).ResourceSpans().At(0).Resource().Attributes()
@@ -249,7 +249,7 @@ func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
 	x.shutdown(ctx, t)
 }
 
-func TestManySpansLeaveInRequestsOfBoundedSize(t *testing.T) {
+func TestManySpansAreSentInRequestsOfLimitedSize(t *testing.T) {
 	traces := new(consumertest.TracesSink)
 	x := newFaces(t, atTheEnd(), nil, traces)
 	x.job(t, 2*maxBatch+1)

@@ -13,14 +13,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// operation has the series that spans of the same dimensions feed; nil until the first span that has a value.
+// operation has the series that spans with the same dimensions feed; nil until the first span that has a value.
 type operation struct {
-	key                                                   dims // zero where it is not kept
+	key                                                   dims // zero if it is not kept
 	count, duration, io, flops, items, energy, itemEnergy *series.Series
 }
 
-// operations finds the operation of a span. A span's dimensions are nine strings, which the map hashes whole; the
-// table in front of it only compares them, in a slot that a few of their letters give, for a service has few
+// operations finds the operation of a span. The dimensions of a span are nine strings, which the map hashes; the table
+// in front of it only compares them, in a slot that depends on a few of their letters, because a service has few
 // operations and many spans.
 type operations struct {
 	byDims map[dims]*operation // the keys own their strings
@@ -45,7 +45,7 @@ func (x *operations) clear() {
 	clear(x.table[:])
 }
 
-// slot is a number that differs for most operations, devices and sizes of a service.
+// slot returns a number that differs for most operations, devices and sizes of a service.
 func (d *dims) slot() uint32 {
 	h := uint32(len(d.name))
 	for _, s := range [...]string{d.name, d.kind, d.category, d.id} {
@@ -56,9 +56,9 @@ func (d *dims) slot() uint32 {
 	return h ^ h>>8
 }
 
-// operation feeds the series of a span's dimensions; energyOnly leaves out the first five metrics, which the producer
-// writes itself. weight is how many spans the span stands for. It does not multiply energy, which gpu_join has shared
-// out among the spans that came. It reports whether there were too many series.
+// operation feeds the series of a span's dimensions; energyOnly skips the first five metrics, which the producer writes
+// itself. weight is how many spans the span represents. It does not multiply energy, which gpu_join has divided among
+// the spans that arrived. It reports whether there were too many series.
 func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) (over bool) {
 	d := f.dims()
 	b := r.operations.find(&d)
@@ -66,7 +66,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 		b = a.newOperation(r, &d)
 	}
 	need := func(s **series.Series, id metricID) *series.Series {
-		if (*s).GivenUp() { // to make room for one before it
+		if (*s).GivenUp() { // evicted for a series before it
 			*s = r.operationSeries(&a.settings, id, f, &d)
 		}
 		over = over || r.families[id].Overflowed(*s)
@@ -96,8 +96,8 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 	return over
 }
 
-// newOperation makes the operation of a span's dimensions. When there are very many, spans have one that is not kept,
-// and their series are found by attributes each time.
+// newOperation creates the operation of a span's dimensions. If there are too many, the operation is not kept, and its
+// series are found by attributes each time.
 func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 	b := &operation{}
 	if len(r.operations.byDims) < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {
@@ -107,17 +107,17 @@ func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 		for _, s := range []*string{
 			&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType,
 		} {
-			*s = strings.Clone(*s) // the batch's memory must not live on in a key
+			*s = strings.Clone(*s) // a key must not keep the batch's memory alive
 		}
 		r.operations.byDims[b.key] = b
 	}
 	return b
 }
 
-// extraSeparator stands between the values of Dimensions in dims.extra.
+// extraSeparator separates the values of Dimensions in dims.extra.
 const extraSeparator = "\x00"
 
-// operationSeries makes or finds the series of a metric for a span's dimensions.
+// operationSeries creates or finds the series of a metric for a span's dimensions.
 func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series.Series {
 	attrs := pcommon.NewMap()
 	sharedcomponent.PutText(attrs, semconv.GPUOperationNameKey, d.name)

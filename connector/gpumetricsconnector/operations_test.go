@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names that differ in a letter that the table's slot does not look at, so that they push each other out of it.
+// Names that differ in a letter that the slot does not depend on, so that they replace each other in the table.
 func TestOperationsOfTheSameSlotStayApart(t *testing.T) {
 	x := operations{byDims: map[dims]*operation{}}
 	var all []*operation
@@ -34,7 +34,7 @@ func TestOperationsOfTheSameSlotStayApart(t *testing.T) {
 	assert.Nil(t, x.find(&other))
 	x.clear()
 	assert.Empty(t, x.byDims)
-	assert.Nil(t, x.find(&all[25].key), "the last one that was found")
+	assert.Nil(t, x.find(&all[25].key), "the operation that was found last")
 }
 
 // The slots of the operations and devices of one service hardly collide.

@@ -43,10 +43,10 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	const key = "gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section " +
 		"gpu.timing.status:ok]"
 	assert.Equal(t, int64(1600), got[key])
-	// A count never becomes less from one output to the next.
+	// A count never decreases from one output to the next.
 	last := int64(0)
 	for _, md := range all {
-		if n, there := values(t, md)[key]; there { // not where other series begin
+		if n, there := values(t, md)[key]; there { // absent while other series begin
 			require.GreaterOrEqual(t, n, last)
 			last = n.(int64)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) {
+func TestReadmeMatchesTheComponent(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_metrics", createDefaultConfig)
 
 	b, err := os.ReadFile("README.md")

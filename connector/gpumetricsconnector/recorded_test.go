@@ -34,8 +34,8 @@ func recordedTraces(t *testing.T) []string {
 	return out
 }
 
-// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state; told says
-// whether the file told which profiler it is of, without which its activities may be some of all.
+// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state; told reports
+// whether the file names its profiler, without which its activities may be incomplete.
 func activityOf(t *testing.T, path string) (got map[string]map[string]int64, told bool) {
 	a := newTest(t, func(c *Config) {
 		c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
@@ -46,7 +46,7 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 		func(_ context.Context, td ptrace.Traces) error {
 			a.take(td, now)
 			for _, rs := range td.ResourceSpans().All() {
-				for _, ss := range rs.ScopeSpans().All() { // that of a device says who timed it
+				for _, ss := range rs.ScopeSpans().All() { // the device's scope names the timing source
 					_, ok := ss.Scope().Attributes().Get("gpu.timing.source")
 					told = told || ok
 				}
@@ -54,7 +54,7 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 			return nil
 		})
 	if err != nil {
-		t.Skip(err) // refused files are the receiver's tests' matter
+		t.Skip(err) // the receiver's tests cover rejected files
 	}
 	got = map[string]map[string]int64{}
 	for _, rm := range a.output(now, true).ResourceMetrics().All() {
@@ -76,7 +76,7 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 	return got, told
 }
 
-// Gaps of real traces, against sums of another program (Python, exact decimals): gaps of the union of a device's
+// Gaps of real traces, compared with sums of another program (Python, exact decimals): gaps of the union of a device's
 // activities whose next activity's launch began after the gap had.
 func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
@@ -101,8 +101,8 @@ func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	}
 }
 
-// Real PyTorch traces, against numbers that were computed from the files by another program: time busy and idle, of
-// communication, of its overlap with compute and exposed, to the nanosecond.
+// Real PyTorch traces, compared with numbers that another program computed from the files: busy and idle time, and time
+// of communication, of its overlap with compute, and exposed, to the nanosecond.
 func TestActivityOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -156,9 +156,9 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 					busy += ns
 				}
 				assert.Equal(t, want.Busy, busy, "device %s: busy", device)
-				// the reference knows kernels of NCCL only, not multimem_all_reduce_kernel
+				// the reference includes only kernels of NCCL, not multimem_all_reduce_kernel
 				if filepath.Base(path) == "eager_trace.json.gz" {
-					want.Comm.Union = 2141501 // the union with those, by a third program
+					want.Comm.Union = 2141501 // the union with them, by a third program
 				}
 				assert.Equal(t, want.Comm.Union, comm, "device %s: communication", device)
 				assert.Equal(t, want.Comm.Overlap, overlap, "device %s: overlap of communication and compute", device)
@@ -170,8 +170,8 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 	assert.Greater(t, tested, 8, "devices compared")
 }
 
-// One step of a real job of eight ranks. Ranks 7, 5 and 4 come last to the collectives (5, 2 and 1 of 8), so the
-// others wait for these.
+// One step of a real job of eight ranks. Ranks 7, 5 and 4 arrive last at the collectives (5, 2 and 1 of 8), so the
+// others wait for them.
 func TestTheRanksThatARealJobWaitsForHaveTheHighestScores(t *testing.T) {
 	a := newTest(t, nil)
 	now := time.Now().UnixNano()

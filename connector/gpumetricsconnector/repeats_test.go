@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Where no gpu_join stands before it, as in a gateway, a sender whose answer was lost sends again what was counted, also
-// in other requests. It counts once; with `max_spans: 0` each time.
+// Without a gpu_join before it, as in a gateway, the connector receives counted spans again from a sender whose
+// response was lost, also in other requests. They count once; with `max_spans: 0` each time.
 func TestWhatIsSentAgainIsCountedOnce(t *testing.T) {
 	for _, remembered := range []int{createDefaultConfig().(*Config).MaxSpans, 0} {
 		a := newTest(t, func(c *Config) { c.MaxSpans = remembered })

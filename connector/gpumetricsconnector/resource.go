@@ -37,7 +37,7 @@ const (
 )
 
 var definitions = [metrics]struct {
-	name string // unit and description are the registry's
+	name string // unit and description are in the registry
 	form series.Form
 }{
 	metricCount:          {semconv.GPUOperationCountName, series.Count},
@@ -60,7 +60,7 @@ var definitions = [metrics]struct {
 // resource holds all series of one resource.
 type resource struct {
 	attrs      pcommon.Map
-	instance   string // service.instance.id, where attrs have none
+	instance   string // service.instance.id, if attrs have none
 	families   [metrics]series.Family
 	operations operations
 	loops      map[loopKey]*loop
@@ -68,11 +68,11 @@ type resource struct {
 
 	newest  uint64 // end of the newest span, unix ns: the time of the next points
 	written uint64 // time of the last points
-	lag     int64  // of that span behind the clock when it came, ns
-	seen    int64  // when the last span came
+	lag     int64  // of that span behind the clock when it arrived, ns
+	seen    int64  // when the last span arrived
 
 	service, job string
-	rank, world  int64 // −1 where unknown
+	rank, world  int64 // −1 if unknown
 }
 
 func newResource(attrs pcommon.Map, st *settings) *resource {
@@ -93,14 +93,14 @@ func newResource(attrs pcommon.Map, st *settings) *resource {
 	return r
 }
 
-// identify takes who this is from the spans' resource, of which several may share the series.
+// identify sets the identity of the spans' resource; several resources may share the series.
 func (r *resource) identify(of *spanfacts.Resource) {
 	r.service, r.job, r.rank, r.world = of.Service, of.JobID, of.Rank, of.WorldSize
 }
 
-// startOf is the time from which a series made for a span counts: the span's start, but not before points that were
-// written, for a series that was given up must not overlap itself. 0, unknown, where the start is of a clock that was
-// not set and the points are not.
+// startOf returns the time from which a series created for a span counts: the span's start, but not before points that
+// were written, because an evicted series must not overlap itself. It returns 0, unknown, if the start is from a clock
+// that was not set and the points are not.
 func (r *resource) startOf(st *settings, f *facts) uint64 {
 	if f.Start < spanfacts.Earliest && max(f.End, r.newest) >= spanfacts.Earliest {
 		return r.written
@@ -108,8 +108,8 @@ func (r *resource) startOf(st *settings, f *facts) uint64 {
 	return r.notBefore(st, f.Start)
 }
 
-// notBefore is a time from which a series counts, after points that were written: those of a service that runs may be
-// of the Collector that ran here before, for a restart changes no series.
+// notBefore returns a time from which a series counts, after points that were written: points of a running service may
+// be from the Collector that ran here before, because a restart does not change the series.
 func (r *resource) notBefore(st *settings, start uint64) uint64 {
 	if r.newest+uint64(maxLag) >= st.since {
 		start = max(start, st.since)
@@ -117,14 +117,14 @@ func (r *resource) notBefore(st *settings, start uint64) uint64 {
 	return max(start, r.written)
 }
 
-// expire gives up what was last seen before a time; it returns the number of series, and whether nothing is left.
+// expire evicts the series that were last seen before a time; it returns their number and whether nothing is left.
 func (r *resource) expire(st *settings, before int64) (expired int, empty bool) {
 	left := 0
 	for i := range r.families {
 		expired += r.families[i].Expire(&st.Settings, before)
 		left += r.families[i].Len()
 	}
-	if expired > 0 { // operations may point to series that are gone; they are found again by the next spans
+	if expired > 0 { // operations may point to evicted series; the next spans find them again
 		st.operations -= len(r.operations.byDims)
 		r.operations.clear()
 		clear(r.loops)
@@ -137,12 +137,12 @@ func (r *resource) expire(st *settings, before int64) (expired int, empty bool) 
 	return expired, left == 0 && len(r.devices) == 0 && r.seen < before
 }
 
-// maxLag is how far behind the clock the spans of a running service come; older ones are from files.
+// maxLag is how far behind the clock the spans of a running service arrive; older ones are from files.
 const maxLag = 5 * time.Minute
 
-// write adds the resource's points, if it has any. now is that of the host's clock, unix ns. Their time is that of the
-// output, as of those of gpu_requests, for Prometheus takes target_info only in order, which both have of one service.
-// For spans from files it is the end of the newest one.
+// write adds the resource's points, if it has any. now is the time of the host's clock, unix ns. Their time is the time
+// of the output, as for points of gpu_requests, because Prometheus accepts target_info only in order, and both have it
+// for one service. For spans from files it is the end of the newest span.
 func (r *resource) write(st *settings, out pmetric.Metrics, now int64) {
 	at := r.newest
 	if at == 0 || r.lag <= int64(maxLag) {

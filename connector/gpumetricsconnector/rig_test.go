@@ -57,7 +57,7 @@ func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
 	return td
 }
 
-// testConfig is the default but for one thing: the tests send the same few spans again and again.
+// testConfig is the default except for one setting: the tests send the same few spans again and again.
 func testConfig() *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxSpans = 0
@@ -74,7 +74,7 @@ func newTest(t testing.TB, edit func(*Config)) *aggregator {
 	return newAggregator(cfg, "me")
 }
 
-// final is the last point of a list: the first of a series is of 0.
+// final returns the last point of a list: the first one of a series is 0.
 func final[P interface {
 	At(int) E
 	Len() int
@@ -92,8 +92,8 @@ func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 	return md
 }
 
-// values are the points of all metrics as "name{attributes}" to value, a histogram's value being its count and sum.
-// The instance's id is on every point, checked here and left out.
+// values returns the points of all metrics as "name{attributes}" to value; the value of a histogram is its count and
+// sum. It checks the instance ID, which is on every point, and omits it.
 func values(t testing.TB, md pmetric.Metrics) map[string]any {
 	t.Helper()
 	out := map[string]any{}

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// maxSums bounds the spans below which sums are held, maxParts the sums of all of them, about 100 bytes each.
+	// maxSums limits the spans for whose descendants sums are kept, maxParts the sums of all of them, about 100 bytes
+	// each.
 	maxSums, maxParts = 1 << 16, 1 << 18
-	// maxHosts bounds the walk through host spans; a circle of parents ends there too.
+	// maxHosts limits the walk through host spans; a cycle of parents ends there too.
 	maxHosts = 128
 )
 
-// sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may
-// come in any order, and over batches children before parents, which is how they end.
+// sectionTree sums up operations by name, level by level, until a step takes the sums of its descendants. Spans of a
+// batch may be in any order; over batches children precede parents, which is how they end.
 type sectionTree struct {
 	sums  spanfacts.Waiting[straggler.Sections]
 	count int // parts in sums
 
-	// of the batch that is being read
+	// of the current batch
 	spans   []treeSpan
 	streams []spanfacts.NestSpan // the same
 	order   spanfacts.Order      // of spans
@@ -43,7 +44,7 @@ func (s *treeSpan) parent() spanfacts.Key { return spanfacts.Key{Trace: s.Trace,
 // hostSpan is a span that is not of the GPU.
 type hostSpan struct{ key, parent spanfacts.Key }
 
-// add takes a span of the batch; process is a number of whose it is.
+// add adds a span of the batch; process identifies its process.
 func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
 		key: f.Key, time: f.Time, name: f.Name, category: f.Category,
@@ -54,12 +55,12 @@ func (t *sectionTree) add(process uint64, f *facts) {
 	})
 }
 
-// addHost takes a host span of the batch, so that what lies below it is found above it.
+// addHost adds a host span of the batch, so that the spans below it count for the span above it.
 func (t *sectionTree) addHost(f *facts) {
 	t.hosts = append(t.hosts, hostSpan{f.Key, f.parent()})
 }
 
-// settle takes the spans of the batch into the sums, children before parents.
+// settle adds the spans of the batch to the sums, children before parents.
 func (t *sectionTree) settle() {
 	if len(t.spans) > 0 || t.sums.Len() > 0 {
 		for _, h := range t.hosts {
@@ -84,7 +85,7 @@ func (t *sectionTree) settle() {
 		for _, i := range t.order.ChildrenFirst() {
 			t.span(&t.spans[i])
 		}
-		clear(t.spans) // their strings are the batch's memory
+		clear(t.spans) // their strings share the batch's memory
 		for _, h := range t.hosts {
 			t.lift(h.key, t.above(h.parent))
 		}
@@ -93,7 +94,7 @@ func (t *sectionTree) settle() {
 	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
 }
 
-// above is the first of a span and its ancestors that is no host span of this batch.
+// above returns the first of a span and its ancestors that is not a host span of this batch.
 func (t *sectionTree) above(key spanfacts.Key) spanfacts.Key {
 	for range maxHosts {
 		up, ok := t.ups[key]
@@ -105,7 +106,7 @@ func (t *sectionTree) above(key spanfacts.Key) spanfacts.Key {
 	return key
 }
 
-// span adds a span, with what lies below it, to the sums below its parent.
+// span adds a span, with its descendants, to the sums of its parent.
 func (t *sectionTree) span(s *treeSpan) {
 	below := t.take(s.key)
 	parent := s.parent()
@@ -127,7 +128,7 @@ func (t *sectionTree) span(s *treeSpan) {
 	t.count += at.Add(name, category, s.time, extent, below)
 }
 
-// lift moves what waits for a host span, whose batch came later, to what is above it.
+// lift moves the sums that wait for a host span, whose batch arrived later, to its parent.
 func (t *sectionTree) lift(host, up spanfacts.Key) {
 	if below := t.take(host); below != nil && !up.Span.IsEmpty() && up != host {
 		at, _ := t.sums.At(up, 0)
@@ -135,7 +136,7 @@ func (t *sectionTree) lift(host, up spanfacts.Key) {
 	}
 }
 
-// take removes and returns what lies below a span; nil when nothing is known.
+// take removes and returns the sums of a span's descendants; nil if unknown.
 func (t *sectionTree) take(key spanfacts.Key) *straggler.Sections {
 	below, ok := t.sums.Take(key)
 	if !ok {

@@ -47,9 +47,9 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
 }
 
-// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the
-// path of a section that takes extra ms longer, and with it all around it; a path that is not there is a section that
-// only this rank has.
+// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the path
+// of a section that takes extra ms longer, and so do all sections around it; a path that does not exist is a section
+// that only this rank has.
 func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
 	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
 	leaves := map[string]float64{
@@ -118,7 +118,7 @@ func send(t *testing.T, a *aggregator, rank int, batches ...[]ptrace.Span) {
 	}
 }
 
-func TestTheDeepestSectionThatExplainsTheLossIsNamed(t *testing.T) {
+func TestTheFindingNamesTheDeepestSectionThatExplainsTheLoss(t *testing.T) {
 	for slow, want := range map[string]struct {
 		section string
 		delay   float64 // ms
@@ -174,7 +174,7 @@ func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
 	}
 }
 
-// A section whose stream is idle begins before the one around it, whose stream is still busy with what came before.
+// A section whose stream is idle begins before the one around it, whose stream is still busy with earlier work.
 func TestSectionsThatBeginBeforeTheOneAroundThemAreInIt(t *testing.T) {
 	for seed := range uint64(20) {
 		a := newTest(t, nil)
@@ -235,8 +235,8 @@ func below(spans []ptrace.Span, s ptrace.Span, name string) bool {
 	return false
 }
 
-func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
-	for _, later := range []bool{false, true} { // the host span in the batch of its kernel, or in that of the step
+func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
+	for _, later := range []bool{false, true} { // the host span is in the batch of its kernel, or of the step
 		a := newTest(t, nil)
 		for rank := range 4 {
 			ms := 0.020 + float64(rank/3)*0.020
@@ -263,8 +263,8 @@ func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
 	}
 }
 
-// The sections of a model that is called with the step's context hang below the step, beside the phase in which they
-// run.
+// The sections of a model that is called with the step's context are children of the step, beside the phase in which
+// they run.
 func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -292,7 +292,7 @@ func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 	assert.InEpsilon(t, 0.020, delay["3 forward/conv"], 1e-9, "%v", delay)
 }
 
-func TestSectionsThatWaitAreBounded(t *testing.T) {
+func TestPendingSectionsAreLimited(t *testing.T) {
 	a := newTest(t, nil)
 	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
 	r := rand.New(rand.NewPCG(1, 9))
@@ -330,9 +330,9 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}})))
 }
 
-// Parents that form a circle, with other spans below it, in any order: all of it is one sum, in which each span is once,
-// below the span of the circle that the walk came to first.
-func TestParentsThatFormACircleAreOneSum(t *testing.T) {
+// Parents that form a cycle, with other spans below it, in any order: all of it is one sum, in which each span is once,
+// below the span of the cycle that the walk reached first.
+func TestACycleOfParentsIsOneSum(t *testing.T) {
 	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
 	r := rand.New(rand.NewPCG(3, 11))
 	for range 200 {
@@ -372,8 +372,8 @@ func countRuns(p *straggler.Sections, runs map[string]int) {
 	}
 }
 
-// Steps that never come leave full sums behind. Where all of them have too many parts, the oldest give way, whole.
-func TestPartsOfSumsThatWaitAreBounded(t *testing.T) {
+// Steps that never arrive leave full sums. If all of them have too many parts together, the oldest are evicted, whole.
+func TestPartsOfPendingSumsAreLimited(t *testing.T) {
 	const names = 64
 	a := newTest(t, nil)
 	tree := a.jobs.tree
@@ -402,7 +402,7 @@ func TestPartsOfSumsThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// levels is how deep sections are.
+// levels returns how deep sections are nested.
 func levels(p *straggler.Sections) (n int) {
 	for _, x := range p.All() {
 		n = max(n, 1+levels(x.Below))

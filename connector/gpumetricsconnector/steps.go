@@ -13,13 +13,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// loopKey is what steps of one series have in common.
+// loopKey identifies the steps of one series.
 type loopKey struct {
 	name, itemType string
-	rank           int64 // −1: none; a resource has several where resource_attributes leaves the rank out
+	rank           int64 // −1: none; a resource has several if resource_attributes omits the rank
 }
 
-// loop are the series that the steps of a loop feed; nil until the first step that has a value.
+// loop has the series that the steps of a loop feed; nil until the first step that has a value.
 type loop struct {
 	duration, items, itemRate, itemEnergy *series.Series
 	phases                                map[string]*series.Series
@@ -36,7 +36,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) (ove
 		}
 	}
 	need := func(s **series.Series, id metricID, phase string) *series.Series {
-		if (*s).GivenUp() { // to make room for one before it
+		if (*s).GivenUp() { // evicted for a series before it
 			*s = r.stepSeries(&a.settings, id, f, phase)
 		}
 		over = over || r.families[id].Overflowed(*s)

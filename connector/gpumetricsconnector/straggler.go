@@ -21,22 +21,22 @@ type stragglers struct {
 	jobs *straggler.Jobs[rankStep]
 	tree *sectionTree
 
-	spans bool       // somebody takes spans of the ranks that stand out
-	found []*finding // since they were last taken; stays empty without spans
-	// source is the resource of the spans that are being read; of that batch's memory.
+	spans bool       // spans of the ranks that stand out have a consumer
+	found []*finding // since the last call; stays empty without spans
+	// source is the resource of the spans being read; it shares the batch's memory.
 	source pcommon.Map
 }
 
-// stepSpan is the span of a rank's step, as far as a span below it goes by it.
+// stepSpan is the span of a rank's step, with the fields that a span below it needs.
 type stepSpan struct {
 	spanfacts.Key
 	start, end uint64 // unix ns
 	flags      uint32
 	state      string
-	resource   pcommon.Map // set only where spans are wanted
+	resource   pcommon.Map // set only if spans have a consumer
 }
 
-// rankStep is what a rank says of a step; its loose sections are taken from the tree when ranks are compared.
+// rankStep is a step of one rank; its loose sections are taken from the tree when ranks are compared.
 type rankStep struct {
 	stepSpan
 	straggler.Rank
@@ -50,8 +50,8 @@ func newStragglers(cfg StragglerConfig) *stragglers {
 	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: t}
 }
 
-// section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for
-// the slow one.
+// section adds an operation to the sums of its parent. Communication is omitted: in it the fast ranks wait for the slow
+// one.
 func (g *stragglers) section(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
 		return
@@ -59,7 +59,7 @@ func (g *stragglers) section(r *resource, f *facts) {
 	g.tree.add(uint64(r.rank), f)
 }
 
-// step takes a step of one rank. Without job, rank and index there is nothing to compare.
+// step adds a step of one rank. Without job, rank and index there is nothing to compare.
 func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 	if r.job == "" || r.rank < 0 || !f.HasStepIndex || f.StepTime() == 0 {
 		return
@@ -151,7 +151,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	}
 }
 
-// jobResource is the resource of a job's scores, which belong to no rank: its service and job.
+// jobResource returns the resource of a job's scores, which belong to no rank: its service and job.
 func (a *aggregator) jobResource(key straggler.Loop, newest uint64) *resource {
 	attrs := pcommon.NewMap()
 	sharedcomponent.PutText(attrs, semconv.ServiceNameKey, key.Service)

@@ -23,13 +23,13 @@ func rankOf(rank, world int) attrs {
 	}
 }
 
-// trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in
-// comm. backward is the rank's own, in ms.
+// trainStep is a step of 100 ms on every rank, as in synchronous training: the slow ranks do not wait, the fast ones
+// wait in comm. backward is the rank's own, in ms.
 func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
 	return trainStepAt(t, 0, rank, world, index, backward)
 }
 
-// trainStepAt starts so many µs after epoch.
+// trainStepAt starts the given number of µs after epoch.
 func trainStepAt(t *testing.T, start uint64, rank, world, index int, backward float64) ptrace.Traces {
 	const data, forward, total = 5.0, 30.0, 100.0
 	return batch(t, rankOf(rank, world), span{"step", start, start + 100_000, attrs{
@@ -68,7 +68,7 @@ func scores(t *testing.T, a *aggregator, now int64) (score map[int]float64, dela
 	return score, delay
 }
 
-func TestTheSlowRankIsNamedWithItsSection(t *testing.T) {
+func TestTheFindingNamesTheSlowRankAndItsSection(t *testing.T) {
 	a := newTest(t, nil)
 	for index := range 3 {
 		for rank := range 8 {
@@ -157,7 +157,7 @@ func TestTwoRanksAreNotCompared(t *testing.T) {
 	assert.Empty(t, score)
 }
 
-func TestAJobThatBeginsAnewIsComparedAgain(t *testing.T) {
+func TestARestartedJobIsComparedAgain(t *testing.T) {
 	a := newTest(t, nil)
 	at := uint64(0)
 	for _, index := range []int{1000, 1001, 950, 951, 1, 2} {
@@ -172,9 +172,9 @@ func TestAJobThatBeginsAnewIsComparedAgain(t *testing.T) {
 }
 
 // In a profiler's file the phases are ranges of the host, which overlap communication also while the host only waits
-// for it. What is exposed, the file says itself. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait
+// for it. The file states the exposed time itself. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait
 // for it.
-func TestExposedCommunicationIsBelievedBeforeOverlap(t *testing.T) {
+func TestStatedExposedCommunicationOverridesOverlap(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
 		exposed := 0.050
@@ -192,7 +192,7 @@ func TestExposedCommunicationIsBelievedBeforeOverlap(t *testing.T) {
 	assert.InEpsilon(t, 1, score[0], 1e-9)
 }
 
-func TestStepsThatWaitAreBounded(t *testing.T) {
+func TestPendingStepsAreLimited(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Stragglers.Get().MaxWaiting = 50 })
 	for index := range 30 {
 		for rank := range 8 {
@@ -205,8 +205,8 @@ func TestStepsThatWaitAreBounded(t *testing.T) {
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
 
-// gpuspan's phases are times of the device: of its communication what other phases overlap is hidden and so the
-// rank's own.
+// gpuspan's phases are timed on the device: communication that other phases overlap is hidden and so the rank's own
+// time.
 func TestHiddenCommunicationIsTheRanksOwnTime(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {

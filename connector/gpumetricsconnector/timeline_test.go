@@ -16,7 +16,7 @@ import (
 
 const noGap = 1 << 60
 
-func TestStatesOfAHandDrawnTimeline(t *testing.T) {
+func TestSettleReturnsTheStatesOfATimeline(t *testing.T) {
 	// ns:  0    10   20   30   40   50   60   70   80   90
 	// compute   ████████████        ████           ████      10-30, 50-60, 80-90
 	// comm           ███████████████                         25-45
@@ -44,7 +44,7 @@ func TestStatesOfAHandDrawnTimeline(t *testing.T) {
 	for _, d := range spent {
 		sum += d
 	}
-	assert.EqualValues(t, 80, sum, "the states share out the time observed")
+	assert.EqualValues(t, 80, sum, "the states sum to the observed time")
 	assert.Empty(t, tl.pending)
 }
 
@@ -57,7 +57,7 @@ func TestALongGapIsNotIdle(t *testing.T) {
 	assert.Zero(t, spent[0])
 }
 
-func TestWhatComesLateIsRefusedOrCut(t *testing.T) {
+func TestLateActivitiesAreRejectedOrTruncated(t *testing.T) {
 	var tl timeline
 	tl.add(activity{10, 20, 0, classCompute}, 0)
 	tl.settle(20, noGap)
@@ -66,7 +66,7 @@ func TestWhatComesLateIsRefusedOrCut(t *testing.T) {
 	assert.EqualValues(t, 10, tl.settle(30, noGap)[classComm])
 }
 
-// The oracle paints each nanosecond. Settling in pieces, at random times, must come to the same.
+// The oracle marks each nanosecond. Settling in pieces, at random times, must have the same result.
 func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -81,7 +81,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 				x.launch = start - min(start, r.Uint64N(20))
 			}
 			if l, taken := launchOf[int(start)]; taken {
-				x.launch = l // activities that begin together are launched together here: which is next would not matter
+				x.launch = l // activities that begin together are launched together, so their order does not matter
 			}
 			launchOf[int(start)] = x.launch
 			all = append(all, x)
@@ -121,7 +121,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 		for len(all) > 0 {
 			to += r.Uint64N(150)
 			rest := all[:0]
-			for _, x := range all { // what begins before the next point of time has come by then
+			for _, x := range all { // activities that begin before the next time have arrived by then
 				if x.start < to+1 {
 					require.True(t, tl.add(x, 0))
 				} else {
@@ -158,12 +158,12 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 	for state, s := range want {
 		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
 	}
-	assert.Equal(t, 2, a.activities, "the last, and the section, wait for what may come before them")
+	assert.Equal(t, 2, a.activities, "the last, and the section, wait for earlier activities")
 	a.output(clock+int64(time.Minute), false)
 	assert.Zero(t, a.activities)
 }
 
-// Two devices at work at one time are two, also where only their addresses tell them apart.
+// Two devices that work at one time are two, even if only their addresses differ.
 func TestDevicesNamedByAddressAreAnalysedApart(t *testing.T) {
 	a := newTest(t, nil)
 	for i, bdf := range []string{"0000:17:00.0", "0000:65:00.0"} {
@@ -175,7 +175,7 @@ func TestDevicesNamedByAddressAreAnalysedApart(t *testing.T) {
 	assert.InEpsilon(t, 400e-6, got["gpu.activity.time[gpu.activity.state:compute]"], 1e-9)
 }
 
-func TestActivitiesThatWaitAreBounded(t *testing.T) {
+func TestPendingActivitiesAreLimited(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Activity.Get().MaxActivities = 100 })
 	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": 1}
 	for i := range uint64(1000) {
@@ -230,7 +230,7 @@ func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
 	}
 }
 
-func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
+func TestAnIndexMustBeAWholeNumber(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"k", 0, 100, attrs{
 		"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
@@ -240,10 +240,10 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 		"not device 0")
 }
 
-// Is the device starved? Sections on two streams, one within another: covered 0 to 40 and 60 to 100 ms; the gap
-// before 60 ms is the host's, for it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90
-// ms, had not begun.
-func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
+// Is the device starved? Sections on two streams, one inside another: covered 0 to 40 and 60 to 100 ms; the gap before
+// 60 ms is the host's, because it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90 ms, had
+// not begun.
+func TestStatesOfADeviceBySections(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {
 		return with(attrs{
@@ -255,9 +255,9 @@ func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 		span{"outer", 0, 30_000, section(1, nil), 1, 0, ""}, span{"inner", 5000, 20_000, section(1, nil), 2, 1, ""},
 		span{"other", 20_000, 40_000, section(2, nil), 3, 0, ""},
 		span{"after", 60_000, 100_000, section(1, attrs{"gpu.start.delay": 0.005}), 4, 0, ""},
-		// the device's clock says more than the span lasted
+		// the device's clock measures more than the span's length
 		span{"last", 110_000, 120_000, section(1, attrs{"gpu.start.delay": 0.020, "gpu.duration": 1.0}), 5, 0, ""},
-		span{"much later", 5_000_000, 5_010_000, section(1, nil), 6, 0, ""}, // nothing was asked of the device
+		span{"much later", 5_000_000, 5_010_000, section(1, nil), 6, 0, ""}, // nothing was launched
 		span{"host", 40_000, 60_000, section(1, attrs{"gpu.timing.source": "host"}), 7, 0, ""},
 		span{"sampled", 40_000, 60_000, section(1, nil), 8, 0, "ot=th:8"}), clock+int64(6*time.Second))
 	md := a.output(clock+int64(6*time.Second), true)

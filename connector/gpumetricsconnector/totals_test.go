@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
-// store is a Prometheus without a window for what is out of order: it has of a resource the service, its namespace and
-// its instance, and sums up what counters grow by.
+// store is a Prometheus without out-of-order ingestion: of a resource it keeps the service, its namespace and its
+// instance, and it sums up the increases of counters.
 type store struct {
 	last   map[string]stored
 	totals map[string]float64 // by metric
@@ -75,10 +75,10 @@ func (s *store) take(t *testing.T, md pmetric.Metrics) {
 	}
 }
 
-// Spans of resources that Prometheus hardly tells apart, with restarts, silence, too little room for all series, and a
-// store that is gone for a while or whose answer is lost: what counters grow by in it is what the spans say, in every
-// form.
-func TestWhatCountersGrowByIsWhatSpansSay(t *testing.T) {
+// Spans of resources that Prometheus hardly distinguishes, with restarts, pauses, too little room for all series, and a
+// store that is unavailable for a while or whose response is lost: the increases of counters in it equal the sums over
+// the spans, in every form.
+func TestIncreasesInAStoreEqualTheSpans(t *testing.T) {
 	resources := []attrs{
 		{},
 		{"service.version": "1"},

@@ -66,7 +66,7 @@ type Facts struct {
 	HasMemory     bool    // gpu.memory.usage is stated
 	Throttle      string  // the first of gpu.throttle.reasons
 	Joined        bool    // has device samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
-	InWindow      bool    // found by a capture window or profile below a span of a live trace; repeats what other spans measured
+	InWindow      bool    // found by a capture window or profile below a span of a live trace; repeats other spans
 
 	StepIndex    int64   // gpu.step.index; valid if HasStepIndex
 	StepDuration float64 // gpu.step.duration, s

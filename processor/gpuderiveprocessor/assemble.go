@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// assembler sums up what lies below each step. When the parent of a sum comes, the sum is added to the grandparent's,
-// or put on the span if that is a step. No span is held back, only sums.
+// assembler sums up the descendants of each step. When the parent of a sum arrives, the sum is added to the
+// grandparent's, or written on the span if that is a step. Spans are not delayed, only sums wait.
 type assembler struct {
 	cfg AssembleConfig
 
@@ -29,7 +29,7 @@ func newAssembler(cfg AssembleConfig) *assembler {
 	return &assembler{cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}}
 }
 
-// assemble takes a batch; within it order does not matter. now is unix ns.
+// assemble reads a batch, whose spans may be in any order. now is unix ns.
 func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted int64) {
 	type scoped struct {
 		ptrace.Span
@@ -63,7 +63,7 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted in
 	return assembled, evicted
 }
 
-// span takes one span; it reports whether it was a step that got totals, and how many sums were given up for want
+// span reads one span; it reports whether it was a step that received totals, and how many sums were evicted for lack
 // of room.
 func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, now int64) (completed bool, evicted int64) {
 	below, some := a.sums.Take(f.Key)
@@ -88,7 +88,7 @@ var phaseNames = [...]string{
 	semconv.GPUStepPhaseNameOptimizer, semconv.GPUStepPhaseNameComm,
 }
 
-// phaseOf is the index of a span's phase, -1 for none.
+// phaseOf returns the index of a span's phase, -1 for none.
 func phaseOf(f *spanfacts.Facts) int {
 	name := f.Category
 	if name == "" && f.Kind == spanfacts.Collective {
@@ -97,17 +97,17 @@ func phaseOf(f *spanfacts.Facts) int {
 	return slices.Index(phaseNames[:], name)
 }
 
-// partial is the sum of what was seen below one span.
+// partial is a sum over the known descendants of one span.
 type partial struct {
 	flops     float64
-	precision string // of flops; empty and mixed where they differ
+	precision string // of flops; empty and mixed if they differ
 	mixed     bool
 	covered   intervals.Set
 	phases    [len(phaseNames)]intervals.Set
 }
 
-// addSpan makes the sum of a span's children the sum of the span itself: its own statement of FLOPs stands for
-// theirs, its interval covers theirs, and so does its phase.
+// addSpan makes the sum of a span's children the sum of the span itself: its own FLOPs replace theirs, its interval
+// covers theirs, and so does its phase.
 func (p *partial) addSpan(f *spanfacts.Facts, limit int) {
 	if f.FLOPs > 0 {
 		p.flops, p.precision, p.mixed = f.FLOPs, f.Precision, false
@@ -136,7 +136,7 @@ func (p *partial) merge(c *partial, limit int) {
 	}
 }
 
-// complete puts the totals that a step span lacks; it reports whether it put any.
+// complete writes the totals that a step span lacks; it reports whether it wrote any.
 func (p *partial) complete(s ptrace.Span, f *spanfacts.Facts) bool {
 	attrs := s.Attributes()
 	clip := intervals.Unix(f.Start, f.End)
@@ -175,7 +175,7 @@ func (p *partial) putPhases(s ptrace.Span, clip intervals.Interval, step float64
 		d := seconds(u.Within(clip))
 		sum += d
 		attrs.PutDouble(string(semconv.GPUStepPhaseDurationKey(phaseNames[i])), d)
-		all.AddAll(u, 0) // the phases were bounded already
+		all.AddAll(u, 0) // the phases were limited already
 	}
 	if len(all) == 0 {
 		return

@@ -47,9 +47,9 @@ func section(category string, more attrs) attrs {
 	return a
 }
 
-// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, and its inner kernel's 1e12 are part of those.
-// Backward 50 to 90 declares none itself; below it two sections of 2e12 and 4e12. Its communication 80 to 95 hangs
-// below a host span.
+// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, which include its inner kernel's 1e12. Backward
+// 50 to 90 declares none itself; it contains two sections of 2e12 and 4e12. Its communication 80 to 95 is a child of a
+// host span.
 var stepTree = []node{
 	{1, 0, 0, 100, attrs{"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.items": 64}},
 	{2, 1, 0, 20, section("data", nil)},
@@ -104,8 +104,8 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 	}
 }
 
-// The device's clock is known to within an error: a step's first section may begin before it, and one on a stream that
-// is idle before the one around it.
+// The device's clock is known to within an error: a step's first section may begin before it, and so may one on a
+// stream that is idle before the one around it.
 func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		spans := []node{
@@ -126,7 +126,7 @@ func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
 	}
 }
 
-// Producers export what ended first: children before parents, cut anywhere.
+// Producers export the spans that ended first: children before parents, split anywhere.
 func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 	byEnd := []int{1, 3, 2, 5, 7, 6, 4, 8, 0} // indexes of stepTree by end; 7, the host span, ends before its child
 	for cut := 1; cut < len(byEnd); cut++ {
@@ -144,11 +144,11 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 			batches = append(batches, td)
 		}
 		assertGained(t, stepWant, gained(stepOf(batches), stepTree[0].a))
-		assert.Zero(t, d.steps.sums.Len(), "nothing is left waiting")
+		assert.Zero(t, d.steps.sums.Len(), "no sum is left")
 	}
 }
 
-func TestWhatTheStepSaysItselfStands(t *testing.T) {
+func TestTotalsOfTheStepItselfAreKept(t *testing.T) {
 	own := attrs{
 		"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12,
 		"gpu.step.phase.duration.data": 0.1, "gpu.step.covered.duration": 0.15,
@@ -184,7 +184,7 @@ func TestFLOPsOfSeveralPrecisionsHaveNone(t *testing.T) {
 	}
 }
 
-func TestSumsThatWaitAreBounded(t *testing.T) {
+func TestPendingSumsAreLimited(t *testing.T) {
 	d := newTestDeriver(t, assembling(func(a *AssembleConfig) { a.MaxSums = 3 }))
 	now := time.Now().UnixNano()
 	var evicted int64

@@ -30,7 +30,7 @@ func manySpans(t testing.TB, n int) ptrace.Traces {
 	return td
 }
 
-// Each attribute that is put costs one allocation inside of pdata; nothing else is allocated for a span.
+// Each attribute that is added costs one allocation in pdata; nothing else is allocated for a span.
 func TestOnlyAttributesAreAllocated(t *testing.T) {
 	const n = 100
 	td := manySpans(t, n)
@@ -42,8 +42,8 @@ func TestOnlyAttributesAreAllocated(t *testing.T) {
 	assert.Less(t, perBatch-float64(n*puts), 10.0, "allocations of a batch beyond its %d attributes", n*puts)
 }
 
-// BenchmarkProcess is a batch whose attributes exist already, so that growing the maps is not in it. The comparison
-// with peers is in the benchmarks module.
+// BenchmarkProcess processes a batch whose attributes exist already, so that it does not measure growing maps. The
+// benchmarks module compares with peers.
 func BenchmarkProcess(b *testing.B) {
 	td := manySpans(b, 512)
 	d := newTestDeriver(b, nil)
@@ -55,7 +55,7 @@ func BenchmarkProcess(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkFormulas is the work without pdata: reading of the facts and writing of the attributes left out.
+// BenchmarkFormulas measures the work without pdata: no reading of facts and no writing of attributes.
 func BenchmarkFormulas(b *testing.B) {
 	_, s := oneSpan(b, full)
 	d := newTestDeriver(b, nil)

@@ -22,39 +22,38 @@ import (
 
 // Config of the gpu_derive processor.
 type Config struct {
-	// Samples is the gpu_samples extension that knows the devices' models, limits and MIG shares. Default none:
-	// the model comes from the span or its resource.
+	// Samples is the gpu_samples extension that has the devices' models, limits and MIG shares. Default none: the model is
+	// read from the span or its resource.
 	Samples *component.ID `mapstructure:"samples"`
-	// Peaks override or add device models; of several that match the later wins, field by field. Default none.
+	// Peaks override or add device models; if several match, later fields override earlier ones. Default none.
 	Peaks []PeakConfig `mapstructure:"peaks"`
-	// Model stands for the model of spans whose device nobody names. Empty: such spans get no utilisation.
+	// Model is used for spans without a device model. Empty: such spans get no utilization.
 	Model string `mapstructure:"model"`
-	// Precision stands for the precision of FLOPs that name none. Empty: such FLOPs are compared with no peak.
+	// Precision is used for FLOPs without a precision. Empty: such FLOPs are compared with no peak.
 	Precision string `mapstructure:"precision"`
-	// Floor is the duration of an empty section where the producer does not state it (scope attribute
-	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers'
-	// records have no floor. Default 2µs; 0: no floor.
+	// Floor is the duration of an empty section if the producer does not state it (scope attribute gpu.floor.duration). No
+	// rate is derived for spans timed by events that are shorter than 10 times the floor; profilers' records have no
+	// floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, sglang, tgi, triton,
-	// vllm. Default none.
+	// Presets are predefined mappings for spans of other producers: gen_ai, obi, pytorch, sdk, sglang, tgi, triton, vllm.
+	// Default none.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps. Default off; the
+	// AssembleSteps sums up the spans below a step for producers that write no totals on their steps. Default off; the
 	// empty key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
-	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
-	// normal one and values of five significant digits, or full for all that is known. Default lean.
+	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
+	// and values of five significant digits, or full for all known values. Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes"`
-	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default
-	// none.
+	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default none.
 	Repeat []string `mapstructure:"repeat"`
 }
 
-// PeakConfig states peaks of the device models that a pattern matches. A field of 0 or left out keeps what is known.
+// PeakConfig states peaks of the device models that a pattern matches. A field of 0 or an omitted field does not change
+// the known value.
 type PeakConfig struct {
-	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model, MIG suffix left off; case does not
-	// matter.
+	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model without MIG suffix, not case-sensitive.
 	Model string `mapstructure:"model"`
 	// MemoryBandwidth is of device memory, in bytes per second.
 	MemoryBandwidth float64 `mapstructure:"memory_bandwidth"`
@@ -64,19 +63,19 @@ type PeakConfig struct {
 	InterconnectBandwidth float64 `mapstructure:"interconnect_bandwidth"`
 	// InterconnectDevices is how many devices the interconnect joins at that rate.
 	InterconnectDevices int `mapstructure:"interconnect_devices"`
-	// FLOPRate is dense, in FLOP per second, by precision.
+	// FLOPRate is the dense rate in FLOP per second, by precision.
 	FLOPRate map[string]float64 `mapstructure:"flop_rate"`
 	_        struct{}
 }
 
-// AssembleConfig bounds the assembly of steps.
+// AssembleConfig limits the assembly of steps.
 type AssembleConfig struct {
-	// MaxSums bounds the partial sums that are held, one for each span whose children came before it. Default 4096.
+	// MaxSums limits the partial sums in memory, one for each span whose children arrived before it. Default 4096.
 	MaxSums int `mapstructure:"max_sums"`
 	// MaxAge is how long a partial sum waits for its span. Default 1m.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxIntervals bounds the separate intervals kept for each phase of a step; beyond it the two nearest are joined,
-	// and the gap between them counts as covered. Default 256.
+	// MaxIntervals limits the separate intervals kept for each phase of a step; beyond it the two nearest are joined, and
+	// the gap between them counts as covered. Default 256.
 	MaxIntervals int `mapstructure:"max_intervals"`
 	_            struct{}
 }
@@ -88,7 +87,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal reads the configuration and rejects numbers that do not fit the options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
@@ -117,7 +116,7 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// leastPeak is below every link and every pipe: less was meant in GB/s or TFLOP/s.
+// leastPeak is below every link and every pipe: a smaller number was meant in GB/s or TFLOP/s.
 const leastPeak = 1e6
 
 func (p *PeakConfig) validate(key string) error {

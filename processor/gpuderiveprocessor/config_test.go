@@ -22,7 +22,7 @@ func load(t *testing.T, name string) (*Config, error) {
 		createDefaultConfig)
 }
 
-func TestConfigIsReadAsWritten(t *testing.T) {
+func TestConfigUnmarshalsEveryKey(t *testing.T) {
 	cfg, err := load(t, "full")
 	require.NoError(t, err)
 	assert.Equal(t, "gpu_samples/node", cfg.Samples.String())
@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	assert.Nil(t, cfg.Samples)
 }
 
-func TestPeaksInOtherUnitsAreRefused(t *testing.T) {
+func TestValidateRejectsPeaksInOtherUnits(t *testing.T) {
 	c := createDefaultConfig().(*Config)
 	c.Peaks = []PeakConfig{{
 		Model: "*", MemoryBandwidth: 3350, HostBandwidth: 64, InterconnectBandwidth: 450,
@@ -57,7 +57,7 @@ func TestPeaksInOtherUnitsAreRefused(t *testing.T) {
 		"`peaks::0::flop_rate::bf16` must be in FLOP per second, such as 9.9e14, found 989.5")
 }
 
-func TestEveryErrorIsNamedAtOnce(t *testing.T) {
+func TestValidateReportsEveryProblem(t *testing.T) {
 	_, err := load(t, "broken")
 	for _, want := range []string{
 		"`floor` must not be negative, found -1s",

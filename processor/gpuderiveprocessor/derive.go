@@ -10,21 +10,21 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The thresholds of the definitions. They are not configuration: a number in a dashboard must mean the same everywhere.
+// The thresholds of the definitions. They are not configurable: a number in a dashboard must mean the same everywhere.
 const (
 	// floorFactor: a section shorter than this many empty sections is mostly the cost of timing.
 	floorFactor = 10
-	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was
-	// empty at its end: the GPU waited for the host.
+	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
+	// at its end: the GPU waited for the host.
 	launchShare = 0.1
-	// launchRoof: a section at or above this share of its roof was not starved, whatever its delays say (an
-	// application that synchronises before End shows the same delay).
+	// launchRoof: a section at or above this share of its roof was not starved, whatever its delays (an application that
+	// synchronizes before End shows the same delay).
 	launchRoof = 0.5
 	// latencyRoof: below this share of the roof neither bandwidth nor arithmetic limits.
 	latencyRoof = 0.1
 )
 
-// derived is what a span gains; fields at NaN or "" are absent.
+// derived has the values derived for a span; fields at NaN or "" are absent.
 type derived struct {
 	ioRate, readRate, writeRate, busRate float64
 	ioUtil, flopRate, flopUtil           float64
@@ -52,8 +52,8 @@ const (
 	outcomes
 )
 
-// derive computes everything that the facts allow against a roof (nil: unknown device). floor is the duration of an
-// empty section in seconds, where the span does not state it.
+// derive computes everything that the facts allow for a roof (nil: unknown device). floor is the duration of an empty
+// section in seconds, for spans that do not state it.
 func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 	*d = absent
 	if f.Kind == spanfacts.Step {
@@ -63,7 +63,7 @@ func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 		return outcomeUndeclared
 	}
 	if f.Size > 0 && f.FLOPs > 0 {
-		d.intensity = f.FLOPs / f.Size // of what is declared; needs no time
+		d.intensity = f.FLOPs / f.Size // of the declared values; needs no time
 	}
 	t := f.Time
 	if t == 0 {
@@ -99,7 +99,7 @@ func (d *derived) rates(f *spanfacts.Facts, t float64) {
 	}
 }
 
-// rate is absent for what is not stated.
+// rate returns amount per second, or NaN if amount is absent.
 func rate(amount, t float64) float64 {
 	if amount == 0 {
 		return math.NaN()
@@ -107,7 +107,7 @@ func rate(amount, t float64) float64 {
 	return amount / t
 }
 
-// utilization compares with the peak of the link that the bytes took and with the peak of the precision.
+// utilization compares the rates with the peak of the link that the bytes used and with the peak of the precision.
 func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	var used peak
 	var attained float64
@@ -185,7 +185,7 @@ func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
 	}
 }
 
-// starved says whether the queue was all but empty when the host reached the end of a section of t seconds.
+// starved reports whether the queue was almost empty when the host reached the end of a section of t seconds.
 func starved(f *spanfacts.Facts, t float64) bool {
 	return f.HasEndDelay && f.TimingError < launchShare*t && f.EndDelay < launchShare*t
 }
@@ -208,10 +208,10 @@ func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
 		if model > 0 {
 			d.mfu = model / (t * flops.rate)
 		}
-		// Hardware cannot do less than the model needs: fewer FLOPs are those of the few sections that declare any.
+		// Hardware cannot do less than the model needs: fewer FLOPs mean that only some sections declare any.
 		if f.FLOPs > 0 && f.FLOPs >= model*(1-1e-9) {
-			// The sections below a step are those of this process, on its device; gpu.step.device.count is of the
-			// model's FLOPs, which the application may state for all ranks together.
+			// The sections below a step belong to this process and its device; gpu.step.device.count applies to the model's
+			// FLOPs, which the application may state for all ranks together.
 			d.hfu = f.FLOPs / (t * flops.rate)
 		}
 		if !math.IsNaN(d.mfu) || !math.IsNaN(d.hfu) {
@@ -221,8 +221,9 @@ func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
 	return outcomeDerived
 }
 
-// busFactor turns algorithm bandwidth into bus bandwidth, as NCCL's tests define it (nccl-tests, doc/PERFORMANCE.md):
-// what each link carries at least, whatever the algorithm. 0 where it is not defined or the group is unknown.
+// busFactor returns the ratio of bus bandwidth to algorithm bandwidth, as NCCL's tests define it (nccl-tests,
+// doc/PERFORMANCE.md): the least that each link carries, whatever the algorithm. It returns 0 if the ratio is not
+// defined or the group is unknown.
 func busFactor(collective string, n float64) float64 {
 	if n < 2 {
 		return 0
@@ -240,7 +241,7 @@ func busFactor(collective string, n float64) float64 {
 	return 0
 }
 
-// larger is the larger of two values that may be absent; absent only when both are.
+// larger returns the larger of two values that may be absent; absent only if both are.
 func larger(a, b float64) float64 {
 	switch {
 	case math.IsNaN(a):

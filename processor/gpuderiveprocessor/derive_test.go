@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-func TestDerivedValuesAreTheClosedForms(t *testing.T) {
+func TestDerivedValuesEqualTheClosedForms(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want attrs }{
 		"memory bound at half of the roof": {
 			with(h100, attrs{"gpu.io.size": 3_350_000_000, "gpu.flop.count": 16.75e9, "gpu.flop.precision": "bf16"}),
@@ -123,7 +123,7 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			}),
 			attrs{"gpu.io.rate": 1e11, "gpu.rate.status": "ok"},
 		},
-		"hits of L2 are not DRAM traffic": { // DRAM: 3.35e9 of 6.7e9; intensity stays that of the declaration
+		"hits of L2 are not DRAM traffic": { // DRAM: 3.35e9 of 6.7e9; intensity stays the declared one
 			with(h100, attrs{
 				"gpu.io.size": 6_700_000_000, "gpu.cache.l2.hit_ratio": 0.5, "gpu.flop.count": 67e9,
 				"gpu.flop.precision": "fp32",
@@ -298,7 +298,7 @@ func TestBelowFloorNoRateIsDerived(t *testing.T) {
 	}
 }
 
-func TestStarvedOnlyWhereItCanBeTold(t *testing.T) {
+func TestLaunchBoundOnlyWithPreciseDelays(t *testing.T) {
 	// a tenth of the roof
 	base := with(h100, attrs{"gpu.io.size": 670_000_000, "gpu.flop.count": 1e6, "gpu.flop.precision": "fp32"})
 	for name, tt := range map[string]struct {
@@ -332,7 +332,7 @@ func TestWithoutFLOPsOnlyALaunchBoundIsKnown(t *testing.T) {
 	assert.False(t, known)
 }
 
-func TestWhatIsNotANumberIsNotBelieved(t *testing.T) {
+func TestInvalidNumbersAreIgnored(t *testing.T) {
 	for name, a := range map[string]attrs{
 		"negative size":     {"gpu.io.size": -1},
 		"NaN FLOPs":         {"gpu.flop.count": nan, "gpu.flop.precision": "bf16"},
@@ -366,7 +366,7 @@ func TestWhatIsNotANumberIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestForeignSpansStayAsTheyAre(t *testing.T) {
+func TestSpansOfOthersAreUnchanged(t *testing.T) {
 	in := attrs{"http.request.method": "GET", "gpu.io.size": 5}
 	td, s := oneSpan(t, in)
 	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "obi", "pytorch", "gen_ai"} }), td)

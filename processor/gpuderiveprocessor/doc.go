@@ -3,6 +3,6 @@
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 
-// Package gpuderiveprocessor derives rates, utilisation, roofline and throughput of GPU spans. The formulas are in
+// Package gpuderiveprocessor derives rates, utilization, roofline and throughput of GPU spans. The formulas are in
 // derive.go, the peaks in package gpuspan/peaks, names and meanings in docs/semconv.md.
 package gpuderiveprocessor

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
-// NewFactory makes the factory of type gpu_derive.
+// NewFactory returns the factory of type gpu_derive.
 func NewFactory() processor.Factory {
 	return processor.NewFactory(metadata.Type, createDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
 }

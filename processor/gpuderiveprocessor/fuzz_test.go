@@ -36,7 +36,7 @@ var ours = func() map[string]bool {
 	return out
 }()
 
-// FuzzProcess takes any batch that decodes: nothing panics, no span or attribute is lost, no derived number is
+// FuzzProcess processes any batch that decodes: nothing panics, no span or attribute is lost, no derived number is
 // negative or not finite, and a second pass changes nothing.
 func FuzzProcess(f *testing.F) {
 	var m ptrace.ProtoMarshaler

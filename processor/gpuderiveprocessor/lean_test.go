@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// An H100 has 3.35 TB/s and 989 TFLOP/s of bf16: 3.35 GB in 2 ms are half of the one, 4e11 FLOPs a fifth of the other.
-func TestALeanSpanSaysRatesRoofAndBound(t *testing.T) {
+// An H100 has 3.35 TB/s and 989 TFLOP/s of bf16: 3.35 GB in 2 ms are half of the former, 4e11 FLOPs a fifth of the
+// latter.
+func TestALeanSpanHasRatesRoofAndBound(t *testing.T) {
 	d := newTestDeriver(t, func(c *Config) { c.Attributes = spanfacts.Lean })
 	td, s := oneSpan(t, with(full, attrs{"gpu.operation.items": 2049}))
 	process(t, d, td)
@@ -27,7 +28,7 @@ func TestALeanSpanSaysRatesRoofAndBound(t *testing.T) {
 		td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().AsRaw())
 }
 
-func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
+func TestALeanSpanStatesUnusualQuality(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want attrs }{
 		"too much declared": {with(full, attrs{"gpu.io.size": 33_500_000_000}), attrs{
 			"gpu.io.rate": 1.675e13, "gpu.operation.item.rate": 1.024e6,
@@ -51,7 +52,7 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 }
 
 // One scope may have spans of several devices, with peaks from several sources.
-func TestASpanWithPeaksFromElsewhereSaysSo(t *testing.T) {
+func TestASpanStatesPeaksOfAnotherSource(t *testing.T) {
 	d := newTestDeriver(t, func(c *Config) {
 		c.Attributes = spanfacts.Lean
 		c.Peaks = []PeakConfig{{Model: "mine", MemoryBandwidth: 1e12}}
@@ -71,7 +72,7 @@ func TestASpanWithPeaksFromElsewhereSaysSo(t *testing.T) {
 	assert.False(t, stated)
 }
 
-func TestWhatIsToBeRepeatedIsOnTheSpanToo(t *testing.T) {
+func TestRepeatCopiesScopeAttributes(t *testing.T) {
 	d := newTestDeriver(t, func(c *Config) {
 		c.Attributes, c.Repeat = spanfacts.Lean,
 			[]string{"hw.model", "hw.driver_version"}

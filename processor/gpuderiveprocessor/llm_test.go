@@ -71,8 +71,8 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	}
 }
 
-// A client's span has the time of the network and of the server's queue: it is no request on a device.
-func TestAClientOfTritonIsNoRequest(t *testing.T) {
+// A client's span includes the time of the network and of the server's queue: it is not a request on a device.
+func TestAClientSpanOfTritonIsNotARequest(t *testing.T) {
 	td, s := oneSpan(t, attrs{"triton.model_name": "densenet_onnx", "triton.endpoint": "triton:8001"})
 	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "sglang", "tgi", "triton"} }), td)
 	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
@@ -97,8 +97,8 @@ func everySpan(td ptrace.Traces, f func(ptrace.Span)) {
 	}
 }
 
-// A mapping of the user's adds to what the preset says, and wins where both say something.
-func TestAMappingDoesNotShutAPresetOut(t *testing.T) {
+// A user's mapping adds to the preset's values and overrides them.
+func TestAMappingAddsToAPreset(t *testing.T) {
 	td := payload(t, "vllm_v1")
 	d := newTestDeriver(t, func(c *Config) {
 		c.Presets = []string{"vllm"}
@@ -135,7 +135,7 @@ func TestAMappingWithoutATypeDoesNothingByItself(t *testing.T) {
 	assert.Equal(t, attrs{"gpu.operation.type": "request", "gpu.operation.items": int64(3)}, gained(s, in), "a constant one")
 }
 
-func TestAMappingLooksAtTheResource(t *testing.T) {
+func TestAMappingChecksTheResource(t *testing.T) {
 	for pattern, want := range map[string]bool{"text-*": true, "*": true, "vllm": false} {
 		td := payload(t, "tgi")
 		d := newTestDeriver(t, func(c *Config) {

@@ -20,9 +20,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched. Of
-// the user's mappings the first whose conditions all hold is used, and then the first of the presets': a mapping can
-// add to what a preset makes.
+// MappingConfig makes GPU spans of another producer's spans. A span with gpu.operation.type is never changed. The first
+// of the user's mappings whose conditions all hold is used, and then the first of the presets' mappings: a mapping can
+// add to the values of a preset.
 type MappingConfig struct {
 	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
 	Scope string `mapstructure:"scope"`
@@ -32,10 +32,10 @@ type MappingConfig struct {
 	Kind string `mapstructure:"kind"`
 	// Has is an attribute that the span must have. Empty: none.
 	Has string `mapstructure:"has"`
-	// Resource are patterns for attributes of the resource, by name; `*` for one that only must be there. Empty: any.
+	// Resource are patterns for attributes of the resource, by name; `*` matches any value. Empty: any.
 	Resource map[string]string `mapstructure:"resource"`
-	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a preset that fits too, must produce it,
-	// else the mapping does not apply.
+	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a matching preset, must produce it, otherwise
+	// the mapping does not apply.
 	Type string `mapstructure:"type"`
 	// Attributes are copied in order; one whose target exists, or whose source does not, is skipped.
 	Attributes []AttributeConfig `mapstructure:"attributes"`
@@ -50,12 +50,12 @@ type AttributeConfig struct {
 	To string `mapstructure:"to"`
 	// Per is an attribute that the number is divided by. Empty: none.
 	Per string `mapstructure:"per"`
-	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a
-	// number of seconds.
+	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a number of
+	// seconds.
 	Scale float64 `mapstructure:"scale"`
-	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: as it is.
+	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: unchanged.
 	Values map[string]string `mapstructure:"values"`
-	// Value is a constant text, for From left empty.
+	// Value is a constant text, used if From is empty.
 	Value string `mapstructure:"value"`
 	_     struct{}
 }
@@ -65,7 +65,7 @@ var kinds = map[string]ptrace.SpanKind{
 	"producer": ptrace.SpanKindProducer, "consumer": ptrace.SpanKindConsumer,
 }
 
-// validate checks a mapping; presets says that there are some, which can give what it adds to a type.
+// validate checks a mapping; presets reports whether presets are configured, which can provide the type.
 func (m *MappingConfig) validate(key string, presets bool) error {
 	var bad configvalidate.List
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
@@ -123,7 +123,7 @@ func (a *AttributeConfig) validate(key string) error {
 // mapper makes GPU spans of other producers' spans.
 type mapper struct{ own, presets []MappingConfig }
 
-// mapAll maps the spans of a batch that are no GPU spans yet and returns how many were.
+// mapAll maps the spans of a batch that are not GPU spans yet and returns the number of mapped spans.
 func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
 	if len(m.own)+len(m.presets) == 0 {
 		return 0
@@ -146,7 +146,7 @@ func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
 	return mapped
 }
 
-// inScope leaves the mappings that apply to a resource and a scope; nil where none does. It appends to dst.
+// inScope appends the mappings that apply to a resource and a scope to dst.
 func inScope(all []MappingConfig, resource pcommon.Map, scope string, dst []*MappingConfig) []*MappingConfig {
 	for i := range all {
 		if (all[i].Scope == "" || matches(all[i].Scope, scope)) && all[i].on(resource) {
@@ -156,7 +156,7 @@ func inScope(all []MappingConfig, resource pcommon.Map, scope string, dst []*Map
 	return dst
 }
 
-// on says whether the resource is one that the mapping is for.
+// on reports whether the mapping applies to the resource.
 func (m *MappingConfig) on(resource pcommon.Map) bool {
 	for name, pattern := range m.Resource {
 		if v, ok := resource.Get(name); !ok || !matches(pattern, v.AsString()) {
@@ -166,12 +166,12 @@ func (m *MappingConfig) on(resource pcommon.Map) bool {
 	return true
 }
 
-// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether it
-// has a type then. What the first one said stays; a span without a type stays as it was.
+// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether the
+// span has a type then. The first mapping's values are kept; a span without a type is not changed.
 func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	mine, preset := first(own, s), first(presets, s)
 	if mine == nil || preset == nil && !mine.typed(s.Attributes()) {
-		// As without the user's mapping, which may be none, or have nothing to add to.
+		// Use the preset alone if no mapping of the user fits, or it has nothing to add to.
 		mine, preset = preset, nil
 	}
 	if mine == nil {
@@ -184,8 +184,8 @@ func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	return true
 }
 
-// first is the first mapping that fits and gives a type; where none does, the first that fits, for a preset may give
-// the type.
+// first returns the first mapping that fits and gives a type; if none does, the first that fits, because a preset may
+// give the type.
 func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	var untyped *MappingConfig
 	for _, m := range mappings {
@@ -200,7 +200,7 @@ func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	return untyped
 }
 
-// givesType says whether one of the attributes can be the type.
+// givesType reports whether one of the attributes can be the type.
 func (m *MappingConfig) givesType() bool {
 	return slices.ContainsFunc(m.Attributes, func(a AttributeConfig) bool {
 		return a.To == string(
@@ -208,7 +208,7 @@ func (m *MappingConfig) givesType() bool {
 	})
 }
 
-// typed says whether the mapping gives a span with these attributes a type.
+// typed reports whether the mapping gives a span with these attributes a type.
 func (m *MappingConfig) typed(attrs pcommon.Map) bool {
 	if m.Type != "" {
 		return true
@@ -242,7 +242,7 @@ func (m *MappingConfig) fits(s ptrace.Span) bool {
 	return m.Span == "" || matches(m.Span, s.Name())
 }
 
-// apply copies the type and the attributes; what is there already stays.
+// apply copies the type and the attributes; existing values are kept.
 func (m *MappingConfig) apply(attrs pcommon.Map) {
 	if _, ok := attrs.Get(string(semconv.GPUOperationTypeKey)); !ok && m.Type != "" {
 		attrs.PutStr(string(semconv.GPUOperationTypeKey), m.Type)
@@ -252,7 +252,7 @@ func (m *MappingConfig) apply(attrs pcommon.Map) {
 	}
 }
 
-// copy puts the target where it is missing and the source gives a value; it reports whether it did.
+// copy sets the target if it is absent and the source has a value; it reports whether it did.
 func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 	if _, exists := attrs.Get(a.To); exists {
 		return false
@@ -292,7 +292,8 @@ func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 	return true
 }
 
-// value reads a source as text and as a number in our unit; a target that is a number refuses what is none.
+// value reads a source as text and as a number in the target's unit; ok is false if the target is a number and the
+// source is not.
 func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok bool) {
 	text = from.AsString()
 	if len(a.Values) > 0 {
@@ -311,13 +312,14 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 	return text, n, ok && math.Abs(n) < 1<<62 && (n >= 0 || slices.Contains(signed, a.To))
 }
 
-// signed are the numbers that may be below 0; of the others such a value is none.
+// signed are the numbers that may be below 0; negative values of the others are invalid.
 var signed = []string{
 	string(semconv.GPUStartDelayKey), string(semconv.GPUEndDelayKey),
 	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
 }
 
-// numberOf is a finite number, or the seconds of a text that is a duration with its unit, as Rust and Go write them.
+// numberOf returns a finite number, or the seconds of a text that is a duration with its unit, as Rust and Go write
+// them.
 func numberOf(v pcommon.Value) (float64, bool) {
 	if v.Type() == pcommon.ValueTypeStr {
 		d, err := time.ParseDuration(v.Str())
@@ -326,14 +328,14 @@ func numberOf(v pcommon.Value) (float64, bool) {
 	return spanfacts.Number(v)
 }
 
-// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, but for the slash,
-// which is a letter like any other: scopes are often named by import paths.
+// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, except that the
+// slash is an ordinary character: scopes are often named by import paths.
 func matches(pattern, name string) bool {
 	ok, _ := path.Match(noSlash(pattern), noSlash(name))
 	return ok
 }
 
-// checkPattern returns an error where the pattern is malformed.
+// checkPattern returns an error if the pattern is malformed.
 func checkPattern(pattern string) error {
 	_, err := path.Match(noSlash(pattern), "")
 	return err

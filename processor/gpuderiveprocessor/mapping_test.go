@@ -198,7 +198,7 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 	}
 }
 
-func TestWhatAProducerSaysIsNotOverwritten(t *testing.T) {
+func TestAttributesOfAProducerAreKept(t *testing.T) {
 	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{
 		From: "my.bytes",
 		To:   "gpu.io.size",

@@ -26,18 +26,18 @@ var (
 	tokens      = constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken)
 )
 
-// request is a mapping for spans of an engine's requests. They are timed on the host, while the requests of others
-// run on the same devices: so they never have a GPU time; gpu_join gives them energy and means of the device.
+// request returns a mapping for spans of an engine's requests. They are timed on the host, while other requests run on
+// the same devices, so they never have a GPU time; gpu_join gives them energy and means of the device.
 func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 	m.Type, m.Attributes = semconv.GPUOperationTypeRequest, append(attributes, hostTimed)
 	return m
 }
 
-// presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and no
-// rates.
+// presets are mappings by name. Producers that time on the host are marked so: their spans give counts, bytes and
+// items, and no rates.
 var presets = map[string][]MappingConfig{
-	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. Engine v1 does not say which
-	// model. It is proposed to name the span by operation and model; it is known by its scope then.
+	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. Engine v1 does not state the
+	// model. A proposal names the span by operation and model; it is identified by its scope then.
 	"vllm": {
 		vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
 		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"}),
@@ -51,15 +51,15 @@ var presets = map[string][]MappingConfig{
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
 		from("gen_ai.response.model", toModel),
 	)},
-	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of Rust's Debug, which
-	// is Go's too, and no count of tokens; the time per token is the time of the inference divided by it.
+	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of Rust's Debug, which is
+	// Go's too, and no count of tokens; the time per token is the time of the inference divided by that count.
 	"tgi": {request(MappingConfig{Has: "time_per_token"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		AttributeConfig{From: "inference_time", Per: "time_per_token", To: toItems},
 		from("queue_time", toQueue),
 	)},
-	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model, each
-	// model of an ensemble too. It does not say how many inputs a request had, and its queue is an event. Clients name
+	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model, including
+	// each model of an ensemble. It does not state how many inputs a request had, and its queue is an event. Clients name
 	// the model too, but not the server's trace.
 	"triton": {request(MappingConfig{Has: "triton.trace_id"},
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
@@ -71,7 +71,7 @@ var presets = map[string][]MappingConfig{
 		genAI("internal", "gen_ai.usage.output_tokens"), genAI("server", "gen_ai.usage.output_tokens"),
 		genAI("internal", "gen_ai.usage.completion_tokens"), genAI("server", "gen_ai.usage.completion_tokens"),
 	},
-	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly),
+	// Services on the SDK of any language that use our attribute names for timed sections (a pair of CUDA events, mostly),
 	// and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
 	// OpenTelemetry eBPF Instrumentation: CUDA calls as seen from outside of the process.
@@ -88,8 +88,8 @@ var presets = map[string][]MappingConfig{
 			}, cudaDevice...),
 		},
 	},
-	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the
-	// names of kernels and copies tell what they are: operators of the host have "Collective name" too.
+	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the names
+	// of kernels and copies identify them: operators of the host have "Collective name" too.
 	"pytorch": {
 		pytorch("*[nr]ccl*", pytorchTypes{kernel: semconv.GPUOperationTypeCollective}),
 		pytorch("*HtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionHostToDevice)),

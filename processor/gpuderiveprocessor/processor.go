@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// deriver is the processor. Batches are processed concurrently; what they share is the resolver and the assembler,
-// which lock themselves.
+// deriver is the processor. Batches are processed concurrently; they share the resolver and the assembler, which have
+// their own locks.
 type deriver struct {
 	cfg      *Config
 	log      *zap.Logger
@@ -69,8 +69,8 @@ func (d *deriver) shutdown(context.Context) error {
 	return nil
 }
 
-// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which are mostly those
-// of the next.
+// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which the next spans
+// mostly have too.
 type batch struct {
 	now                int64
 	counts             [outcomes]int64
@@ -124,7 +124,7 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	}
 }
 
-// repeat writes attributes of the scope on a span that has none of that name.
+// repeat copies attributes of the scope to a span that does not have them.
 func (d *deriver) repeat(s ptrace.Span, scope pcommon.InstrumentationScope) {
 	for _, key := range d.cfg.Repeat {
 		of, known := scope.Attributes().Get(key)
@@ -157,12 +157,12 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	return p.roof
 }
 
-// lean takes away what does not answer what a person asks, and rounds the rest. Where peaks come from is said once on
-// the scope, as the first span has it; spans of which that is not true say it themselves. It returns the scope's.
+// lean removes the values that only level full has, and rounds the rest. The source of the peaks is stated once on the
+// scope, as the first span has it; spans with another source state it themselves. It returns the scope's.
 func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	nan := math.NaN()
 	x.readRate, x.writeRate, x.intensity = nan, nan, nan
-	if !math.IsNaN(x.roofUtil) { // the rate on the side of the ridge where the work lies, and its share of the roof
+	if !math.IsNaN(x.roofUtil) { // the rate on the side of the ridge where the work is, and its share of the roof
 		if x.flopUtil > x.ioUtil {
 			x.ioRate = nan
 		} else {
@@ -197,7 +197,7 @@ func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string 
 	return peaks
 }
 
-// put writes what is present. Whatever the inputs were, nothing that is not a finite number ≥ 0 reaches the wire.
+// put writes the values that are present. Whatever the inputs were, only finite numbers ≥ 0 are written.
 func (x *derived) put(attrs pcommon.Map) {
 	doubles := [...]struct {
 		key string

@@ -29,9 +29,9 @@ func recordedTraces(t *testing.T) (files []string) {
 	return files
 }
 
-// Copies that real devices made are held against the peaks of the table: large ones never beat them, for caches do
-// not hold them, and the largest within a V100 comes near. A peak with a wrong link, a wrong unit or both directions
-// would show.
+// Copies that real devices made are compared with the peaks of the table: large ones never exceed them, because caches
+// cannot contain them, and the largest within a V100 is near the peak. A peak with a wrong link, a wrong unit or both
+// directions would show.
 func TestRecordedCopiesFitThePeaks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")

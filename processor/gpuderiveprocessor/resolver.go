@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// maxRoofs bounds the devices that are remembered; identities come from the wire. At the bound all are forgotten.
+	// maxRoofs limits the devices that are remembered; senders choose the identities. At the limit all are removed.
 	maxRoofs = 4096
-	// roofAge is how long limits read from the samples are believed: links are renegotiated, instances recreated.
+	// roofAge is how long limits read from the samples are valid: links are renegotiated, instances recreated.
 	roofAge = 10 * time.Second
 )
 
-// resolver finds the roof of a device by what a span says of it, and remembers it.
+// resolver finds the roof of a device by the identity on a span, and caches it.
 type resolver struct {
 	cfg    *Config
 	reader gpusamplesextension.Reader // nil without `samples`
@@ -34,14 +34,14 @@ type resolver struct {
 	named map[string]struct{} // models that were logged as unknown
 }
 
-// device is what a span says about where it ran.
+// device is the device of a span as the span states it.
 type device struct{ id, parent, model string }
 
 func newResolver(cfg *Config, log *zap.Logger) *resolver {
 	return &resolver{cfg: cfg, log: log, roofs: make(map[device]*roof), named: make(map[string]struct{})}
 }
 
-// roof returns the peaks of a device, nil where none is known. now is unix ns. It is safe for concurrent use and
+// roof returns the peaks of a device, nil if none are known. now is unix ns. It is safe for concurrent use and
 // allocates only for devices not seen before.
 func (r *resolver) roof(d device, now int64) *roof {
 	r.mu.RLock()
@@ -71,14 +71,14 @@ func (r *resolver) remember(d device, now int64) *roof {
 	r.roofs[d] = made
 	if _, again := r.named[d.model]; !made.known && d.model != "" && !again && len(r.named) < maxRoofs {
 		r.named[d.model] = struct{}{}
-		r.log.Info("no peaks are known for this device model, so its spans get no utilisation (add it under `peaks`)",
+		r.log.Info("no peaks are known for this device model, so its spans get no utilization (add it under `peaks`)",
 			zap.String("hw.model", d.model))
 	}
 	return made
 }
 
-// make builds a roof: the table's row, overrides of the configuration, the part of a MIG instance, limits that
-// the device itself reports; the configuration wins over all.
+// make builds a roof from the table's row, the configured overrides, the share of a MIG instance, and limits that the
+// device itself reports; the configuration overrides the rest.
 func (r *resolver) make(d device) *roof {
 	sampled := r.sampled(d.id)
 	base, profile := peaks.SplitMIG(cmp.Or(d.model, sampled.Model, r.cfg.Model))
@@ -104,7 +104,7 @@ func (r *resolver) make(d device) *roof {
 	return made
 }
 
-// sampled is what the samples' source says about a device; the zero value without.
+// sampled returns the values of the samples' source for a device; the zero value without a source.
 func (r *resolver) sampled(id string) gpusamplesextension.Device {
 	if r.reader == nil || id == "" {
 		return gpusamplesextension.Device{}
@@ -134,9 +134,9 @@ func (r *resolver) override(made *roof, model string) {
 	}
 }
 
-// instance scales the peaks of a board to a MIG instance: arithmetic by SMs, memory by slices. The host link is
-// shared and stays; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, for the
-// board's would be too high.
+// instance scales the peaks of a physical GPU to a MIG instance: arithmetic by SMs, memory by slices. The host link is
+// shared and unchanged; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, because
+// the physical GPU's peaks would be too high.
 func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesextension.MIG) {
 	m.interconnect, m.domain = peak{}, 0
 	var sms, memory float64
@@ -158,7 +158,7 @@ func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesexte
 	m.memory.rate *= memory
 }
 
-// limits takes what the device reports, which is of the instance already.
+// limits sets the peaks that the device reports, which apply to the instance already.
 func (m *roof) limits(l *gpusamplesextension.Limits) {
 	m.memory.set(l.MemoryBandwidth, peakDevice)
 	m.host.set(l.PCIeBandwidth, peakDevice)
@@ -166,7 +166,7 @@ func (m *roof) limits(l *gpusamplesextension.Limits) {
 	m.setFLOPs(func(precision string) float64 { return l.FLOPRate[precision] }, peakDevice)
 }
 
-// setFLOPs takes the rates by precision that are known.
+// setFLOPs sets the known rates by precision.
 func (m *roof) setFLOPs(rate func(precision string) float64, source peakSource) {
 	for _, precision := range peaks.Precisions() {
 		p := m.flops[precision]
@@ -175,13 +175,13 @@ func (m *roof) setFLOPs(rate func(precision string) float64, source peakSource) 
 	}
 }
 
-// roof is what one device can do at best. Zero rates are unknown.
+// roof has the peaks of one device. Zero rates are unknown.
 type roof struct {
 	memory, host, interconnect peak
 	domain                     int             // devices that the interconnect joins
 	flops                      map[string]peak // by precision
 	known                      bool            // any peak at all
-	expires                    int64           // unix ns after which it is made anew; 0: never
+	expires                    int64           // unix ns after which it is created again; 0: never
 }
 
 type peak struct {
@@ -211,7 +211,7 @@ func (s peakSource) String() string {
 	return ""
 }
 
-// set takes a rate that is known, unless what overrides it is there.
+// set sets a known rate, unless the present one overrides it.
 func (p *peak) set(rate float64, source peakSource) {
 	if rate > 0 && source >= p.source {
 		*p = peak{rate, source}

@@ -90,7 +90,7 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
 }
 
-func TestDeviceOfTheResourceIsThatOfSpansThatNameNone(t *testing.T) {
+func TestSpansInheritTheDeviceOfTheResource(t *testing.T) {
 	d := withSamples(t, nil, gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA H200"},
 		gpusamplesextension.Device{ID: "GPU-bb", Model: "NVIDIA L4"})
 	for _, tt := range []struct {
@@ -168,7 +168,7 @@ func TestLimitsAreReadAgainAfterAWhile(t *testing.T) {
 	assert.Equal(t, 300e9, got.memory.rate)
 }
 
-func TestAMissingExtensionIsNamedAtStart(t *testing.T) {
+func TestStartReportsAMissingExtension(t *testing.T) {
 	d := newTestDeriver(t, func(c *Config) { c.Samples = &samplesID })
 	err := d.start(context.Background(), componenttest.NewNopHost())
 	require.ErrorContains(t, err, `cannot find extension "gpu_samples"`)
@@ -213,7 +213,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 		td, _ := oneSpan(t, a)
 		require.NoError(t, p.ConsumeTraces(context.Background(), td))
 	}
-	for _, n := range []node{ // the first sum makes room for the second
+	for _, n := range []node{ // the second sum evicts the first
 		{2, 9, 0, 10, section("data", nil)},
 		{3, 1, 0, 10, section("data", nil)},
 		{1, 0, 0, 20, attrs{"gpu.operation.type": "step"}},
@@ -301,7 +301,7 @@ func TestOverridesWinFieldByField(t *testing.T) {
 	assert.InEpsilon(t, 1.875e11/450e9, gained(s, in)["gpu.io.utilization"], 1e-12, "NVLink joins 16")
 }
 
-// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its
+// More devices than a batch remembers, in an order in which they replace each other, and one without a model of its
 // own.
 func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
 	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4

@@ -43,7 +43,7 @@ func oneSpan(t testing.TB, a attrs) (ptrace.Traces, ptrace.Span) {
 func newTestDeriver(t testing.TB, edit func(*Config)) *deriver {
 	t.Helper()
 	cfg := createDefaultConfig().(*Config)
-	cfg.Attributes = spanfacts.Full // tests of level lean say so
+	cfg.Attributes = spanfacts.Full // tests of level lean set it
 	if edit != nil {
 		edit(cfg)
 	}
@@ -59,7 +59,7 @@ func process(t testing.TB, d *deriver, td ptrace.Traces) {
 	require.NoError(t, err)
 }
 
-// gained is what the processor added.
+// gained returns the attributes that the processor added.
 func gained(s ptrace.Span, before attrs) attrs {
 	out := attrs{}
 	for k, v := range s.Attributes().All() {
@@ -82,7 +82,7 @@ func assertGained(t *testing.T, want, got attrs) {
 	}
 }
 
-// An H100 SXM: 3.35e12 By/s of memory, 989.5e12 FLOP/s bf16, 67e12 fp32, 450e9 By/s NVLink in one direction, PCIe 5
-// ×16 of 32e9 × 16 / 8 × 128/130 = 63.0153846e9 By/s. The ridge of bf16 is 295.37 FLOP/By. The values wanted are
-// computed by hand.
+// An H100 SXM: 3.35e12 By/s of memory, 989.5e12 FLOP/s bf16, 67e12 fp32, 450e9 By/s NVLink in one direction, PCIe 5 ×16
+// of 32e9 × 16 / 8 × 128/130 = 63.0153846e9 By/s. The ridge of bf16 is 295.37 FLOP/By. The expected values are computed
+// by hand.
 var h100 = attrs{"gpu.operation.type": "section", "hw.model": "NVIDIA H100 80GB HBM3", "gpu.duration": 0.002}

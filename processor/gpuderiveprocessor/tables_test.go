@@ -11,9 +11,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Bus bandwidth by algorithm bandwidth, typed from doc/PERFORMANCE.md of NCCL's tests and, where that says nothing,
-// from the constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
-func TestFactorsOfBusBandwidthAreThoseOfNCCLsTests(t *testing.T) {
+// Bus bandwidth by algorithm bandwidth, copied from the formulas in doc/PERFORMANCE.md of NCCL's tests and, if it has
+// none, from the constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
+func TestBusFactorsEqualNCCLsTests(t *testing.T) {
 	table := map[string]func(n float64) float64{
 		semconv.GPUCollectiveNameAllReduce:     func(n float64) float64 { return 2 * (n - 1) / n },
 		semconv.GPUCollectiveNameReduceScatter: func(n float64) float64 { return (n - 1) / n },
