@@ -114,7 +114,11 @@ type counts struct {
 	spans, repeated, overflow, evicted        int64
 	activityLate, activityLimit, activityTime int64
 	stepLate, stepLimit                       int64
+	uncompared                                [aloneReasons]int64
 }
+
+// alone counts steps of ranks that are compared with no other.
+func (c *counts) alone(why aloneReason, n int) { c.uncompared[why] += int64(n) }
 
 func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{

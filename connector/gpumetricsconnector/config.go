@@ -102,7 +102,7 @@ type ActivityConfig struct {
 type StragglerConfig struct {
 	// MaxWait is how long a step waits for missing ranks. Default 30s.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// MinRanks is the minimum number of ranks of a comparison. Default 3.
+	// MinRanks is the minimum number of ranks of a comparison. Default 2.
 	MinRanks int `mapstructure:"min_ranks"`
 	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes each. Default 100000.
 	MaxWaiting int `mapstructure:"max_waiting"`
@@ -133,7 +133,7 @@ func createDefaultConfig() component.Config {
 			Settle: 10 * time.Second, MaxGap: time.Second,
 			MaxActivities: 200_000,
 		}),
-		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
+		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 2, MaxWaiting: 100_000}),
 	}
 }
 

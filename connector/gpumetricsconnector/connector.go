@@ -35,6 +35,7 @@ type gpuMetrics struct {
 	mu         sync.Mutex
 	aggregator *aggregator
 	passed     series.Clock
+	explained  [aloneReasons]bool // in the log
 
 	refusal refusal // of metrics; of flush
 }
@@ -127,6 +128,7 @@ func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	c.aggregator.take(td, c.now())
 	stats := c.aggregator.stats
 	c.aggregator.stats = counts{}
+	c.explain(&stats)
 	c.mu.Unlock()
 	c.count(ctx, &stats)
 	return nil
@@ -146,7 +148,11 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	out := c.aggregator.output(now, final)
 	found := c.aggregator.findings()
 	begins := len(c.aggregator.Begun) > 0
+	stats := c.aggregator.stats
+	c.aggregator.stats = counts{}
+	c.explain(&stats)
 	c.mu.Unlock()
+	c.count(ctx, &stats)
 	if len(found) > 0 {
 		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
@@ -198,6 +204,9 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
+	for why, n := range s.uncompared {
+		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsUncompared, n, uncompared[why])
+	}
 }
 
 // refusal logs when the next component starts and stops to refuse data, but not each refusal. It is not safe for

@@ -20,6 +20,8 @@ import (
 type stragglers struct {
 	jobs *straggler.Jobs[rankStep]
 	tree *sectionTree
+	// meetings are the collectives directly below steps that have not come yet.
+	meetings spanfacts.Waiting[[]straggler.Meeting]
 
 	spans bool       // spans of the ranks that stand out have a consumer
 	found []*finding // since the last call; stays empty without spans
@@ -47,12 +49,36 @@ func newStragglers(cfg StragglerConfig) *stragglers {
 	t.sums.Max = maxSums
 	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
 	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}
-	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: t}
+	g := &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: t}
+	g.meetings.Max = maxSums
+	return g
+}
+
+// maxMeetings bounds the collectives of one step by which its peers are found.
+const maxMeetings = 32
+
+// meeting adds a collective to those of the step that is its parent.
+func (g *stragglers) meeting(r *resource, f *facts) {
+	transfer := f.Peer >= 0
+	if r.job == "" || r.rank < 0 || f.GroupID == "" || f.Parent.IsEmpty() || !transfer && !f.HasSequence {
+		return
+	}
+	list, _ := g.meetings.At(f.parent(), 0)
+	if len(*list) < maxMeetings {
+		m := straggler.Meeting{Group: strings.Clone(f.GroupID), Peer: f.Peer}
+		if !transfer {
+			m.Sequence = f.Sequence
+		}
+		*list = append(*list, m)
+	}
 }
 
 // section adds an operation to the sums of its parent. Communication is omitted: in it the fast ranks wait for the slow
 // one.
 func (g *stragglers) section(r *resource, f *facts) {
+	if f.Kind == spanfacts.Collective {
+		g.meeting(r, f)
+	}
 	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
 		return
 	}
@@ -61,7 +87,17 @@ func (g *stragglers) section(r *resource, f *facts) {
 
 // step adds a step of one rank. Without job, rank and index there is nothing to compare.
 func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
-	if r.job == "" || r.rank < 0 || !f.HasStepIndex || f.StepTime() == 0 {
+	switch {
+	case r.world <= 1 && (r.job == "" || r.rank < 0): // one process, whose steps have no peers
+		return
+	case r.job == "":
+		stats.alone(aloneNoJob, 1)
+		return
+	case r.rank < 0:
+		stats.alone(aloneNoRank, 1)
+		return
+	case !f.HasStepIndex || f.StepTime() == 0:
+		stats.alone(aloneNoTime, 1)
 		return
 	}
 	key := straggler.Loop{Service: r.service, Job: r.job, Name: f.Name}
@@ -76,7 +112,7 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	rs := rankStep{
 		stepSpan: stepSpan{Key: f.Key, start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
-		Rank:     straggler.Rank{Rank: r.rank},
+		Rank:     straggler.Rank{Rank: r.rank, Step: f.StepTime()},
 	}
 	switch {
 	case !g.spans:
@@ -114,24 +150,43 @@ func (a *aggregator) compare(now int64, final bool) {
 func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	g := a.jobs
 	ranks := make([]straggler.Rank, len(c.Steps))
+	steps := make(map[int64]*stepSpan, len(c.Steps))
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		below := g.tree.take(s.Key)
+		s.Meetings, _ = g.meetings.Take(s.Key)
 		if c.Enough {
 			s.Loose = s.Phases.Divide(below)
-			ranks[i] = s.Rank
+			ranks[i], steps[s.Rank.Rank] = s.Rank, &s.stepSpan
 		}
 	}
 	if !c.Enough {
+		a.stats.alone(aloneFewRanks, len(ranks))
 		return
 	}
+	sets, alone := straggler.Peers(ranks)
+	a.stats.alone(aloneNoPeer, alone[straggler.NoPeer])
+	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
+	for _, set := range sets {
+		a.scorePeers(c, set, steps, now)
+	}
+}
+
+// scorePeers compares the ranks that do the same work in one step.
+func (a *aggregator) scorePeers(
+	c *straggler.Compared[rankStep], ranks []straggler.Rank, steps map[int64]*stepSpan, now int64,
+) {
+	g := a.jobs
 	results, typical := straggler.Compare(ranks)
 	if len(results) == 0 {
+		a.stats.alone(aloneNoTime, len(ranks))
 		return
 	}
+	typicalRank := ranks[typical].Rank
 	res := a.jobResource(c.Loop, c.Newest)
 	for i := range results {
-		v, step := &results[i], &c.Steps[i].stepSpan
+		v := &results[i]
+		step := steps[v.Rank]
 		write := func(id metricID, section string, value float64) {
 			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
 			x.Ratio(value, 1, now)
@@ -145,7 +200,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		if g.spans {
 			g.found = append(g.found, &finding{
 				Result: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
-				typicalStep: c.Steps[typical].Key, typicalRank: c.Ranks[typical],
+				typicalStep: steps[typicalRank].Key, typicalRank: typicalRank,
 			})
 		}
 	}

@@ -12,8 +12,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
 func rankOf(rank, world int) attrs {
@@ -148,13 +154,115 @@ func TestMissingRanksAreWaitedForAWhile(t *testing.T) {
 	assert.Empty(t, score)
 }
 
-func TestTwoRanksAreNotCompared(t *testing.T) {
+func TestTwoRanksAreCompared(t *testing.T) {
 	a := newTest(t, nil)
+	for rank := range 2 {
+		a.take(trainStep(t, rank, 2, 1, 40+15*float64(rank)), clock)
+	}
+	score, delay := scores(t, a, clock)
+	assert.Equal(t, map[int]float64{0: 1, 1: 90.0 / 75}, score)
+	assert.InDelta(t, 0.015, delay["1 backward"], 1e-12)
+}
+
+func TestFewerRanksThanConfiguredAreCountedByReason(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.Stragglers.Get().MinRanks = 3 })
 	for rank := range 2 {
 		a.take(trainStep(t, rank, 2, 1, 40), clock)
 	}
 	score, _ := scores(t, a, clock)
 	assert.Empty(t, score)
+	assert.EqualValues(t, 2, a.stats.uncompared[aloneFewRanks])
+}
+
+// withMeetings adds collectives below the step, before it, as the Python package sends them.
+func withMeetings(t *testing.T, td ptrace.Traces, meetings ...attrs) ptrace.Traces {
+	t.Helper()
+	ss := td.ResourceSpans().At(0).ScopeSpans().At(0)
+	step := ss.Spans().At(0)
+	all := ptrace.NewSpanSlice()
+	for i, m := range meetings {
+		s := all.AppendEmpty()
+		s.SetTraceID(step.TraceID())
+		s.SetSpanID(pcommon.SpanID{step.SpanID()[0], 1, byte(i)})
+		s.SetParentSpanID(step.SpanID())
+		s.SetStartTimestamp(step.EndTimestamp() - 1000)
+		s.SetEndTimestamp(step.EndTimestamp())
+		require.NoError(t, s.Attributes().FromRaw(m))
+		s.Attributes().PutStr("gpu.operation.type", "collective")
+	}
+	step.CopyTo(all.AppendEmpty())
+	all.CopyTo(ss.Spans())
+	return td
+}
+
+func TestStagesOfAPipelineAreComparedWithTheirReplicas(t *testing.T) {
+	group := func(id string, sequence int) attrs {
+		return attrs{"gpu.collective.group.id": id, "gpu.collective.sequence": sequence}
+	}
+	peer := func(rank int) attrs {
+		return attrs{"gpu.collective.group.id": "0 [0, 1, 2, 3]", "gpu.collective.peer.rank": rank}
+	}
+	for name, c := range map[string]struct {
+		meetings   [4][]attrs
+		want       map[string]float64
+		uncompared map[aloneReason]int64
+	}{
+		"without collectives the heavy stage stands out": {
+			want: map[string]float64{"2 backward": 0.020, "3 backward": 0.038},
+		},
+		"the late replica of the heavy stage": {
+			meetings: [4][]attrs{
+				{group("1 [0, 1]", 5), peer(2)},
+				{group("1 [0, 1]", 5), peer(3)},
+				{group("2 [2, 3]", 9)},
+				{group("2 [2, 3]", 9)},
+			},
+			want: map[string]float64{"3 backward": 0.018},
+		},
+		"a replica at another collective": {
+			meetings: [4][]attrs{
+				{group("1 [0, 1]", 5), peer(2)},
+				{group("1 [0, 1]", 5), peer(3)},
+				{group("2 [2, 3]", 9)},
+				{group("2 [2, 3]", 8)},
+			},
+			want: map[string]float64{}, uncompared: map[aloneReason]int64{aloneOutOfStep: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newTest(t, nil)
+			for rank, backward := range []float64{20, 20, 40, 58} {
+				a.take(withMeetings(t, trainStep(t, rank, 4, 1, backward), c.meetings[rank]...), clock)
+			}
+			_, delay := scores(t, a, clock)
+			for k, v := range c.want {
+				assert.InDelta(t, v, delay[k], 1e-12, k)
+			}
+			assert.Len(t, delay, len(c.want))
+			for why, n := range a.stats.uncompared {
+				assert.Equal(t, c.uncompared[aloneReason(why)], n, why)
+			}
+		})
+	}
+}
+
+func TestTheLogSaysWhyNothingIsCompared(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.Logger = zap.New(core)
+	c, err := newConnector(testConfig(), set)
+	require.NoError(t, err)
+	for index := range 3 {
+		td := trainStep(t, 1, 4, index+1, 40)
+		td.ResourceSpans().At(0).Resource().Attributes().Remove("gpu.job.id")
+		require.NoError(t, c.ConsumeTraces(t.Context(), td))
+	}
+	require.NoError(t, c.ConsumeTraces(t.Context(), trainStep(t, 1, 4, 1, 40)))
+	c.flush(t.Context(), true)
+	require.Equal(t, 2, logs.Len())
+	assert.Contains(t, logs.All()[0].Message, "no job ID in common")
+	assert.Contains(t, logs.All()[1].Message, "too few ranks report")
+	require.NoError(t, c.Shutdown(t.Context()))
 }
 
 func TestARestartedJobIsComparedAgain(t *testing.T) {

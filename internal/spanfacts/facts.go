@@ -51,6 +51,9 @@ type Facts struct {
 	HostMemory string  // gpu.copy.host_memory
 	Collective string  // gpu.collective.name
 	GroupSize  float64 // gpu.collective.group.size, ranks
+	GroupID    string  // gpu.collective.group.id
+	Sequence   int64   // gpu.collective.sequence; where HasSequence
+	Peer       int64   // gpu.collective.peer.rank; -1 where it is absent
 	L2Hit      float64 // gpu.cache.l2.hit_ratio, 0 to 1
 
 	BatchSize       float64 // gpu.batch.size
@@ -78,6 +81,7 @@ type Facts struct {
 	ModelFLOPs   float64 // gpu.step.model.flop.count
 	Devices      float64 // gpu.step.device.count
 	HasStepIndex bool
+	HasSequence  bool
 	HasExposed   bool
 	HasCovered   bool // gpu.step.covered.duration is stated
 	HasPhases    bool // a phase, the overlap or the rest is stated
@@ -153,6 +157,7 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	f.Key.Trace, f.Key.Span, f.Parent = s.TraceID(), s.SpanID(), s.ParentSpanID()
 	f.Start, f.End = uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
 	f.Device.Ordinal, f.Stream, f.Coverage, f.ioUse, f.flopUse = -1, -1, 1, -1, -1
+	f.Peer = -1
 	for k, v := range s.Attributes().All() {
 		if len(k) > 4 && (k[0] == 'g' || k[0] == 'h') { // gpu., hw. and gen_ai.
 			f.read(k, v)

@@ -57,6 +57,12 @@ func (f *Facts) read(k string, v pcommon.Value) {
 		f.Collective = v.Str()
 	case string(semconv.GPUCollectiveGroupSizeKey):
 		f.GroupSize = Positive(v)
+	case string(semconv.GPUCollectiveGroupIDKey):
+		f.GroupID = v.Str()
+	case string(semconv.GPUCollectiveSequenceKey):
+		f.Sequence, f.HasSequence = v.Int(), v.Type() == pcommon.ValueTypeInt
+	case string(semconv.GPUCollectivePeerRankKey):
+		f.Peer = index(v)
 	case string(semconv.GPUCacheL2HitRatioKey):
 		f.L2Hit = Positive(v)
 	case string(semconv.GPUBatchSizeKey):

@@ -22,10 +22,13 @@ import (
 
 // A rank stands out when its own time is outlierSigmas robust standard deviations and outlierShare of the median
 // above the median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share leaves out the
-// noise of very even ranks).
+// noise of very even ranks). It also costs the step something: its delay is outlierStep of the step, and outlierWorst
+// of the largest delay, for all ranks wait for the slowest one.
 const (
 	outlierSigmas = 3.5
 	outlierShare  = 0.05
+	outlierStep   = 0.05
+	outlierWorst  = 0.5
 )
 
 // Own is the time that a rank spends on its own work in a step of so many seconds: without the communication that no
@@ -37,6 +40,9 @@ func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
 type Rank struct {
 	Rank int64
 	Own  float64 // s, see [Own]
+	Step float64 // s, the step with all communication; 0: not known
+	// Meetings are the rank's last collectives of the step, by process group; nil: not known.
+	Meetings []Meeting
 	// Phases are the phases of the step, Loose the operations directly below the step that lie in no phase. Nil: not
 	// known.
 	Phases, Loose *Sections
@@ -75,18 +81,21 @@ func Compare(ranks []Rank) (results []Result, typical int) {
 	sigma := deviation(slices.Clone(own), m)
 	results = make([]Result, len(ranks))
 	var inPhases, inLoose *level
+	worst := slices.Max(own) - m
 	for i, v := range own {
 		if math.Abs(v-m) < math.Abs(own[typical]-m) {
 			typical = i
 		}
 		results[i] = Result{Rank: ranks[i].Rank, Score: v / m, Median: m}
-		if v-m > outlierSigmas*sigma && v-m > outlierShare*m {
+		delay := v - m
+		if delay > outlierSigmas*sigma && delay > outlierShare*m && delay > outlierStep*ranks[i].Step &&
+			delay >= outlierWorst*worst {
 			if inPhases == nil {
 				inPhases, inLoose = newLevel(phases), newLevel(loose)
 			}
 			results[i].blame(inPhases, inLoose, i)
 			if results[i].Section == "" {
-				results[i].Delay = v - m
+				results[i].Delay = delay
 			}
 		}
 	}

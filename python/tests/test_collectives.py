@@ -73,6 +73,11 @@ provider.shutdown()
 prefix = "gpu.step.phase.duration."
 steps = [{k[len(prefix):]: v for k, v in s.attributes.items() if k.startswith(prefix)}
          for s in out.get_finished_spans() if s.name == "train"]
+meetings = [[s.parent.span_id, s.attributes["gpu.collective.group.id"], s.attributes["gpu.collective.sequence"],
+             s.attributes["gpu.collective.name"]]
+            for s in out.get_finished_spans() if s.attributes.get("gpu.operation.type") == "collective"]
+indices = {s.context.span_id: s.attributes["gpu.step.index"] for s in out.get_finished_spans() if s.name == "train"}
+steps = [{"phases": p, "meetings": [m[1:] for m in meetings if indices[m[0]] == i + 1]} for i, p in enumerate(steps)]
 all_ranks = [None] * dist.get_world_size()
 dist.all_gather_object(all_ranks, steps)
 if rank == 0:
@@ -96,6 +101,15 @@ def test_the_slow_rank_has_the_delay_and_the_others_wait(tmp_path, kind, world, 
     delay, slow = 0.1, world - 1
     steps = ranks(tmp_path, kind, world, str(slow), phase, delay)
     assert [len(s) for s in steps] == [25] * world
+    everywhere = "[" + ", ".join(map(str, range(world))) + "]"
+    sequences = []
+    for i in range(25):
+        met = steps[0][i]["meetings"]
+        assert all(s[i]["meetings"] == met for s in steps), "the ranks end a step at the same collectives"
+        assert len(met) == 1 and met[0][0].endswith(everywhere)
+        sequences.append(met[0][1])
+    assert sequences == sorted(set(sequences))
+    steps = [[x["phases"] for x in s] for s in steps]
     right = 0
     for i in range(5, 25):  # the first ones set up
         mine = steps[slow][i]

@@ -5,29 +5,81 @@
 In synchronous training the fast ranks wait in collectives for the slow one, inside backward (DDP), forward (FSDP, tensor
 parallelism) or wherever the collective is: all ranks' phases look alike. What a rank waits between its arrival at a
 collective and the collective's end is taken out of its phases and becomes the phase "comm".
+
+The last collective of each process group in a step becomes a span with the group's identity and the collective's number
+in the group, so that ranks are compared with those that run the same collectives. Numbers count all collectives since
+watch_collectives(), recorded or not: every rank of a group runs them in the same order.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
-from typing import Any, Callable, Optional
+import zlib
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._loop import Step
+from ._loop import Meeting, Step
 from ._runtime import runtime
-from ._section import current_step
+from ._section import _text, current_step
 
-_FUNCTIONS = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "barrier",
-              "broadcast", "gather", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
-              "_broadcast_coalesced")
+_FUNCTIONS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce",
+              "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast", "gather",
+              "monitored_barrier", "recv", "reduce", "reduce_scatter", "reduce_scatter_single",
+              "reduce_scatter_tensor", "scatter", "send", "_broadcast_coalesced")
+
+# Methods of ProcessGroup by the collective that they run. All collectives of Python pass through them, but the
+# functional ones.
+_METHODS = {
+    "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter", "all_gather_single": "all_gather",
+    "all_gather_single_coalesced": "all_gather", "all_to_all_single": "all_to_all", "allgather": "all_gather",
+    "allgather_coalesced": "all_gather", "allgather_into_tensor_coalesced": "all_gather", "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce", "alltoall": "all_to_all", "alltoall_base": "all_to_all", "barrier": "barrier",
+    "broadcast": "broadcast", "gather": "gather", "gather_single": "gather", "monitored_barrier": "barrier",
+    "recv": "recv", "recv_anysource": "recv", "reduce": "reduce", "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter", "reduce_scatter_single_coalesced": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter", "scatter": "scatter", "send": "send",
+}
+_FUNCTIONAL = {
+    "all_gather_single": "all_gather", "all_gather_single_autograd": "all_gather", "all_gather_tensor": "all_gather",
+    "all_gather_tensor_autograd": "all_gather", "all_reduce": "all_reduce", "all_to_all_single": "all_to_all",
+    "all_to_all_single_autograd": "all_to_all", "broadcast": "broadcast", "reduce_scatter_single": "reduce_scatter",
+    "reduce_scatter_single_autograd": "reduce_scatter", "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_tensor_autograd": "reduce_scatter",
+}
+_POINT_TO_POINT = ("recv", "send")
+MAX_OPEN = 1024    # asynchronous collectives whose end is awaited
+MAX_GROUPS = 4096  # process groups whose collectives are numbered
+MAX_LISTED = 64    # ranks that a group's identity lists
+
 _patched = False
 _lock = threading.Lock()
+_thread = threading.local()
+
+
+class _Group:
+    """What is known of a process group, and the number of its collectives so far."""
+
+    __slots__ = ("id", "name", "size", "ranks", "count")
+
+    def __init__(self, group: Any, ranks: List[int]) -> None:
+        unique = str(group.group_name)
+        listed = ", ".join(map(str, ranks))
+        if len(ranks) > MAX_LISTED:
+            listed = f"{ranks[0]}, ..., {ranks[-1]}; {zlib.crc32(listed.encode()):08x}"
+        self.id = _text(f"{unique} [{listed}]", 1024)
+        self.name = _text(getattr(group, "group_desc", "") or unique)
+        self.size, self.ranks, self.count = len(ranks), ranks, 0
+
+
+_groups: Dict[Tuple[str, int], _Group] = {}
+_open: Dict[int, Tuple[Step, Meeting]] = {}  # by the identity of their work
 
 
 def watch_collectives(model: Any = None) -> Any:
     """Records how long each step of loop() waits for other ranks, in all collectives of torch.distributed. Call it once,
-    after init_process_group(); give it the model that DistributedDataParallel wraps around yours, whose all-reduces are
-    hidden otherwise. It returns the model.
+    after init_process_group(), at the same place in all ranks; give it the model that DistributedDataParallel wraps
+    around yours, whose all-reduces are hidden otherwise. It returns the model.
 
         model = otelgpu.watch_collectives(DistributedDataParallel(model))
     """
@@ -52,20 +104,115 @@ def _step() -> Optional[Step]:
     return step if step is not None and step._runtime is not None else None
 
 
-def _timed(f: Callable[..., Any]) -> Callable[..., Any]:
+def _timed(f: Callable[..., Any], begins: bool = True) -> Callable[..., Any]:
+    """The function, whose time is a wait for other ranks. It begins a collective or ends this thread's newest one."""
     @functools.wraps(f)
     def around(*args: Any, **kwargs: Any) -> Any:
         step = None if _compiling() else _step()
         if step is None or kwargs.get("async_op"):
             return f(*args, **kwargs)
+        if begins:
+            _thread.newest = None
         start = step.wait_mark()
         try:
             return f(*args, **kwargs)
         finally:
-            step.waited(start, step.wait_mark())
+            end = step.wait_mark()
+            step.waited(start, end)
+            meeting = getattr(_thread, "newest", None)
+            if meeting is not None and meeting.end is None:
+                meeting.end = end
 
     setattr(around, "_otelgpu", True)
     return around
+
+
+def _timed_work(wait: Callable[..., Any]) -> Callable[..., Any]:
+    """Work.wait, which ends an asynchronous collective."""
+    @functools.wraps(wait)
+    def around(work: Any, *args: Any, **kwargs: Any) -> Any:
+        step = None if _compiling() else _step()
+        known = _open.pop(id(work), None)
+        if step is None:
+            return wait(work, *args, **kwargs)
+        start = step.wait_mark()
+        try:
+            return wait(work, *args, **kwargs)
+        finally:
+            end = step.wait_mark()
+            step.waited(start, end)
+            if known is not None and known[0] is step:
+                known[1].end = end
+
+    setattr(around, "_otelgpu", True)
+    return around
+
+
+def _noted(f: Callable[..., Any], name: str, position: int) -> Callable[..., Any]:
+    """A method of ProcessGroup, or a functional collective with its group at that position, which is recorded."""
+    @functools.wraps(f)
+    def around(*args: Any, **kwargs: Any) -> Any:
+        if _compiling():
+            return f(*args, **kwargs)
+        noted = None
+        try:
+            noted = _note(name, args, kwargs, position)
+        except Exception as e:
+            runtime().trouble("recording a collective", repr(e))
+        out = f(*args, **kwargs)
+        if noted is not None and position == 0 and out is not None and len(_open) < MAX_OPEN:
+            _open[id(out)] = noted
+        return out
+
+    setattr(around, "_otelgpu", True)
+    return around
+
+
+def _note(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], position: int) -> Optional[Tuple[Step, Meeting]]:
+    group = args[position] if len(args) > position else kwargs.get("group")
+    if position:
+        group = _resolve(group)
+    known = _known(group)
+    if known is None:
+        return None
+    if name not in _POINT_TO_POINT:
+        with _lock:
+            known.count += 1
+            sequence: Optional[int] = known.count
+    else:
+        sequence = None
+    step = _step()
+    if step is None:
+        return None
+    peer = None
+    if sequence is None and len(args) > 2 and isinstance(args[2], int) and 0 <= args[2] < known.size:
+        peer = known.ranks[args[2]]  # after the group and the tensors; a receive from any rank has none
+    meeting = Meeting(name, known.id, known.name, known.size, sequence, peer, step.wait_mark())
+    step.met(meeting)
+    _thread.newest = meeting
+    return step, meeting
+
+
+def _resolve(group: Any) -> Any:
+    """The process group of a functional collective, which takes lists of ranks, meshes and names too."""
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as functional
+
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    return dist.distributed_c10d._resolve_process_group(functional._resolve_group_name(group))
+
+
+def _known(group: Any) -> Optional[_Group]:
+    key = str(group.group_name), id(group)
+    known = _groups.get(key)
+    if known is None:
+        import torch.distributed as dist
+
+        if len(_groups) >= MAX_GROUPS:
+            return None
+        known = _groups[key] = _Group(group, list(dist.get_process_group_ranks(group)))
+    return known
 
 
 def _compiling() -> bool:
@@ -90,10 +237,24 @@ def _patch(dist: Any) -> None:
             for module in where:
                 if getattr(module, name, None) is f:
                     setattr(module, name, timed)
-        dist.Work.wait = _timed(dist.Work.wait)
+        dist.Work.wait = _timed_work(dist.Work.wait)
+        for name, collective in _METHODS.items():
+            method = getattr(dist.ProcessGroup, name, None)
+            if method is not None:
+                setattr(dist.ProcessGroup, name, _noted(method, collective, 0))
         import torch.distributed._functional_collectives as functional
 
-        functional.wait_tensor = _timed(functional.wait_tensor)  # type: ignore[assignment]
+        for name, collective in _FUNCTIONAL.items():
+            f = getattr(functional, name, None)
+            if f is None:
+                continue
+            parameters = list(inspect.signature(f).parameters)
+            if "group" in parameters:
+                setattr(functional, name, _noted(f, collective, parameters.index("group")))
+        for name in ("wait_tensor", "wait_tensors"):
+            f = getattr(functional, name, None)
+            if f is not None:
+                setattr(functional, name, _timed(f, begins=False))
 
 
 class _Buckets:
@@ -114,13 +275,18 @@ def _hook(state: _Buckets, bucket: Any) -> Any:
         start = step.wait_mark() if step is not None else None
     except Exception as e:
         runtime().trouble("recording the arrival at an all-reduce", repr(e))
+    _thread.newest = None
     reduced = allreduce_hook(state.group, bucket)
+    meeting = _thread.newest
     if step is None or start is None:
         return reduced
 
     def done(future: Any) -> Any:
         try:
-            step.waited(start, step.wait_mark())
+            end = step.wait_mark()
+            step.waited(start, end)
+            if meeting is not None:
+                meeting.end = end
         except Exception as e:
             runtime().trouble("recording the end of an all-reduce", repr(e))
         return future.value()

@@ -20,6 +20,7 @@ from ._section import Section, _text, current_step
 MAX_PHASES = 64      # of one step
 COMM = "comm"         # the phase of waiting for other ranks
 MAX_INTERVALS = 4096  # of one phase of one step; more are joined to the last
+MAX_MEETINGS = 16     # process groups and partners of one step whose last collective becomes a span
 
 
 class Schedule(NamedTuple):
@@ -58,6 +59,28 @@ class _Phase:
         self.added = 0.0
 
 
+class Meeting:
+    """A collective: its process group, its number there, and marks of wait_mark()."""
+
+    __slots__ = ("name", "group", "group_name", "size", "sequence", "peer", "start", "end")
+
+    def __init__(self, name: str, group: str, group_name: str, size: int, sequence: Optional[int], peer: Optional[int],
+                 start: Any) -> None:
+        self.name, self.group, self.group_name, self.size = name, group, group_name, size
+        self.sequence, self.peer, self.start = sequence, peer, start
+        self.end: Any = None
+
+    def attributes(self) -> Dict[str, Any]:
+        out: Dict[str, Any] = {n.OPERATION_TYPE: "collective", n.COLLECTIVE_NAME: self.name,
+                               n.COLLECTIVE_GROUP_ID: self.group, n.COLLECTIVE_GROUP_NAME: self.group_name,
+                               n.COLLECTIVE_GROUP_SIZE: self.size}
+        if self.sequence is not None:
+            out[n.COLLECTIVE_SEQUENCE] = self.sequence
+        if self.peer is not None:
+            out[n.COLLECTIVE_PEER_RANK] = self.peer
+        return out
+
+
 class Step:
     """One turn of a loop. items, item_type, epoch and model_flops (what the model needs by its mathematics, for MFU; with
     devices, over how many GPUs) may be set until it ends."""
@@ -80,6 +103,7 @@ class Step:
         self._phases: Dict[str, _Phase] = {}
         self._covered: List[Tuple[float, float]] = []
         self._waits: List[Tuple[Any, Any]] = []  # for other ranks: host times in ns, or events of the device
+        self._meetings: Dict[Tuple[str, Optional[str], Optional[int]], Meeting] = {}
         self._span: Any = None
         self._start_event: Any = None
         self._end_event: Any = None
@@ -115,6 +139,13 @@ class Step:
         with self._lock:
             if len(self._waits) < MAX_INTERVALS:
                 self._waits.append((start, end))
+
+    def met(self, meeting: Meeting) -> None:
+        """Notes a collective; the last one of each process group, and of each partner, is kept."""
+        key = meeting.group, None if meeting.sequence is not None else meeting.name, meeting.peer
+        with self._lock:
+            if key in self._meetings or len(self._meetings) < MAX_MEETINGS:
+                self._meetings[key] = meeting
 
     def wait_mark(self) -> Any:
         """The current moment: an event of the current stream in a step of a device, else the host's time."""
@@ -223,8 +254,33 @@ class Step:
             out[n.ERROR_TYPE] = self.error
             span.set_status(Status(StatusCode.ERROR, self.error))
         span.set_attributes(out)
+        self._emit_meetings(rt, clock if timed else None, timed, offset)
         rt.counts["spans"] += 1
         span.end(end_time=int(end) + offset)
+
+    def _emit_meetings(self, rt: Runtime, clock: Any, timed: bool, offset: int) -> None:
+        """Makes a span of the step's last collective in each process group."""
+        with self._lock:
+            meetings = list(self._meetings.values())
+        inside = trace.set_span_in_context(self._span)
+        for m in meetings:
+            attributes = m.attributes()
+            try:
+                if timed:
+                    start, bound = clock.place(m.start)
+                    elapsed = m.start.elapsed_time(m.end) / 1e3 if m.end is not None else None
+                    end = start + (elapsed or 0) * 1e9
+                    if elapsed is not None:
+                        attributes[n.DURATION], attributes[n.TIMING_ERROR] = elapsed, bound / 1e9
+                else:
+                    start, end = m.start, m.end if m.end is not None else m.start
+            except Exception:
+                continue  # an event that was never reached
+            attributes.update(rt.timing(n.DURATION in attributes, "ok", self.device))
+            span = rt.tracer(self.device).start_span(m.name, context=inside, attributes=attributes,
+                                                     start_time=int(start) + offset)
+            rt.counts["spans"] += 1
+            span.end(end_time=max(int(end), int(start)) + offset)
 
     def _parts(self, total: float, timed: bool) -> Dict[str, Any]:
         """Phases, what they overlap and what none covers: total = sum of phases - overlap + other, each at least 0.

@@ -11,6 +11,13 @@ BATCH_SIZE = "gpu.batch.size"
 BATCH_SHARE = "gpu.batch.share"
 STREAM_ID = "gpu.stream.id"
 
+COLLECTIVE_NAME = "gpu.collective.name"
+COLLECTIVE_GROUP_ID = "gpu.collective.group.id"
+COLLECTIVE_GROUP_NAME = "gpu.collective.group.name"
+COLLECTIVE_GROUP_SIZE = "gpu.collective.group.size"
+COLLECTIVE_PEER_RANK = "gpu.collective.peer.rank"
+COLLECTIVE_SEQUENCE = "gpu.collective.sequence"
+
 DURATION = "gpu.duration"
 START_DELAY = "gpu.start.delay"
 END_DELAY = "gpu.end.delay"

@@ -25,15 +25,16 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                       metric.Meter
-	mu                          sync.Mutex
-	registrations               []metric.Registration
-	ConnectorGpuMetricsDropped  metric.Int64Counter
-	ConnectorGpuMetricsEvicted  metric.Int64Counter
-	ConnectorGpuMetricsOverflow metric.Int64Counter
-	ConnectorGpuMetricsRepeated metric.Int64Counter
-	ConnectorGpuMetricsSeries   metric.Int64ObservableGauge
-	ConnectorGpuMetricsSpans    metric.Int64Counter
+	meter                         metric.Meter
+	mu                            sync.Mutex
+	registrations                 []metric.Registration
+	ConnectorGpuMetricsDropped    metric.Int64Counter
+	ConnectorGpuMetricsEvicted    metric.Int64Counter
+	ConnectorGpuMetricsOverflow   metric.Int64Counter
+	ConnectorGpuMetricsRepeated   metric.Int64Counter
+	ConnectorGpuMetricsSeries     metric.Int64ObservableGauge
+	ConnectorGpuMetricsSpans      metric.Int64Counter
+	ConnectorGpuMetricsUncompared metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -124,6 +125,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_connector_gpu_metrics_spans",
 		metric.WithDescription("GPU spans accepted. [Development]"),
 		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ConnectorGpuMetricsUncompared, err = builder.meter.Int64Counter(
+		"otelcol_connector_gpu_metrics_uncompared",
+		metric.WithDescription("Steps of ranks that are compared with no other, so that no straggler is found among them, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]"),
+		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

@@ -114,3 +114,19 @@ func AssertEqualConnectorGpuMetricsSpans(t *testing.T, tt *componenttest.Telemet
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
+
+func AssertEqualConnectorGpuMetricsUncompared(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_connector_gpu_metrics_uncompared",
+		Description: "Steps of ranks that are compared with no other, so that no straggler is found among them, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]",
+		Unit:        "{step}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_connector_gpu_metrics_uncompared")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}

@@ -29,6 +29,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ConnectorGpuMetricsOverflow.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsRepeated.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsSpans.Add(context.Background(), 1)
+	tb.ConnectorGpuMetricsUncompared.Add(context.Background(), 1)
 	AssertEqualConnectorGpuMetricsDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -45,6 +46,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualConnectorGpuMetricsSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualConnectorGpuMetricsUncompared(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 

@@ -1,0 +1,156 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A job of torch.distributed on the CPU, of which some ranks are late, for tests; started by torchrun.
+
+    parallel.py KIND SLOW_RANKS PHASE SECONDS STEPS OUT
+
+KIND: ddp, fsdp, tp (tensor parallel by DTensor), pp (one pipeline of all ranks), dp_pp (two stages, replicated by DDP) or
+dp_tp. PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb."""
+
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+import otelgpu
+
+
+class Keep(SpanExporter):
+    def __init__(self):
+        self.spans = []
+
+    def export(self, spans):
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+class Delay(torch.autograd.Function):
+    """Sleeps in the backward pass."""
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        late("backward")
+        return g
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        time.sleep(0.005)  # the work of a device, which is the same on all ranks
+        return self.b(Delay.apply(self.a(x)))
+
+
+def late(name):
+    if rank in slow and phase == name:
+        time.sleep(delay)
+
+
+def plain(model):
+    def step(x):
+        with turn.phase("forward"):
+            late("forward")
+            loss = model(x).square().mean()
+        with turn.phase("backward"):
+            loss.backward()
+    return model, step
+
+
+def stage(model, forward_to, backward_to):
+    """A stage of a pipeline: activations come from the stage before, gradients from the stage after."""
+    def step(x):
+        with turn.phase("forward"):
+            if forward_to[0] is not None:
+                x = torch.empty(4, 64)
+                dist.recv(x, src=forward_to[0])
+                x.requires_grad_()
+            late("forward")
+            y = model(x)
+            if forward_to[1] is not None:
+                dist.send(y.detach().contiguous(), dst=forward_to[1])
+        with turn.phase("backward"):
+            grad = torch.empty(4, 64)
+            if backward_to[0] is not None:
+                dist.recv(grad, src=backward_to[0])
+                y.backward(grad)
+            else:
+                y.square().mean().backward()
+            if backward_to[1] is not None:
+                dist.send(x.grad.contiguous(), dst=backward_to[1])
+    return model, step
+
+
+def tensor_parallel(model, mesh):
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    return parallelize_module(model, mesh, {"a": ColwiseParallel(), "b": RowwiseParallel()})
+
+
+def make():
+    if kind == "ddp":
+        return plain(otelgpu.watch_collectives(DistributedDataParallel(Net())))
+    if kind == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+        return plain(otelgpu.watch_collectives(fully_shard(Net(), mesh=init_device_mesh("cpu", (world,)))))
+    if kind == "tp":
+        return plain(otelgpu.watch_collectives(tensor_parallel(Net(), init_device_mesh("cpu", (world,)))))
+    if kind == "dp_tp":
+        from torch.distributed.fsdp import fully_shard
+        mesh = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("dp", "tp"))
+        return plain(otelgpu.watch_collectives(fully_shard(tensor_parallel(Net(), mesh["tp"]), mesh=mesh["dp"])))
+    if kind == "pp":
+        otelgpu.watch_collectives()
+        before, after = rank - 1 if rank else None, rank + 1 if rank + 1 < world else None
+        return stage(Net(), (before, after), (after, before))
+    half = world // 2  # dp_pp
+    mesh = init_device_mesh("cpu", (2, half), mesh_dim_names=("pp", "dp"))
+    model = DistributedDataParallel(Net(), process_group=mesh["dp"].get_group())
+    model = otelgpu.watch_collectives(model)
+    first = rank < half
+    forward_to = (None, rank + half) if first else (rank - half, None)
+    return stage(model, forward_to, (rank + half, None) if first else (None, rank - half))
+
+
+kind, slow, phase, delay = sys.argv[1], [int(r) for r in sys.argv[2].split(",") if r], sys.argv[3], float(sys.argv[4])
+steps, folder = int(sys.argv[5]), pathlib.Path(sys.argv[6])
+torch.set_num_threads(1)
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+out, provider = Keep(), TracerProvider(resource=Resource.create({"service.name": "train", **otelgpu.job()}))
+provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=100_000))
+trace.set_tracer_provider(provider)
+model, step = make()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(4, 64)
+
+
+def loader():
+    for _ in range(steps):
+        late("data")
+        yield x
+
+
+for turn, item in otelgpu.loop("train", loader()):
+    step(item)
+    with turn.phase("optimizer"):
+        late("optimizer")
+        optimizer.step()
+        optimizer.zero_grad()
+provider.shutdown()
+(folder / f"{rank}.pb").write_bytes(encode_spans(out.spans).SerializeToString())
+dist.barrier()
+dist.destroy_process_group()
