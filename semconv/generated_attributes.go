@@ -461,12 +461,20 @@ const (
 	// GPURequestBatchSizeKey (double, {request}): Mean number of requests in those batches, this one included.
 	GPURequestBatchSizeKey = attribute.Key("gpu.request.batch.size")
 
+	// GPURequestDecodeDurationKey (double, s): Time of the request in the engine from its first output token to
+	// its last, as reported by the engine. Not GPU time.
+	GPURequestDecodeDurationKey = attribute.Key("gpu.request.decode.duration")
+
 	// GPURequestDurationKey (double, s): The request's part of the GPU time of its batches, the sum of share
 	// times gpu.duration. The request was part of these batches for longer than that.
 	GPURequestDurationKey = attribute.Key("gpu.request.duration")
 
 	// GPURequestItemEnergyKey (double, J/{item}): gpu.energy of the usage record divided by its items.
 	GPURequestItemEnergyKey = attribute.Key("gpu.request.item.energy")
+
+	// GPURequestPrefillDurationKey (double, s): Time of the request in the engine from its scheduling to its
+	// first output token, as reported by the engine. Not GPU time.
+	GPURequestPrefillDurationKey = attribute.Key("gpu.request.prefill.duration")
 
 	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of the first GPU work for
 	// it, or as reported by the engine. Host work in that time is included.

@@ -101,6 +101,12 @@ const (
 	GPUProcessMemoryUsageUnit        = "By"
 	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in), as the driver accounts."
 
+	// GPURequestDecodeDurationName (histogram, s): Time of the request in the engine from its first output token
+	// to its last, as reported by the engine. Not GPU time.
+	GPURequestDecodeDurationName        = "gpu.request.decode.duration"
+	GPURequestDecodeDurationUnit        = "s"
+	GPURequestDecodeDurationDescription = "Time of the request in the engine from its first output token to its last, as reported by the engine."
+
 	// GPURequestDurationName (histogram, s): GPU time of one request in one operation, its shares of batches.
 	// Sums over requests are the GPU time of the batches.
 	GPURequestDurationName        = "gpu.request.duration"
@@ -124,6 +130,12 @@ const (
 	GPURequestItemsName        = "gpu.request.items"
 	GPURequestItemsUnit        = "{item}"
 	GPURequestItemsDescription = "Items of one request in one operation."
+
+	// GPURequestPrefillDurationName (histogram, s): Time of the request in the engine from its scheduling to its
+	// first output token, as reported by the engine. Not GPU time.
+	GPURequestPrefillDurationName        = "gpu.request.prefill.duration"
+	GPURequestPrefillDurationUnit        = "s"
+	GPURequestPrefillDurationDescription = "Time of the request in the engine from its scheduling to its first output token, as reported by the engine."
 
 	// GPURequestQueueDurationName (histogram, s): Start of the request's span to the start of the first GPU work
 	// for it, or as reported by the engine.

@@ -23,6 +23,7 @@ type account struct {
 	items    float64
 	covered  float64 // part of time to which the energy belongs, s
 	measured bool    // energy is stated
+	upper    bool    // energy is an upper bound
 	linked   bool    // some of it came by a link: the request's own trace does not show it
 
 	start, end     uint64 // first GPU start, last GPU end, unix ns
@@ -51,7 +52,7 @@ type request struct {
 	model    string
 	late     bool // an account of it was closed before
 
-	queue, firstItem float64 // as the engine states them, s
+	queue, firstItem, prefill, decode float64 // as the engine states them, s
 
 	unsampled bool
 	flags     uint32
@@ -66,7 +67,7 @@ func (r *request) begin(s *seenSpan, now int64) {
 		return
 	}
 	r.begun, r.own, r.start = true, now, s.start
-	r.queue, r.firstItem = s.queue, s.firstItem
+	r.queue, r.firstItem, r.prefill, r.decode = s.queue, s.firstItem, s.prefill, s.decode
 	r.model = cmp.Or(s.model, r.model)
 }
 
@@ -109,6 +110,7 @@ func (a *account) add(s *span, items, time, energy float64) {
 	a.time += time
 	if s.energy > 0 {
 		a.measured = true
+		a.upper = a.upper || s.upper
 		a.energy += energy
 		a.covered += time * s.coverage
 	}

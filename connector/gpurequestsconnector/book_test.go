@@ -456,3 +456,22 @@ func TestTheFirstOfBatchesOfOneStartDoesNotDependOnTheirOrder(t *testing.T) {
 	}
 	assert.Equal(t, ids[0], ids[1])
 }
+
+func TestAShareOfAnUpperBoundIsAnUpperBound(t *testing.T) {
+	b := newTest(t, nil)
+	bound := attrs{"gpu.energy_bound": "upper"}
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 60, kind: server},
+		in{
+			name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
+			links: []linked{{1, 1, items(100), 0}},
+		},
+		in{
+			name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, bound),
+			links: []linked{{1, 1, items(3), 0}},
+		},
+	), clock)
+	got := written(t, b.due(after(time.Minute), true))
+	assert.NotContains(t, got["prefill 1"].Attributes().AsRaw(), "gpu.energy_bound")
+	assert.Equal(t, "upper", got["decode 1"].Attributes().AsRaw()["gpu.energy_bound"])
+}

@@ -42,6 +42,8 @@ const (
 	metricItemEnergy
 	metricQueue
 	metricFirstItem
+	metricPrefill
+	metricDecode
 	metrics
 )
 
@@ -71,6 +73,8 @@ var (
 		metricItemEnergy: {semconv.GPURequestItemEnergyName, jouleBounds},
 		metricQueue:      {semconv.GPURequestQueueDurationName, secondBounds},
 		metricFirstItem:  {semconv.GPURequestTimeToFirstItemName, secondBounds},
+		metricPrefill:    {semconv.GPURequestPrefillDurationName, secondBounds},
+		metricDecode:     {semconv.GPURequestDecodeDurationName, secondBounds},
 	}
 )
 
@@ -138,6 +142,8 @@ func (m *meters) record(closed []*request, now int64) {
 			queued, item := r.queued(first), r.toFirstItem()
 			put(metricQueue, queued, queued > 0)
 			put(metricFirstItem, item.after, item.after > 0)
+			put(metricPrefill, r.prefill, r.prefill > 0)
+			put(metricDecode, r.decode, r.decode > 0)
 		}
 	}
 }

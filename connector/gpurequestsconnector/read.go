@@ -45,6 +45,7 @@ type span struct {
 	coverage  float64 // part of the time to which the energy belongs
 	items     float64
 	batchSize float64
+	upper     bool // the energy is an upper bound
 
 	// Set by nest: what batches within it have already.
 	innerTime, innerEnergy float64
@@ -63,10 +64,11 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 		seenSpan: seenSpan{
 			key: f.Key, parent: f.Parent, start: f.Start, model: f.RequestModel, device: f.Device.ID,
 			entry: x.Kind() == ptrace.SpanKindServer || x.Kind() == ptrace.SpanKindConsumer,
-			queue: f.Queue, firstItem: f.TimeToFirstItem,
+			queue: f.Queue, firstItem: f.TimeToFirstItem, prefill: f.Prefill, decode: f.Decode,
 		},
 		end: f.End, operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel},
 		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize, outer: -1,
+		upper: f.UpperBound,
 	}
 	if f.HasSelfEnergy {
 		s.self = f.SelfEnergy
@@ -116,7 +118,7 @@ type seenSpan struct {
 	batch   bool
 	counted bool // GPU work without links that a request, or nobody, has by now
 
-	queue, firstItem float64 // as the engine states them, s
+	queue, firstItem, prefill, decode float64 // as the engine states them, s
 }
 
 // above is the span above.

@@ -72,6 +72,9 @@ func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	number(at, semconv.GPURequestDurationKey, a.time)
 	if a.measured {
 		at.PutDouble(string(semconv.GPUEnergyKey), a.energy)
+		if a.upper {
+			at.PutStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
+		}
 	}
 	if n := math.Round(a.items); n >= 1 && n < math.MaxInt64 {
 		at.PutInt(string(semconv.GPUOperationItemsKey), int64(n))

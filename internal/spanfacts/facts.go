@@ -60,11 +60,14 @@ type Facts struct {
 	RequestModel    string  // gen_ai.request.model
 	Queue           float64 // gpu.request.queue.duration, s
 	TimeToFirstItem float64 // gpu.request.time_to_first_item, s
+	Prefill         float64 // gpu.request.prefill.duration, s
+	Decode          float64 // gpu.request.decode.duration, s
 
 	Energy        float64 // gpu.energy, J: of the span with its descendants
 	SelfEnergy    float64 // gpu.self_energy, otherwise Energy, J: of the span alone
 	HasEnergy     bool
 	HasSelfEnergy bool
+	UpperBound    bool    // gpu.energy_bound is upper
 	Coverage      float64 // gpu.join.coverage, 0 to 1; 1 if absent
 	HasMemory     bool    // gpu.memory.usage is stated
 	Throttle      string  // the first of gpu.throttle.reasons

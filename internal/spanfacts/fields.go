@@ -73,6 +73,12 @@ func (f *Facts) read(k string, v pcommon.Value) {
 		f.Queue = Positive(v)
 	case string(semconv.GPURequestTimeToFirstItemKey):
 		f.TimeToFirstItem = Positive(v)
+	case string(semconv.GPURequestPrefillDurationKey):
+		f.Prefill = Positive(v)
+	case string(semconv.GPURequestDecodeDurationKey):
+		f.Decode = Positive(v)
+	case string(semconv.GPUEnergyBoundKey):
+		f.UpperBound = v.Str() == semconv.GPUEnergyBoundUpper
 	case string(semconv.GPUEnergyKey):
 		f.Energy, f.HasEnergy = Positive(v), true
 	case string(semconv.GPUSelfEnergyKey):

@@ -25,6 +25,7 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 		"gpu.operation.items": int64(32), "gpu.operation.item.type": "token",
 		"gpu.request.queue.duration": 0.021, "gpu.request.time_to_first_item": 0.118,
 	}
+	phases := attrs{"gpu.request.prefill.duration": 0.097, "gpu.request.decode.duration": 1.838}
 	with := func(a, more attrs) attrs {
 		out := attrs{}
 		for _, m := range []attrs{a, more} {
@@ -34,8 +35,8 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	}
 	for file, want := range map[string]attrs{
 		"vllm_v0":       request("llm_request", with(tokens, attrs{"gen_ai.request.model": "facebook/opt-125m"})),
-		"vllm_v1":       request("llm_request", tokens),
-		"vllm_v1_otel":  request("llm_request", tokens),
+		"vllm_v1":       request("llm_request", with(tokens, phases)),
+		"vllm_v1_otel":  request("llm_request", with(tokens, phases)),
 		"vllm_v1_named": request("llm_request", tokens),
 		"sglang": request("llm_request", attrs{
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.time_to_first_item": 0.118,

@@ -21,6 +21,8 @@ var hostTimed = constant(string(semconv.GPUTimingSourceKey), semconv.GPUTimingSo
 var (
 	toQueue     = string(semconv.GPURequestQueueDurationKey)
 	toFirstItem = string(semconv.GPURequestTimeToFirstItemKey)
+	toPrefill   = string(semconv.GPURequestPrefillDurationKey)
+	toDecode    = string(semconv.GPURequestDecodeDurationKey)
 	toModel     = string(semconv.GenAIRequestModelKey)
 	toItems     = string(semconv.GPUOperationItemsKey)
 	tokens      = constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken)
@@ -110,6 +112,8 @@ func vllm(m MappingConfig) MappingConfig {
 		from("gen_ai.usage.output_tokens", toItems),
 		from("gen_ai.latency.time_in_queue", toQueue),
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
+		from("gen_ai.latency.time_in_model_prefill", toPrefill),
+		from("gen_ai.latency.time_in_model_decode", toDecode),
 		from("gen_ai.response.model", toModel),
 	)
 }
