@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -188,7 +188,7 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 const operatorRows = 40
 
 // operatorTable has a line for each operator and shapes: what is not known is a dash.
-func operatorTable(d *verdict.Report) []string {
+func operatorTable(d *facts.Report) []string {
 	if len(d.Operators) == 0 {
 		return nil
 	}
@@ -223,7 +223,7 @@ func comparison(
 		return fmt.Errorf("--compare takes two profiles (BEFORE AFTER), found %d", len(files))
 	}
 	o.Detail = kinetoreceiver.DetailSteps // only the reports are of use
-	var reports [2][]verdict.Report
+	var reports [2][]facts.Report
 	for i, path := range files {
 		p, err := read(ctx, path, o, func(context.Context, ptrace.Traces) error { return nil })
 		if err != nil {
@@ -234,7 +234,7 @@ func comparison(
 		}
 	}
 	var b bytes.Buffer
-	if err := verdict.Compare(reports[0], reports[1]).Write(&b, rows); err != nil {
+	if err := facts.Compare(reports[0], reports[1]).Write(&b, rows); err != nil {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {

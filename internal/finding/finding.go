@@ -50,23 +50,6 @@ func New(kind string, sure Certainty) Finding {
 	return Finding{Kind: kind, Certainty: sure, Threshold: k.Threshold, Remedy: k.Remedy}
 }
 
-// Place is where time was spent.
-type Place struct {
-	Name  string        `json:"name"`         // of a range, call, operator or kernel
-	In    string        `json:"in,omitempty"` // range around it
-	Time  time.Duration `json:"time_ns"`
-	Count int64         `json:"count,omitempty"`
-}
-
-// String names the place with its time.
-func (p Place) String() string {
-	s := p.Name
-	if p.In != "" {
-		s += " in " + p.In
-	}
-	return s + " (" + Duration(p.Time) + ")"
-}
-
 // String is one line: the chain, what would be gained, evidence, threshold and certainty.
 func (f Finding) String() string {
 	var b strings.Builder

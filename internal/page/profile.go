@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -44,7 +44,7 @@ type Profile struct {
 
 // DeviceReport is what a device did over the profile. Durations are ns, as in the report of the engine of findings.
 type DeviceReport struct {
-	verdict.Report
+	facts.Report
 	Roof            *Roof `json:"roof,omitempty"` // of its model
 	MoreKernels     int   `json:"moreKernels,omitempty"`
 	MoreOperators   int   `json:"moreOperators,omitempty"`
@@ -54,7 +54,7 @@ type DeviceReport struct {
 
 // Comparison is what changed between two profiles.
 type Comparison struct {
-	verdict.Comparison
+	facts.Comparison
 	Names         [2]string `json:"names"`
 	MoreOperators int       `json:"moreOperators,omitempty"`
 	MoreKernels   int       `json:"moreKernels,omitempty"`
@@ -110,7 +110,7 @@ func (p *Profile) activity(f *spanfacts.Facts) {
 }
 
 // Profile takes what the analysis of a profile says: of each device its report, and what was odd.
-func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) {
+func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 	p := b.profile(name)
 	if p == nil {
 		b.more++
@@ -119,7 +119,7 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 	p.Remarks, p.whole = remarks, true
 	for _, r := range devices {
 		d := DeviceReport{Report: r}
-		if peak := verdict.PeakOf(r.Model); peak.Known {
+		if peak := facts.PeakOf(r.Model); peak.Known {
 			if roof, ok := roofOf(r.Model, peak.Device); ok {
 				d.Roof = &roof
 			}
@@ -148,9 +148,9 @@ func (b *Book) Host(name string, v *finding.Finding) {
 }
 
 // byName sums kernels whose short names are the same: instances of one template.
-func byName(list []verdict.Kernel) []verdict.Kernel {
+func byName(list []facts.Kernel) []facts.Kernel {
 	at := map[string]int{}
-	var out []verdict.Kernel
+	var out []facts.Kernel
 	for _, k := range list {
 		i, ok := at[k.Name]
 		if !ok {
@@ -161,17 +161,17 @@ func byName(list []verdict.Kernel) []verdict.Kernel {
 		o := &out[i]
 		o.Count, o.Time, o.Alone, o.Rate = o.Count+k.Count, o.Time+k.Time, o.Alone+k.Alone, together(o.Rate, k.Rate)
 	}
-	slices.SortStableFunc(out, func(a, b verdict.Kernel) int { return cmp.Compare(b.Time, a.Time) })
+	slices.SortStableFunc(out, func(a, b facts.Kernel) int { return cmp.Compare(b.Time, a.Time) })
 	return out
 }
 
 // together is the rate over the time of both of which the work is known.
-func together(a, b verdict.Rate) verdict.Rate {
+func together(a, b facts.Rate) facts.Rate {
 	s, t := worked(a), worked(b)
 	if s+t == 0 {
-		return verdict.Rate{}
+		return facts.Rate{}
 	}
-	sum := verdict.Rate{
+	sum := facts.Rate{
 		FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes,
 		PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t),
 	}
@@ -183,7 +183,7 @@ func together(a, b verdict.Rate) verdict.Rate {
 }
 
 // worked is the time in seconds that a rate is over.
-func worked(r verdict.Rate) float64 {
+func worked(r facts.Rate) float64 {
 	if r.ByteRate > 0 {
 		return r.Bytes / r.ByteRate
 	}
@@ -208,8 +208,8 @@ func (b *Book) State(jobs []Job) *State {
 }
 
 // Compared is the report on what changed from the first profile to the second.
-func Compared(names [2]string, reports [2][]verdict.Report) *State {
-	c := &Comparison{Comparison: verdict.Compare(reports[0], reports[1]), Names: names}
+func Compared(names [2]string, reports [2][]facts.Report) *State {
+	c := &Comparison{Comparison: facts.Compare(reports[0], reports[1]), Names: names}
 	c.Operators, c.MoreOperators = most(c.Operators, shownChanges)
 	c.Kernels, c.MoreKernels = most(c.Kernels, shownChanges)
 	for i, n := range c.Names {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
 // TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds
@@ -80,19 +80,19 @@ func TestATimelineIsBounded(t *testing.T) {
 
 func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	b := NewBook()
-	kernels := []verdict.Kernel{
+	kernels := []facts.Kernel{
 		{
 			Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond,
-			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"},
+			Rate: facts.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"},
 		},
 		{Name: "gemm", Count: 1, Time: 3 * time.Millisecond},
 		{
 			Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond,
-			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"},
+			Rate: facts.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"},
 		},
 		{Name: "add", Count: 1, Time: time.Millisecond},
 	}
-	b.Profile("p", []verdict.Report{{ByKernel: kernels}}, nil)
+	b.Profile("p", []facts.Report{{ByKernel: kernels}}, nil)
 	got := b.State(nil).Profiles[0].Devices[0].ByKernel
 	require.Len(t, got, 2)
 	assert.Equal(t, "add", got[0].Name)

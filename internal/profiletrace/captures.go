@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was captured the operators
@@ -57,7 +57,7 @@ type capturedNode struct {
 }
 
 type capturedWork struct {
-	verdict.Work
+	timeline.Work
 	op, shape string
 	elements  float64
 	launches  int // of kernels
@@ -154,7 +154,7 @@ func (g *graphs) run(ctx context.Context) error {
 }
 
 // call takes a call of the runtime and what is around it.
-func (g *graphs) call(r *record, f *frame, p *process, class verdict.Range) {
+func (g *graphs) call(r *record, f *frame, p *process, class timeline.Range) {
 	name := g.p.Names.Name(r.name)
 	switch {
 	case strings.Contains(name, beginsCapture):
@@ -178,7 +178,7 @@ func (g *graphs) call(r *record, f *frame, p *process, class verdict.Range) {
 		} else if g.wanted && r.correlation != 0 && len(g.replays) < maxReplays {
 			g.replays[r.correlation] = &replay{}
 		}
-	case class == verdict.CallLaunch:
+	case class == timeline.CallLaunch:
 		if c := g.capturing(p, r.track); c != nil {
 			g.node(c, r, f, name)
 		}

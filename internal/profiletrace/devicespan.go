@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -124,7 +124,7 @@ func (s *spans) requests(sp ptrace.Span, d *Detail) int64 {
 }
 
 // putWork states what the only kernel of an operator computes and moves.
-func putWork(m pcommon.Map, w *verdict.Work) {
+func putWork(m pcommon.Map, w *timeline.Work) {
 	if w.FLOPs > 0 {
 		m.PutDouble(string(semconv.GPUFLOPCountKey), w.FLOPs)
 		putText(m, semconv.GPUFLOPPrecisionKey, w.Precision)

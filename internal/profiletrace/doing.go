@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // nameFlag is what the name of a host range says, found once per name.
@@ -19,7 +19,7 @@ type nameFlag struct {
 	phase    string
 	opaque   bool // a region that a compiler made
 	operator bool // of a library: also in such a region it says what it does
-	class    verdict.Range
+	class    timeline.Range
 	kernel   bool // a call that launches one kernel
 	plain    bool // an annotation without a number
 	moves    bool // an operator that moves bytes and computes nothing
@@ -42,32 +42,32 @@ func flagOf(kind Kind, name string) nameFlag {
 			strings.Contains(name, "KernelLaunch")
 		return f
 	case KindStep:
-		f.class = verdict.RangeStep
+		f.class = timeline.RangeStep
 		return f
 	case KindFrame:
 		name = strings.ReplaceAll(name, windowsSlash, "/")
-		f.class = verdict.RangeFrame
+		f.class = timeline.RangeFrame
 		switch {
 		case strings.HasPrefix(name, ProfilerFrame):
-			f.class = verdict.RangeProfiler
+			f.class = timeline.RangeProfiler
 		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && containsAny(name, dataModules),
 			queue(name):
-			f.class = verdict.RangeLoader
+			f.class = timeline.RangeLoader
 		case containsAny(name, eventLoops):
-			f.class = verdict.RangeOutside
+			f.class = timeline.RangeOutside
 		case containsAny(name, polls):
-			f.class = verdict.RangePoll
-		case verdict.Compiles(name):
-			f.class = verdict.RangeCompile
+			f.class = timeline.RangePoll
+		case timeline.Compiles(name):
+			f.class = timeline.RangeCompile
 		case builtin(name):
-			f.class = verdict.RangeBuiltin
+			f.class = timeline.RangeBuiltin
 		}
 		return f
 	case KindOperator:
-		f.class, f.operator = verdict.RangeOperator, strings.Contains(name, "::")
-		f.moves = movers[name] != verdict.MovesNothing
+		f.class, f.operator = timeline.RangeOperator, strings.Contains(name, "::")
+		f.moves = movers[name] != timeline.MovesNothing
 	default:
-		f.class = verdict.RangeNamed
+		f.class = timeline.RangeNamed
 	}
 	f.plain = kind == KindAnnotation && !strings.ContainsAny(name, "0123456789")
 	if kind == KindAnnotation || kind == KindOperator {
@@ -75,13 +75,13 @@ func flagOf(kind Kind, name string) nameFlag {
 	}
 	switch {
 	case f.phase == "data" || loader(name) || queue(name):
-		f.class = verdict.RangeLoader
+		f.class = timeline.RangeLoader
 	case awaits(name):
-		f.class = verdict.RangeOutside
+		f.class = timeline.RangeOutside
 	case peer(name):
-		f.class = verdict.RangePeer
-	case verdict.Compiles(name):
-		f.class = verdict.RangeCompile
+		f.class = timeline.RangePeer
+	case timeline.Compiles(name):
+		f.class = timeline.RangeCompile
 	}
 	return f
 }
@@ -100,24 +100,24 @@ func OfProgram(overhead string) bool {
 }
 
 // callClass sorts calls of the CUDA, HIP and Level Zero runtimes and drivers by what they do to the host.
-func callClass(name string) verdict.Range {
+func callClass(name string) timeline.Range {
 	async := strings.Contains(name, "Async")
 	switch {
 	case strings.Contains(name, "BeginCapture"):
-		return verdict.RangeCapture
+		return timeline.RangeCapture
 	case strings.Contains(name, "EndCapture"):
-		return verdict.CallCaptured
+		return timeline.CallCaptured
 	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
-		return verdict.CallWait
+		return timeline.CallWait
 	case containsAny(name, []string{
 		"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
 		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess", "DeviceAlloc", "SharedAlloc", // the last ones of SYCL
 	}):
-		return verdict.CallAllocate
+		return timeline.CallAllocate
 	case launches(name):
-		return verdict.CallLaunch
+		return timeline.CallLaunch
 	}
-	return verdict.CallOther
+	return timeline.CallOther
 }
 
 // windowsSlash parts the paths of frames on Windows.
@@ -259,7 +259,7 @@ func (f *frame) name(r *record, fl *nameFlag) {
 	switch {
 	case fl.moves && f.mover == 0:
 		f.mover = r.name
-	case fl.moves, r.kind == KindRuntime, r.kind == KindStep, fl.class == verdict.RangeBuiltin:
+	case fl.moves, r.kind == KindRuntime, r.kind == KindStep, fl.class == timeline.RangeBuiltin:
 	default:
 		f.mover, f.caller = 0, r.name
 	}
@@ -304,7 +304,7 @@ func (t *thread) launched(r *record) {
 
 // around are the logs of the threads that a launch may have waited for: its own, its process's main one, the one that
 // launched before, and ranges beside them.
-func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool) []*verdict.Log {
+func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool) []*timeline.Log {
 	s.threadsOf = s.threadsOf[:0]
 	put := func(track uint32) {
 		t := &s.threads[track]

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -31,7 +31,7 @@ type Stats struct {
 	Forgotten    int64            // activities whose launch was forgotten before they began, for want of memory
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
-	Devices      []verdict.Report // of the window, by device
+	Devices      []facts.Report   // of the window, by device
 	Host         *finding.Finding // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
 	Strays       Strays

@@ -10,7 +10,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -51,7 +52,7 @@ func (s *sweep) hostFinding() *finding.Finding {
 	var loader time.Duration
 	var beside finding.Place
 	for k, p := range s.hosts {
-		p.Name = cmp.Or(s.p.Names.text(k.name), verdict.NoRange)
+		p.Name = cmp.Or(s.p.Names.text(k.name), facts.NoRange)
 		switch {
 		case k.track != main:
 			if p.Time > beside.Time && k.name != 0 && !containsAny(p.Name, waitingFrames) {
@@ -60,13 +61,13 @@ func (s *sweep) hostFinding() *finding.Finding {
 			continue
 		case p.Time <= 0:
 			continue
-		case k.name != 0 && s.flags[k.name].class == verdict.RangeLoader:
+		case k.name != 0 && s.flags[k.name].class == timeline.RangeLoader:
 			loader += p.Time
 		}
 		v.Where = append(v.Where, *p)
 	}
 	const enough = 0.05
-	v.Where = verdict.Longest(v.Where)
+	v.Where = finding.Longest(v.Where)
 	if float64(loader) >= enough*float64(all) {
 		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", finding.Duration(loader),
 			finding.Duration(all), 100*float64(loader)/float64(all)))
@@ -74,9 +75,9 @@ func (s *sweep) hostFinding() *finding.Finding {
 	top := v.Where[0]
 	v.Chain = append(v.Chain, fmt.Sprintf("its busiest thread was in ranges for %s, for longest in %s",
 		finding.Duration(all), top))
-	v.Evidence = "by the innermost range: " + verdict.Names(v.Where)
+	v.Evidence = "by the innermost range: " + finding.Names(v.Where)
 	if float64(beside.Time) >= enough*float64(all) {
-		v.Evidence += "; on another thread " + verdict.Names([]finding.Place{beside})
+		v.Evidence += "; on another thread " + finding.Names([]finding.Place{beside})
 	}
 	return v
 }
@@ -89,7 +90,7 @@ func (s *sweep) hostOnly(r *record, st []frame) (name uint32) {
 	}
 	if len(st) > 0 {
 		around := st[len(st)-1].self
-		if around != 0 && s.flags[around].class == verdict.RangeLoader {
+		if around != 0 && s.flags[around].class == timeline.RangeLoader {
 			name = around
 		}
 		s.hosts.at(r.track, around).Time -= time.Duration(min(r.duration, st[len(st)-1].end-r.key))

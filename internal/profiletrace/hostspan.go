@@ -11,7 +11,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/rules"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -80,7 +81,7 @@ func (s *spans) stepFindings(name string, st *step) []finding.Finding {
 	}
 	f := s.naming()
 	f.Memory = s.memory(&st.allocated)
-	list := st.account.Findings(name, st.end-st.start, f)
+	list := rules.Step(&st.account, name, st.end-st.start, f)
 	return list[:min(maxStepFindings, len(list))]
 }
 
@@ -171,7 +172,9 @@ func (s *spans) windows(sw *sweep) error {
 // kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	d.after(sw)
-	r := d.verdicts.Report(s.facts(d, sw))
+	f := s.facts(d, sw)
+	r := d.verdicts.Report(f)
+	r.Findings = rules.Device(&d.verdicts.Totals, f, &r)
 	r.ByStep = s.steps[d.ordinal]
 	w := d.process.window
 	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
@@ -228,10 +231,10 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 }
 
 // facts are what a report needs beside the activities.
-func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
+func (s *spans) facts(d *deviceWindow, sw *sweep) *facts.Context {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps
-	f.Peak = verdict.PeakOf(f.Model)
+	f.Peak = facts.PeakOf(f.Model)
 	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)
@@ -239,15 +242,15 @@ func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	return f
 }
 
-func (s *spans) naming() *verdict.Facts {
-	return &verdict.Facts{Name: s.p.Names.text, Kernel: s.shortName}
+func (s *spans) naming() *facts.Context {
+	return &facts.Context{Name: s.p.Names.text, Kernel: s.shortName}
 }
 
-func (s *spans) memory(m *allocated) verdict.Memory {
+func (s *spans) memory(m *allocated) facts.Memory {
 	if !m.hasUsage {
-		return verdict.Memory{}
+		return facts.Memory{}
 	}
-	return verdict.Memory{
+	return facts.Memory{
 		First: m.first, Highest: m.highest, At: s.p.Names.text(m.at), Levels: m.levels.From(s.p.Meta.Base),
 	}
 }

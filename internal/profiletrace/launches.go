@@ -6,7 +6,7 @@ package profiletrace
 import (
 	"math"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // launch is a host call that may have put work on a device.
@@ -21,18 +21,18 @@ type launch struct {
 
 // surroundings are the ranges around a moment of a thread of the host; names are 0 where there is none.
 type surroundings struct {
-	node   *node        // nearest with a span
-	step   *step        // nil: none
-	work   *work        // of the outermost operator whose work is known
-	unit   verdict.Unit // that what is launched is of
-	opaque bool         // within a compiled region
-	mover  uint32       // outermost operator in which bytes are moved only, within caller
-	caller uint32       // innermost that is no call and no mover: who wants bytes moved
-	op     uint32       // innermost operator
-	opAt   int64        // its begin
-	named  uint32       // innermost that has a name of its own, no call
-	around uint32       // innermost annotation or module
-	phase  uint32       // outermost annotation that is no step and has no number
+	node   *node         // nearest with a span
+	step   *step         // nil: none
+	work   *work         // of the outermost operator whose work is known
+	unit   timeline.Unit // that what is launched is of
+	opaque bool          // within a compiled region
+	mover  uint32        // outermost operator in which bytes are moved only, within caller
+	caller uint32        // innermost that is no call and no mover: who wants bytes moved
+	op     uint32        // innermost operator
+	opAt   int64         // its begin
+	named  uint32        // innermost that has a name of its own, no call
+	around uint32        // innermost annotation or module
+	phase  uint32        // outermost annotation that is no step and has no number
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets

@@ -7,28 +7,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // movers are operators of PyTorch that move bytes and compute nothing: what they launch is a copy, a cast or a fill.
 // Lookups by an index are none: which rows are wanted is what they are for.
-var movers = map[string]verdict.Move{
-	"aten::contiguous": verdict.MovesLayout, "aten::reshape": verdict.MovesLayout, "aten::flatten": verdict.MovesLayout,
-	"aten::_reshape_copy": verdict.MovesLayout, "aten::pixel_shuffle": verdict.MovesLayout,
-	"aten::channel_shuffle": verdict.MovesLayout, "aten::roll": verdict.MovesLayout, "aten::flip": verdict.MovesLayout,
-	"aten::permute_copy": verdict.MovesLayout, "aten::transpose_copy": verdict.MovesLayout,
-	"aten::to": verdict.MovesType, "aten::_to_copy": verdict.MovesType, "aten::type_as": verdict.MovesType,
-	"aten::copy_": verdict.MovesCopy, "aten::clone": verdict.MovesCopy, "aten::_foreach_copy_": verdict.MovesCopy,
-	"aten::repeat": verdict.MovesCopy, "aten::tile": verdict.MovesCopy, "aten::expand_copy": verdict.MovesCopy,
-	"aten::slice_copy": verdict.MovesCopy, "aten::narrow_copy": verdict.MovesCopy,
-	"aten::split_with_sizes_copy": verdict.MovesCopy, "aten::view_copy": verdict.MovesCopy,
-	"aten::cat": verdict.MovesJoin, "aten::_cat": verdict.MovesJoin, "aten::concat": verdict.MovesJoin,
-	"aten::concatenate": verdict.MovesJoin, "aten::stack": verdict.MovesJoin, "aten::hstack": verdict.MovesJoin,
-	"aten::vstack": verdict.MovesJoin, "aten::constant_pad_nd": verdict.MovesJoin, "aten::pad": verdict.MovesJoin,
-	"aten::fill_": verdict.MovesFill, "aten::zero_": verdict.MovesFill, "aten::zeros": verdict.MovesFill,
-	"aten::zeros_like": verdict.MovesFill, "aten::new_zeros": verdict.MovesFill, "aten::ones": verdict.MovesFill,
-	"aten::ones_like": verdict.MovesFill, "aten::new_ones": verdict.MovesFill, "aten::full": verdict.MovesFill,
-	"aten::full_like": verdict.MovesFill, "aten::new_full": verdict.MovesFill, "aten::_foreach_zero_": verdict.MovesFill,
+var movers = map[string]timeline.Move{
+	"aten::contiguous": timeline.MovesLayout, "aten::reshape": timeline.MovesLayout, "aten::flatten": timeline.MovesLayout,
+	"aten::_reshape_copy": timeline.MovesLayout, "aten::pixel_shuffle": timeline.MovesLayout,
+	"aten::channel_shuffle": timeline.MovesLayout, "aten::roll": timeline.MovesLayout, "aten::flip": timeline.MovesLayout,
+	"aten::permute_copy": timeline.MovesLayout, "aten::transpose_copy": timeline.MovesLayout,
+	"aten::to": timeline.MovesType, "aten::_to_copy": timeline.MovesType, "aten::type_as": timeline.MovesType,
+	"aten::copy_": timeline.MovesCopy, "aten::clone": timeline.MovesCopy, "aten::_foreach_copy_": timeline.MovesCopy,
+	"aten::repeat": timeline.MovesCopy, "aten::tile": timeline.MovesCopy, "aten::expand_copy": timeline.MovesCopy,
+	"aten::slice_copy": timeline.MovesCopy, "aten::narrow_copy": timeline.MovesCopy,
+	"aten::split_with_sizes_copy": timeline.MovesCopy, "aten::view_copy": timeline.MovesCopy,
+	"aten::cat": timeline.MovesJoin, "aten::_cat": timeline.MovesJoin, "aten::concat": timeline.MovesJoin,
+	"aten::concatenate": timeline.MovesJoin, "aten::stack": timeline.MovesJoin, "aten::hstack": timeline.MovesJoin,
+	"aten::vstack": timeline.MovesJoin, "aten::constant_pad_nd": timeline.MovesJoin, "aten::pad": timeline.MovesJoin,
+	"aten::fill_": timeline.MovesFill, "aten::zero_": timeline.MovesFill, "aten::zeros": timeline.MovesFill,
+	"aten::zeros_like": timeline.MovesFill, "aten::new_zeros": timeline.MovesFill, "aten::ones": timeline.MovesFill,
+	"aten::ones_like": timeline.MovesFill, "aten::new_ones": timeline.MovesFill, "aten::full": timeline.MovesFill,
+	"aten::full_like": timeline.MovesFill, "aten::new_full": timeline.MovesFill,
+	"aten::_foreach_zero_": timeline.MovesFill,
 }
 
 // kernelOf is a kernel below an operator, by names.
@@ -39,8 +40,8 @@ const maxMeanings = 1 << 16
 
 // meaning is what a kernel is for.
 type meaning struct {
-	move verdict.Move
-	role verdict.Role
+	move timeline.Move
+	role timeline.Role
 	maps bool // computes each element of the result by the same elements of the inputs
 }
 
@@ -51,10 +52,10 @@ func (s *sweep) means(a *activity) meaning {
 	m, ok := s.meanings[k]
 	if !ok {
 		name := s.p.Names.text
-		if m.move = movers[name(k.operator)]; m.move == verdict.MovesNothing {
+		if m.move = movers[name(k.operator)]; m.move == timeline.MovesNothing {
 			m.move = moveOf(name(k.kernel))
 		}
-		if outer := movers[name(k.mover)]; m.move != verdict.MovesNothing && outer != verdict.MovesNothing {
+		if outer := movers[name(k.mover)]; m.move != timeline.MovesNothing && outer != timeline.MovesNothing {
 			m.move = outer
 		}
 		m.role, m.maps = roleOf(name(k.operator), name(k.kernel)), strings.Contains(name(k.kernel), "elementwise_kernel")
@@ -67,17 +68,17 @@ func (s *sweep) means(a *activity) meaning {
 
 // roleOf returns what a kernel may be in attention that is computed in parts. Plain products, selections and fused
 // attention end the search: a router's softmax between the products of two experts is no attention.
-func roleOf(operator, kernel string) verdict.Role {
+func roleOf(operator, kernel string) timeline.Role {
 	switch {
 	case operator == "aten::bmm" || operator == "aten::baddbmm":
-		return verdict.RoleProduct
+		return timeline.RoleProduct
 	case strings.Contains(operator, "softmax"), operator == "" && containsFold(kernel, "softmax"):
-		return verdict.RoleSoftmax
+		return timeline.RoleSoftmax
 	case slices.Contains(endsAttention, operator), containsAny(operator, fusedAttention),
 		operator == "" && containsAny(kernel, fusedAttention):
-		return verdict.RoleEnds
+		return timeline.RoleEnds
 	}
-	return verdict.RoleOther
+	return timeline.RoleOther
 }
 
 // endsAttention are operators that are never between the two products of attention, fusedAttention parts of the names
@@ -97,36 +98,36 @@ var (
 // these only copy, cast or fill.
 var functors = []struct {
 	part string
-	move verdict.Move
+	move timeline.Move
 }{
-	{"direct_copy_kernel_cuda", verdict.MovesCopy},
-	{"copy_device_to_device", verdict.MovesCopy},
-	{"copy_kernel_cuda", verdict.MovesType}, // float16_copy_kernel_cuda, bfloat16tofloat32_copy_kernel_cuda …
-	{"CopyFunctor<", verdict.MovesCopy},
-	{"FillFunctor<", verdict.MovesFill},
+	{"direct_copy_kernel_cuda", timeline.MovesCopy},
+	{"copy_device_to_device", timeline.MovesCopy},
+	{"copy_kernel_cuda", timeline.MovesType}, // float16_copy_kernel_cuda, bfloat16tofloat32_copy_kernel_cuda …
+	{"CopyFunctor<", timeline.MovesCopy},
+	{"FillFunctor<", timeline.MovesFill},
 }
 
 // moveOf says what kind of bytes a kernel moves by its name alone: by PyTorch's functors, else where the name is of
 // words for moving and of words that say nothing (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
 // CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of Inductor, wrapped_transpose of XLA,
 // copyVectorizedKernel of TensorRT). Any other word may compute.
-func moveOf(kernel string) verdict.Move {
+func moveOf(kernel string) timeline.Move {
 	for _, f := range functors {
 		if strings.Contains(kernel, f.part) {
 			return f.move
 		}
 	}
-	move := verdict.MovesNothing
+	move := timeline.MovesNothing
 	list := slices.Collect(words(shortNameOf(kernel)))
 	for i, w := range list {
 		m, known := moveWords[w]
 		if !known {
-			return verdict.MovesNothing
+			return timeline.MovesNothing
 		}
 		if w == "copy" && i > 0 && list[i-1] == "to" && slices.Contains(list, "triton") {
-			m = verdict.MovesType // aten::_to_copy
+			m = timeline.MovesType // aten::_to_copy
 		}
-		if m != verdict.MovesNothing && (move == verdict.MovesNothing || m < move) {
+		if m != timeline.MovesNothing && (move == timeline.MovesNothing || m < move) {
 			move = m
 		}
 	}
@@ -134,16 +135,16 @@ func moveOf(kernel string) verdict.Move {
 }
 
 // moveWords are the words of kernels that move bytes; MovesNothing: says nothing either way.
-var moveWords = func() map[string]verdict.Move {
-	words := map[string]verdict.Move{}
-	for m, list := range map[verdict.Move]string{
-		verdict.MovesLayout: "transpose transposed permute permutation permuted nchw nhwc ncdhw ndhwc cnhw nchwc chwn " +
+var moveWords = func() map[string]timeline.Move {
+	words := map[string]timeline.Move{}
+	for m, list := range map[timeline.Move]string{
+		timeline.MovesLayout: "transpose transposed permute permutation permuted nchw nhwc ncdhw ndhwc cnhw nchwc chwn " +
 			"reformat reorder layout",
-		verdict.MovesType: "cast convert",
-		verdict.MovesCopy: "copy clone contiguous memcpy",
-		verdict.MovesJoin: "cat concat concatenate pad padding",
-		verdict.MovesFill: "fill memset",
-		verdict.MovesNothing: "kernel cuda hip gpu device batched array vectorized packed pack tiled tile tiles tensor " +
+		timeline.MovesType: "cast convert",
+		timeline.MovesCopy: "copy clone contiguous memcpy",
+		timeline.MovesJoin: "cat concat concatenate pad padding",
+		timeline.MovesFill: "fill memset",
+		timeline.MovesNothing: "kernel cuda hip gpu device batched array vectorized packed pack tiled tile tiles tensor " +
 			"generic simple op ops to from and in out with of by no using half float double bfloat bf fp int uint f b d x v " +
 			"kd dim dims dimension aligned alignment contig read write ediv edge opt impl triton poi fused view wrapped amd " +
 			"rocclr buffer sub strided unsafe expand unsqueeze squeeze slice select reshape split sizes chunk list swap " +

@@ -11,7 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
 // node is a host range that has a span, and gathers what has none below it.
@@ -60,7 +60,7 @@ type step struct {
 	start, end int64
 	latest     int64 // end of the steps of the process so far, this one included
 	node       *node // nil: no span
-	account    verdict.Account
+	account    facts.StepSpending
 	busy       intervals.Ordered
 	comm       intervals.Ordered
 	compute    intervals.Ordered

@@ -11,7 +11,7 @@ import (
 	"math/bits"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
 // Device is what a file says about a device.
@@ -65,8 +65,8 @@ type Profile struct {
 	strays    Strays
 	firstStep int64
 	bounds    stepBounds
-	clocks    map[int64][]verdict.Sample // by device
-	captures  Captures                   // of other profiles
+	clocks    map[int64][]facts.Sample // by device
+	captures  Captures                 // of other profiles
 
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool
@@ -97,7 +97,7 @@ func New(o Options, s Source) *Profile {
 	o.ServiceName = cmp.Or(o.ServiceName, s.Service)
 	return &Profile{
 		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
-		tracks: map[track]uint32{}, processes: map[int64]*processCount{}, clocks: map[int64][]verdict.Sample{},
+		tracks: map[track]uint32{}, processes: map[int64]*processCount{}, clocks: map[int64][]facts.Sample{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
 		bounds: newStepBounds(), Unused: Unused{Skipped: map[string]int64{}},
@@ -157,7 +157,7 @@ func (p *Profile) Clock(device, at int64, value float64) {
 	if at < -maxTime || at > maxTime || !(value > 0) || len(p.clocks) == devices && p.clocks[device] == nil {
 		return
 	}
-	p.clocks[device] = append(verdict.LimitClocks(p.clocks[device]), verdict.Sample{Time: at, Clock: value})
+	p.clocks[device] = append(facts.LimitClocks(p.clocks[device]), facts.Sample{Time: at, Clock: value})
 }
 
 // trackID numbers rows. Most files write the events of a row one after the other, so the last one is asked first.

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -34,9 +34,9 @@ type spans struct {
 	cut     int64
 	err     error
 	texts   []*text // by name
-	reports []verdict.Report
-	noGPU   *finding.Finding         // of a profile without activities of a device
-	steps   map[int64][]verdict.Step // by device
+	reports []facts.Report
+	noGPU   *finding.Finding       // of a profile without activities of a device
+	steps   map[int64][]facts.Step // by device
 }
 
 // scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
@@ -55,7 +55,7 @@ type lastScope struct {
 
 func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) *spans {
 	s := &spans{
-		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), steps: map[int64][]verdict.Step{},
+		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), steps: map[int64][]facts.Step{},
 	}
 	s.reset()
 	return s
@@ -100,7 +100,7 @@ func (p *Profile) modelOf(ordinal int64) string {
 
 // multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
-	return int64(verdict.PeakOf(p.modelOf(ordinal)).SMs)
+	return int64(facts.PeakOf(p.modelOf(ordinal)).SMs)
 }
 
 // new is a span of the host.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // activity is a device event during the sweep.
@@ -59,12 +59,12 @@ type sweep struct {
 	devices   map[int64]*deviceWindow
 	flags     []nameFlag // by name; those of kinds that have flags
 	memories  map[int64]*allocated
-	ordinals  int              // of devices that the file has activities of
-	threadsOf []*verdict.Log   // of one launch
-	one       verdict.Activity // of one activity
-	works     []work           // free
-	nodes     []node           // free
-	split     verdict.Splitter
+	ordinals  int               // of devices that the file has activities of
+	threadsOf []*timeline.Log   // of one launch
+	one       timeline.Activity // of one activity
+	works     []work            // free
+	nodes     []node            // free
+	split     timeline.Splitter
 	graphs    *graphs            // what looks for captures; nil for others
 	replays   map[int64]*replay  // by correlation
 	playing   map[int64]*playing // replays that have begun
@@ -75,7 +75,7 @@ type sweep struct {
 type thread struct {
 	stack   []frame
 	process *process
-	log     verdict.Log
+	log     timeline.Log
 	beside  *thread // of ranges that end on any thread
 	last    int64   // end of its last launch
 }
@@ -161,7 +161,7 @@ func (s *sweep) host(r *record) {
 	f := frame{end: end}
 	alone := len(st) == 0
 	if alone {
-		f.node, f.unit = th.process.window, verdict.Unit{Start: start, End: end, Name: r.name}
+		f.node, f.unit = th.process.window, timeline.Unit{Start: start, End: end, Name: r.name}
 	} else {
 		top := &st[len(st)-1]
 		f.surroundings, f.depth = top.surroundings, top.depth
@@ -222,7 +222,7 @@ func (s *sweep) host(r *record) {
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end
 		}
-		if fl.class == verdict.CallLaunch {
+		if fl.class == timeline.CallLaunch {
 			th.launched(r)
 		}
 		if fl.kernel && f.work != nil {

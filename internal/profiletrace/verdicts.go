@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -64,7 +65,7 @@ func FindingOf(subject string, e ptrace.SpanEvent) (finding.Finding, bool) {
 }
 
 // writeEfficiency puts down what the operators with known work did, beside their FLOPs.
-func writeEfficiency(m pcommon.Map, e *verdict.Efficiency) {
+func writeEfficiency(m pcommon.Map, e *facts.Efficiency) {
 	if e.Time == 0 {
 		return
 	}
@@ -79,18 +80,18 @@ func writeEfficiency(m pcommon.Map, e *verdict.Efficiency) {
 }
 
 // ReportOf is what the span of a device's window says, without findings, and false where the span is none.
-func ReportOf(s ptrace.Span) (verdict.Report, bool) {
+func ReportOf(s ptrace.Span) (facts.Report, bool) {
 	m := s.Attributes()
 	ordinal, ok := m.Get(string(semconv.GPUDeviceOrdinalKey))
 	if !ok {
-		return verdict.Report{}, false
+		return facts.Report{}, false
 	}
 	if _, ok := m.Get(string(semconv.GPUWindowBusyDurationKey)); !ok {
-		return verdict.Report{}, false
+		return facts.Report{}, false
 	}
-	r := verdict.Report{
+	r := facts.Report{
 		Ordinal: ordinal.Int(), Model: textOf(m, semconv.HWModelKey), Window: lengthOf(m, semconv.GPUWindowDurationKey),
-		Parts: verdict.Parts{
+		Parts: facts.Parts{
 			Computing:   lengthOf(m, semconv.GPUWindowComputeDurationKey),
 			CommExposed: lengthOf(m, semconv.GPUWindowCommExposedDurationKey),
 			CommHidden:  lengthOf(m, semconv.GPUWindowOverlapDurationKey),
@@ -101,14 +102,14 @@ func ReportOf(s ptrace.Span) (verdict.Report, bool) {
 	if all := lengthOf(m, semconv.GPUWindowMemoryDurationKey); all > 0 {
 		r.Parts.CopyHidden = all - r.Parts.CopyExposed
 	}
-	for c := range verdict.Causes {
+	for c := range timeline.Causes {
 		if t := lengthOf(m, semconv.GPUWindowCauseDurationKey(c.String())); t > 0 {
-			r.Idle = append(r.Idle, verdict.CauseTime{Cause: c, Time: t})
+			r.Idle = append(r.Idle, facts.CauseTime{Cause: c, Time: t})
 		}
 	}
-	verdict.SortIdle(r.Idle)
-	peak := verdict.PeakOf(r.Model)
-	r.Efficiency = verdict.Efficiency{
+	facts.SortIdle(r.Idle)
+	peak := facts.PeakOf(r.Model)
+	r.Efficiency = facts.Efficiency{
 		FLOPs: numberOf(m, semconv.GPUFLOPCountKey), Bytes: numberOf(m, semconv.GPUWindowWorkSizeKey),
 		Time:     lengthOf(m, semconv.GPUWindowWorkDurationKey),
 		Coverage: numberOf(m, semconv.GPUWindowWorkCoverageKey), PeakShare: numberOf(m, semconv.GPUWindowWorkPeakRatioKey),

@@ -10,14 +10,15 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // deviceWindow is one device over the whole profile.
 type deviceWindow struct {
 	ordinal    int64
 	process    *process
-	verdicts   *verdict.Device
+	verdicts   *facts.Device
 	taking     *process // whose steps take what the findings claim
 	first, end int64
 	computed   computed
@@ -26,15 +27,15 @@ type deviceWindow struct {
 	before     uint32 // thread of the launch before
 	hasBefore  bool
 	sms        int64         // multiprocessors; 0: not known
-	last       verdict.Unit  // of those that launched something, the one that ends last
+	last       timeline.Unit // of those that launched something, the one that ends last
 	worked     intervals.Set // lately, where there are other devices; see beside
 	beside     func(from, to int64) uint32
 	others     func(from, to int64) uint32
 }
 
-func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
-	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(s), streams: map[int64]*stream{}}
-	d.verdicts.Took = func(c verdict.Claim) {
+func newDeviceWindow(ordinal int64, p *process, s *timeline.Splitter) *deviceWindow {
+	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: facts.NewDevice(s), streams: map[int64]*stream{}}
+	d.verdicts.Took = func(c timeline.Claim) {
 		d.taking.during(c.From, c.To, func(st *step) { st.account.Take(c, st.start, st.end) })
 	}
 	return d
@@ -57,16 +58,16 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	d.taking = proc
 	v := &s.one
-	*v = verdict.Activity{
+	*v = timeline.Activity{
 		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.named,
 		Around: a.launch.around, Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
 		Graph: a.launch.graph || a.detail.WholeGraph, InnerStart: a.launch.opAt, Phase: a.launch.phase,
 	}
 	switch {
 	case a.kind != KindKernel:
-		v.Class, v.Bytes, v.Direction, v.Memory = verdict.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory
+		v.Class, v.Bytes, v.Direction, v.Memory = timeline.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory
 	case a.comm:
-		v.Class, v.Group, v.Collective, v.Launched = verdict.Communicating, a.detail.GroupSize, a.detail.Collective,
+		v.Class, v.Group, v.Collective, v.Launched = timeline.Communicating, a.detail.GroupSize, a.detail.Collective,
 			launchedAs(&a.detail)
 		if st := a.launch.step; st != nil {
 			v.Place = st.place(a.name)
@@ -75,9 +76,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 			ElementSize(a.detail.ElementType))
 	default:
 		means := s.means(a)
-		v.Class, v.Moves, v.Role, v.Maps = verdict.Computing, means.move, means.role, means.maps
-		if v.Caller = a.launch.caller; v.Moves != verdict.MovesNothing {
-			if v.Mover = a.launch.mover; v.Mover == 0 && movers[s.p.Names.Name(a.launch.op)] != verdict.MovesNothing {
+		v.Class, v.Moves, v.Role, v.Maps = timeline.Computing, means.move, means.role, means.maps
+		if v.Caller = a.launch.caller; v.Moves != timeline.MovesNothing {
+			if v.Mover = a.launch.mover; v.Mover == 0 && movers[s.p.Names.Name(a.launch.op)] != timeline.MovesNothing {
 				v.Mover = a.launch.op
 			}
 		}
@@ -99,7 +100,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	if st := a.launch.step; st != nil {
 		v.Step = int32(st.ordinal&math.MaxInt32) + 1
 	}
-	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
+	l := timeline.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
 	begin := s.p.first
 	if l.Unit = a.launch.unit; l.Unit.End >= d.last.End {
 		d.last = l.Unit
@@ -200,8 +201,8 @@ type allocated struct {
 	usage    int64 // last
 	first    int64 // before the first event
 	highest  int64
-	at       uint32         // name of the host range in which it was highest
-	levels   verdict.Levels // of a device; steps have none
+	at       uint32       // name of the host range in which it was highest
+	levels   facts.Levels // of a device; steps have none
 }
 
 func (m *allocated) add(d *Detail, in uint32) {

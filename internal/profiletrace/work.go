@@ -9,14 +9,14 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that
 // ran on the host do not, and once, however many kernels it launched.
 type work struct {
-	verdict.Work
+	timeline.Work
 	elements  float64 // of a type that the operator's record does not say
 	op, shape uint32  // names
 	counted   bool
@@ -36,7 +36,7 @@ func (s *sweep) newWork(r *record) *work {
 	w := &s.works[0]
 	s.works = s.works[1:]
 	*w = work{
-		Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, elements: d.Elements, op: r.name,
+		Work: timeline.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, elements: d.Elements, op: r.name,
 		shape: d.Signature,
 	}
 	return w

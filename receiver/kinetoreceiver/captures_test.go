@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -84,8 +84,8 @@ func replays(numbers bool) string {
 		kernel("gemm", otherReplay, 1, 4010, 4020, strings.ReplaceAll(node(1), "5", "6"))), ",")
 }
 
-func operatorsOf(r *verdict.Report) map[string]verdict.Operator {
-	m := map[string]verdict.Operator{}
+func operatorsOf(r *facts.Report) map[string]facts.Operator {
+	m := map[string]facts.Operator{}
 	for _, o := range r.Operators {
 		m[o.Name+" "+o.Shapes] = o
 	}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -86,7 +87,7 @@ func faults() map[string]program {
 					elementwise(m, "aten::mul", 5)
 				}
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return time.Duration(6 * 4 * 4 * 2 * 247 / 3 * us) }},
+		}, loss: func(s, _ facts.Report) time.Duration { return time.Duration(6 * 4 * 4 * 2 * 247 / 3 * us) }},
 		"launcher that waits for a thread of Python": {kind: semconv.GPUFindingKindHostWork, says: "augment", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.frame("train.py(50): train_step", func() {
@@ -140,11 +141,11 @@ func faults() map[string]program {
 				m.head = `"traceName":"C:\\runs\\trace.json",`
 				heldBack(m)
 			},
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Idle },
 		},
 		"launches that wait together on another system": {
 			kind: semconv.GPUFindingKindDependency, says: "something that the file does not show", run: func(m *machine, _ bool) { heldBack(m) },
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Idle },
 		},
 		"a loader on Windows": {kind: semconv.GPUFindingKindLoader, says: "dataloader.py(631): __next__", run: func(m *machine, sick bool) {
 			m.steps(12, func(int) {
@@ -219,7 +220,7 @@ func faults() map[string]program {
 				}
 				m.wait("")
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return 3 * 13 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return 3 * 13 * time.Millisecond }},
 		"experts that some ranks have more of": {kind: semconv.GPUFindingKindExposedCommunication, says: "or wait for a late rank", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				for k := range 4 {
@@ -273,7 +274,7 @@ func faults() map[string]program {
 					}
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { // 19.5 TFLOP/s, and 70 % of 156
+			loss: func(s, _ facts.Report) time.Duration { // 19.5 TFLOP/s, and 70 % of 156
 				for _, k := range s.ByKernel {
 					if k.Name == "ampere_sgemm_128x64_tn" {
 						return time.Duration(float64(k.Alone) * (1 - 19.5/(0.7*156)))
@@ -293,7 +294,7 @@ func faults() map[string]program {
 				})
 			},
 			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (9000 - 1259) / 9000 },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Computing * (9000 - 1259) / 9000 },
 		},
 		"a reduction for each parameter": {kind: semconv.GPUFindingKindExposedCommunication, says: "fewer and larger messages", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
@@ -306,7 +307,7 @@ func faults() map[string]program {
 				}
 				m.wait("")
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.CommExposed }},
 		"tensors that are copied to the device one by one": {
 			kind: semconv.GPUFindingKindSynchronization, says: "the host waited for each of its copies to the device",
 			run: func(m *machine, sick bool) {
@@ -324,9 +325,9 @@ func faults() map[string]program {
 					m.wait("aten::item")
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { // all that is idle but what launches take to begin
+			loss: func(s, _ facts.Report) time.Duration { // all that is idle but what launches take to begin
 				for _, c := range s.Idle {
-					if c.Cause == verdict.CauseSynchronization {
+					if c.Cause == timeline.CauseSynchronization {
 						return c.Time
 					}
 				}

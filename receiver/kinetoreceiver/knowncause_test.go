@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -27,10 +27,10 @@ type program struct {
 	devices int
 	clean   bool // the healthy twin is healthy
 	run     func(m *machine, sick bool)
-	loss    func(sick, healthy verdict.Report) time.Duration // default: the difference of the windows
+	loss    func(sick, healthy facts.Report) time.Duration // default: the difference of the windows
 }
 
-func windows(sick, healthy verdict.Report) time.Duration { return sick.Window - healthy.Window }
+func windows(sick, healthy facts.Report) time.Duration { return sick.Window - healthy.Window }
 
 // layers are kernels that keep the device ahead of the host: the queue never runs empty.
 func (m *machine) layers(n int, length int64) {
@@ -105,7 +105,7 @@ func programs() map[string]program {
 					}
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+			loss: func(s, _ facts.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"slow eager framework": {
 			kind: semconv.GPUFindingKindLaunchBound,
@@ -125,7 +125,7 @@ func programs() map[string]program {
 					})
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+			loss: func(s, _ facts.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"pageable copies": {
 			kind: semconv.GPUFindingKindPageableCopies, says: "pageable",
@@ -161,7 +161,7 @@ func programs() map[string]program {
 					m.layers(60, 150*us)
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CopyExposed },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.CopyExposed },
 		},
 		"late rank": {
 			kind: semconv.GPUFindingKindLateRank,
@@ -204,7 +204,7 @@ func programs() map[string]program {
 					m.layers(40, 150*us)
 				})
 			},
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.CommExposed },
 		},
 		"allocator": {kind: semconv.GPUFindingKindAllocation, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
@@ -328,7 +328,7 @@ func testPrograms(t *testing.T, list map[string]program) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", name, s.name, seed), func(t *testing.T) {
-					report := func(sick bool) verdict.Report {
+					report := func(sick bool) facts.Report {
 						m := newMachine(seed, s)
 						p.run(m, sick)
 						_, st := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
@@ -373,7 +373,7 @@ func testPrograms(t *testing.T, list map[string]program) {
 
 // A comparison is per step, whatever the number of steps, and kernels of other names leave their operator where it is.
 func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
-	run := func(steps int, load int64, kernel string) verdict.Report {
+	run := func(steps int, load int64, kernel string) facts.Report {
 		m := newMachine(99, styles()[0])
 		m.steps(steps, func(int) {
 			m.load(load)
@@ -385,16 +385,16 @@ func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 		_, st := convert(t, m.text(1), Options{Detail: DetailSteps})
 		return st.Devices[0]
 	}
-	c := verdict.Compare([]verdict.Report{run(6, 4_000_000, "cutlass_80_gemm")},
-		[]verdict.Report{run(20, 100_000, "nvjet_tst_gemm")})
-	change := func(list []verdict.Change, name string) verdict.Change {
+	c := facts.Compare([]facts.Report{run(6, 4_000_000, "cutlass_80_gemm")},
+		[]facts.Report{run(20, 100_000, "nvjet_tst_gemm")})
+	change := func(list []facts.Change, name string) facts.Change {
 		for _, x := range list {
 			if x.Name == name {
 				return x
 			}
 		}
 		require.Fail(t, "no row", name)
-		return verdict.Change{}
+		return facts.Change{}
 	}
 	assert.Equal(t, [2]int64{6, 20}, c.StepCounts)
 	assert.Equal(t, "idle: loader", c.Parts[0].Name)
@@ -408,7 +408,7 @@ func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 // steps whole.
 func TestComparisonOfOneStepEachNamesTheLoaderBeforeTheFirstKernel(t *testing.T) {
 	for _, s := range styles() {
-		run := func(load int64) verdict.Report {
+		run := func(load int64) facts.Report {
 			m := newMachine(5, s)
 			m.steps(1, func(int) {
 				m.load(load)
@@ -418,7 +418,7 @@ func TestComparisonOfOneStepEachNamesTheLoaderBeforeTheFirstKernel(t *testing.T)
 			_, st := convert(t, m.text(1), Options{Detail: DetailSteps})
 			return st.Devices[0]
 		}
-		c := verdict.Compare([]verdict.Report{run(60_000_000)}, []verdict.Report{run(1_000_000)})
+		c := facts.Compare([]facts.Report{run(60_000_000)}, []facts.Report{run(1_000_000)})
 		require.Equal(t, "idle: loader", c.Parts[0].Name, s.name)
 		assert.InDelta(t, -59, float64(c.Parts[0].Delta())/1e6, 0.001, s.name)
 		assert.InDelta(t, -59, float64(c.After-c.Before)/1e6, 0.001, s.name)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -31,7 +31,7 @@ const (
 // moving are jobs of which much of the time goes into kernels that move bytes, and others that look alike and do not.
 func moving() map[string]program {
 	const us = int64(1000)
-	loss := func(s, _ verdict.Report) time.Duration {
+	loss := func(s, _ facts.Report) time.Duration {
 		var sum time.Duration
 		for _, k := range s.ByKernel {
 			if movingKernels[k.Name] {

@@ -27,7 +27,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 func processorTime(b *testing.B) time.Duration {
@@ -135,7 +135,7 @@ func (s *sums) check(b *testing.B, path string) {
 			var idle, launched int64
 			for _, c := range r.Idle {
 				switch idle += int64(c.Time); c.Cause {
-				case verdict.CauseLatency, verdict.CauseDependency:
+				case timeline.CauseLatency, timeline.CauseDependency:
 					launched += int64(c.Time)
 				}
 			}

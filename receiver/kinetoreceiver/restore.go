@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -35,7 +35,7 @@ type restorer struct {
 	batches int64
 	latest  int64 // start, unix ns
 
-	devices  []verdict.Report // on the spans, the first maxRead, each with the first maxRead findings
+	devices  []facts.Report // on the spans, the first maxRead, each with the first maxRead findings
 	isDevice bool             // last is a device's
 }
 

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
 const restoredHead = `{"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":1000000000,"traceEvents":[`
@@ -124,9 +124,9 @@ func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
 	device := slice(goodIDs +
 		`,"hw.model":"A100","gpu.window.duration":2.0,"gpu.window.busy.duration":0.5,"gpu.window.compute.duration":1e999`)
 	_, st = convert(t, restoredHead+device+other+given+`]}`, Options{})
-	assert.Equal(t, []verdict.Report{{
+	assert.Equal(t, []facts.Report{{
 		Model: "A100", Window: 2 * time.Second,
-		Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Findings: []finding.Finding{{
+		Efficiency: facts.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Findings: []finding.Finding{{
 			Kind: "loader", Subject: "forward", Chain: []string{"a", "b"}, Share: 0.4, Threshold: 0.05, Evidence: "waited",
 			Gain: 1500 * time.Millisecond, Certainty: finding.High,
 		}},

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -52,7 +52,7 @@ func services() map[string]program {
 					m.frame("asyncio/events.py(82): _run", serve)
 				})
 			}
-		}, loss: func(sick, _ verdict.Report) time.Duration {
+		}, loss: func(sick, _ facts.Report) time.Duration {
 			if v := sick.Findings[1]; v.Kind != semconv.GPUFindingKindHostWork || !strings.Contains(v.String(), "tokenize") || v.Share < 0.5 {
 				return v.Gain // what is slow while there is load is the second finding
 			}
@@ -172,6 +172,6 @@ func services() map[string]program {
 					})
 				}
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return 6 * 6 * 2 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return 6 * 6 * 2 * time.Millisecond }},
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -75,8 +75,8 @@ func (m *machine) copies(direction string, bytes, length, stream int64) (end int
 func shapes() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	const allReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-	stall := func(d int64) func(_, _ verdict.Report) time.Duration {
-		return func(_, _ verdict.Report) time.Duration { return time.Duration(d) }
+	stall := func(d int64) func(_, _ facts.Report) time.Duration {
+		return func(_, _ facts.Report) time.Duration { return time.Duration(d) }
 	}
 	return map[string]program{
 		"loader with workers and a thread that pins memory": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
@@ -175,7 +175,7 @@ func shapes() map[string]program {
 					m.free[[2]int64{1, 7}] = max(m.free[[2]int64{1, 7}], m.free[[2]int64{0, 7}])
 					m.layers(20, 300*us)
 				})
-			}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+			}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.Idle },
 		},
 		"graphs with a scheduler between replays": {
 			kind: semconv.GPUFindingKindHostWork, says: "schedule", run: func(m *machine, sick bool) {
@@ -196,7 +196,7 @@ func shapes() map[string]program {
 				for range 20 {
 					m.graph(300, 2*us, 2*us)
 				}
-			}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+			}, loss: func(s, _ facts.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"optimizer on the host": {kind: semconv.GPUFindingKindHostWork, says: "adam", run: func(m *machine, sick bool) {
 			m.steps(6, func(int) {
@@ -330,7 +330,7 @@ func shapes() map[string]program {
 				m.event(m.style.kernel, "k", "0", "7", at, at+20*us, `"device":0,"stream":7`)
 				at += 20*us + int64(i%3)*40*us
 			}
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Window - s.Parts.Computing }},
 		"window that begins amid the device's work": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			at := m.now - 700*us // launched before the profiler began
 			for range 10 {
@@ -345,7 +345,7 @@ func shapes() map[string]program {
 				m.layers(60, 150*us)
 				m.wait("aten::item")
 			})
-		}, loss: func(s, h verdict.Report) time.Duration { return s.Window - h.Window }},
+		}, loss: func(s, h facts.Report) time.Duration { return s.Window - h.Window }},
 		"replicas on threads of one process": {
 			kind: semconv.GPUFindingKindLaunchBound, devices: 4, run: func(m *machine, _ bool) {
 				m.steps(6, func(int) {
@@ -358,7 +358,7 @@ func shapes() map[string]program {
 						}
 					}
 				})
-			}, loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+			}, loss: func(s, _ facts.Report) time.Duration { return s.Window - s.Parts.Computing },
 		},
 		"optimizer with a kernel for each tensor": {
 			kind: semconv.GPUFindingKindLaunchBound, says: "Optimizer.step", run: func(m *machine, sick bool) {
@@ -372,7 +372,7 @@ func shapes() map[string]program {
 						}
 					})
 				})
-			}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+			}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.Idle },
 		},
 		"products without tensor cores": {
 			kind: semconv.GPUFindingKindSinglePrecision, says: "aten::mm", run: func(m *machine, _ bool) {
@@ -387,7 +387,7 @@ func shapes() map[string]program {
 				})
 			},
 			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
-			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (8000 - 1259) / 8000 },
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Computing * (8000 - 1259) / 8000 },
 		},
 		"barrier of all ranks": {kind: semconv.GPUFindingKindWaitingForRank, says: "barrier", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
@@ -428,6 +428,6 @@ func shapes() map[string]program {
 					})
 				}
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.Idle }},
 	}
 }

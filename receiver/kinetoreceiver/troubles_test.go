@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -64,7 +65,7 @@ func (m *machine) warmUp() {
 // troubles are jobs that begin otherwise than they go on, and shapes of files that other lists do not have.
 func troubles() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
-	idle := func(s, _ verdict.Report) time.Duration { return s.Parts.Idle }
+	idle := func(s, _ facts.Report) time.Duration { return s.Parts.Idle }
 	return map[string]program{
 		"eager steps before graphs, healthy": {also: semconv.GPUFindingKindWarmUp, run: func(m *machine, _ bool) {
 			m.warmUp()
@@ -96,9 +97,9 @@ func troubles() map[string]program {
 				m.layers(4, 100*us)
 				m.wait("")
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration {
+		}, loss: func(s, _ facts.Report) time.Duration {
 			for _, c := range s.Idle {
-				if c.Cause == verdict.CauseCapture { // the call that instantiates them is beside it
+				if c.Cause == timeline.CauseCapture { // the call that instantiates them is beside it
 					return c.Time
 				}
 			}
@@ -113,7 +114,7 @@ func troubles() map[string]program {
 				m.layers(60, 150*us)
 				m.wait("aten::item")
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return 43 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return 43 * time.Millisecond }},
 		"a capture that ended before the profile began": {kind: semconv.GPUFindingKindLoader, clean: true, run: func(m *machine, sick bool) {
 			m.call("cudaStreamEndCapture", 60*us)
 			m.steps(8, func(int) {
@@ -192,7 +193,7 @@ func troubles() map[string]program {
 					name: "serial_scan", length: 300 * ms, stream: 7, args: `,"grid":[1,1,1],"block":[256,1,1],"blocks per SM":0.009259`,
 				})
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * 107 / 108 }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.Computing * 107 / 108 }},
 		"modules that are loaded at the first step": {kind: semconv.GPUFindingKindSlowRuntimeCalls, says: "Module", clean: true, run: func(m *machine, sick bool) {
 			call := "cuModuleLoadData"
 			if strings.HasPrefix(m.style.launch, "hip") {
@@ -210,7 +211,7 @@ func troubles() map[string]program {
 				}
 				m.wait("")
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return 5 * 15 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return 5 * 15 * time.Millisecond }},
 		"an event that the optimizer waits for": {kind: semconv.GPUFindingKindSynchronization, says: "EventSynchronize", clean: true, run: func(m *machine, sick bool) {
 			call := "cudaEventSynchronize"
 			if strings.HasPrefix(m.style.launch, "hip") {
@@ -240,7 +241,7 @@ func troubles() map[string]program {
 					})
 				}
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return 9 * 6 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return 9 * 6 * time.Millisecond }},
 		"clocks that go up and down": {kind: semconv.GPUFindingKindThrottle, clean: true, run: func(m *machine, sick bool) {
 			m.steps(20, func(i int) {
 				for k := range 40 {
@@ -319,7 +320,7 @@ func troubles() map[string]program {
 				}
 				m.wait("")
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.CommExposed }},
 		"environments that step behind pipes": {kind: semconv.GPUFindingKindHostWork, says: "the host was in rl/subproc.py(130): step_wait", run: func(m *machine, sick bool) {
 			m.steps(40, func(int) {
 				m.frame("rl/policy.py(20): forward", func() { m.layers(12, 150*us) })
@@ -443,7 +444,7 @@ func troubles() map[string]program {
 					m.operator("aten::zeros", work{name: "Memset (Device)", length: length, stream: 7, category: set, args: `,"bytes":800000000`})
 				}
 			})
-		}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CopyExposed }},
+		}, loss: func(s, _ facts.Report) time.Duration { return s.Parts.CopyExposed }},
 		"a launcher that the system puts to sleep": {kind: semconv.GPUFindingKindHostWork, says: "no named range", clean: true, run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				for range 3 {
@@ -453,7 +454,7 @@ func troubles() map[string]program {
 					}
 				}
 			})
-		}, loss: func(_, _ verdict.Report) time.Duration { return (8*3 - 1) * 4 * time.Millisecond }},
+		}, loss: func(_, _ facts.Report) time.Duration { return (8*3 - 1) * 4 * time.Millisecond }},
 		"kernels of Triton that Python launches": {kind: semconv.GPUFindingKindLaunchBound, run: func(m *machine, _ bool) {
 			for range 400 {
 				m.frame("triton/runtime/jit.py(600): run", func() {

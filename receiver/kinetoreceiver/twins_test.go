@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	_ "modernc.org/sqlite" // writes what is read
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -203,7 +203,7 @@ func (n *nsight) event(i int, e *traced) {
 }
 
 // nsightReports are the devices of the export of the same run.
-func nsightReports(t *testing.T, text string, wholeGraphs bool) []verdict.Report {
+func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
 	st, err := nsysreceiver.ReadFile(t.Context(), nsightOf(t, text, wholeGraphs), nsysreceiver.Options{Detail: nsysreceiver.DetailSteps},
 		func(context.Context, ptrace.Traces) error { return nil })
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -97,7 +97,7 @@ func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 			continue
 		}
 		p, seed := all[name], uint64(900+n)
-		want := map[string]verdict.Report{}
+		want := map[string]facts.Report{}
 		for _, v := range slices.Sorted(maps.Keys(variants())) {
 			for i, s := range styles() {
 				if i%3 != n%3 { // each job in two or three styles

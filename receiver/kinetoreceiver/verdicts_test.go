@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -41,7 +42,7 @@ func TestPartsOfTheWindowAddUp(t *testing.T) {
 	}
 }
 
-func checkReport(t *testing.T, d verdict.Report) {
+func checkReport(t *testing.T, d facts.Report) {
 	p := d.Parts
 	assert.Zero(t, d.Window-p.Computing-p.CommExposed-p.CopyExposed-p.Idle, "residual of the window")
 	idle := p.Idle
@@ -110,90 +111,90 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 	first, second := gpu(1, 90, 100, 200, 7, "a", ""), gpu(2, 5000, 5010, 5100, 7, "b", "") // idle from 200 to 5010
 	for name, c := range map[string]struct {
 		events string
-		causes map[verdict.Cause]int64 // µs
+		causes map[timeline.Cause]int64 // µs
 		kind   string
 		says   string
 	}{
 		"loader": {
 			first + "," + host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 250, 4650) +
 				"," + host("cpu_op", "aten::stack", 400, 4000) + "," + second,
-			map[verdict.Cause]int64{verdict.CauseLoader: 4650, verdict.CauseDispatch: 151, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseLoader: 4650, timeline.CauseDispatch: 151, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindLoader, "aten::stack in enumerate(DataLoader)",
 		},
 		"operator that ends the gap": { // it is not blamed for what the loader took
 			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) +
 				"," + second,
-			map[verdict.Cause]int64{verdict.CauseLoader: 4550, verdict.CauseDispatch: 251, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseLoader: 4550, timeline.CauseDispatch: 251, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindLoader, "dataloader",
 		},
 		"named range": {
 			first + "," + host("user_annotation", "tokenize", 150, 4800) + "," + second,
-			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
+			map[timeline.Cause]int64{timeline.CauseHost: 4800, timeline.CauseLatency: 9, timeline.CauseDispatch: 1},
 			semconv.GPUFindingKindHostWork, "the host was in tokenize",
 		},
 		"frame of a call stack": {
 			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function",
 				"<built-in function sleep>", 150, 4800) + "," + second,
-			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
+			map[timeline.Cause]int64{timeline.CauseHost: 4800, timeline.CauseLatency: 9, timeline.CauseDispatch: 1},
 			semconv.GPUFindingKindHostWork, "the host was in train.py(12): main",
 		},
 		"nothing named": {
 			first + "," + second,
-			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseHost: 4800, timeline.CauseDispatch: 1, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindHostWork, "no named range",
 		},
 		"start-up": {
 			first + "," + host("cuda_runtime", "cudaFuncGetAttributes", 190, 4800) + "," + second,
-			map[verdict.Cause]int64{verdict.CauseCall: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseCall: 4790, timeline.CauseDispatch: 11, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindSlowRuntimeCalls, "cudaFuncGetAttributes",
 		},
 		"launch that begins before the gap and outlasts it": {
 			first + `,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":195,"dur":4810,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
-			map[verdict.Cause]int64{verdict.CauseCall: 4805, verdict.CauseLatency: 5},
+			map[timeline.Cause]int64{timeline.CauseCall: 4805, timeline.CauseLatency: 5},
 			semconv.GPUFindingKindSlowRuntimeCalls, "cudaLaunchKernel",
 		},
 		"allocation": {
 			first + "," + host("cuda_runtime", "cudaMalloc", 190, 4800) + "," + second,
-			map[verdict.Cause]int64{verdict.CauseAllocation: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseAllocation: 4790, timeline.CauseDispatch: 11, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindAllocation, "cudaMalloc",
 		},
 		"wait that ends with the work": { // 110 µs long: the host returns at 210, and would have been that much earlier
 			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) +
 				"," + gpu(2, 360, 370, 450, 7, "b", ""),
-			map[verdict.Cause]int64{
-				verdict.CauseSynchronization: 10 + 110, verdict.CauseDispatch: 41, verdict.CauseLatency: 9,
+			map[timeline.Cause]int64{
+				timeline.CauseSynchronization: 10 + 110, timeline.CauseDispatch: 41, timeline.CauseLatency: 9,
 			},
 			semconv.GPUFindingKindSynchronization, "cudaStreamSynchronize in aten::item",
 		},
 		"wait, and then nothing with a name for long": { // which may have needed the result
 			gpu(1, 90, 100, 3200, 7, "a", "") + "," + host("cpu_op", "aten::item", 95, 3120) + "," +
 				host("cuda_runtime", "cudaStreamSynchronize", 100, 3110) + "," + gpu(2, 8000, 8010, 8100, 7, "b", ""),
-			map[verdict.Cause]int64{
-				verdict.CauseSynchronization: 10, verdict.CauseAfterWait: 4790, verdict.CauseDispatch: 1, verdict.CauseLatency: 9,
+			map[timeline.Cause]int64{
+				timeline.CauseSynchronization: 10, timeline.CauseAfterWait: 4790, timeline.CauseDispatch: 1, timeline.CauseLatency: 9,
 			},
 			semconv.GPUFindingKindHostWork, "the host waited for the device in cudaStreamSynchronize, then did something in no named range",
 		},
 		"another rank": {
 			first + "," + host("user_annotation", "gloo:all_gather", 200, 4790) + "," + second,
-			map[verdict.Cause]int64{verdict.CausePeer: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CausePeer: 4790, timeline.CauseDispatch: 11, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindWaitingForRank, "gloo:all_gather",
 		},
 		"launched before": {
 			gpu(1, 90, 100, 200, 7, "a", "") + "," + gpu(2, 95, 5010, 5100, 7, "b", ""),
-			map[verdict.Cause]int64{verdict.CauseDependency: 4810},
+			map[timeline.Cause]int64{timeline.CauseDependency: 4810},
 			semconv.GPUFindingKindDependency, "launched work waited",
 		},
 		"no launch in the file": {
 			first + `,{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
-			map[verdict.Cause]int64{verdict.CauseUnknown: 4810},
+			map[timeline.Cause]int64{timeline.CauseUnknown: 4810},
 			semconv.GPUFindingKindUnexplainedIdle, "no call in the file",
 		},
 		"backward on a thread of its own": { // the main thread is asked where the launching one did nothing
 			host("user_annotation", "augment", 200, 4000) + "," + first +
 				`,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":10,"ts":5000,"dur":1,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
-			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
+			map[timeline.Cause]int64{timeline.CauseHost: 4800, timeline.CauseDispatch: 1, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindHostWork, "augment",
 		},
 	} {
@@ -202,7 +203,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			require.Len(t, st.Devices, 1)
 			d := st.Devices[0]
 			checkReport(t, d)
-			have := map[verdict.Cause]int64{}
+			have := map[timeline.Cause]int64{}
 			for _, i := range d.Idle {
 				have[i.Cause] = i.Time.Microseconds()
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -268,7 +268,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 // whatever the system does in them.
 func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
-	report := func(rows ...string) verdict.Report {
+	report := func(rows ...string) facts.Report {
 		_, _, st := convert(t, export(t, append([]string{
 			strings0, strings1, kernel0, runtime0, session0, session1,
 			"CREATE TABLE OSRT_API (start INT, end INT, globalTid INT, correlationId INT, nameId INT)",
@@ -351,7 +351,7 @@ func TestPageMigrations(t *testing.T) {
 // Kernels that touch pages which are elsewhere wait for them: the migrations run beside them. What the program prefetches
 // is a copy.
 func TestKernelsThatWaitForPages(t *testing.T) {
-	report := func(cause string) verdict.Report {
+	report := func(cause string) facts.Report {
 		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
 			"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT, migrationCause INT)",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1000000, 3000000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+

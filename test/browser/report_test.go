@@ -20,7 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
@@ -34,7 +34,7 @@ func write(t *testing.T, s *page.State) string {
 }
 
 // read takes a recorded trace into a book.
-func read(t *testing.T, b *page.Book, path string) []verdict.Report {
+func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	t.Helper()
 	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
 		func(_ context.Context, td ptrace.Traces) error {
@@ -175,14 +175,14 @@ func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
 func TestHostileNamesInAReport(t *testing.T) {
 	book := page.NewBook()
 	start := time.Now()
-	var kernels []verdict.Kernel
-	var operators []verdict.Operator
+	var kernels []facts.Kernel
+	var operators []facts.Operator
 	var found []finding.Finding
 	for i, name := range hostile {
-		kernels = append(kernels, verdict.Kernel{Name: name, Count: 1, Time: time.Millisecond})
-		operators = append(operators, verdict.Operator{
+		kernels = append(kernels, facts.Kernel{Name: name, Count: 1, Time: time.Millisecond})
+		operators = append(operators, facts.Operator{
 			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
-			Rate: verdict.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
+			Rate: facts.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
 		})
 		found = append(found, finding.Finding{
 			Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
@@ -191,12 +191,12 @@ func TestHostileNamesInAReport(t *testing.T) {
 		book.Spans(name, spans(t, name, name, i, span{name, "section", start, time.Millisecond, 1, nil}))
 	}
 	for i, name := range hostile {
-		book.Profile(name, []verdict.Report{{
+		book.Profile(name, []facts.Report{{
 			Model: name, Window: time.Second, Kernels: 8, ByKernel: kernels, Operators: operators, Findings: found,
-			ByStep:      []verdict.Step{{Name: name, Start: start.UnixNano(), Time: time.Millisecond}},
-			Copies:      []verdict.Copy{{Direction: name, Memory: name, Count: 1, Bytes: int64(i)}},
-			Collectives: []verdict.Collective{{Name: name, Count: 1, Time: 1}},
-			Parts:       verdict.Parts{CommExposed: time.Millisecond},
+			ByStep:      []facts.Step{{Name: name, Start: start.UnixNano(), Time: time.Millisecond}},
+			Copies:      []facts.Copy{{Direction: name, Memory: name, Count: 1, Bytes: int64(i)}},
+			Collectives: []facts.Collective{{Name: name, Count: 1, Time: 1}},
+			Parts:       facts.Parts{CommExposed: time.Millisecond},
 		}}, []string{name})
 	}
 	s := book.State([]page.Job{{
@@ -205,9 +205,9 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Rank: 1, In: hostile[0], At: []page.LateAt{{Collective: hostile[1], Group: hostile[2], Count: 1}},
 		}},
 	}})
-	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{
-		Parts:   []verdict.Change{{Name: hostile[1], Before: 1}},
-		Kernels: []verdict.Change{{Name: hostile[0], After: 1}},
+	s.Comparison = &page.Comparison{Comparison: facts.Comparison{
+		Parts:   []facts.Change{{Name: hostile[1], Before: 1}},
+		Kernels: []facts.Change{{Name: hostile[0], After: 1}},
 	}, Names: [2]string{hostile[0], hostile[2]}}
 	b := open(t, write(t, s), 1200, 900)
 	assert.Contains(t, b.text("#findings"), hostile[1])
@@ -222,7 +222,7 @@ func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
 		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"),
 		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"),
 	}
-	var reports [2][]verdict.Report
+	var reports [2][]facts.Report
 	for i, name := range names {
 		reports[i] = read(t, page.NewBook(), name)
 	}

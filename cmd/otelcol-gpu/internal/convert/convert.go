@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
@@ -45,7 +45,7 @@ type Result struct {
 	Partial bool     // only the beginning of the file could be read; Remarks say why
 	Remarks []string // what was found, and what was odd, once each
 	Odd     []string // of the remarks those that say what was odd
-	Devices []verdict.Report
+	Devices []facts.Report
 	Host    *finding.Finding // of a profile without activities of a device
 }
 

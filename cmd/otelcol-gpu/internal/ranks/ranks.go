@@ -20,7 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -109,8 +109,8 @@ func (p *Profiles) NotCompared() string {
 }
 
 // Judged takes the findings on the devices of a file that was added, once.
-func (p *Profiles) Judged(file string, devices []verdict.Report) {
-	if file == p.unranked && slices.ContainsFunc(devices, func(d verdict.Report) bool { return len(d.Collectives) > 0 }) {
+func (p *Profiles) Judged(file string, devices []facts.Report) {
+	if file == p.unranked && slices.ContainsFunc(devices, func(d facts.Report) bool { return len(d.Collectives) > 0 }) {
 		p.rankless++
 	}
 	for _, x := range p.list {

@@ -1,0 +1,66 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of what a sentence names.
+const (
+	MaxPlaces       = 5 // of a finding
+	namesInSentence = 3
+	longestName     = 80 // runes
+)
+
+// Place is where time was spent.
+type Place struct {
+	Name  string        `json:"name"`         // of a range, call, operator or kernel
+	In    string        `json:"in,omitempty"` // range around it
+	Time  time.Duration `json:"time_ns"`
+	Count int64         `json:"count,omitempty"`
+}
+
+// String names the place with its time.
+func (p Place) String() string {
+	s := p.Name
+	if p.In != "" {
+		s += " in " + p.In
+	}
+	return s + " (" + Duration(p.Time) + ")"
+}
+
+// Clip shortens a name so that a sentence stays readable.
+func Clip(s string) string {
+	if r := []rune(s); len(r) > longestName {
+		return string(r[:longestName-1]) + "…"
+	}
+	return s
+}
+
+// Names returns the first places with their times, for a sentence.
+func Names(places []Place) string {
+	var list []string
+	for _, p := range places[:min(namesInSentence, len(places))] {
+		p.Name, p.In = Clip(p.Name), Clip(p.In)
+		list = append(list, p.String())
+	}
+	return strings.Join(list, ", ")
+}
+
+// SortPlaces sorts places by time, the longest first.
+func SortPlaces(list []Place) {
+	slices.SortFunc(list, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In))
+	})
+}
+
+// Longest sorts the list and returns as many places as a finding names.
+func Longest(list []Place) []Place {
+	SortPlaces(list)
+	return list[:min(MaxPlaces, len(list))]
+}

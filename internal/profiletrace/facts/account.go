@@ -1,0 +1,153 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// Spending is where time went: by class, and of idle time by cause.
+type Spending struct {
+	Parts  [timeline.ClassCount]int64
+	Idles  [timeline.Causes]int64
+	Spent  []spent
+	index  []uint32 // of spent by place, and 1 more; a table of a power of two, at most three quarters full
+	Waited int64    // of CauseAfterWait: what would have run beside the device without the waits
+	Other  amounts  // what other threads did while the host did its own work
+}
+
+// StepSpending is an account that a step keeps. The zero value is empty.
+type StepSpending struct {
+	Spending
+	Copies Spending // exposed, by the ranges that asked
+	Comms  amounts
+}
+
+type placeKey struct {
+	Cause    timeline.Cause
+	Name, In uint32
+}
+
+// spent is how often and how long time went somewhere.
+type spent struct {
+	At                placeKey
+	Count, Time, Most int64
+}
+
+// maxPlaces bounds the names of an account; what is more has no name.
+const maxPlaces = 1 << 14
+
+func (a *Spending) idle(s timeline.Share) {
+	n := s.To - s.From
+	a.Idles[s.Cause] += n
+	a.Waited += s.Waited
+	if s.Others != 0 {
+		a.Other.add(s.Others, n)
+	}
+	switch s.Cause {
+	case timeline.CauseUnknown, timeline.CauseLatency:
+		return
+	}
+	p := a.Place(placeKey{s.Cause, s.Name, s.In})
+	p.Count++
+	p.Time += n
+	p.Most = max(p.Most, n)
+}
+
+// Clone returns a copy that shares nothing with the account.
+func (a *Spending) Clone() Spending {
+	c := *a
+	c.Spent, c.index, c.Other = slices.Clone(a.Spent), slices.Clone(a.index), maps.Clone(a.Other)
+	return c
+}
+
+// Put adds what was spent elsewhere.
+func (a *Spending) Put(s spent) {
+	p := a.Place(s.At)
+	p.Count += s.Count
+	p.Time += s.Time
+	p.Most = max(p.Most, s.Most)
+}
+
+// Place is what was spent at a place.
+func (a *Spending) Place(k placeKey) *spent {
+	if 4*len(a.Spent) >= 3*len(a.index) {
+		a.grow()
+	}
+	for {
+		at := a.slot(k)
+		switch i := a.index[at]; {
+		case i > 0:
+			return &a.Spent[i-1]
+		case len(a.Spent) >= maxPlaces && k.Name|k.In != 0:
+			k.Name, k.In = 0, 0
+			continue
+		}
+		a.Spent = append(a.Spent, spent{At: k})
+		a.index[at] = uint32(len(a.Spent))
+		return &a.Spent[len(a.Spent)-1]
+	}
+}
+
+// slot is where the index has the place, or would have it.
+func (a *Spending) slot(k placeKey) uint64 {
+	mask := uint64(len(a.index) - 1)
+	at := (uint64(k.Cause)<<56 ^ uint64(k.In)<<28 ^ uint64(k.Name)) * 0x9e3779b97f4a7c15 >> 32
+	for at &= mask; a.index[at] != 0 && a.Spent[a.index[at]-1].At != k; at = (at + 1) & mask {
+	}
+	return at
+}
+
+// grow makes room for four times as many places.
+func (a *Spending) grow() {
+	n := max(16, 4*len(a.index))
+	a.index = make([]uint32, n)
+	a.Spent = slices.Grow(a.Spent, 3*n/4+1-len(a.Spent))
+	for i := range a.Spent {
+		a.index[a.slot(a.Spent[i].At)] = uint32(i + 1)
+	}
+}
+
+// Take adds the part of a claim that lies in [from, to).
+func (a *StepSpending) Take(c timeline.Claim, from, to int64) {
+	c.From, c.To = max(from, c.From), min(to, c.To)
+	n := c.To - c.From
+	if n <= 0 {
+		return
+	}
+	switch c.Class {
+	case timeline.Idle:
+		a.idle(timeline.Share{Claim: c})
+		return
+	case timeline.Communicating:
+		a.Comms.add(c.Name, n)
+	case timeline.Copying:
+		a.Copies.Place(placeKey{Name: c.Name, In: c.In}).Time += n
+	}
+	a.Parts[c.Class] += n
+}
+
+// IdleTime is all idle time that has a cause.
+func (a *Spending) IdleTime() (sum int64) {
+	for _, n := range a.Idles {
+		sum += n
+	}
+	return sum
+}
+
+// amounts are times by name.
+type amounts map[uint32]int64
+
+func (m *amounts) add(name uint32, n int64) {
+	if *m == nil {
+		*m = amounts{}
+	}
+	if _, ok := (*m)[name]; !ok && len(*m) >= maxPlaces {
+		name = 0
+	}
+	(*m)[name] += n
+}

@@ -1,0 +1,168 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+)
+
+// Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
+// what the host did in the first one before the device began, and in the last one after it ended, counts; without
+// steps, all that findings judge before and after the window.
+type Comparison struct {
+	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
+	After      time.Duration `json:"after_ns"`
+	PerStep    bool          `json:"per_step"`
+	Parts      []Change      `json:"parts"` // they add up to the difference of the step but for rounding
+	Operators  []Change      `json:"operators"`
+	Kernels    []Change      `json:"kernels"`
+	StepCounts [2]int64      `json:"steps"`
+	Models     [2]string     `json:"models"` // of the first device of each; empty: not stated
+}
+
+// Change is the time of one part, operator or kernel in a step of both profiles.
+type Change struct {
+	Name   string        `json:"name"`
+	Before time.Duration `json:"before_ns"`
+	After  time.Duration `json:"after_ns"`
+}
+
+// Delta is After minus Before.
+func (c Change) Delta() time.Duration { return c.After - c.Before }
+
+// Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.
+func Compare(before, after []Report) Comparison {
+	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
+	var window [2]time.Duration
+	parts, operators, kernels := changes{}, changes{}, changes{}
+	for side, list := range [2][]Report{before, after} {
+		if len(list) > 0 {
+			c.Models[side] = list[0].Model
+		}
+		n := float64(max(1, len(list)))
+		if c.PerStep {
+			n *= float64(c.StepCounts[side])
+		}
+		part := func(t time.Duration) time.Duration { return time.Duration(float64(t) / n) }
+		put := func(to changes, name string, t time.Duration) { boundedmap.Of(to, name)[side] += part(t) }
+		for _, r := range list {
+			window[side] += part(r.Window)
+			put(parts, "computing", r.Parts.Computing)
+			around := r.Around // so that the first and the last step are whole
+			if !c.PerStep {
+				around = slices.Concat(around, r.Before)
+			}
+			for _, i := range around {
+				window[side] += part(i.Time)
+			}
+			for _, i := range slices.Concat(r.Idle, around) {
+				put(parts, "idle: "+i.Cause.ForPeople(), i.Time)
+			}
+			for _, o := range r.Operators {
+				put(operators, o.Name, o.Time)
+			}
+			for _, k := range r.ByKernel {
+				put(kernels, k.Name, k.Time)
+			}
+			for _, k := range r.Copies {
+				name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
+				put(parts, "exposed copies: "+cmp.Or(name, "memset"), k.Exposed)
+			}
+			for _, k := range r.Collectives {
+				put(parts, "waiting for a late rank", k.Waiting)
+				put(parts, "exposed communication", k.Moving)
+			}
+		}
+	}
+	c.Before, c.After = window[0], window[1]
+	c.Parts, c.Operators, c.Kernels = parts.sorted(), operators.sorted(), kernels.sorted()
+	return c
+}
+
+func steps(list []Report) (n int64) {
+	for _, r := range list {
+		n = max(n, r.Steps)
+	}
+	return n
+}
+
+// changes are times before and after, by name.
+type changes map[string]*[2]time.Duration
+
+func (c changes) sorted() (list []Change) {
+	for name, t := range c {
+		if *t != [2]time.Duration{} {
+			list = append(list, Change{name, t[0], t[1]})
+		}
+	}
+	slices.SortFunc(list, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(b.Delta().Abs(), a.Delta().Abs()), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// Write prints the comparison: first what changed most, then tables with at most rows lines each (0: all).
+func (c Comparison) Write(w io.Writer, rows int) error {
+	unit := "the window"
+	if c.PerStep {
+		unit = "a step"
+	}
+	if _, err := fmt.Fprintf(w, "%s\n", c.headline(unit)); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		title string
+		list  []Change
+	}{{"parts of " + unit, c.Parts}, {"operators (time of their kernels)", c.Operators}, {"kernels", c.Kernels}} {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(tw, "\nchange ms\tbefore ms\tafter ms\t  %s\n", t.title)
+		n := len(t.list)
+		if rows > 0 {
+			n = min(n, rows)
+		}
+		for _, x := range t.list[:n] {
+			fmt.Fprintf(tw, "%+.3f\t%.3f\t%.3f\t  %s\n", ms(x.Delta()), ms(x.Before), ms(x.After), finding.Clip(x.Name))
+		}
+		if rest := len(t.list) - n; rest > 0 {
+			fmt.Fprintf(tw, "\t\t\t  and %d more (--rows)\n", rest)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Comparison) headline(unit string) string {
+	delta := c.After - c.Before
+	word := "longer"
+	if delta < 0 {
+		word = "shorter"
+	}
+	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, finding.Duration(delta.Abs()),
+		100*float64(delta.Abs())/float64(max(1, c.Before)), word,
+		finding.Duration(c.Before), finding.Duration(c.After))
+	var most []string
+	for _, p := range c.Parts[:min(3, len(c.Parts))] {
+		most = append(most, fmt.Sprintf("%s %+.3g ms", p.Name, ms(p.Delta())))
+	}
+	if len(most) > 0 {
+		s += "; " + strings.Join(most, ", ")
+	}
+	if m := c.Models; m[0] != m[1] && m[0] != "" && m[1] != "" {
+		s += fmt.Sprintf("; on another device: %s before, %s after", m[0], m[1])
+	}
+	return s
+}
+
+func ms(t time.Duration) float64 { return float64(t) / 1e6 }

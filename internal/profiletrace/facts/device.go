@@ -1,0 +1,384 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// Device collects the facts of one device: it takes its activities in the order of their starts.
+type Device struct {
+	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was before
+	// its first activity, in order; nil: nobody asks.
+	Took func(timeline.Claim)
+
+	Totals
+
+	any    bool
+	end    int64 // of activities
+	cursor int64 // up to which time has been given away
+	active []active
+	split  *timeline.Splitter
+
+	busy [timeline.ClassCount]intervals.Ordered
+	ops  map[opKey]*operatorSum
+	kern map[uint32]*kernel
+	coll map[collectiveKey]*collective
+	lead timeline.Lead
+	// of head and tail, what lies in the unit of the first or last launch, and what comes before it
+	edges, before [timeline.Causes]int64
+
+	pace     pace
+	chains   map[int64]link   // by stream: the elementwise kernel that ended last
+	scores   map[int64]scores // by stream: of attention in parts
+	launched int64            // start of the last launch
+	fed      bool             // what ended last was a copy from the host
+	migrates bool             // there were migrations towards the device
+}
+
+// Totals are the facts of one device over its window that are not in its Report. Rules read them and change nothing.
+type Totals struct {
+	Spending
+	First      int64        // start of the first activity
+	Head       StepSpending // before the first activity: no part of the window
+	Tail       StepSpending // after the last one
+	Copy       map[CopyKey]*copies
+	Trials     trials
+	Moved      map[MoveKey]*moved
+	Slowdown   *slowdown // nil: kernels did not become slower
+	Warm       warmUp
+	Held       Batches // launches that began together after a gap
+	Kernels    int64
+	Short      int64 // kernels that are shorter than launching them
+	KernelTime time.Duration
+	Attentions int64
+	Opaque     time.Duration // of Alone
+	OfGraphs   int64         // idle time before kernels of graphs, while the host dispatched or was through
+	FedWaits   int64         // idle time after waits for copies from the host
+}
+
+// active is an activity that has not ended.
+type active struct {
+	end      int64
+	class    timeline.Class
+	op       *operatorSum
+	kernel   *kernel
+	moved    *moved // nil: it computes
+	coll     *collective
+	copy     *copies
+	in       uint32
+	around   uint32
+	name     uint32
+	exposed  time.Duration
+	duration time.Duration
+	opaque   bool
+	pages    bool    // a migration towards the device
+	filled   float64 // 1 where it is not known
+}
+
+// maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
+const maxActive = 512
+
+// NewDevice makes a device without activities. Devices of one sweep may share a splitter.
+func NewDevice(s *timeline.Splitter) *Device {
+	return &Device{
+		Totals: Totals{Copy: map[CopyKey]*copies{}, Trials: trials{}, Moved: map[MoveKey]*moved{}},
+		split:  s,
+		ops:    map[opKey]*operatorSum{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
+		chains: map[int64]link{}, scores: map[int64]scores{},
+	}
+}
+
+// Needs is from when on what the host did may still be asked for: until the first activity, from the beginning.
+func (d *Device) Needs(beginning int64) int64 {
+	if !d.any {
+		return beginning
+	}
+	return d.end
+}
+
+// Add takes an activity; they come by start. begin is when the profile began.
+func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
+	if !d.any {
+		d.any, d.First, d.end, d.cursor = true, a.Start, a.Start, a.Start
+		if begin < a.Start {
+			for _, s := range d.split.Split(begin, a.Start, l) {
+				d.took(s.Claim)
+				d.leads(s, &l.Unit)
+			}
+		}
+	}
+	anew := l.Known && l.Start != d.launched
+	if anew {
+		d.lead.Launches--
+	}
+	d.launched, l.Lead = l.Start, &d.lead
+	d.advance(a.Start)
+	if a.Start > d.cursor {
+		for _, s := range d.split.Split(d.cursor, a.Start, l) {
+			d.Spending.idle(s)
+			if a.Graph && (s.Cause == timeline.CauseDispatch || s.Cause == timeline.CauseLatency) {
+				d.OfGraphs += s.To - s.From
+			}
+			d.Trials.idle(a, s)
+			d.took(s.Claim)
+			d.Held.idle(a, s)
+			if d.fed && s.Cause == timeline.CauseSynchronization {
+				d.FedWaits += s.To - s.From
+			}
+		}
+		d.cursor = a.Start
+	}
+	d.Held.launched(l)
+	if anew && a.Class != timeline.Copying && d.Warm.launched(a.Graph) {
+		d.Warm.Spending, d.Spending = d.Spending, Spending{}
+	}
+	d.begin(a)
+	d.end = max(d.end, a.End)
+}
+
+// leads takes a share of the time before the first activity, which belongs to the unit.
+func (d *Device) leads(s timeline.Share, u *timeline.Unit) {
+	// the process starts up
+	starts := s.Cause == timeline.CauseCall || s.Cause == timeline.CauseAllocation || s.Cause == timeline.CauseLoader
+	if starts {
+		d.Head.idle(outside(s))
+		d.before[s.Cause] += max(0, min(s.To, u.Start)-s.From)
+	}
+	if s.From = max(s.From, u.Start); s.From >= s.To {
+		return
+	}
+	d.edges[s.Cause] += s.To - s.From
+	if !starts {
+		d.Head.idle(inside(s, u))
+	}
+}
+
+// After says that no activity comes any more, and that the threads of the host went on with the unit.
+func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
+	if !d.any || u.End <= d.end {
+		return
+	}
+	last := timeline.Launch{Known: true, Start: u.End, End: u.End, Threads: threads}
+	for _, s := range d.split.Split(d.end, u.End, &last) {
+		d.edges[s.Cause] += s.To - s.From
+		d.Tail.idle(inside(outside(s), &u))
+	}
+}
+
+// inside is the share with no name where that is the unit's, which says nothing more.
+func inside(s timeline.Share, u *timeline.Unit) timeline.Share {
+	if s.Name == u.Name {
+		s.Name, s.In = 0, 0
+	}
+	return s
+}
+
+// outside is the share of what is no part of the window: an allocation there is one more slow call.
+func outside(s timeline.Share) timeline.Share {
+	if s.Cause == timeline.CauseAllocation {
+		s.Cause = timeline.CauseCall
+	}
+	return s
+}
+
+func (d *Device) took(c timeline.Claim) {
+	if d.Took != nil {
+		d.Took(c)
+	}
+}
+
+func (d *Device) begin(a *timeline.Activity) {
+	t := active{
+		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
+		duration: a.Length(), filled: 1,
+	}
+	if a.Filled > 0 {
+		t.filled = min(1, a.Filled)
+	}
+	d.busy[a.Class].Add(a.Start, a.End)
+	if a.End >= d.end {
+		d.fed = a.Class == timeline.Copying && a.Direction == timeline.HostToDevice
+	}
+	switch a.Class {
+	case timeline.Computing, timeline.Communicating:
+		d.Kernels++
+		d.KernelTime += t.duration
+		t.kernel = d.kernelOf(a, t.duration)
+		if a.Class == timeline.Computing {
+			t.op = d.operatorOf(a, t.duration)
+			if a.Moves != timeline.MovesNothing {
+				t.moved = d.moves(a)
+				t.op.MovedTime += t.duration
+			}
+			if t.duration < ShortKernel {
+				d.Short++
+			}
+			d.pace.add(paced{
+				start: a.Start, length: int64(t.duration), step: a.Step, shaped: a.Shape != 0,
+				kind: a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16,
+			})
+			d.chain(a, t.op)
+			d.attends(a, t.op)
+			d.Trials.launched(a)
+		} else {
+			t.coll = d.collectiveOf(a)
+		}
+	case timeline.Copying:
+		t.copy = d.copyOf(a, t.duration)
+		t.pages = a.Memory == timeline.MemoryManaged && a.Direction != "device_to_host"
+		d.migrates = d.migrates || t.pages
+	}
+	if a.End <= a.Start {
+		d.retire(&t)
+		return
+	}
+	if len(d.active) >= maxActive {
+		for i := len(d.active) - 1; i >= 0; i-- {
+			if d.active[i].class == t.class {
+				d.active[i].end = max(d.active[i].end, t.end)
+				d.retire(&t)
+				return
+			}
+		}
+	}
+	d.active = append(d.active, t)
+}
+
+// advance gives the time up to t to what ran: of several of the class that hides the others, to the one that began
+// first.
+func (d *Device) advance(t int64) {
+	for len(d.active) > 0 && d.cursor < t {
+		best, soonest := 0, d.active[0].end
+		for i := 1; i < len(d.active); i++ {
+			if d.active[i].class < d.active[best].class {
+				best = i
+			}
+			soonest = min(soonest, d.active[i].end)
+		}
+		to := min(d.active[best].end, t)
+		// A higher class that ends earlier is retired below; a lower one cannot come before t.
+		d.give(&d.active[best], d.cursor, to)
+		if d.cursor = to; soonest > to {
+			continue // nothing ended
+		}
+		d.active = slices.DeleteFunc(d.active, func(a active) bool {
+			if a.end > to {
+				return false
+			}
+			d.retire(&a)
+			return true
+		})
+	}
+}
+
+func (d *Device) give(a *active, from, to int64) {
+	n := time.Duration(to - from)
+	if n <= 0 {
+		return
+	}
+	d.Parts[a.class] += int64(n)
+	switch a.class {
+	case timeline.Computing:
+		a.op.Alone += n
+		a.kernel.Alone += n
+		if a.moved != nil {
+			a.moved.Alone += n
+			a.op.Moved += n
+		}
+		if a.filled < 1 {
+			d.half(a, n)
+		}
+		if d.migrates {
+			d.stall(n)
+		}
+		if a.opaque {
+			d.Opaque += n
+		}
+		return
+	case timeline.Communicating:
+		a.exposed += n
+		a.kernel.Alone += n
+	case timeline.Copying:
+		a.copy.Exposed += n
+		a.copy.In.Place(placeKey{Name: a.in, In: a.around}).Time += int64(n)
+	}
+	c := timeline.Claim{From: from, To: to, Class: a.class, Name: a.name}
+	if a.class == timeline.Copying {
+		c.Name, c.In = a.in, a.around
+	}
+	d.took(c)
+}
+
+// half takes time in which the kernels that run leave multiprocessors without a block.
+func (d *Device) half(a *active, n time.Duration) {
+	filled := 0.0
+	for i := range d.active {
+		if d.active[i].class == timeline.Computing {
+			if filled += d.active[i].filled; filled >= 1 {
+				return
+			}
+		}
+	}
+	a.op.Narrow += n
+	a.op.Empty += (1 - filled) * float64(n)
+}
+
+// stall takes time in which kernels run while pages that they touch move.
+func (d *Device) stall(n time.Duration) {
+	if i := slices.IndexFunc(d.active, func(a active) bool { return a.pages }); i >= 0 {
+		d.active[i].copy.Stalled += n
+	}
+}
+
+// retire takes what an activity was in all.
+func (d *Device) retire(a *active) {
+	if c := a.coll; c != nil {
+		c.count++
+		c.time += a.duration
+		c.exposed += a.exposed
+		if a.duration > 0 {
+			c.shares += float64(a.exposed) / float64(a.duration)
+		}
+		if c.count == 1 || a.duration < c.least {
+			c.least = a.duration
+		}
+	}
+}
+
+// finish gives away what is left.
+func (d *Device) finish() {
+	d.advance(d.end)
+	for i := range d.active {
+		d.retire(&d.active[i])
+	}
+	d.active = nil
+	d.Warm.end(d)
+	for _, x := range d.Trials {
+		x.end()
+	}
+}
+
+// FedBy returns how many copies from the host there were, and their mean size.
+func (d *Totals) FedBy() string {
+	var count, bytes int64
+	for k, c := range d.Copy {
+		if k.Direction == timeline.HostToDevice {
+			count, bytes = count+c.Count, bytes+c.Bytes
+		}
+	}
+	return fmt.Sprintf("%s of %s in the mean", finding.Count(count, "copy", "copies"), finding.Size(bytes/max(1, count)))
+}
+
+// ShortKernel is the length under which a kernel is shorter than what launching it costs the host.
+const ShortKernel = 10 * time.Microsecond
+
+// Gap reports whether an activity that starts then ends a gap, so that its launch is asked for.
+func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

@@ -1,0 +1,34 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// MoveKey is what moves bytes, and for whom.
+type MoveKey struct {
+	Move         timeline.Move
+	Name, Caller uint32
+	Kernel       bool // name is of a kernel, else of an operator
+}
+
+// moved is what kernels that move bytes took.
+type moved struct {
+	Count int64
+	Alone time.Duration
+}
+
+func (d *Device) moves(a *timeline.Activity) *moved {
+	k := MoveKey{a.Moves, a.Mover, a.Caller, false}
+	if k.Name == 0 {
+		k.Name, k.Kernel = a.Name, true
+	}
+	m := boundedmap.Bounded(d.Moved, k, MoveKey{Move: a.Moves}, maxClasses)
+	m.Count++
+	return m
+}

@@ -1,0 +1,50 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+)
+
+// Less is the operator without a part of all that it did.
+func (o Operator) Less(part float64) Operator {
+	left := 1 - part
+	o.FLOPs, o.Bytes = left*o.FLOPs, left*o.Bytes
+	return o.Within(scaled(o.Time, left), scaled(o.Alone, left), left)
+}
+
+func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by * float64(t)) }
+
+// Within is the operator with the rest of its times, and as much of what else is counted by time.
+func (o Operator) Within(of, alone time.Duration, left float64) Operator {
+	o.Time, o.Alone = of, alone
+	o.Narrow, o.Empty, o.Handed = scaled(o.Narrow, left), left*o.Empty, scaled(o.Handed, left)
+	return o
+}
+
+// WithShapes returns the name of the operator with the shapes of its inputs.
+func (o Operator) WithShapes() string { return strings.TrimSpace(o.Name + " " + o.Shapes) }
+
+// Peak is what a device can do at best.
+type Peak struct {
+	peaks.Device
+	Known  bool
+	Reason string // why it is not known
+}
+
+// PeakOf looks a model up; a suffix by which a driver marks a virtual function does not change the device.
+func PeakOf(model string) Peak {
+	if model == "" {
+		return Peak{Reason: "the file does not name the device (name it: --device MODEL, or `device` of the receiver)"}
+	}
+	d, ok := peaks.Lookup(strings.TrimSuffix(model, " VF"))
+	if !ok {
+		return Peak{Reason: fmt.Sprintf("there is no peak of %q in docs/peaks.md", model)}
+	}
+	return Peak{Device: d, Known: true}
+}

@@ -1,0 +1,261 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+)
+
+// pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where
+// most kinds became slower together, the device did: its clocks were lowered, or somebody else used it.
+type pace struct {
+	samples []paced
+	stride  int // one kernel of so many is kept
+	skipped int
+}
+
+type paced struct {
+	start, length int64
+	kind          uint64
+	step          int32 // that launched it, from 1 on; 0: none
+	shaped        bool  // kind knows the shapes of the inputs
+}
+
+// Limits of pace.
+const (
+	maxPaced    = 1 << 14 // kernels that are kept; beyond, every second goes and one of twice as many is taken
+	leastPaced  = 12      // of a kind
+	leastLength = 2_000   // ns: shorter ones vary by the clock's grain
+	perSlot     = 40      // kernels
+	maxSlots    = 32      // parts of the window that are compared
+	Slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
+	places      = 16      // of a kind in a step: a kernel is compared with those at the same place
+	certain     = 4       // standard errors of the difference of two parts
+)
+
+func (p *pace) add(x paced) {
+	if p.skipped++; x.length < leastLength || p.skipped < p.stride {
+		return
+	}
+	p.skipped = 0
+	if len(p.samples) == maxPaced {
+		p.samples, p.stride = everySecond(p.samples), 2*max(1, p.stride)
+	}
+	p.samples = append(p.samples, x)
+}
+
+// Sample is a reading of a device's clock.
+type Sample struct {
+	Time  int64   // ns, as activities
+	Clock float64 // any unit, the same for all
+}
+
+// slowdown is what slower kernels cost.
+type slowdown struct {
+	Part       float64 // of the computing time, what would not have been needed
+	Factor     float64 // how much longer the same kernels took, in the mean of the slow parts
+	From, To   int64   // of the slow parts
+	Kinds, All int     // kinds that were slower, and that were compared
+	Shaped     bool    // of some of them the shapes are known
+	Slow, Fast float64 // clocks; 0: not known
+}
+
+// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
+// its kernels, and slow parts with the others. ok is false where nothing can be said.
+func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
+	by := map[uint64][]int64{}
+	for _, x := range p.samples {
+		by[x.kind] = append(by[x.kind], x.length)
+	}
+	medians := map[uint64]float64{}
+	for kind, list := range by {
+		if len(list) >= leastPaced {
+			slices.Sort(list)
+			medians[kind] = float64(list[len(list)/2])
+		}
+	}
+	list := slices.DeleteFunc(slices.Clone(p.samples), func(x paced) bool { return medians[x.kind] == 0 })
+	n := min(maxSlots, len(list)/perSlot)
+	if n < 4 || len(medians) < 2 {
+		return s, false
+	}
+	levels := make([]float64, n) // mean of length ÷ median length of its kind, of the middle half
+	noise := 0.0                 // variance of a level
+	for i := range levels {
+		var ratios []float64
+		for _, x := range list[i*len(list)/n : (i+1)*len(list)/n] {
+			ratios = append(ratios, float64(x.length)/medians[x.kind])
+		}
+		_, v := moments(ratios)
+		noise += v / float64(len(ratios)*n)
+		sort.Float64s(ratios)
+		levels[i], _ = moments(ratios[len(ratios)/4 : len(ratios)*3/4])
+	}
+	limit, factor := twoClasses(levels)
+	if factor < max(Slower, 1+certain*math.Sqrt(2*noise)) || !steady(levels, limit) {
+		return s, false
+	}
+	var saved, all, slowTime float64
+	type pair struct{ slow, slowN, fast, fastN float64 }
+	type inStep struct {
+		kind  uint64
+		place int
+	}
+	kinds := map[inStep]*pair{}
+	at := placesOf(list)
+	for i, level := range levels {
+		first := i * len(list) / n
+		part := list[first : (i+1)*len(list)/n]
+		for j, x := range part {
+			k := boundedmap.Of(kinds, inStep{x.kind, at[first+j]})
+			s.Shaped = s.Shaped || x.shaped
+			all += float64(x.length)
+			if level < limit {
+				k.fast, k.fastN = k.fast+float64(x.length), k.fastN+1
+				continue
+			}
+			k.slow, k.slowN = k.slow+float64(x.length), k.slowN+1
+			saved += float64(x.length) * (1 - 1/factor)
+			slowTime += float64(x.length)
+		}
+		if level >= limit {
+			if s.To == 0 {
+				s.From = part[0].start
+			}
+			last := part[len(part)-1]
+			s.To = last.start + last.length
+		}
+	}
+	compared := map[uint64]*pair{} // means of the places at which a kind was in both
+	alike := 0.0                   // time of slow kernels that have been fast at the same place
+	for key, k := range kinds {
+		if k.slowN > 0 && k.fastN > 0 {
+			c := boundedmap.Of(compared, key.kind)
+			alike += k.slow
+			c.slow += k.slow / k.slowN
+			c.fast += k.fast / k.fastN
+		}
+	}
+	for _, c := range compared {
+		if s.All++; c.slow > (1+Slower)/2*c.fast {
+			s.Kinds++
+		}
+	}
+	if s.All < 2 || 2*s.Kinds < s.All || 2*alike < slowTime {
+		return s, false
+	}
+	s.Part, s.Factor = saved/all, slowTime/(slowTime-saved)
+	s.Slow, s.Fast = clocksOf(clocks, s.From, s.To)
+	return s, true
+}
+
+// placesOf says at which place of its step each sample stands among those of its kind, of so many places: parts of a
+// step that differ by nature (longer sequences, other layers) are not compared with each other.
+func placesOf(list []paced) []int {
+	type inStep struct {
+		kind uint64
+		step int32
+	}
+	counts, seen := map[inStep]int{}, map[inStep]int{}
+	for _, x := range list {
+		counts[inStep{x.kind, x.step}]++
+	}
+	at := make([]int, len(list))
+	for i, x := range list {
+		if k := (inStep{x.kind, x.step}); x.step != 0 {
+			at[i] = places * seen[k] / counts[k]
+			seen[k]++
+		}
+	}
+	return at
+}
+
+// twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold),
+// and returns the least of the upper one and by what factor it is above. The factor is 0 where the classes are not well
+// apart: at least four times what levels vary by within them.
+func twoClasses(levels []float64) (limit, factor float64) {
+	sorted := slices.Sorted(slices.Values(levels))
+	best := 0.0
+	for k := 2; k < len(sorted)-1; k++ { // one level alone may be chance
+		low, lowVar := moments(sorted[:k])
+		high, highVar := moments(sorted[k:])
+		n, m := float64(k), float64(len(sorted)-k)
+		if between := n * m * (high - low) * (high - low); between > best {
+			best, limit, factor = between, sorted[k], 0
+			if within := math.Sqrt((n*lowVar + m*highVar) / (n + m)); high-low >= 4*within {
+				factor = high / low
+			}
+		}
+	}
+	return limit, factor
+}
+
+// steady reports whether most levels of both classes stand beside one of their own: a device becomes slower for a
+// while, and levels that are high by chance stand alone.
+func steady(levels []float64, limit float64) bool {
+	var alone, all [2]int
+	for i, level := range levels {
+		slow := level >= limit
+		class := 0
+		if slow {
+			class = 1
+		}
+		all[class]++
+		if (i == 0 || levels[i-1] >= limit != slow) && (i == len(levels)-1 || levels[i+1] >= limit != slow) {
+			alone[class]++
+		}
+	}
+	return 2*alone[0] <= all[0] && 2*alone[1] <= all[1]
+}
+
+// moments are mean and variance.
+func moments(list []float64) (mean, variance float64) {
+	for _, x := range list {
+		mean += x / float64(len(list))
+	}
+	for _, x := range list {
+		variance += (x - mean) * (x - mean) / float64(len(list))
+	}
+	return mean, variance
+}
+
+// clocksOf are the mean clocks within and without an interval; 0 where there are none.
+func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
+	var a, na, b, nb float64
+	for _, c := range clocks {
+		if from <= c.Time && c.Time < to {
+			a, na = a+c.Clock, na+1
+		} else {
+			b, nb = b+c.Clock, nb+1
+		}
+	}
+	if na == 0 || nb == 0 {
+		return 0, 0
+	}
+	return a / na, b / nb
+}
+
+// LimitClocks halves a list of readings that has become too long, in order of time.
+func LimitClocks(list []Sample) []Sample {
+	const most = 1 << 16
+	if len(list) < most {
+		return list
+	}
+	slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
+	return everySecond(list)
+}
+
+// everySecond leaves the first, the third and so on of a list, in place.
+func everySecond[T any](list []T) []T {
+	half := list[:0]
+	for i := 0; i < len(list); i += 2 {
+		half = append(half, list[i])
+	}
+	return half
+}

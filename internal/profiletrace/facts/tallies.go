@@ -1,0 +1,124 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// opKey is an operator with the shapes of its inputs.
+type opKey struct{ name, shape uint32 }
+
+// operator is an operator while its calls with the same shapes are summed up.
+type operatorSum struct {
+	Operator
+	names map[uint32]time.Duration // time of its kernels by name
+}
+
+// kernel is the kernels of one name while they are summed up.
+type kernel struct {
+	Kernel
+	worked time.Duration // for which work was counted
+}
+
+// Bounds of what a device remembers. Beyond them shapes are not told apart, then names.
+const (
+	maxOperators = 1 << 14
+	maxKernels   = 1 << 16
+	maxClasses   = 1 << 12
+)
+
+func (d *Device) operatorOf(a *timeline.Activity, duration time.Duration) *operatorSum {
+	rest := opKey{name: a.Operator}
+	if len(d.ops) >= 2*maxOperators {
+		rest.name = 0
+	}
+	o := boundedmap.Bounded(d.ops, opKey{a.Operator, a.Shape}, rest, maxOperators)
+	if o.Kernels++; o.Kernels == 1 {
+		o.names = map[uint32]time.Duration{}
+	}
+	o.names[a.Name] += duration
+	o.Time += duration
+	if a.Work != nil {
+		o.Calls++
+		o.FLOPs += a.Work.FLOPs
+		o.Bytes += a.Work.Bytes
+		o.Precision = a.Work.Precision
+	}
+	return o
+}
+
+func (d *Device) kernelOf(a *timeline.Activity, duration time.Duration) *kernel {
+	k := boundedmap.Bounded(d.kern, a.Name, 0, maxKernels)
+	if k.Count++; k.Count == 1 {
+		k.Comm = a.Class == timeline.Communicating
+	}
+	k.Time += duration
+	return k
+}
+
+// collectiveKey tells collectives apart that take the same time when all ranks come together.
+type collectiveKey struct {
+	name       uint32 // of the kernel
+	collective string
+	bytes      int64
+	group      int64
+	launched   uint64 // launch configuration, where bytes are not stated
+	place      int64  // among the collectives of a step, where bytes are not stated and steps are
+}
+
+// collective is the collectives of a kind while they are summed up.
+type collective struct {
+	count                int64
+	time, exposed, least time.Duration
+	shares               float64 // sum of exposed ÷ length
+}
+
+func (d *Device) collectiveOf(a *timeline.Activity) *collective {
+	k := collectiveKey{name: a.Name, collective: a.Collective, bytes: a.Bytes, group: a.Group}
+	if a.Bytes == 0 {
+		k.launched, k.place = a.Launched, a.Place
+	}
+	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
+}
+
+// waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
+// shortest of its kind. Kinds are told apart by sizes, else by places in steps.
+func (c *collective) waiting(k collectiveKey) time.Duration {
+	if !c.comparable(k) {
+		return 0
+	}
+	return max(0, min(c.exposed, c.exposed-time.Duration(float64(c.least)*c.shares)))
+}
+
+// comparable reports whether there are enough of the kind, and a way to tell it from others.
+func (c *collective) comparable(k collectiveKey) bool {
+	return c.count >= leastRepeats && (k.bytes > 0 || k.place > 0)
+}
+
+// leastRepeats is how many collectives of a kind it takes to know what one takes at least.
+const leastRepeats = 3
+
+// CopyKey tells copies apart.
+type CopyKey struct {
+	Direction, Memory string
+}
+
+// copies are the copies of one direction while they are summed up.
+type copies struct {
+	Copy
+	Stalled time.Duration // beside kernels, of migrations towards the device: those wait for pages
+	In      Spending      // exposed time by the ranges that asked
+}
+
+func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *copies {
+	c := boundedmap.Bounded(d.Copy, CopyKey{a.Direction, a.Memory}, CopyKey{}, maxClasses)
+	c.Count++
+	c.Time += duration
+	c.Bytes += a.Bytes
+	return c
+}

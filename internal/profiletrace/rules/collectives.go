@@ -1,0 +1,87 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// compareRanks is how remedies begin that need a job's other ranks. It holds beside them as well as without them: a
+// file is judged before it is known which others are of its job.
+const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
+
+// largeMessage is the size from which on latency says little of a collective's rate, slowLink the part of the rate of
+// the host's bus below which something is wrong with a link: a network of 25 Gbit/s is at a tenth.
+const (
+	largeMessage = 1 << 20
+	slowLink     = 0.1
+	smallMessage = 1 << 18 // below which latency is most of what a collective takes
+)
+
+// collectives claims exposed communication: waiting and moving.
+func (j *judge) collectives(r *facts.Report) {
+	var waiting, moving, slow, small time.Duration
+	var waits, moves []finding.Place
+	for _, c := range r.Collectives {
+		waiting += c.Waiting
+		moving += c.Moving
+		waits = append(waits, finding.Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
+		moved := c.Name
+		if c.Best > 0 {
+			moved += fmt.Sprintf(" at %.3g GB/s at best", c.Best/1e9)
+			if c.Bytes >= largeMessage && c.Best < slowLink*j.f.Peak.Host.Rate() {
+				slow += c.Moving
+			} else if c.Bytes < smallMessage {
+				small += c.Moving
+			}
+		}
+		moves = append(moves, finding.Place{Name: moved, Time: c.Moving, Count: c.Count})
+	}
+	waits, moves = finding.Longest(waits), finding.Longest(moves)
+	mixed, what, remedy := "", "move bytes",
+		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
+	if slices.ContainsFunc(r.Collectives, func(c facts.Collective) bool { return c.Mixed && c.Moving > 0 }) {
+		what, remedy = "move bytes or wait for a late rank",
+			compareRanks+", which tells waiting; "+remedy
+		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
+			"sizes are not recorded"
+	}
+	if 2*small > moving {
+		remedy = fmt.Sprintf("fewer and larger messages (one buffer for many tensors, larger buckets): most are below %s, "+
+			"of which latency is most", finding.Size(smallMessage))
+	}
+	if 2*slow > moving {
+		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus "+
+			"(NCCL_DEBUG=INFO says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
+	}
+	if waiting > 0 {
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindLateRank, Gain: waiting, Where: waits, Certainty: finding.Low,
+			Chain: []string{
+				"another rank came late to collectives", "this one waited in them with nothing to compute",
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(waiting)),
+			},
+			Evidence: "longer than the shortest of their kind: " + finding.Names(waits),
+			Remedy:   compareRanks + ": the late rank is the cause",
+		})
+	}
+	if moving > 0 {
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindExposedCommunication, Gain: moving, Where: moves, Certainty: finding.Medium,
+			Chain: []string{
+				"collectives " + what + " while nothing computes",
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(moving)),
+			},
+			Evidence: finding.Names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
+				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + mixed,
+			Remedy: remedy,
+		})
+	}
+}

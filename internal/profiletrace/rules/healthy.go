@@ -1,0 +1,53 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func (j *judge) healthy(r *facts.Report) []finding.Finding {
+	for _, v := range j.list {
+		if v.Gain > 0 {
+			return j.sorted()
+		}
+	}
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: finding.High,
+		Chain: []string{fmt.Sprintf("nothing to gain above %.0f %%", 100*thresholdGain)},
+	}
+	switch e := r.Efficiency; {
+	case e.Time == 0:
+		v.Certainty = finding.Medium
+		v.Evidence = "efficiency is not judged, for no operator's work is known (record_shapes=True)"
+	case e.NoPeak != "":
+		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged: "+e.NoPeak
+	case e.Coverage < certainCoverage:
+		v.Certainty = finding.Medium
+		v.Evidence = fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
+	default:
+		bound := map[string]time.Duration{}
+		for _, o := range r.Operators {
+			bound[o.Bound] += o.Time
+		}
+		side := "memory"
+		if bound["compute"] > bound[side] {
+			side = "compute"
+		}
+		v.Evidence = fmt.Sprintf("most operators are bound by %s, all work at %.3g %% of the peak", side, 100*e.PeakShare)
+	}
+	if j.largest.Gain > 0 {
+		text := fmt.Sprintf("the largest is %s with %.3g %%", j.largest.Kind, 100*j.largest.Share)
+		if v.Evidence != "" {
+			text += "; " + v.Evidence
+		}
+		v.Evidence = text
+	}
+	return append([]finding.Finding{v}, j.list...)
+}

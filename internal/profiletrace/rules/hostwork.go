@@ -1,0 +1,146 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// hostRanges has a finding for each range that alone is worth it, and one for the rest.
+func (j *judge) hostRanges() {
+	by := map[string]*finding.Place{}
+	in := map[string][]finding.Place{}
+	for _, s := range j.account.Spent {
+		k := s.At
+		if k.Cause != timeline.CauseHost {
+			continue
+		}
+		name, around := j.f.Name(k.Name), ""
+		if k.In != k.Name {
+			around = j.f.Name(k.In &^ timeline.InnerName)
+		}
+		p := boundedmap.Of(by, name)
+		p.Name = name
+		p.Time += time.Duration(s.Time)
+		p.Count += s.Count
+		at := finding.Place{Name: name, In: around, Time: time.Duration(s.Time), Count: s.Count}
+		if k.In&timeline.InnerName != 0 {
+			at.Name, at.In = at.In, at.Name
+		}
+		in[name] = append(in[name], at)
+	}
+	var list []finding.Place
+	for _, p := range by {
+		list = append(list, *p)
+	}
+	finding.SortPlaces(list)
+	var rest time.Duration
+	var restOf []finding.Place
+	own := 0
+	// What is too little by its own name counts for the named range around it.
+	var outer []finding.Place
+	sums := map[string]*finding.Place{}
+	for _, p := range list {
+		if p.Name == "" || float64(p.Time) >= thresholdGain*float64(j.length) {
+			outer = append(outer, p)
+			continue
+		}
+		for _, inner := range in[p.Name] {
+			name := cmp.Or(inner.In, inner.Name)
+			g := boundedmap.Of(sums, name)
+			g.Name = name
+			g.Time += inner.Time
+			g.Count += inner.Count
+			if name != p.Name {
+				in[name] = append(in[name], finding.Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
+			}
+		}
+	}
+	for _, g := range sums {
+		outer = append(outer, *g)
+	}
+	finding.SortPlaces(outer)
+	for _, p := range outer {
+		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
+			rest += p.Time
+			p.Name = cmp.Or(p.Name, facts.NoRange)
+			restOf = append(restOf, p)
+			continue
+		}
+		own++
+		around := finding.Longest(in[p.Name])
+		v := finding.Finding{
+			Kind: semconv.GPUFindingKindHostWork, Gain: p.Time, Certainty: finding.High, Where: around,
+			Chain:    j.idleChain("the host was in "+finding.Clip(p.Name), int64(p.Time)),
+			Evidence: "most in " + finding.Names(around),
+			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
+		}
+		if timeline.Compiles(p.Name) {
+			v.Chain[0], v.Remedy = "the host compiled, in "+finding.Clip(p.Name),
+				"compile before what is measured, keep a cache of compiled code, shapes that do not change"
+		}
+		j.add(v)
+	}
+	if rest > 0 {
+		v := finding.Finding{
+			Kind: semconv.GPUFindingKindHostWork, Gain: rest, Certainty: finding.Medium,
+			Where: restOf[:min(finding.MaxPlaces, len(restOf))],
+			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + finding.Names(restOf),
+		}
+		if restOf[0].Name == facts.NoRange {
+			v.Certainty, v.Remedy = finding.Low,
+				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did; "+
+					"where it waits for requests, nothing is lost"
+		}
+		j.add(v)
+	}
+}
+
+// otherThreads adds to what is said of the host's own work what another thread did meanwhile.
+func (j *judge) otherThreads() {
+	name := boundedmap.Largest(j.account.Other)
+	own := j.account.Idles[timeline.CauseHost] + j.account.Idles[timeline.CauseAfterWait]
+	if n := j.account.Other[name]; n > 0 && 2*n > own {
+		for i := range j.list {
+			if v := &j.list[i]; v.Kind == semconv.GPUFindingKindHostWork {
+				v.Evidence += fmt.Sprintf("; meanwhile another thread of the process was in %s (%s): threads of Python run "+
+					"one at a time", finding.Clip(j.f.Name(name)), finding.Duration(n))
+				v.Remedy = "move that thread's work into another process; " + v.Remedy
+				break
+			}
+		}
+	}
+}
+
+// afterWaits judges work without a name that followed waits. Whether the waits were of use is not in the file.
+func (j *judge) afterWaits() {
+	n := j.account.Idles[timeline.CauseAfterWait]
+	if n == 0 {
+		return
+	}
+	w := min(n, j.account.Waited)
+	v := j.idled(timeline.CauseAfterWait, semconv.GPUFindingKindHostWork, finding.Low, "",
+		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the "+
+			"device's result belongs before the wait")
+	if 2*w >= n {
+		v.Certainty = finding.Medium
+	}
+	v.Chain[0] = "the host waited for the device in " + finding.Clip(v.Where[0].Name) +
+		", then did something in no named range"
+	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", finding.Names(v.Where),
+		finding.Duration(timeline.PauseLimit))
+	if w > 0 {
+		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have "+
+			"run beside the device", finding.Duration(w))
+	}
+	j.add(v)
+}

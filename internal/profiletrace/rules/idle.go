@@ -1,0 +1,87 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func (j *judge) idleChain(cause string, n int64) []string {
+	return []string{cause, "nothing was launched", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))}
+}
+
+// idle judges idle time: each cause's time is claimed by one finding.
+func (j *judge) idle(d *facts.Totals) {
+	a := j.account
+	if a.Idles[timeline.CauseLoader] > 0 {
+		v := j.idled(timeline.CauseLoader, semconv.GPUFindingKindLoader, finding.High,
+			"the host waited for data in "+finding.Clip(j.loader()),
+			"more loader workers, prefetching, decoding ahead of time")
+		v.Evidence = "most " + v.Evidence
+		if timeline.Contains(j.loader(), "__iter__", "__init__") {
+			v.Remedy = "keep the loader's workers from epoch to epoch (persistent_workers=True)"
+		}
+		j.add(v)
+	}
+	j.launching(d)
+	j.hostRanges()
+	j.afterWaits()
+	j.otherThreads()
+	j.calls(timeline.CauseCall, semconv.GPUFindingKindSlowRuntimeCalls, "the host was in slow calls of the runtime",
+		"warm up before what is measured, load modules eagerly, keep handles and streams")
+	j.calls(timeline.CauseAllocation, semconv.GPUFindingKindAllocation, "the host allocated and freed memory",
+		"a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments")
+	if a.Idles[timeline.CauseSynchronization] > 0 {
+		v := j.idled(timeline.CauseSynchronization, semconv.GPUFindingKindSynchronization, finding.High,
+			"the host waited for the device",
+			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
+				"force a wait)")
+		v.Chain[1] = "its queue was empty when the wait ended"
+		v.Chain[2] += " from the end of waits to the next work"
+		if d != nil && 2*d.FedWaits > a.Idles[timeline.CauseSynchronization] {
+			v.Chain[0] = "the host waited for each of its copies to the device"
+			v.Evidence += "; " + d.FedBy()
+			v.Remedy = "gather small tensors into one copy, from pinned memory with non_blocking=True"
+		}
+		j.add(v)
+	}
+	j.held(timeline.CauseCapture, semconv.GPUFindingKindGraphCapture, finding.High, "the host captured graphs",
+		"capture once, before what is measured; pad inputs to the sizes that were captured")
+	j.held(timeline.CausePeer, semconv.GPUFindingKindWaitingForRank, finding.Medium, "the host waited for another rank",
+		"profile the other ranks: the late one is the cause")
+	j.dependency(d)
+	j.held(timeline.CauseProfiler, semconv.GPUFindingKindProfilerOverhead, finding.High,
+		"the profiler itself held the host up",
+		"not the program's own time: leave the first steps out (schedule with wait and warmup), record less")
+	if n := a.Idles[timeline.CauseUnknown]; n > 0 {
+		j.add(finding.Finding{
+			Kind: semconv.GPUFindingKindUnexplainedIdle, Gain: time.Duration(n), Certainty: finding.Low,
+			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
+			Evidence: "no call in the file launched what came next",
+			Remedy:   "record the runtime's calls and the host's ranges too",
+		})
+	}
+}
+
+// idled is a finding on all idle time of a cause, with where most of it was.
+func (j *judge) idled(c timeline.Cause, kind string, sure finding.Certainty, what, remedy string) finding.Finding {
+	n, p := j.account.Idles[c], j.account.Places(j.f, c)
+	return finding.Finding{
+		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: sure, Chain: j.idleChain(what, n),
+		Evidence: "in " + finding.Names(p), Remedy: remedy,
+	}
+}
+
+// held judges what held the host up and has no more to it than where.
+func (j *judge) held(c timeline.Cause, kind string, sure finding.Certainty, what, remedy string) {
+	if j.account.Idles[c] > 0 {
+		j.add(j.idled(c, kind, sure, what, remedy))
+	}
+}

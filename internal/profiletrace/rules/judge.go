@@ -1,0 +1,150 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Thresholds: parts of the window or step, unless said otherwise.
+const (
+	thresholdGain   = 0.05 // what is worth a word; below it a device is healthy
+	thresholdNoLoad = 0.5  // waiting for work from outside
+	thresholdSpike  = 0.25 // growth of allocated memory ÷ its highest
+	thresholdOpaque = 0.5  // of computing time: in compiled regions and graphs
+	thresholdMoves  = 0.1  // of computing time: kernels that move bytes and compute nothing
+	thresholdNarrow = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
+	lowShare        = 0.5  // of the peak: below it an operator is worth a look
+	reachable       = 0.7  // of the peak: what good kernels reach, by which gains are counted
+	maxEfficiency   = 3    // findings on operators
+	maxHost         = 3    // findings on ranges of the host
+	manyRetries     = 3    // frees, and allocations, of an allocator that keeps what it has
+	certainCoverage = 0.8  // of a cause's time: in ranges with a name
+)
+
+// judge makes findings of one subject.
+type judge struct {
+	subject string
+	f       *facts.Context
+	length  int64
+	account *facts.Spending
+	list    []finding.Finding
+	largest finding.Finding // below the threshold
+}
+
+func (j *judge) add(v finding.Finding) {
+	if j.length <= 0 || v.Gain <= 0 {
+		return
+	}
+	v.Subject, v.Share, v.Threshold = j.subject, float64(v.Gain)/float64(j.length), thresholdGain
+	if v.Share < thresholdGain {
+		if v.Gain > j.largest.Gain {
+			j.largest = v
+		}
+		return
+	}
+	j.list = append(j.list, v)
+}
+
+// note adds what has no gain that is known.
+func (j *judge) note(v finding.Finding, share, threshold float64) {
+	if share >= threshold {
+		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
+		j.list = append(j.list, v)
+	}
+}
+
+// sorted puts the largest gain first. Idle time of which the cause has no name counts for half there: what is known is
+// said first, unless it is little beside.
+func (j *judge) sorted() []finding.Finding {
+	for i := range j.list {
+		v := &j.list[i]
+		v.Weight = v.Gain
+		vague := v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle
+		if v.Certainty == finding.Low && vague {
+			v.Weight /= 2
+		}
+	}
+	slices.SortStableFunc(j.list, func(a, b finding.Finding) int { return cmp.Compare(b.Weight, a.Weight) })
+	return j.list
+}
+
+func (j *judge) device0() string {
+	if strings.HasPrefix(j.subject, "GPU ") {
+		return j.subject
+	}
+	return "the device"
+}
+
+// Device returns the findings on a device's window, the largest gain first.
+func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Finding {
+	left := d.Spending.Clone() // rules take what they claim off it
+	j := &judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &left}
+	idles := j.noLoad()
+	tried := j.trials(d)
+	j.idle(d)
+	j.outside(&d.Head, "%s could have begun its window %s earlier")
+	j.outside(&d.Tail, "%s had nothing to do for %s after its window")
+	stalled := j.copies(d, r)
+	j.collectives(r)
+	needed := max(0, 1-tried-stalled-j.slow(d))
+	rest := *r
+	rest.Operators = j.attention(d, j.moves(d, r, needed), needed)
+	claimed := j.efficiency(&rest, needed)
+	j.fusion(&rest, claimed, needed)
+	j.precision(&rest, claimed, needed)
+	j.parallelism(d, &rest, claimed, needed)
+	if c := d.Parts[timeline.Computing]; c > 0 {
+		j.note(finding.Finding{
+			Kind: semconv.GPUFindingKindOpaqueRegions, Certainty: finding.High, Chain: []string{
+				"compiled regions and graphs do not show their operators",
+				"what they compute is not judged",
+			},
+			Evidence: fmt.Sprintf("%s of %s of computing", finding.Duration(d.Opaque), finding.Duration(c)),
+			Remedy: "name the traces in which the graphs were captured (--captures), or profile once without graphs and " +
+				"compilation",
+		}, float64(d.Opaque)/float64(c), thresholdOpaque)
+	}
+	j.memory(&j.f.Memory)
+	j.warmUp(d, r)
+	return append(idles, j.healthy(r)...)
+}
+
+// Step returns the findings on a step of the given length.
+func Step(a *facts.StepSpending, subject string, length int64, f *facts.Context) []finding.Finding {
+	j := &judge{subject: subject, f: f, length: length - a.Idles[timeline.CauseNoLoad], account: &a.Spending}
+	j.idle(nil)
+	exposed := func(kind, what string, sum int64, places []finding.Place) {
+		j.add(finding.Finding{
+			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: finding.Medium,
+			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", finding.Duration(sum))},
+			Evidence: "in " + finding.Names(places),
+		})
+	}
+	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.Parts[timeline.Copying],
+		a.Copies.Places(f, timeline.CauseUnknown))
+	var kernels []finding.Place
+	for name, n := range a.Comms {
+		kernels = append(kernels, finding.Place{Name: f.Kernel(name), Time: time.Duration(n)})
+	}
+	exposed(semconv.GPUFindingKindExposedCommunication, "collectives ran while nothing computed",
+		a.Parts[timeline.Communicating], finding.Longest(kernels))
+	j.memory(&f.Memory)
+	return j.sorted()
+}
+
+// product reports whether an operator multiplies matrices, which is what those engines do.
+func product(name string) bool {
+	return slices.ContainsFunc([]string{"mm", "linear", "matmul", "conv", "einsum", "attention"},
+		func(word string) bool { return strings.Contains(name, word) })
+}

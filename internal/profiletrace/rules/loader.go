@@ -1,0 +1,20 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// loader is the name of the range that waited for data for longest.
+func (j *judge) loader() string {
+	times := map[uint32]int64{}
+	for _, s := range j.account.Spent {
+		if s.At.Cause == timeline.CauseLoader {
+			times[s.At.Name] += s.Time
+		}
+	}
+	return j.f.Name(boundedmap.Largest(times))
+}

@@ -1,0 +1,91 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+func aContext() *facts.Context {
+	name := func(id uint32) string { return fmt.Sprint("n", id) }
+	return &facts.Context{Name: name, Kernel: name, Peak: facts.PeakOf("")}
+}
+
+// A report is made of plain values: what JSON says of it is what it says.
+func TestReportsAreJSON(t *testing.T) {
+	d := facts.NewDevice(&timeline.Splitter{})
+	d.Add(&timeline.Activity{Start: 0, End: 100, Operator: 1, Work: &timeline.Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &timeline.Launch{},
+		0)
+	d.Add(&timeline.Activity{Start: 300, End: 400, Name: 1}, &timeline.Launch{}, 0)
+	f := aContext()
+	r := d.Report(f)
+	r.Findings = Device(&d.Totals, f, &r)
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"idle":[{"cause":"unknown","time_ns":200}]`)
+	assert.Contains(t, string(b), `"kind":"unexplained_idle"`)
+	assert.InDelta(t, 1e10, r.Operators[1].FLOPRate, 1, "1,000 FLOP in 100 ns")
+}
+
+// What nvidia-smi and PyTorch print of the same numbers: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as GB/s.
+func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
+	for _, c := range []struct {
+		bytes       int64
+		held, moved string
+	}{
+		{0, "0 B", "0 B"},
+		{1000, "1000 B", "1 kB"},
+		{1024, "1 KiB", "1.02 kB"},
+		{999 << 10, "999 KiB", "1.02 MB"},
+		{1000 << 10, "0.977 MiB", "1.02 MB"},
+		{2088508416, "1.95 GiB", "2.09 GB"},
+		{81559 << 20, "79.6 GiB", "85.5 GB"},
+		{1<<63 - 1, "8 EiB", "9.22 EB"},
+	} {
+		assert.Equal(t, c.held, finding.Held(c.bytes))
+		assert.Equal(t, c.moved, finding.Size(c.bytes))
+	}
+	j := &judge{f: aContext(), length: 1}
+	j.memory(&facts.Memory{First: 1 << 30, Highest: 2 << 30})
+	require.Len(t, j.list, 1)
+	assert.Equal(t, "from 1 GiB to 2 GiB", j.list[0].Evidence)
+}
+
+// A product that takes 2.6 µs cannot become much shorter; one of 100 µs can.
+func TestNoGainBelowTheShortestKernel(t *testing.T) {
+	for length, long := range map[time.Duration]bool{2600: false, 100_000: true} {
+		j := &judge{f: aContext(), length: int64(1000 * length)}
+		j.efficiency(&facts.Report{Operators: []facts.Operator{{
+			Name: "aten::mm", Kernels: 1000, Time: 1000 * length, Alone: 1000 * length,
+			Rate: facts.Rate{PeakShare: 0.01, Bound: "compute"},
+		}}}, 1)
+		require.Len(t, j.list, 1)
+		if !long {
+			assert.InDelta(t, 600e3, j.list[0].Gain, 10, "each from 2.6 to 2 µs")
+			assert.NotContains(t, j.list[0].Remedy, "split-K")
+			continue
+		}
+		assert.Greater(t, j.list[0].Share, 0.9)
+	}
+}
+
+// A file is judged by itself, also where the folder of its job was given: no remedy asks for what may be there.
+func TestRemediesForRanksHoldBesideTheOtherRanks(t *testing.T) {
+	j := &judge{f: aContext(), length: 100}
+	j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, Mixed: true}}})
+	require.Len(t, j.list, 2)
+	const compare = "compare the ranks (their profiles, converted together, say which one is late)"
+	assert.Equal(t, compare+": the late rank is the cause", j.list[0].Remedy)
+	assert.Contains(t, j.list[1].Remedy, compare+", which tells waiting; overlap with computation")
+}

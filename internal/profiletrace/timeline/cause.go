@@ -1,0 +1,82 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Cause is why a device was idle at a moment. Every idle nanosecond has exactly one.
+type Cause uint8
+
+// Causes.
+const (
+	CauseUnknown  Cause = iota // nothing is known: the launch of what came next is not in the file
+	CauseLoader                // the host waited for data
+	CauseHost                  // the host did something else, named or not
+	CauseDispatch              // the host launched, one thing after the other, slower than the device worked
+	// the host was in a slow call of the runtime: start-up, module loading, a first launch
+	CauseCall
+	CauseAllocation      // the host allocated or freed memory of the device or pinned memory
+	CauseSynchronization // the host waited for the device, and had nothing queued when that ended
+	CauseAfterWait       // the host had waited for the device, and then did something without a name for long
+	CausePeer            // the host waited for another rank
+	CauseLatency         // the work was launched and had not begun yet
+	CauseDependency      // the work was launched long ago and waited for something else
+	CauseProfiler        // the profiler itself worked
+	CauseNoLoad          // the program waited for work from outside, as a server for requests
+	CauseCapture         // the host captured a graph, which launches nothing
+	CauseWarmUp          // whatever it was, before a program that replays graphs began to
+	causeCount
+)
+
+var causes = [causeCount]string{
+	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "after_wait", "peer", "latency",
+	"dependency", "profiler", "no_load", "capture", "warm_up",
+}
+
+// causesForPeople are the ones that are called otherwise there.
+var causesForPeople = map[Cause]string{
+	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
+	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank",
+	CauseLatency: "launch latency", CauseNoLoad: "no load", CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
+}
+
+// ForPeople returns the name of the cause in sentences.
+func (c Cause) ForPeople() string { return cmp.Or(causesForPeople[c], c.String()) }
+
+// String is the value that stands for the cause in attributes and JSON.
+func (c Cause) String() string { return causes[c] }
+
+// MarshalText writes the cause as String.
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (c *Cause) UnmarshalText(text []byte) error {
+	i := slices.Index(causes[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no cause of idle time", text)
+	}
+	*c = Cause(i)
+	return nil
+}
+
+// Causes is how many there are; all are below it.
+const Causes = causeCount
+
+// Limits of the rules, in ns.
+const (
+	// from launch to begin; a queued kernel follows the one before after 1 to 20 µs
+	LatencyLimit = int64(50 * time.Microsecond)
+	// between two launches; an eager framework needs 5 to 100 µs for an operator
+	quietLimit = int64(200 * time.Microsecond)
+	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
+	longPiece  = int64(100 * time.Microsecond) // what is no small operator
+	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
+	tinyCall   = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
+	clockSlack = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
+)

@@ -1,0 +1,44 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"slices"
+	"strings"
+)
+
+// Compiles reports whether a range stands for making code, which is not running compiled code. Of a frame its function
+// says so, or a module that does nothing else.
+func Compiles(name string) bool {
+	if name = strings.ToLower(name); !Contains(name, compiling...) {
+		return false
+	}
+	words := []string{
+		"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc",
+	}
+	if path, call, frame := strings.Cut(name, "): "); frame {
+		if Contains(path, compilers...) {
+			return true
+		}
+		if Contains(path, "eval_frame") { // runs what was compiled
+			return false
+		}
+		name, words = call, append(words, "_bench")
+	}
+	return !Contains(name, "cache lookup") && Contains(strings.ReplaceAll(name, "compiled", ""), words...)
+}
+
+// compiling are parts of all names of ranges that make code, and of others: most ranges have none.
+var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
+
+// compilers are parts of the paths of modules that make code.
+var compilers = []string{
+	"_dynamo/convert_frame", "_dynamo/symbolic_convert", "_inductor/graph", "_inductor/scheduler", "_inductor/codegen",
+	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",
+}
+
+// Contains reports whether s contains any of the words.
+func Contains(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
+}

@@ -1,0 +1,227 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// Launch is the call that put the work which ends a gap on the device.
+type Launch struct {
+	Known      bool
+	Start, End int64
+	Previous   int64  // end of the launch before, by the same thread or the main one
+	Unit       Unit   // that it is of
+	Threads    []*Log // the launching thread, then those that it may have waited for
+	// Others names what a thread that is none of those did for most of an interval; 0: nothing. May be nil.
+	Others func(from, to int64) uint32
+	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
+	Beside func(from, to int64) uint32
+
+	Lead *Lead // of the device; nil: none
+}
+
+// Lead is what a wait took from the host: without the wait it would have been that much earlier. What is idle until the
+// queue has filled again, within some launches, is its cost.
+type Lead struct {
+	time     int64
+	wait     piece
+	Launches int // for so many more
+}
+
+// refill is within how many launches after a wait a device that runs empty again is still idle for it.
+const refill = 8
+
+// Unit is what work belongs together in: a step, else the outermost range on the host.
+type Unit struct {
+	Start, End int64
+	Name       uint32
+}
+
+// Share is a part of a gap.
+type Share struct {
+	Claim
+	Others uint32 // what another thread did meanwhile, of the host's own work only
+	Waited int64  // of CauseAfterWait: what would have run beside the device without the wait before
+}
+
+// Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
+type Splitter struct {
+	pieces, other []piece
+	shares        []Share
+}
+
+func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
+	if to <= from {
+		return
+	}
+	if n := len(s.shares); n > 0 {
+		if x := &s.shares[n-1]; x.To == from && x.Cause == c && x.Name == name && x.In == in {
+			x.To = to
+			return
+		}
+	}
+	s.shares = append(s.shares, Share{Claim: Claim{from, to, Idle, c, name, in}})
+}
+
+// Split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
+func (s *Splitter) Split(from, to int64, l *Launch) []Share {
+	s.shares = s.shares[:0]
+	if l.Known && l.End <= from {
+		s.waited(from, to, l)
+		return s.shares
+	}
+	late := to
+	if l.Known {
+		late = max(from, min(to, l.End))
+	}
+	s.pieces = s.pieces[:0]
+	s.did(from-clockSlack, late, l.Threads)
+	if !l.Known {
+		for _, p := range s.pieces {
+			switch p.class {
+			case RangeLoader, RangePeer, RangeProfiler, RangeOutside:
+				s.put(max(p.start, from), p.end, causeOf[p.class], p.name, p.in)
+			default:
+				s.put(max(p.start, from), p.end, CauseUnknown, 0, 0)
+			}
+		}
+		s.rest(from, to, CauseUnknown)
+		return s.shares
+	}
+	s.host(from, l)
+	s.rest(from, late, CauseHost)
+	for i := range s.shares {
+		x := &s.shares[i]
+		own := x.Cause == CauseHost || x.Cause == CauseAfterWait
+		if l.Others != nil && own && x.To-x.From > quietLimit {
+			x.Others = l.Others(x.From, x.To)
+		}
+	}
+	s.waited(late, to, l)
+	return s.shares
+}
+
+// waited is the time in which the work was launched and did not run.
+func (s *Splitter) waited(from, to int64, l *Launch) {
+	c, name := CauseLatency, uint32(0)
+	if to-from > LatencyLimit {
+		if c = CauseDependency; l.Beside != nil {
+			name = l.Beside(from, to)
+		}
+	}
+	s.put(from, to, c, name, 0)
+}
+
+// rest fills what no thread was asked for.
+func (s *Splitter) rest(from, to int64, c Cause) {
+	if n := len(s.shares); n > 0 {
+		from = s.shares[n-1].To
+	}
+	s.put(from, to, c, 0, 0)
+}
+
+// did sets pieces to what the threads did: at each moment that of the thread that says most, of equals the first.
+func (s *Splitter) did(from, to int64, threads []*Log) {
+	for i, t := range threads {
+		if i == 0 {
+			s.pieces = t.over(s.pieces, from, to)
+			continue
+		}
+		vague := false
+		for _, p := range s.pieces {
+			vague = vague || p.class.weight() < RangeOperator
+		}
+		if !vague {
+			return
+		}
+		s.other = append(s.other[:0], s.pieces...)
+		s.pieces = s.pieces[:0]
+		for _, p := range s.other {
+			if p.class.weight() == RangeOperator {
+				s.pieces = append(s.pieces, p)
+				continue
+			}
+			at := len(s.pieces)
+			s.pieces = t.over(s.pieces, p.start, p.end)
+			for j := at; j < len(s.pieces); j++ {
+				x := &s.pieces[j]
+				// Of two ranges with names the one that began later is what the other thread waits for.
+				within := x.class == RangeNamed && p.class == RangeNamed && x.since > p.since
+				if x.class.weight() <= p.class.weight() && !within {
+					x.doing = p.doing
+				}
+			}
+		}
+	}
+}
+
+// host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things
+// that are causes by themselves; whether the host was busy launching is asked for each stretch. After a wait, no more
+// counts as its cost than it lasted: without it, the host would have been that much earlier.
+func (s *Splitter) host(from int64, l *Launch) {
+	since := l.Previous // begin of the stretch
+	cost := int64(0)    // what may still count for the wait with which it began
+	after := false      // it began with one
+	var none Lead
+	a := l.Lead
+	if a == nil {
+		a = &none
+	} else if a.Launches <= 0 {
+		a.time = 0
+	}
+	for i := 0; i < len(s.pieces); {
+		p := s.pieces[i]
+		if c := causeOf[p.class]; c != CauseUnknown {
+			s.put(max(p.start, from), p.end, c, p.name, p.in)
+			if since = p.end; c == CauseSynchronization {
+				cost += p.end - p.since
+				a.time += p.end - p.since
+				a.wait, a.Launches, after = p, refill, true
+			} else {
+				cost, a.time, after = 0, 0, false
+			}
+			i++
+			continue
+		}
+		end := i
+		for end < len(s.pieces) && causeOf[s.pieces[end].class] == CauseUnknown {
+			end++
+		}
+		quiet := min(s.pieces[end-1].end, max(l.Start, s.pieces[i].start)) - max(since, l.Previous)
+		for ; i < end; i++ {
+			p := s.pieces[i]
+			start := max(p.start, from)
+			busy := quiet <= quietLimit || quiet <= PauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
+			left := a.time
+			if !busy {
+				left = min(left, cost)
+			}
+			// a range around the wait, too, says nothing new
+			nameless := p.class <= RangeStep || p.since <= a.wait.start
+			to := min(p.end, start+left)
+			switch long := !busy && quiet > PauseLimit; {
+			case start >= p.end:
+			case long && nameless && after:
+				// It lasts too long to be the way to the next launch: work of its own, which may need what was waited for.
+				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
+				s.shares[len(s.shares)-1].Waited += to - start
+				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end
+			case left > 0 && (busy || nameless):
+				s.put(start, to, CauseSynchronization, a.wait.name, a.wait.in)
+				a.time, cost, start = a.time-(to-start), cost-min(cost, to-start), to
+			}
+			switch {
+			case busy:
+				s.put(start, p.end, CauseDispatch, p.name, p.in)
+			case p.class <= RangeStep:
+				s.put(start, p.end, CauseHost, 0, 0)
+			default:
+				s.put(start, p.end, CauseHost, p.name, p.in)
+			}
+		}
+	}
+}
+
+// causeOf is that of ranges which are one by themselves; CauseUnknown of others.
+var causeOf = [rangeCount]Cause{
+	RangeLoader: CauseLoader, RangePeer: CausePeer, CallWait: CauseSynchronization, CallAllocate: CauseAllocation,
+	CallOther: CauseCall, RangeProfiler: CauseProfiler, RangeOutside: CauseNoLoad, RangeCapture: CauseCapture,
+}

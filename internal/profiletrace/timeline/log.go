@@ -1,0 +1,278 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+)
+
+// Range is what a range on a thread of the host stands for.
+type Range uint8
+
+// Ranges. From RangeOperator on all say as much of what the host did, but for the last.
+const (
+	RangeNone     Range = iota
+	RangeStep           // an iteration: says nothing of what the host does in it
+	RangeFrame          // a frame of a call stack
+	RangeNamed          // a range that the application or its framework named
+	RangeOperator       // an operator of the framework
+	RangeLoader         // the program waits for data
+	RangePeer           // the program waits for other ranks
+	CallLaunch          // a call that puts work on a stream
+	CallWait            // a call that waits for the device
+	CallAllocate        // a call that allocates or frees
+	CallOther           // any other call of the runtime or driver
+	RangeCompile        // code is made
+	RangeProfiler       // the profiler works for itself
+	RangeOutside        // the program waits for work from outside: an event loop, a range that says so
+	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
+	CallCaptured        // ends that
+	RangePoll           // a frame that waits for an event: in an event loop for work from outside
+	RangeBuiltin        // a frame that says little by itself: built in, of the standard library, of the system
+	rangeCount
+)
+
+// weight is how much a range says about what the host did; of several threads the one that says most is believed.
+func (r Range) weight() Range {
+	if r == RangeBuiltin {
+		r = RangeFrame
+	}
+	return min(r, RangeOperator)
+}
+
+// doing is what a thread does at a moment: the innermost range, by its name, and the named range around it.
+type doing struct {
+	class Range
+	name  uint32
+	in    uint32
+	since int64 // begin of that range
+}
+
+// InnerName marks the second name of a place that is no range around the first but one in it. Names are far fewer.
+const InnerName = 1 << 27
+
+// named is the innermost range with a name of its own.
+func (d doing) named() uint32 {
+	switch d.class {
+	case RangeNamed, RangeOperator, RangeFrame, RangeCompile:
+		return d.name
+	}
+	return d.in &^ InnerName
+}
+
+// within is what a thread does in a range of the class that lies in [start, end) and begins while it does d.
+func (d doing) within(class Range, name uint32, start, end int64) doing {
+	duration := end - start
+	in := d.named()
+	frame := class == RangeFrame || class == RangeBuiltin
+	switch {
+	case class == CallCaptured:
+		return d
+	case class == RangeProfiler || d.class == RangeProfiler:
+		return doing{RangeProfiler, name, in, start}
+	case d.class == RangeLoader:
+		if class >= CallLaunch && class <= CallOther || class == RangeLoader {
+			return d
+		}
+		return doing{RangeLoader, d.name, name, start}
+	case class == RangeLoader:
+		return doing{RangeLoader, name, 0, start}
+	case d.class == RangePeer:
+		return d
+	case class == RangePeer:
+		return doing{RangePeer, name, in, start}
+	case d.class == RangeCompile && (class < CallLaunch || class > CallOther):
+		return d
+	case class == RangeCompile:
+		return doing{RangeCompile, name, 0, start}
+	case class == CallLaunch && duration >= slowCall, class == CallOther && duration >= tinyCall:
+		return doing{CallOther, name, in, start}
+	case class == CallLaunch || class == CallOther:
+		return doing{CallLaunch, d.name, d.in, d.since}
+	case class == CallWait || class == CallAllocate:
+		return doing{class, name, in, start}
+	case class == RangeOutside:
+		return doing{class, name, in, start}
+	case class == RangePoll && d.class == RangeOutside:
+		return doing{RangeOutside, name, d.in, start}
+	case class == RangePoll:
+		return d.within(RangeBuiltin, name, start, end)
+	case frame && (d.class == RangeOperator || d.class >= CallLaunch && d.class <= CallOther):
+		return d
+	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name says more
+		return doing{d.class, d.name, name | InnerName, start}
+	case frame:
+		return doing{RangeFrame, name, 0, start}
+	case class == RangeStep:
+		return doing{class: RangeStep, since: start}
+	case d.class == RangeOperator:
+		return doing{class, name, d.in, start}
+	}
+	return doing{class, name, in, start}
+}
+
+// Log is what one thread of the host did, moment by moment, as far as it is still needed.
+type Log struct {
+	stack  []openRange
+	done   []piece // by start, without overlap; holes are moments outside of all ranges
+	cursor int64   // up to which done is complete
+	next   int     // length of done at which it is trimmed again
+	holds  doing   // while a graph is captured: that, whatever the thread does
+}
+
+type openRange struct {
+	end int64
+	doing
+}
+
+type piece struct {
+	start, end int64
+	doing
+}
+
+// logPieces is how many pieces a log keeps before it joins neighbours.
+const logPieces = 1 << 13
+
+// Add takes a range; ranges come by start, longer ones first. keep says from when on what was done may be asked for.
+func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64) {
+	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
+		top := l.stack[len(l.stack)-1]
+		l.stack = l.stack[:len(l.stack)-1]
+		l.emit(top.end, top.doing)
+	}
+	if end <= start {
+		return
+	}
+	var d doing
+	if n := len(l.stack); n > 0 {
+		d = l.stack[n-1].doing
+		l.emit(start, d)
+	} else if l.holds.class != RangeNone {
+		l.emit(start, d)
+	}
+	switch class {
+	case RangeCapture:
+		l.holds = doing{RangeCapture, name, d.named(), start}
+	case CallCaptured:
+		if l.holds.class == RangeNone { // it began before the profile
+			class = CallOther
+		}
+		d, l.holds = l.holds, doing{}
+	case CallWait: // not while a graph is captured: the end is not in the file
+		l.holds = doing{}
+	}
+	l.cursor = max(l.cursor, start)
+	l.stack = append(l.stack, openRange{end, d.within(class, name, start, end)})
+	if len(l.done) >= max(l.next, 256) {
+		l.trim(keep())
+	}
+}
+
+func (l *Log) emit(to int64, d doing) {
+	if to <= l.cursor {
+		return
+	}
+	if l.holds.class != RangeNone {
+		d = l.holds
+	}
+	if n := len(l.done); n > 0 && l.done[n-1].doing == d && l.done[n-1].end == l.cursor {
+		l.done[n-1].end = to
+	} else {
+		if n == cap(l.done) {
+			l.done = slices.Grow(l.done, max(n, 64))
+		}
+		l.done = append(l.done, piece{l.cursor, to, d})
+	}
+	l.cursor = to
+}
+
+func (l *Log) trim(before int64) {
+	before -= clockSlack
+	n := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > before })
+	l.done = append(l.done[:0], l.done[n:]...)
+	if len(l.done) > logPieces {
+		l.join()
+	}
+	l.next = 2 * len(l.done)
+}
+
+// join makes one piece of each two neighbours, under the name of the longer one. A hole between them stays as it is.
+func (l *Log) join() {
+	keep := l.done[:0]
+	for i := 0; i < len(l.done); i++ {
+		p := l.done[i]
+		if i+1 < len(l.done) && l.done[i+1].start == p.end {
+			if n := l.done[i+1]; n.end-n.start > p.end-p.start {
+				p.doing = n.doing
+			}
+			p.end = l.done[i+1].end
+			i++
+		}
+		keep = append(keep, p)
+	}
+	if len(keep) > logPieces { // many holes: they are joined too
+		half := keep[:0]
+		for i := 0; i < len(keep); i += 2 {
+			p := keep[i]
+			if i+1 < len(keep) {
+				p.end = keep[i+1].end
+			}
+			half = append(half, p)
+		}
+		keep = half
+	}
+	l.done = keep
+}
+
+// over appends what the thread did in [from, to) to list: pieces without overlap that leave nothing out.
+func (l *Log) over(list []piece, from, to int64) []piece {
+	at := from
+	open := func(d doing) doing {
+		if l.holds.class != RangeNone {
+			return l.holds
+		}
+		return d
+	}
+	put := func(end int64, d doing) {
+		if end = min(end, to); end > at {
+			list = append(list, piece{at, end, d})
+			at = end
+		}
+	}
+	for i := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > from }); i < len(l.done) && at < to; i++ {
+		put(l.done[i].start, doing{})
+		put(l.done[i].end, l.done[i].doing)
+	}
+	if at < l.cursor {
+		put(l.cursor, doing{})
+	}
+	for i := len(l.stack) - 1; i >= 0 && at < to; i-- {
+		put(l.stack[i].end, open(l.stack[i].doing))
+	}
+	put(to, open(doing{}))
+	return list
+}
+
+// Longest is the frame in which the thread was for longest in [from, to), and for how long.
+func (l *Log) Longest(from, to int64) (name uint32, time int64) {
+	if l.cursor <= from && len(l.stack) == 0 {
+		return 0, 0
+	}
+	times := map[uint32]int64{}
+	for _, p := range l.over(nil, from, to) {
+		if p.class != RangeFrame {
+			continue
+		}
+		n := p.name
+		if p.in&InnerName != 0 {
+			n = p.in &^ InnerName
+		}
+		times[n] += p.end - p.start
+	}
+	name = boundedmap.Largest(times)
+	return name, times[name]
+}
