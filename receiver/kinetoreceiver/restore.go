@@ -36,7 +36,7 @@ type restorer struct {
 	latest  int64 // start, unix ns
 
 	devices  []facts.Report // on the spans, the first maxRead, each with the first maxRead findings
-	isDevice bool             // last is a device's
+	isDevice bool           // last is a device's
 }
 
 // maxRead are the devices of Stats and the findings of each; further ones are on their spans only.
