@@ -4,9 +4,13 @@
 package gpuspan_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,4 +49,53 @@ func TestModulesThatOnlyTestsUseAreInTheGraphOfTheSDKAnyway(t *testing.T) {
 		require.True(t, built[m[1]] || graph[sdk+" "+module], "only tests import %s, which %s does not require", module, sdk)
 	}
 	require.NotRegexp(t, `gonum|rapid`, string(text))
+}
+
+// A program that imports the library requires the OpenTelemetry API, with what that requires, and nothing else; one that
+// imports the backend for CUDA purego, too. Settings from YAML, sketches, compressed traces and the SDK are packages that
+// only those who import them build.
+func TestModulesOfAUser(t *testing.T) {
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	api := []string{
+		"github.com/cespare/xxhash/v2", "github.com/go-logr/logr", "github.com/go-logr/stdr",
+		"github.com/otelgpu/otelgpu/gpuspan", "github.com/otelgpu/otelgpu/semconv", "go.opentelemetry.io/auto/sdk", "go.opentelemetry.io/otel",
+		"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace",
+	}
+	for path, want := range map[string][]string{
+		"gpuspan":          api,
+		"gpuspan/train":    api,
+		"gpuspan/settings": {"github.com/otelgpu/otelgpu/gpuspan"},
+		"gpuspan/report":   {"github.com/otelgpu/otelgpu/gpuspan"},
+		"gpuspan/cuda":     append([]string{"github.com/ebitengine/purego"}, api...),
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			main := "package main\n\nimport _ \"github.com/otelgpu/otelgpu/" + path + "\"\n\nfunc main() {}\n"
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(main), 0o600))
+			mod := "module example.com/user\n\ngo 1.25.0\n\nrequire github.com/otelgpu/otelgpu/gpuspan v0.1.0\n"
+			for _, name := range []string{"gpuspan", "semconv"} {
+				mod += "\nreplace github.com/otelgpu/otelgpu/" + name + " => " + filepath.Join(root, name) + "\n"
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
+			cmd := exec.Command("go", "list", "-mod=mod", "-deps", "-f",
+				"{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", ".")
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			built := slices.Compact(slices.Sorted(strings.FieldsSeq(string(out))))
+			require.Contains(t, built, "github.com/otelgpu/otelgpu/gpuspan")
+			require.Subset(t, want, built)
+			sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+			if !errors.Is(err, fs.ErrNotExist) { // no module is downloaded
+				require.NoError(t, err)
+			}
+			for line := range strings.Lines(string(sums)) { // of modules whose code is downloaded
+				if name, version, _ := strings.Cut(line, " "); !strings.Contains(version, "/go.mod ") {
+					require.Contains(t, want, name)
+				}
+			}
+		})
+	}
 }

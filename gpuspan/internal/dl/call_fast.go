@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux && amd64 && !gpuspan_noasm && !gpuspan_static
+//go:build linux && amd64 && gpuspan_asm && !gpuspan_static
 
 package dl
 
@@ -11,10 +11,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// A call of up to four integers through an own trampoline costs a third of purego.SyscallN, which moves three blocks of
-// 32 words for each. It needs two things that purego, which stays for everything else, needs as well: that the Go
-// runtime lets runtime.cgocall be linked to (it names purego as a reason to), and purego's own set-up of the C side in
-// programs without cgo. The build tag gpuspan_noasm leaves it out.
+// A call of up to four integers through an own trampoline costs half of purego.SyscallN, which moves three blocks of 32
+// words for each. It depends on two things that the Go project promises to nobody: that runtime.cgocall may be linked to,
+// and purego's own set-up of the C side in programs without cgo. So the build tag gpuspan_asm has to ask for it.
 //
 // cgocall and not asmcgocall, which is faster still: a driver call can block, and must not hold up the scheduler.
 

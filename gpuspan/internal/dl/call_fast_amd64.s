@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux && !gpuspan_noasm && !gpuspan_static
+//go:build linux && gpuspan_asm && !gpuspan_static
 
 #include "textflag.h"
 

@@ -21,9 +21,9 @@ const maxArgs = 12
 // An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between
 // the conversion and the call, and C would work on memory that belongs to somebody else.
 type Frame struct {
-	fn     uintptr // with Args and result the memory of the trampoline (call_fast_amd64.s): the order is fixed
+	fn     uintptr //nolint:unused // with Args and result the memory of call_fast_amd64.s: the order is fixed
 	Args   [maxArgs]uintptr
-	result uintptr
+	result uintptr //nolint:unused // as fn
 
 	Out  [4]uint64 // where C writes what it returns through pointers
 	kept []unsafe.Pointer

@@ -1,0 +1,117 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// baggageProcessor copies baggage to attributes when a span starts, as the contrib project's processor does.
+type baggageProcessor struct{ sdktrace.SpanProcessor }
+
+func (baggageProcessor) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
+	for _, m := range baggage.FromContext(ctx).Members() {
+		s.SetAttributes(attribute.String(m.Key(), m.Value()))
+	}
+}
+
+// Each test is a row of the table in docs/gpuspan.md: what users of the SDK expect of a span holds for a section.
+func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
+	doc, err := os.ReadFile("../docs/gpuspan.md")
+	require.NoError(t, err)
+	op := gpuspan.NewOperation("op")
+	spans := tracetest.NewSpanRecorder()
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = 4
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(baggageProcessor{spans}),
+		sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
+	r := newRig(t, gpuspan.WithTracerProvider(tp))
+	s, h := r.stream()
+	run := func(ctx context.Context, in func(gpuspan.Section)) sdktrace.ReadOnlySpan {
+		before := len(spans.Ended())
+		x := op.Start(ctx, s)
+		r.busy(h, time.Millisecond)
+		in(x)
+		x.End()
+		r.clock.Advance(2 * time.Millisecond)
+		r.flush()
+		ended := spans.Ended()[before:]
+		if len(ended) == 0 {
+			return nil
+		}
+		return ended[0]
+	}
+	nothing := func(gpuspan.Section) {}
+	state, err := trace.ParseTraceState("ot=th:8")
+	require.NoError(t, err)
+	remote := func(flags trace.TraceFlags) context.Context {
+		return trace.ContextWithRemoteSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, TraceState: state, Remote: true,
+		}))
+	}
+	for row, test := range map[string]func(*testing.T){
+		"parent-based sampler": func(t *testing.T) {
+			require.NotNil(t, run(remote(trace.FlagsSampled), nothing))
+			require.Nil(t, run(remote(0), nothing))
+		},
+		"consistent probability sampling": func(t *testing.T) {
+			span := run(remote(trace.FlagsSampled), nothing)
+			require.Equal(t, "ot=th:8", span.SpanContext().TraceState().String())
+		},
+		"baggage": func(t *testing.T) {
+			member, err := baggage.NewMember("user", "ada")
+			require.NoError(t, err)
+			bag, err := baggage.New(member)
+			require.NoError(t, err)
+			span := run(baggage.ContextWithBaggage(context.Background(), bag), nothing)
+			require.Equal(t, "ada", attrs(span)["user"].AsString())
+		},
+		"span limits": func(t *testing.T) {
+			span := run(context.Background(), func(x gpuspan.Section) { x.SetAttributes(attribute.String("text", "longer")) })
+			require.Equal(t, "long", attrs(span)["text"].AsString())
+		},
+		"canceled context": func(t *testing.T) {
+			ctx, cancel := context.WithCancel(remote(trace.FlagsSampled))
+			span := run(ctx, func(gpuspan.Section) { cancel() })
+			require.Equal(t, trace.SpanID{2}, span.Parent().SpanID())
+		},
+		"`context.WithoutCancel`": func(t *testing.T) {
+			ctx, cancel := context.WithCancel(remote(trace.FlagsSampled))
+			cancel()
+			span := run(context.WithoutCancel(ctx), nothing)
+			require.Equal(t, trace.SpanID{2}, span.Parent().SpanID())
+		},
+		"logs within a section": func(t *testing.T) {
+			ctx := remote(trace.FlagsSampled)
+			run(ctx, func(x gpuspan.Section) {
+				require.Equal(t, trace.SpanContextFromContext(ctx), trace.SpanContextFromContext(x.Context(ctx)),
+					"what a log bridge reads")
+			})
+		},
+		"host spans within a section": func(t *testing.T) {
+			ctx, parent := tp.Tracer("").Start(context.Background(), "request")
+			run(ctx, func(x gpuspan.Section) {
+				_, host := tp.Tracer("").Start(x.Context(ctx), "host")
+				require.Equal(t, parent.SpanContext().SpanID(), host.(sdktrace.ReadOnlySpan).Parent().SpanID())
+			})
+		},
+	} {
+		t.Run(row, func(t *testing.T) {
+			require.Contains(t, string(doc), "\n| "+row+" |", "a row of the table")
+			test(t)
+		})
+	}
+}
