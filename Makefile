@@ -10,13 +10,15 @@ MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/test
 SHIPPED    := $(filter-out ./internal/tools ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
+# The tools and sources of the site are outside the repository, whose tests read every Markdown file below it.
+DOCS       := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/docs
 TESTALL    := internal/tools/testall/main.go
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: docs test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -69,6 +71,16 @@ vet: ## go vet without cgo, and for other systems (lint vets what is built here)
 
 generate: ## regenerate all code and documentation that is generated
 	$(call each,$(SHIPPED),$(GO) generate ./...)
+
+docs: $(DOCS)/venv/bin/mkdocs ## build the documentation as a site in bin/docs (Python); broken links fail
+	rm -rf $(DOCS)/src && mkdir -p $(DOCS)/src
+	git ls-files -z -- '*.md' docs/images ':!*testdata*' ':!.github' | xargs -0 cp --parents -t $(DOCS)/src
+	NO_MKDOCS_2_WARNING=1 DOCS_SRC=$(DOCS)/src $(DOCS)/venv/bin/mkdocs build --strict --config-file docs/site/mkdocs.yml
+
+$(DOCS)/venv/bin/mkdocs: docs/site/requirements.txt
+	python3 -m venv $(DOCS)/venv
+	$(DOCS)/venv/bin/pip install --quiet --requirement docs/site/requirements.txt
+	@touch $@
 
 build: ## build the distribution, bin/otelcol-gpu
 	$(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/otelcol-gpu ./cmd/otelcol-gpu
