@@ -144,8 +144,9 @@ type cost struct {
 
 func (c cost) minus(d cost) cost { return cost{c.cpu - d.cpu, c.allocs - d.allocs, c.bytes - d.bytes} }
 
-// measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each for as long as it does in
-// production and nobody waits for it; in front of every pipeline the request is decoded and the samples are written.
+// measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each request for as long as in
+// production without a delay in real time; the time of decoding the request and writing the samples is in front of
+// every pipeline.
 func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces,
 	out consumer.ConsumeTracesFunc,
 ) (c cost) {

@@ -86,7 +86,7 @@ type pipelineCase struct {
 	build stage
 }
 
-// chosen are those that -cost-of names, and passing through, to which they are compared.
+// chosen returns the pipelines that -cost-of names, and the pass-through pipeline that they are compared with.
 func chosen(cases []pipelineCase) []pipelineCase {
 	names := regexp.MustCompile(*costOf)
 	return slices.DeleteFunc(cases, func(c pipelineCase) bool { return c.name != pass && !names.MatchString(c.name) })
@@ -97,8 +97,8 @@ const (
 	all  = "gpu_join+gpu_derive+gpu_metrics"
 )
 
-// TestCostOfAPipeline prints what a span costs in each pipeline, and what of it is the components' own: the
-// pipeline's cost minus that of the same pipeline without them, measured by turns in one process.
+// TestCostOfAPipeline prints what a span costs in each pipeline, and the components' part of it: the cost of the
+// pipeline minus the cost of the same pipeline without them, measured alternately in one process.
 func TestCostOfAPipeline(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")

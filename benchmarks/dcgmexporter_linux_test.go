@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fields of dcgm-exporter, those that the gpu receiver watches of a board by default.
+// Fields of dcgm-exporter that the gpu receiver watches by default.
 var exporterFields = strings.Fields(`
 	DEV_SM_CLOCK DEV_CLOCKS_EVENT_REASONS DEV_TOTAL_ENERGY_CONSUMPTION DEV_BOARD_POWER_RAW_WATTS DEV_GPU_UTIL_RATIO
 	DEV_FB_USED DEV_MEM_CLOCK DEV_GPU_TEMP_CELSIUS DEV_VIDEO_CLOCK DEV_PCIE_REPLAY_TOTAL DEV_ENC_UTIL DEV_DEC_UTIL

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata"
 )
 
-// names are those of attributes, by the type of their values.
+// names are names of attributes, by the type of their values.
 type names struct{ doubles, ints, texts []string }
 
 // What the components put on a span of these pipelines.

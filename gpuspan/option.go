@@ -42,7 +42,8 @@ func WithMeterProvider(mp metric.MeterProvider) Option {
 	return optionFunc(func(c *record.Config) { c.Meters = mp })
 }
 
-// WithErrorHandler sets who hears of gpuspan's own errors, at most once in 10 s for each kind; default otel.Handle.
+// WithErrorHandler sets the function that receives gpuspan's own errors, at most once in 10 s for each kind; default
+// otel.Handle.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(c *record.Config) { c.OnError = f })
 }
@@ -56,8 +57,8 @@ func WithReport(r report.Recorder) Option {
 	return optionFunc(func(c *record.Config) { c.Recorder, c.Report = r, r != nil })
 }
 
-// WithAnnotator sets what is told of each section as it starts and ends, as a profiler's range annotations (package
-// nvtx).
+// WithAnnotator sets the annotator to call when a section starts and ends, such as a profiler's range annotations
+// (package nvtx).
 func WithAnnotator(a Annotator) Option {
 	return optionFunc(func(c *record.Config) {
 		if c.Annotator = nil; a != nil {
@@ -99,24 +100,25 @@ type Sink interface{ sink.Sink }
 func WithSink(s Sink) Option { return optionFunc(func(c *record.Config) { c.Sink = s }) }
 
 // WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they
-// are read back: that of the stream, and any order between streams. Package outputs reads and compares such logs.
-// Sections that are not timed are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should
-// not block; an error ends the log.
+// are read back: the order of the stream, and any order between streams. Package outputs reads and compares such logs.
+// Untimed sections are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should not block;
+// an error ends the log.
 func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *record.Config) { c.Outputs = w }) }
 
-// Annotator is told of sections and steps on the goroutine that starts and ends them, as profilers' range annotations
-// are (package nvtx). Calls must be quick and may come from different goroutines. A panic is reported and costs the
-// range.
+// Annotator is called for sections and steps on the goroutine that starts and ends them, as for profilers' range
+// annotations (package nvtx). Its methods must be quick and may be called from different goroutines. A panic is
+// reported to the error handler, and the range is lost.
 type Annotator interface {
 	// RangeStart begins a range. sc is the span of the step, or of the section where ids are reserved ([WithIDGenerator]);
-	// else of the section's parent. It may be invalid: then nothing is known. A section without a parent counts as
-	// sampled, for nobody has asked the sampler yet.
+	// otherwise of the section's parent. It may be invalid, if neither is known. A section without a parent counts as
+	// sampled, because the sampler has not decided yet.
 	RangeStart(o *Operation, sc trace.SpanContext) uint64
 	// RangeEnd ends a range of RangeStart that was not 0.
 	RangeEnd(id uint64)
 }
 
-// StepAnnotator is an Annotator that is told the number of a step. One that is not gets RangeStart for steps, too.
+// StepAnnotator is an Annotator that receives the number of a step. For other annotators RangeStart is called for
+// steps, too.
 type StepAnnotator interface {
 	// StepStart begins the range of a step; o is the operation of its loop.
 	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
@@ -168,7 +170,7 @@ func (g *IDGenerator) real() *spanid.Generator {
 // random, as the SDK does.
 func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{spanid.New(next)} }
 
-// NewIDs draws ids for the first span of a trace, or hands out those that were reserved for it.
+// NewIDs returns the IDs that were reserved for the first span of a trace, or new ones.
 func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return g.real().NewIDs(ctx)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// Services work on one device at the same time, in the same traces, and two gateways share their spans. Behind gpu_join
-// it does not matter by what they are divided: counts and joules, summed over the gateways, are those of the spans and
-// of the device. Before it each part is given all of the device's joules, as the README of gpu_join says.
+// Services work on one device at the same time, in the same traces, and two gateways share their spans. After gpu_join
+// the division does not matter: counts and joules, summed over the gateways, equal the totals of the spans and of the
+// device. Before it each part is attributed all of the device's joules, as the README of gpu_join documents.
 func TestSpansMayBeDividedAmongGatewaysBehindTheJoin(t *testing.T) {
 	t.Parallel()
 	binary := fullBuild(t)
@@ -61,7 +61,8 @@ func TestSpansMayBeDividedAmongGatewaysBehindTheJoin(t *testing.T) {
 	}
 }
 
-// agentAndGateways are those of Kubernetes. Of the gateway what samples is left out, for it drops.
+// agentAndGateways starts the agent and the gateways of Kubernetes. The gateways have no sampling processor, because it
+// drops spans.
 func agentAndGateways(binary string) func(*testing.T, string, *store, ports, [2]string) {
 	return func(t *testing.T, key string, store *store, entry ports, metrics [2]string) {
 		in, jobs := [2]string{freeAddress(t), freeAddress(t)}, [2]string{freeAddress(t), freeAddress(t)}

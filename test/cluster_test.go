@@ -72,7 +72,7 @@ func (c *cluster) work(d time.Duration) {
 	both.Wait()
 }
 
-// check waits for every accepted span, and holds joules against what the devices drew.
+// check waits for every accepted span, and compares joules with the devices' energy.
 func (c *cluster) check() {
 	c.t.Helper()
 	accepted, joules := 0, 0.0
@@ -223,7 +223,7 @@ type broker struct {
 	running       *program.Program
 }
 
-// startBroker skips the test where there is none.
+// startBroker starts a broker, or skips the test if none is installed.
 func startBroker(t *testing.T) *broker {
 	t.Helper()
 	jars := os.Getenv("OTELGPU_KAFKA_CLASSPATH")

@@ -315,7 +315,7 @@ func TestDashboardsAreImportable(t *testing.T) {
 			ids[p.ID] = true
 			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-					require.Zero(t, taken[[2]int{x, y}], "%s: %s lies on another panel", name, p.Title)
+					require.Zero(t, taken[[2]int{x, y}], "%s: %s overlaps another panel", name, p.Title)
 					taken[[2]int{x, y}] = p.ID
 				}
 			}

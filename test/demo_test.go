@@ -27,8 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The first command of the README, held against the registry of names: everything that leaves the product, of all
-// components together.
+// The first command of the README, validated against the registry of names: all output, of all components together.
 func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the demo is not built and run with -short")
@@ -99,7 +98,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	for id, joules := range used {
 		t.Logf("%s: %.1f J on spans of %.1f J", id, spent[id], joules)
 		require.Positive(t, spent[id], id)
-		require.LessOrEqual(t, shared[id], spent[id], "energy of requests on %s against that of the work", id)
+		require.LessOrEqual(t, shared[id], spent[id], "energy of requests on %s against the energy of the work", id)
 		require.LessOrEqual(t, spent[id], joules, "energy of outermost spans against the counter of %s", id)
 	}
 	b, err := os.ReadFile(filepath.Join(out, "trace.json"))

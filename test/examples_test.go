@@ -36,8 +36,8 @@ func stubCUDA(t *testing.T) string {
 	return path
 }
 
-// Every example sends what it says to `otelcol-gpu check`, which has nothing to complain about. (examples/capture has
-// no spans of its own: those that the receiver makes of its kernels are checked there.)
+// Every example sends its telemetry to `otelcol-gpu check`, which finds no violations. (examples/capture emits no
+// spans: its own test checks the receiver's spans of its kernels.)
 func TestExamplesPassTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the examples are not built and run with -short")

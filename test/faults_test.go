@@ -353,8 +353,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, debug, otlp_grpc/store]}
 `
 
-// The ready pipelines, as they are but for the overlays, against stores that fail. At the end each span that was
-// accepted is in the store once, and metrics and joules are those of the spans and of the device.
+// The ready pipelines, unchanged except for the overlays, with stores that fail. At the end each accepted span is in
+// the store once, and metrics and joules equal the totals of the spans and of the device.
 func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -418,7 +418,7 @@ func (s *store) fail(t *testing.T, dead bool, length time.Duration) (begin func(
 	}
 }
 
-// check waits until all that was accepted is in the store, and holds that and the metrics against what the worker did.
+// check waits until all accepted spans are in the store, and compares them and the metrics with what the worker did.
 func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	if full {
 		require.Positive(t, w.refused, "the queues are small enough to be full")

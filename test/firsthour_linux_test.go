@@ -80,7 +80,7 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 func followed(t *testing.T, root, block string) {
 	tools := t.TempDir()
 	for name, script := range standIns {
-		// A builder pulls images, so it is asked for; a cluster is nobody's to change.
+		// A builder pulls images, so it runs only on request; commands that change a cluster do not run.
 		if !strings.Contains(block, name+" ") || name == "docker" && os.Getenv("OTELGPU_TEST_DOCKER") == "docker" {
 			continue
 		}

@@ -84,8 +84,8 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 
 const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
 
-// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
-// for the trace as a user's query would.
+// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, queried for the
+// trace as a user would.
 func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 			t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
 			switch id {
 			case request:
-				t.Run("the tree is that of the service", func(t *testing.T) { got.tree(t) })
+				t.Run("the tree equals the service's", func(t *testing.T) { got.tree(t) })
 				t.Run("rates are derived", func(t *testing.T) { got.derived(t) })
 			case queued:
 				t.Run("the device works when the request has ended", func(t *testing.T) { got.queued(t) })
@@ -291,7 +291,7 @@ func (a answer) tree(t *testing.T) {
 	require.GreaterOrEqual(t, seconds(attention), prefillTime.Seconds())
 }
 
-// Peaks are those of NVIDIA's data sheet of the H100 SXM5: 3.35 TB/s and 989.4 TFLOP/s dense in bf16.
+// The peaks are from NVIDIA's data sheet of the H100 SXM5: 3.35 TB/s and 989.4 TFLOP/s dense in bf16.
 func (a answer) derived(t *testing.T) {
 	attention := a.one(t, "attention")
 	rate := prefillFLOPs / double(t, attention, "gpu.duration")

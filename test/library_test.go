@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The library's own module cannot import the checks of this one, so its metrics are held against the registry here;
-// its spans are by the tests through the Collector.
+// The library's own module cannot import the checks of this one, so its metrics are validated here; the tests through
+// the Collector validate its spans.
 func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))

@@ -45,9 +45,9 @@ var load = []served{
 	{2750, 2900, 3100, 8},
 }
 
-// truth is what each request took of devices that draw that many watts while they are used, millisecond by
-// millisecond: equal parts for the servers on them that run any, and of each for those that its engine runs. Requests
-// are the servers' in turn.
+// truth returns the energy of each request on devices that draw that many watts while they are used, millisecond by
+// millisecond: equal parts for the servers with running requests, and equal parts of a server's energy for its running
+// requests. Requests are assigned to the servers in turn.
 func truth(watts float64, servers int, served func(i int) bool) (joules []float64) {
 	joules = make([]float64, len(load))
 	for ms := range 4000 {
@@ -67,7 +67,7 @@ func truth(watts float64, servers int, served func(i int) bool) (joules []float6
 }
 
 // The shipped pipeline by its name, spans as vLLM sends them, devices from a recording: joules per request and per
-// token are those that made the recording.
+// token equal the values that the recording was made from.
 func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -77,7 +77,7 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		watts    []float64 // of each device
 		identity bool      // the resource lists the devices; else they are found: the host has one
-		servers  int       // which take turns in serving; what ended last is told of first where there are several
+		servers  int       // which serve alternately; if there are several, spans are sent in reverse order of their ends
 	}{
 		"one device, found":                      {[]float64{412}, false, 1},
 		"eight devices, listed":                  {[]float64{310, 320, 330, 340, 350, 360, 370, 380}, true, 1},
@@ -237,7 +237,7 @@ func recordDevices(t *testing.T, path string, watts []float64) (ids []string) {
 	return ids
 }
 
-// writtenSpans are those of a file exporter's file so far.
+// writtenSpans returns the spans that a file exporter has written so far.
 func writtenSpans(t *testing.T, path string) (all []ptrace.Span) {
 	t.Helper()
 	b, err := os.ReadFile(path)

@@ -357,7 +357,7 @@ func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 		require.NoError(t, r.Body.Close())
 		require.Equal(t, http.StatusOK, r.StatusCode)
 	}
-	// The rule is evaluated every minute; what it says within the hour is that of the hour.
+	// The rule is evaluated every minute; its value within an hour is the hour's.
 	for at := day; at.Before(day.Add(4 * time.Minute)); at = at.Add(time.Minute) {
 		store.rules(t, "work.yaml", at)
 	}

@@ -136,7 +136,7 @@ exporters:
 	}
 }
 
-// fat are spans of 1 kB, n of them, as those with stacks or prompts on them are.
+// fat returns n spans of 1 kB, the size of spans with stacks or prompts.
 func fat(first uint64, n int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

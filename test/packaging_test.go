@@ -172,8 +172,9 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 	assert.Contains(t, strings.Fields(string(ignored)), ".git")
 }
 
-// A build takes minutes and pulls images, so it is asked for: OTELGPU_TEST_DOCKER=docker (or podman). Where there is no
-// such builder, OTELGPU_TEST_DOCKER=chroot takes the file's own steps one by one, with this machine's Go and libraries.
+// A build takes minutes and pulls images, so it runs only on request: OTELGPU_TEST_DOCKER=docker (or podman). Without
+// such a builder, OTELGPU_TEST_DOCKER=chroot runs the file's own steps one by one, with this machine's Go and
+// libraries.
 func TestTheContainerIsBuiltAndStarts(t *testing.T) {
 	builder := os.Getenv("OTELGPU_TEST_DOCKER")
 	switch builder {

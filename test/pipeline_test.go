@@ -65,13 +65,13 @@ service:
 `
 
 const (
-	scraped = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50" // its samples come as those of dcgm-exporter
+	scraped = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50" // its samples have the form of dcgm-exporter
 	sampled = "GPU-9a1c7be2-0b52-4d0e-8a51-2f0a8a2c11d0" // by the receiver: the constant device
 	h100    = "NVIDIA H100 80GB HBM3"
 )
 
 // The whole way in the real binary, golden: a trainer and an inference server send spans by OTLP; samples of the device
-// that they share come as metrics, those of a second device from the receiver; out come spans and metrics.
+// that they share arrive as metrics, samples of a second device from the receiver; the output is spans and metrics.
 func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

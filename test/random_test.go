@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// What happens lies on a grid of milliseconds, and the counter of a device is straight between two samples of 100 ms:
-// so the share of each span can be counted out, one millisecond after the other, by nothing but the definition.
+// All events are on a grid of milliseconds, and the counter of a device is linear between two samples of 100 ms: so the
+// share of each span can be counted, one millisecond after the other, from the definition alone.
 const (
 	length  = 3000 // ms
 	samples = 100  // ms
@@ -56,7 +56,7 @@ type made struct {
 	links      []int   // requests
 	late, turn int     // its place among the spans that come when their time is settled, and its payload's; 0: in time
 	bad        bool    // times or values that cannot be
-	unknown    bool    // names a device that nobody knows
+	unknown    bool    // names an unknown device
 }
 
 // topology is devices, the processes that use them and what they send.
@@ -132,9 +132,9 @@ type reading struct {
 	again    bool // the source had lost the device
 }
 
-// read is what a source reads of a device that draws this, once in samples, and more rarely when all is over. To every
-// second device something happens: its counter begins again, it is lost and comes back with a new counter, it is silent
-// for a while, the clock of its host is set forward or back, it never comes back.
+// read returns the readings of a device with this power, one in each sample interval, and fewer after the end. Every
+// second device has a fault: its counter begins again, it is lost and returns with a new counter, it has no samples for
+// a while, the clock of its host is set forward or back, or it never returns.
 func read(rng *rand.Rand, flow []float64) (out []reading) {
 	const begins, lost, silent, ahead, behind, gone, events = 0, 1, 2, 3, 4, 5, 12
 	event, from, while := rng.IntN(events), samples*(10+rng.IntN(15)), 50*(1+rng.IntN(18))
@@ -196,9 +196,9 @@ func (x *topology) active(i, ms int) bool {
 	return s.gpu() && s.late == 0 && s.start <= ms && ms < s.end
 }
 
-// share deals out each device's joules, millisecond by millisecond: equal parts for the processes that are at work, and
-// within a process for its innermost spans; those that the host timed have one only where no other is. Spans that come
-// late have, in their order, what nobody had.
+// share divides each device's joules, millisecond by millisecond: equal parts for the active processes, and within a
+// process for its innermost spans; host-timed spans have a part only if there is no device-timed one. Late spans have,
+// in their order, the energy that was unattributed.
 func (x *topology) share() {
 	children := make([][]int, len(x.spans))
 	for i := range x.spans {
@@ -208,7 +208,7 @@ func (x *topology) share() {
 	}
 	var below func(i, d, ms int) bool
 	below = func(i, d, ms int) bool {
-		return slices.ContainsFunc(children[i], func(c int) bool { // beyond one that has not come nobody knows
+		return slices.ContainsFunc(children[i], func(c int) bool { // the ancestors of a missing span are unknown
 			return x.spans[c].on(d) && (x.active(c, ms) || x.spans[c].late == 0 && below(c, d, ms))
 		})
 	}
@@ -296,7 +296,7 @@ func (x *topology) inclusive(i int) float64 {
 // between is the first id of the spans between others.
 const between = 2_000_000
 
-// measured says whether a span's energy is stated: that of one on all devices only if something is known of each.
+// measured reports whether a span's energy is stated: for a span on all devices, only if some energy of each is known.
 func (x *topology) measured(i int) bool {
 	s := &x.spans[i]
 	for _, flow := range x.joules {
@@ -430,7 +430,7 @@ func (x extensions) GetExtensions() map[component.ID]component.Component { retur
 // Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of
 // milliseconds. Requests come in any order, again and again, at the same time as their repetition, and while the next
 // component refuses; some of their spans have times that cannot be. Counters begin again, devices are lost, return or
-// stay away, and clocks are set forward and back, those of the devices' hosts and those of the senders.
+// stay away, and the clocks of the devices' hosts and of the senders are set forward and back.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
 	t.Parallel()
 	cases := 1000
@@ -604,8 +604,8 @@ func (x *topology) regroup(known func([]int) bool, send func([]int)) {
 	}
 }
 
-// ordered says whether spans come before those around them, or all after. Of another order gpu_requests cannot know
-// that a batch lies within one that it has charged.
+// ordered reports whether all spans arrive before their ancestors, or all after them. In another order gpu_requests
+// cannot know that a batch is inside one that it has charged.
 func (x *topology) ordered() bool {
 	turn := map[int]int{}
 	for _, late := range []bool{false, true} {
@@ -738,7 +738,7 @@ func (x *topology) compare(
 	}
 	require.InDelta(t, float64(len(x.spans)-served), sums["gpu.operation.count"], 0)
 
-	// And what the requests have, with what nobody has, is the energy of the spans.
+	// And the energy of the requests and the unattributed energy sum to the energy of the spans.
 	of := 0.
 	for _, td := range accounts {
 		each(td, func(s ptrace.Span) {

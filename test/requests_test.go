@@ -76,7 +76,7 @@ func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
 			device += watts * seconds(s)
 			own += value(s, "gpu.energy")
 		} else {
-			own -= value(s, "gpu.energy") // of what lies within iterations
+			own -= value(s, "gpu.energy") // of spans inside iterations
 			if s.Name() == "decode" {
 				tokens += value(s, "gpu.operation.items")
 			}

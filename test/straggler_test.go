@@ -90,7 +90,7 @@ func (x timeline) ranks() []*sender {
 	return out
 }
 
-// checkStraggler holds the span against what the ranks did: own times of 60, 60, 80 and 60 ms.
+// checkStraggler compares the span with the ranks' own times of 60, 60, 80 and 60 ms.
 func (x timeline) checkStraggler(t *testing.T, rs ptrace.ResourceSpans, s ptrace.Span) {
 	require.Equal(t, map[string]any{
 		"service.name": "trainer", "service.instance.id": "trainer-1",

@@ -70,7 +70,7 @@ func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
 	require.NoError(t, demo.Wait(time.Minute), demo.Output())
 
 	for _, q := range traceQueries(t) {
-		text := strings.ReplaceAll(q.text, `= "x"`, `=~ ".*"`) // what stands for a dashboard's variable
+		text := strings.ReplaceAll(q.text, `= "x"`, `=~ ".*"`) // the value for a dashboard's variable
 		at, found := "/api/search?limit=20", regexp.MustCompile(`"traceID":`)
 		if strings.Contains(text, "_over_time(") {
 			at, found = "/api/metrics/query_range?step=10s", regexp.MustCompile(`"timestampMs":"\d+","value":[\d.]*[1-9]`)

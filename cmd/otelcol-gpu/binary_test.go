@@ -172,7 +172,7 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
-// A number where a name belongs is no name, though it could stand for one.
+// A number is not a valid name, even if it is the value of one.
 func TestNumbersInPlaceOfNamesAreRefused(t *testing.T) {
 	for option, want := range map[string]string{
 		"processors.gpu_join.attributes":   "\"gpu_join\": … `attributes`: must be lean or full, found \"1\"",

@@ -51,18 +51,18 @@ The exit code is 1 if there are violations or if the input cannot be read.`,
 			case listen != "" && len(args) > 0:
 				return fmt.Errorf("cannot check %q while listening (use either FILE or --listen)", args[0])
 			case listen != "":
-				report.Found = func(c *conformance.Complaint) { fmt.Fprintln(out, c) }
+				report.Found = func(c *conformance.Violation) { fmt.Fprintln(out, c) }
 				err = checkListen(cmd, listen, limit, report)
 			case len(args) == 0:
 				return errors.New("nothing to check (specify a file, - for standard input, or --listen)")
 			default:
 				err = checkFiles(cmd.InOrStdin(), args, report)
-				for _, c := range report.Complaints() {
+				for _, c := range report.Violations() {
 					fmt.Fprintln(out, c)
 				}
 			}
 			report.Summary(out)
-			if err == nil && len(report.Complaints()) > 0 {
+			if err == nil && len(report.Violations()) > 0 {
 				err = errReported
 			}
 			return err

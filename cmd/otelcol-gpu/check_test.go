@@ -38,7 +38,7 @@ func check(t *testing.T, in string, args ...string) (out string, err error) {
 	cmd.SetOut(&b)
 	cmd.SetErr(&b)
 	cmd.SetIn(strings.NewReader(in))
-	cmd.SetArgs(append([]string{}, args...)) // of none, cobra takes those of the test
+	cmd.SetArgs(append([]string{}, args...)) // nil would select the arguments of the test binary
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err = cmd.Execute()
 	return b.String(), err

@@ -68,8 +68,8 @@ func contrib[F component.Factory](f F, path string) part[F] {
 	return part[F]{f, contribModule + path + " " + coreVersion}
 }
 
-// factories are the components of the distribution. builder.yaml lists the same ones for the OpenTelemetry Collector
-// Builder; a test holds the two against each other.
+// factories returns the components of the distribution. builder.yaml lists the same ones for the OpenTelemetry
+// Collector Builder; a test compares the two lists.
 func factories() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 	var errs [5]error

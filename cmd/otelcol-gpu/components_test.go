@@ -256,7 +256,7 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`)).Error(), "full build")
 }
 
-// The Collector beside a service, whose configuration stands in the manifest, is one that the core takes.
+// The core distribution accepts the configuration of the sidecar Collector, which is in the manifest.
 func TestTheSidecarsConfigurationIsComplete(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kubernetes/snippets/sidecar.yaml")
 	require.NoError(t, err)

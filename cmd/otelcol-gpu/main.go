@@ -106,7 +106,7 @@ func named(args []string) []string {
 	return out
 }
 
-// settings are those of a Collector that runs the configuration text.
+// settings returns the settings of a Collector that runs the configuration text.
 func settings(text string) otelcol.CollectorSettings {
 	return otelcol.CollectorSettings{
 		BuildInfo: buildInfo(),
@@ -215,7 +215,7 @@ var (
 	unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
 )
 
-// withHint adds what to do to an error of the Collector that names only what went wrong.
+// withHint adds a remedy to an error of the Collector that has none.
 func withHint(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (stop the program that uses the port, or set another address in the configuration; for the "+

@@ -67,7 +67,7 @@ func (l listener) With(fields []zapcore.Field) zapcore.Core {
 	return listener{l.Core.With(fields), l.w, cmp.Or(text(fields, "otelcol.component.id"), l.component)}
 }
 
-// text is a field's value; "" where there is none.
+// text returns a field's value, "" if there is none.
 func text(fields []zapcore.Field, key string) string {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {

@@ -91,7 +91,7 @@ func (p *tty) frames() []string {
 	return strings.Split(drawn, "\x1b[H")[1:]
 }
 
-// fits holds a picture against a screen: lines wider than it take several.
+// fits compares a picture with the size of a screen, in which a wide line takes several lines.
 func fits(t *testing.T, frame string, columns, lines int) {
 	t.Helper()
 	used := 0

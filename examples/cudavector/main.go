@@ -4,8 +4,8 @@
 // Command cudavector computes on an NVIDIA GPU without cgo and times what it does with gpuspan.
 //
 // It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks every result against
-// the host's arithmetic, and prints where the time went. Where there is no GPU it computes on the CPU, timed with the
-// host's clock, and says so.
+// the host's arithmetic, and prints where the time went. Without a GPU it computes on the CPU, timed with the host's
+// clock, and reports that.
 //
 //	go run ./cudavector -elements 16777216 -matrix 1024 -runs 20
 package main

@@ -49,7 +49,7 @@ type engine struct {
 }
 
 // iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the
-// others, and returns those that have all. An iteration is nobody's child: it serves all its requests.
+// others, and returns the completed requests. An iteration has no parent: it serves all its requests.
 func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 	x := opIteration.Start(context.Background(), e.stream)
 	if len(admitted) > 0 {

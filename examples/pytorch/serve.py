@@ -5,7 +5,7 @@ the number of tokens that each one got.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python serve.py [--requests 40]
 
-Through otelcol-gpu the account of every request (GPU time, tokens, joules of its share) stands in its own trace.
+With otelcol-gpu the usage record of every request (GPU time, tokens, joules of its share) is in its own trace.
 """
 
 import argparse

@@ -112,7 +112,7 @@ func value(v pcommon.Value) chrometrace.Value {
 	return chrometrace.String(v.AsString())
 }
 
-// metrics takes gauges and non-monotonic sums that are asked for and name a device.
+// metrics adds the gauges and non-monotonic sums that the configuration names and that have a device.
 func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {

@@ -155,7 +155,7 @@ func oddPoints(r *rand.Rand) pmetric.Metrics {
 	return md
 }
 
-// Whatever comes, files are such that no viewer complains of them: the strict reader, and Perfetto where it is at hand.
+// Whatever the input, viewers report no errors for the files: the strict reader, and Perfetto if it is installed.
 func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -30,10 +30,10 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
-// What Perfetto complains of (parse times are no complaints), and how much of the trace it holds.
+// The errors that Perfetto reports (without parse times), and how much of the trace it read.
 const (
-	complaints = `SELECT name, severity, idx, value FROM stats WHERE value > 0 AND name NOT GLOB '*_duration_ns';`
-	contents   = `SELECT
+	faults   = `SELECT name, severity, idx, value FROM stats WHERE value > 0 AND name NOT GLOB '*_duration_ns';`
+	contents = `SELECT
   (SELECT count(*) FROM slice WHERE category IS NULL OR category != 'event') AS slices,
   (SELECT ifnull(sum(dur), 0) FROM slice) AS length,
   (SELECT count(*) FROM flow) AS flows,
@@ -42,7 +42,7 @@ const (
   (SELECT count(*) FROM process WHERE name IS NOT NULL) AS processes`
 )
 
-// needsPerfetto skips a test where there is no trace processor.
+// needsPerfetto skips a test if there is no trace processor.
 func needsPerfetto(t *testing.T) string {
 	program := os.Getenv("TRACE_PROCESSOR")
 	if program == "" {
@@ -56,19 +56,19 @@ func perfetto(t *testing.T, path, query string) [][]string {
 	program := needsPerfetto(t)
 	queries := filepath.Join(t.TempDir(), "queries.sql")
 	require.NoError(t, os.WriteFile(queries, []byte(query), 0o600))
-	var out, complaint bytes.Buffer
+	var out, stderr bytes.Buffer
 	c := exec.CommandContext(t.Context(), program, "-q", queries, path)
-	c.Stdout, c.Stderr = &out, &complaint
-	require.NoError(t, c.Run(), complaint.String())
+	c.Stdout, c.Stderr = &out, &stderr
+	require.NoError(t, c.Run(), stderr.String())
 	rows, err := csv.NewReader(&out).ReadAll()
 	require.NoError(t, err)
-	require.NotEmpty(t, rows, complaint.String())
+	require.NotEmpty(t, rows, stderr.String())
 	return rows[1:] // the first are the names of columns
 }
 
 // agrees holds what Perfetto has of a trace against what is in the file.
 func agrees(t *testing.T, path string, data []byte) {
-	assert.Empty(t, perfetto(t, path, complaints), path)
+	assert.Empty(t, perfetto(t, path, faults), path)
 	f, faults := chrometracetest.Read(data)
 	require.Empty(t, faults, path)
 	var length int64

@@ -109,7 +109,7 @@ func same(t *testing.T, a, b []string) {
 	}
 }
 
-// against holds a file against reference answers: count of activities and sum of kernel durations of each device.
+// against compares a file with reference answers: count of activities and sum of kernel durations of each device.
 func against(t *testing.T, path string, f chrometracetest.File) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	}
 	require.NoError(t, tr.ConsumeTraces(t.Context(), work(at(40)+1, at(45))))
 	require.NoError(t, tr.ConsumeTraces(t.Context(), work(at(45), at(50))))
-	sample(46, 100) // what came after the spans is drawn at the end, as far as the device worked
+	sample(46, 100) // later samples are drawn at the end, as far as the device worked
 	require.NoError(t, tr.Shutdown(t.Context()))
 
 	drawn := map[string]map[int]float64{}

@@ -161,7 +161,7 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 	return err
 }
 
-// only is a copy of the spans that events stand for.
+// only returns a copy of the spans that the events represent.
 func only(td ptrace.Traces, events []chrometrace.Event) ptrace.Traces {
 	wanted := make(map[spanfacts.Key]bool, len(events))
 	for i := range events {

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// Names, units and labels are those of the exporter's list of metrics.
+// Names, units and labels are copied from the exporter's list of metrics.
 func TestAMDsExporterIsUnderstood(t *testing.T) {
 	for _, prefix := range []string{"", "amd_"} {
 		x, store := start(t, createDefaultConfig().(*Config))

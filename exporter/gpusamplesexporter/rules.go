@@ -44,8 +44,8 @@ const (
 	mebi    = 1 << 20
 )
 
-// dcgmRules are by DCGM field name without the prefix DCGM_FI_, in the units of the field. Names of DCGM 4.6 and later
-// stand beside the older ones.
+// dcgmRules are the rules by DCGM field name without the prefix DCGM_FI_, in the units of the field. They include the
+// names of DCGM 4.6 and later and the older ones.
 var dcgmRules = map[string]rule{
 	"DEV_GPU_UTIL":                 {field: gpusamplesextension.Utilization, scale: percent},
 	"DEV_GPU_UTIL_RATIO":           {field: gpusamplesextension.Utilization, scale: percent}, // still 0 to 100

@@ -26,7 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// outcome is what became of a data point.
+// outcome is the result of a data point.
 type outcome uint8
 
 const (
@@ -76,7 +76,7 @@ type device struct {
 const (
 	// retryRefused is the time between two tries to get a device that another component writes.
 	retryRefused = time.Minute
-	// forgetAfter: a device without points for so long is given up.
+	// forgetAfter is the time without points after which a device is evicted.
 	forgetAfter = 10 * time.Minute
 )
 

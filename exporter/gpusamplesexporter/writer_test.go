@@ -167,12 +167,12 @@ func TestARealScrapeOfDCGMExporterBecomesSamples(t *testing.T) {
 	assert.InDelta(t, 300, joules, 1e-6)
 }
 
-// TestTheDefaultFieldsOfDCGMExporterAreKnown holds the table against the exporter's own list.
+// TestTheDefaultFieldsOfDCGMExporterAreKnown compares the table with the exporter's own list.
 func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
 	f, err := os.Open(recorded.Path(t, "dcgm/dcgm-exporter-default-counters.csv"))
 	require.NoError(t, err)
 	defer f.Close()
-	noSample := map[string]bool{ // nothing that a span can be told
+	noSample := map[string]bool{ // nothing that applies to a span
 		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": true, "DCGM_FI_DEV_MEM_COPY_UTIL": true,
 		"DCGM_FI_DEV_ENC_UTIL": true, "DCGM_FI_DEV_DEC_UTIL": true, "DCGM_FI_DEV_FB_FREE": true,
 		"DCGM_FI_DEV_FB_RESERVED":            true,
@@ -344,7 +344,7 @@ func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
 	assert.InDelta(t, 450, joules, 1e-9)
 }
 
-// A device that gives one field by two metrics has that of the better one alone, in whichever order they come.
+// A device with two metrics for one field has the values of the better one only, in whichever order they arrive.
 func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -491,7 +491,7 @@ func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
 	d, ok := v.Lookup("GPU-3")
 	require.True(t, ok)
 	events := d.Events(0, time.Now().UnixNano(), nil)
-	require.Len(t, events, 1, "of the first value nobody knows when it happened")
+	require.Len(t, events, 1, "the time of the first value is unknown")
 	assert.Equal(t, int64(79), events[0].Code)
 	assert.Equal(t, at.Add(2*time.Second).UnixNano(), events[0].Time)
 }

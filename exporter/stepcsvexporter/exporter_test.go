@@ -175,7 +175,7 @@ func TestOnlyWhatFailedIsRetried(t *testing.T) {
 	assert.Len(t, lines(t, filepath.Join(dir, "steps-rank1.csv")), 2)
 }
 
-// Steps that can never be written are no reason to lose those that could be a moment later.
+// Steps that can never be written must not cause the loss of steps that a retry can write.
 func TestWhatNeverCanBeWrittenDoesNotKeepTheRestFromARetry(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path, cfg.AllRanks = filepath.Join(t.TempDir(), "steps.csv"), true

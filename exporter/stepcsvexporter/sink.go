@@ -93,7 +93,7 @@ func (s *sink) file(rank int64) (*stepcsv.Writer, error) {
 		return nil, err
 	}
 	if f.Stats().Repaired > 0 {
-		s.log.Warn("A step CSV ended in the middle of a line, which was cut off", zap.String("path", cfg.Path))
+		s.log.Warn("Removed an incomplete last line from a step CSV", zap.String("path", cfg.Path))
 	}
 	s.files[rank] = f
 	return f, nil
@@ -176,7 +176,7 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 		}
 	}
 	if err != nil && after.Rows > before.Rows {
-		// The rows are written; only what comes after them, as rotation, failed.
+		// The rows are written; only later work such as rotation failed.
 		s.log.Error("A step CSV could not be rotated", zap.Error(err))
 		return nil
 	}

@@ -95,7 +95,7 @@ type load struct {
 	label   string // of the device
 	unit    string
 	changes []change
-	slot    int64 // ns: changes that lie in one slot are one; 0: only those of one moment are
+	slot    int64 // ns: changes in one slot are joined; 0: only changes at one time are
 	full    int   // length of changes at which they are joined
 }
 
@@ -150,7 +150,7 @@ func (e *Event) copied() (bytes int64, direction string) {
 func (w *Writer) load(e *Event, name, unit string) *load {
 	k := loadKey{e.Device, name}
 	label := "GPU " + strconv.FormatInt(e.Track.Device, 10)
-	if k.device == "" { // devices without an identity are those of the process
+	if k.device == "" { // devices without an identity belong to the process
 		label = w.process(e.Process).label + " " + label
 		k.device = label
 	}

@@ -19,9 +19,9 @@
 // first span: a reader that holds them as doubles then keeps the nanosecond too, for three months. Spans of other times
 // go to another file. A dur may have more decimals, an eighth of a nanosecond at most: ts + dur, added as doubles, is
 // then the same number as the ts of a slice that begins where this one ends, as viewers that add doubles need it. One
-// process (pid) stands for one service and rank; one track (tid) for a stream, a host thread, or the steps of a loop.
-// Within one track slices nest, always: what would overlap goes to a second track of the same name. Attributes become
-// args under their own names, except for those that PyTorch has a name for (device, stream, correlation …).
+// process (pid) represents one service and rank; one track (tid) represents a stream, a host thread, or the steps of a
+// loop. Slices of one track always nest: a slice that would overlap goes to a second track of the same name. Attributes
+// become args under their own names, except for names that PyTorch has a name for (device, stream, correlation …).
 //
 // A step of gpuspan is drawn twice: on its loop's track as long as the host took, and on a track of the device from
 // boundary to boundary. The span itself reaches from the host's start to the device's end.

@@ -26,7 +26,7 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// plain is true for the bytes that stand for themselves in a JSON string.
+// plain is true for the bytes that need no escape in a JSON string.
 var plain = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -53,7 +53,7 @@ func appendValue(b []byte, v Value) []byte {
 		return strconv.AppendInt(b, int64(v.num), 10)
 	case kindFloat:
 		f := math.Float64frombits(v.num)
-		if b = appendFloat(b, f); f == math.Trunc(f) && math.Abs(f) < 1e21 { // so that it is told from a whole number
+		if b = appendFloat(b, f); f == math.Trunc(f) && math.Abs(f) < 1e21 { // to distinguish it from a whole number
 			b = append(b, ".0"...)
 		}
 		return b
@@ -124,7 +124,7 @@ type Arg struct {
 	Value Value  // the zero Value is null
 }
 
-// valueOf is the value of an argument, null where there is none.
+// valueOf returns the value of an argument, null if there is none.
 func valueOf[K ~string](args []Arg, key K) Value {
 	for i := range slices.Backward(args) {
 		if args[i].Key == string(key) {

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Process is what a pid stands for. Equal values are one process.
+// Process is the process that a pid represents. Equal values are one process.
 type Process struct {
 	Service  string // service.name
 	Instance string // service.instance.id; may be empty
@@ -28,7 +28,7 @@ type Process struct {
 	Profile      bool   // the spans are of a profiler's file (gpu.trace.detail)
 }
 
-// TrackKind says what a track stands for.
+// TrackKind is the kind of a track.
 type TrackKind uint8
 
 // Kinds of track, in the order in which viewers should show them.
@@ -80,7 +80,7 @@ type Event struct {
 
 	// What Classify leaves out of the event's fields and args; see exact.go.
 	name           string // of the span when renamed: Name is another
-	end            int64  // of the span when ended: End is that of its slice
+	end            int64  // of the span when ended: End is the end of its slice
 	renamed, ended bool
 	absent         bool // Track.Device is made up
 	kept           []Arg

@@ -16,22 +16,23 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// An event says what its span was. Most of it follows from name, times and args, by the rules of Attribute; what does
-// not is in the argument "otel", an object with
+// A span can be restored from its event. Most of it follows from name, times and args, by the rules of Attribute; the
+// rest is in the argument "otel", an object with
 //
 //	name        the span's name, where the event has another; a kernel's event has gpu.kernel.name
 //	start, end  the span's unix nanoseconds, where the slice is drawn otherwise
 //	absent      true: the span has no gpu.device.ordinal, and device is made up
 //	origin      index into the file's otelgpuOrigins; 0 where absent
-//	attributes  those that args cannot hold: {"double":"NaN"}, {"bytes":"<base64>"}, {"map":{…}}, and names that args
+//	attributes  values that args cannot have: {"double":"NaN"}, {"bytes":"<base64>"}, {"map":{…}}, and names that args
 //	            have another use for
 //
-// "otel":"again" marks the second drawing of a step, which is no span.
+// "otel":"again" marks the second drawing of a step, which is not a span.
 
 // FormatVersion is the top-level otelgpuFormat of files whose events say what their spans were.
 const FormatVersion = 1
 
-// argNames are the arguments that stand for an attribute under another name; empty: that are derived from others.
+// argNames are the arguments that represent an attribute under another name; empty: arguments that are derived from
+// others.
 var argNames = func() map[string]string {
 	m := map[string]string{
 		"device": string(semconv.GPUDeviceOrdinalKey), "stream": string(semconv.GPUStreamIDKey),
@@ -59,8 +60,8 @@ func reserved(name string) bool {
 
 const occupancyPercent = "est. achieved occupancy %"
 
-// Attribute is the attribute that an argument stands for, and false for arguments that are derived from others. The
-// argument of a percentage stands for a hundredth of it.
+// Attribute returns the attribute that an argument represents, and false for arguments that are derived from others.
+// The argument of a percentage is 100 times the attribute.
 func Attribute(arg string) (key string, percent, ok bool) {
 	if key, ok := argNames[arg]; ok {
 		return key, arg == occupancyPercent, key != ""
@@ -328,7 +329,7 @@ func (w *Writer) top() error {
 	return nil
 }
 
-// common is the value that all processes have; the zero value where there is none.
+// common returns the value that all processes have, the zero value if they differ.
 func common[T comparable](w *Writer, of func(Process) T) (value T) {
 	first := true
 	for p := range w.procs {

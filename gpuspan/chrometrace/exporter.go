@@ -143,8 +143,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return errs
 }
 
-// step writes a finished step and what is below it, into a new window when its number does not follow. Times do not
-// decide: where the host runs ahead, the spans of the next window's steps begin before those of this one end.
+// step writes a finished step and its descendants, into a new window if its number is not the next one. Times do not
+// decide: if the host runs ahead, the spans of the next window's steps begin before the spans of this one end.
 func (e *Exporter) step(s *Event) error {
 	var errs error
 	n, _ := s.step()
@@ -252,7 +252,7 @@ func (e *Event) step() (n int64, ok bool) {
 	return n, ok && valueOf(e.Args, semconv.GPUOperationTypeKey).str == semconv.GPUOperationTypeStep
 }
 
-// convert makes an event of a span; e is that of its resource and scope.
+// convert makes an event of a span; e has the fields of its resource and scope.
 func convert(e Event, s sdktrace.ReadOnlySpan) Event {
 	e.Name, e.Start, e.End = s.Name(), s.StartTime().UnixNano(), s.EndTime().UnixNano()
 	e.Trace, e.Span, e.Args = s.SpanContext().TraceID(), s.SpanContext().SpanID(), arguments(s.Attributes())

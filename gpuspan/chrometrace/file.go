@@ -72,7 +72,8 @@ func createFile(path string, c Compression) (t *file, err error) {
 	fail := func(err error) (*file, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
-	// Not os.CreateTemp, whose files nobody else may read: the mode is that of a file made by opening it.
+	// os.CreateTemp would make a file that only its owner may read; this one has the mode of a file that is created by
+	// opening it.
 	name := fmt.Sprintf("%s.%d%s", path, rand.Uint64(), partialExtension)
 	t = &file{path: path}
 	if t.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {

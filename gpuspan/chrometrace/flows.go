@@ -22,8 +22,8 @@ type spanKey struct {
 	span  [8]byte
 }
 
-// flows pairs launches with work. An arrow is written when both of its ends are in the file, since a viewer complains
-// of an end without a start.
+// flows pairs launches with work. An arrow is written when both of its ends are in the file, since viewers report an
+// end without a start as an error.
 type flows struct {
 	launches pairs[correlated]
 	spans    pairs[spanKey]
@@ -46,7 +46,7 @@ func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
 	delete(p.waiting.m, key)
 }
 
-// work takes work, which waits until its launch arrives; that of a graph has hundreds.
+// work adds work, which waits until its launch arrives; the launch of a graph has hundreds.
 func (p *pairs[K]) work(key K, to flowEnd, pair func(from, to flowEnd)) {
 	if from, ok := p.launched.m[key]; ok {
 		pair(from, to)

@@ -20,8 +20,8 @@ const (
 type lane struct {
 	tid  int64
 	root siblings
-	down int        // levels that were looked at, which tests count
-	path []inserted // the latest interval and those that it lies in, as far as they are known, the outermost first
+	down int        // number of visited levels, for tests
+	path []inserted // the latest interval and the known intervals around it, the outermost first
 }
 
 // inserted is an interval with the siblings that it is one of, and their level. By it, intervals far within others find
@@ -82,16 +82,16 @@ func (l *lane) latest() inserted {
 	return inserted{}
 }
 
-// passed adds an interval to the path. Those that an interval was looked for in are there, too, even if it was refused:
-// thousands like it may come.
+// passed adds an interval to the path. The path includes the intervals that were searched for a rejected interval:
+// thousands like it may follow.
 func (l *lane) passed(start, end int64, at *siblings, level int) {
 	if n := len(l.path); n == 0 || l.path[n-1].level < level {
 		l.path = append(l.path, inserted{start, end, at, level})
 	}
 }
 
-// below is insert among siblings of a level. It returns those that took the interval with their level, nil where it is
-// refused.
+// below inserts an interval among the siblings of a level. It returns the siblings that accepted it and their level,
+// nil if it is rejected.
 func (l *lane) below(at *siblings, level int, start, end int64, owner uint64) (*siblings, int) {
 	for ; ; level++ {
 		l.down++

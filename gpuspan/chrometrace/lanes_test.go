@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bytes that are allocated stand for slots that are copied.
+// The number of allocated bytes measures the copied slots.
 func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 	for name, fill := range map[string]func(t *testing.T, l *lane, n int64){
 		"outermost first": func(t *testing.T, l *lane, n int64) {
@@ -50,8 +50,8 @@ func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 	}
 }
 
-// TestLanesHoldNestedIntervalsOnly holds lanes against the definition: what a lane takes nests in, or is disjoint from,
-// all else that it has taken.
+// TestLanesHoldNestedIntervalsOnly compares lanes with the definition: an accepted interval nests in, or is disjoint
+// from, all others in its lane.
 func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 300 {

@@ -125,7 +125,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	}
 }
 
-// sortedEach puts host tracks before those of the device, and steps in order.
+// sortedEach sorts host tracks before device tracks, and steps in order.
 func sortedEach(m map[string][]string) [][]string {
 	var out [][]string
 	for _, v := range m {

@@ -36,7 +36,7 @@ type process struct {
 type track struct {
 	Track
 	lanes []*lane
-	// of each lane, side by side in memory, for many are asked where many overlap
+	// of each lane, contiguous in memory, because many are read if many slices overlap
 	latest []inserted
 }
 

@@ -48,8 +48,8 @@ type Rotator struct {
 	wait sync.WaitGroup
 }
 
-// fileKey is what an open file is for. Spans that lie months apart cannot stand in one file with their nanoseconds:
-// what the first file does not hold goes to a second one of a time of its own, and so on.
+// fileKey identifies an open file. Spans that are months apart cannot be in one file with exact nanoseconds: spans that
+// do not fit into the first file go to a second one with another base time, and so on.
 type fileKey struct {
 	trace [16]byte // zero without PerTrace
 	era   int
@@ -123,7 +123,7 @@ func (r *Rotator) Write(events []Event) error {
 	return partial(failed, all, errs)
 }
 
-// write hands each span of a trace to the file that holds its time, and returns those that are in none.
+// write writes each span of a trace to the file for its time, and returns the spans that are in no file.
 func (r *Rotator) write(trace [16]byte, events []Event) (failed []Event, errs error) {
 	for era := 0; len(events) > 0; era++ {
 		k := fileKey{trace, era}
@@ -344,10 +344,10 @@ type PartialError struct {
 	err    error
 }
 
-// Error is that of the files that failed.
+// Error returns the text of the failed files' errors.
 func (e *PartialError) Error() string { return e.err.Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the errors of the failed files.
 func (e *PartialError) Unwrap() error { return e.err }
 
 // partial is the error of a Write of n spans.

@@ -122,7 +122,7 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	require.Len(t, spans, 4*50*20)
 }
 
-// What lies months away cannot stand in one file to the nanosecond, and Perfetto drops what is before its base.
+// Spans that are months apart cannot be in one file to the nanosecond, and Perfetto drops spans before its base time.
 func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	r, err := chrometrace.NewRotator(chrometrace.Files{

@@ -120,7 +120,7 @@ func (e *Event) inherit(at *taken, s *stated) {
 	}
 }
 
-// occupancy makes a percentage of the estimate; the rounding undoes that of 0.29 × 100.
+// occupancy makes a percentage of the estimate; it rounds because 0.29 × 100 is not exact.
 func (e *Event) occupancy(a *Arg) {
 	v, ok := a.Value.AsFloat()
 	if !ok {

@@ -159,7 +159,7 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 	require.Zero(t, stats.Flows)
 }
 
-// A point is of the interval that ends at its time, and viewers draw a value from where it stands on.
+// A point is of the interval that ends at its time, and viewers draw a value from its time on.
 func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)

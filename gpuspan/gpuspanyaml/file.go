@@ -18,21 +18,21 @@
 //	  trace_dir: /tmp/traces # for package gpuspan/chrometrace
 //	  step_csv: steps.csv    # for package gpuspan/stepcsv
 //
-// [Load] and [Read] take the name of another node that the three stand below. `nvtx: true` is `nvtx: {enabled: true}`;
+// [Load] and [Read] accept the name of another node that has the three. `nvtx: true` is `nvtx: {enabled: true}`;
 // `timing: false`, `profiling: false` and `profiling: null` switch profiling off.
 //
-// Keys that guides of PyTorch's profiler use are taken below `profiling`, too:
+// Keys that guides of PyTorch's profiler use are accepted below `profiling`, too:
 //
 //	wait, warmup, active, repeat, skip_first  →  profiling.schedule.<same name>
 //	enabled                                   →  timing.enabled
 //	profile_memory                            →  timing.memory_usage
 //	with_stack                                →  timing.code_location
 //	output_dir                                →  profiling.trace_dir
-//	record_shapes, with_flops, with_modules, activities: an error that says what stands for them
+//	record_shapes, with_flops, with_modules, activities: an error that names the replacement
 //
-// Other nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in
-// it, are not looked at. Within the three nodes every unknown key, every key that stands twice, every value of the
-// wrong kind and every impossible combination is an error that names it, all of them at once.
+// Missing or null nodes and values keep the defaults; other nodes of the file, and further documents in it, are
+// ignored. Within the three nodes every unknown key, duplicate key, value of the wrong kind and impossible combination
+// is an error that names it; all errors are reported at once.
 package gpuspanyaml
 
 import (
@@ -59,7 +59,7 @@ type File struct {
 // NVTX is the node nvtx.
 type NVTX struct {
 	Enabled bool   // annotate sections with NVTX ranges; default false
-	Domain  string // NVTX domain; empty: that of package nvtx
+	Domain  string // NVTX domain; empty: the default of package nvtx
 }
 
 // Option applies the settings to gpuspan.New.
@@ -122,7 +122,7 @@ func Read(r io.Reader, at ...string) (File, error) {
 	return out, errors.Join(append(p.errs, out.Settings.Validate())...)
 }
 
-// below finds the node that at names. nil stands for one that says nothing.
+// below returns the node that at names, nil if it is missing or null.
 func below(n *yaml.Node, at []string) (*yaml.Node, error) {
 	for i := 0; ; i++ {
 		n = resolve(n)
@@ -153,7 +153,7 @@ type parser struct {
 	seen map[string]bool // keys with their nodes
 }
 
-// once reports whether a key stands for the first time.
+// once reports whether a key is not a duplicate.
 func (p *parser) once(path string, key *yaml.Node) bool {
 	if p.seen[path] {
 		p.fail(key, "`%s` is set twice", path)
@@ -196,7 +196,7 @@ func (p *parser) node(top, prefix string, n *yaml.Node) {
 	}
 }
 
-// value sets one key, which must belong to the node that it stands in.
+// value sets one key, which must belong to its node.
 func (p *parser) value(top, path string, key *yaml.Node, value string) {
 	if to, ok := profilerKeys[path]; ok && top == "profiling" {
 		top, path, _ = strings.Cut(to, ".")
@@ -266,7 +266,7 @@ var profilerKeys = map[string]string{
 	"output_dir":     "profiling.trace_dir",
 }
 
-// noCounterpart are those that say nothing to gpuspan, and what does.
+// noCounterpart are the keys without an equivalent in gpuspan, and what to use instead.
 var noCounterpart = map[string]string{
 	"record_shapes": "state shapes with the semconv attribute gpu.operation.shapes",
 	"with_flops":    "state FLOPs as Work, package flops counts them",
@@ -274,7 +274,7 @@ var noCounterpart = map[string]string{
 	"activities":    "sections are of the GPU, spans of the host come from any tracer",
 }
 
-// resolve follows an alias to what it stands for.
+// resolve follows an alias to its node.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

@@ -103,7 +103,7 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "`names`", "all at once")
 }
 
-// Keys that only a file has stand in the same table as the others.
+// Keys that only files have are in the same table as the others.
 func TestKeysOfFilesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)

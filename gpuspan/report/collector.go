@@ -37,7 +37,7 @@ type Collector struct {
 	start    time.Time
 	nodes    []*node // nodes[0] is the root
 	overflow int64
-	timed    int64 // timed sections, and those of them
+	timed    int64 // timed sections, and how many of them have
 	onHost   int64 // with the host's times
 	latest   int64 // latest end of a timed section, unix nanoseconds
 	covered  union
@@ -276,14 +276,14 @@ func (u *union) add(start, end int64) {
 
 func (u *union) length() int64 { return u.closed + u.open.Length() }
 
-// A stream does one thing after the other. So where one outermost section lies within another of its stream it is part
-// of that one's work, whatever context it was started with, as a section within a phase that is started with the step's
-// context:
+// A stream does one thing after the other. So if one outermost section is inside another of its stream, it is part of
+// that section's work, whatever context it was started with, such as a section in a phase that is started with the
+// step's context:
 //
 //	optimizer  ├────────────┤   outermost
 //	adamw        ├────────┤     outermost by its context; within optimizer
 //
-// Its time is in the other's already. gpu_join and gpu_metrics nest spans by the same rule.
+// The other's time includes it. gpu_join and gpu_metrics nest spans by the same rule.
 type streams map[streamKey]*[]run
 
 type streamKey struct{ device, stream int }
@@ -294,12 +294,12 @@ type run struct {
 	node       Node
 }
 
-// maxRuns bounds what is remembered of a stream: as many runs may lie within one section. maxStreams bounds the
-// streams.
+// maxRuns limits the runs that are kept of a stream, and so the number of runs inside one section. maxStreams limits
+// the streams.
 const maxRuns, maxStreams = 1024, 1024
 
-// add takes a run, in the order of ends as a profiler reports a stream's, and calls inside with the node and the time
-// of each that lies within it.
+// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with the node and
+// the time of each run inside it.
 func (s streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
 	list, ok := s[k]
 	if !ok {
@@ -327,7 +327,7 @@ func (s streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
 	*list = append(kept, r)
 }
 
-// within finds for each outermost node the one that all of its time lies in.
+// within returns, for each outermost node whose time is all inside another node, that node.
 func (c *Collector) within() map[Node]Node {
 	out := map[Node]Node{}
 	for _, n := range c.nodes[0].order {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Change is what became of one operation, at one place in the nesting, between two runs of a program.
+// Change is the difference of one operation, at one place in the nesting, between two runs of a program.
 type Change struct {
 	Path          []string // names from the outermost section to this one
 	Before, After Figures  // Count is 0 where it did not run

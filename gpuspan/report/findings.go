@@ -34,7 +34,7 @@ type Finding struct {
 	Kind      Kind          `json:"kind"`      // what it is about
 	Subject   string        `json:"subject"`   // operation path or loop
 	Value     float64       `json:"value"`     // what was measured
-	Threshold float64       `json:"threshold"` // what it was held against
+	Threshold float64       `json:"threshold"` // the limit that it exceeds
 	Unit      string        `json:"unit"`      // of both: "1" is a ratio
 	Evidence  string        `json:"evidence"`  // the measured figures, in words
 	Cost      time.Duration `json:"-"`         // time at stake; findings are ordered by it
@@ -81,7 +81,7 @@ func (t Thresholds) withDefaults() Thresholds {
 	return t
 }
 
-// Findings holds the summary against thresholds. The most costly come first.
+// Findings compares the summary with thresholds. The most costly findings come first.
 func (s Summary) Findings(t Thresholds) []Finding {
 	t = t.withDefaults()
 	var out []Finding

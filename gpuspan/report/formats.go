@@ -50,8 +50,8 @@ func (s Summary) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// attrs are the figures of a set of runs in the order of CSV's columns, with the unit in their names. Those that are
-// not known have no value.
+// attrs returns the figures of a set of runs in the order of CSV's columns, with the unit in their names. Unknown
+// figures have no value.
 func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 	if set != "all" { // what is only of all runs
 		part := *o
@@ -104,8 +104,8 @@ func known[T comparable](key string, v T) slog.Attr {
 func isKnown(a slog.Attr) bool { return !a.Value.Equal(slog.Value{}) }
 
 // Log writes the summary to a logger: one record for each operation, loop and finding, at level info (findings: warn).
-// Keys are those of CSV's columns, for the first run and the rest with first_ and rest_ before them; what is not known
-// is absent.
+// Keys are the names of CSV's columns, with the prefixes first_ and rest_ for the first run and the rest; unknown
+// values are omitted.
 func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 	log := func(level slog.Level, message string, attrs ...slog.Attr) {
 		l.LogAttrs(ctx, level, message, slices.DeleteFunc(attrs, func(a slog.Attr) bool { return !isKnown(a) })...)

@@ -23,7 +23,7 @@ func (c *Collector) Summary() Summary {
 		s.End = latest
 	}
 	up := c.within()
-	down := map[Node][]Node{} // what lies within an outermost node; of the root: what lies in none
+	down := map[Node][]Node{} // nodes inside an outermost node; of the root: nodes that are in none
 	for _, n := range c.nodes[0].order {
 		down[up[n]] = append(down[up[n]], n)
 	}

@@ -33,7 +33,7 @@ type Summary struct {
 	Loops      []Loop           `json:"loops,omitempty"`         // loops whose steps were recorded
 	Devices    []Device         `json:"devices,omitempty"`       // devices that sections ran on
 	Timed      int64            `json:"-"`                       // timed runs of all operations
-	OnHost     int64            `json:"timed_on_host,omitempty"` // those of them with the host's times
+	OnHost     int64            `json:"timed_on_host,omitempty"` // timed runs with the host's times
 	Dropped    map[string]int64 `json:"dropped,omitempty"`       // sections lost, by reason
 	Overflow   int64            `json:"overflow,omitempty"`      // runs counted under "(other)": too many operations
 	Pending    int64            `json:"pending,omitempty"`       // sections that have ended and are not read back yet
@@ -200,7 +200,7 @@ type Operation struct {
 
 	Kernels []Kernel `json:"kernels,omitempty"` // launched by this operation, in order of first launch; at most 32
 
-	inside time.Duration // part of the time of an outermost operation that lies in other ones on its stream
+	inside time.Duration // part of the time of an outermost operation that is inside others on its stream
 }
 
 // Kernel is a kernel that an operation launched.

@@ -24,7 +24,7 @@ type node struct {
 type figures struct {
 	Operation                               // but for its place, shares and Durations
 	all, first, rest durations              // of the runs of Operation's figures
-	within           map[Node]time.Duration // time of outermost runs within those of other nodes
+	within           map[Node]time.Duration // time of outermost runs inside runs of other nodes
 	l2, l2Seconds    float64                // hit ratio × seconds, and the seconds
 }
 
@@ -59,8 +59,8 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 }
 
-// lies adds time of outermost runs that lie within runs of another node. Runs of the node's own name within each other
-// are counted there too: their time is in the outer run's.
+// lies adds time of outermost runs that are inside runs of another node. Runs of the node's own name inside each other
+// count too: the outer run's time includes them.
 func (n *node) lies(in Node, d time.Duration) {
 	if n.within == nil {
 		n.within = map[Node]time.Duration{} // bounded by the number of nodes

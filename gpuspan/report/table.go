@@ -20,7 +20,7 @@ const Width = 100
 type table struct {
 	b      *strings.Builder
 	widths []int
-	long   map[string]bool // first cells that are too long to be told apart when cut
+	long   map[string]bool // first cells that are equal when truncated
 }
 
 func newTable(b *strings.Builder, widths ...int) *table {
@@ -31,8 +31,8 @@ func newTable(b *strings.Builder, widths ...int) *table {
 	return &table{b: b, widths: append([]int{rest}, widths...)}
 }
 
-// name tells the table of the operations whose names are its first cells. Names that are cut to the same text get a
-// line of their own.
+// name sets the operations whose names are the first cells. Names that are equal when truncated get a line of their
+// own.
 func (t *table) name(lines []*Operation) {
 	cut := map[string]string{}
 	t.long = map[string]bool{}
@@ -109,7 +109,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// absent stands for what is not known in tables.
+// absent is the cell of an unknown value.
 const absent = "-"
 
 // unit is what a number below a limit is written in.

@@ -95,8 +95,8 @@ type columns struct {
 	heads  []string
 }
 
-// table writes the operations for which has is true and those around them. cells are those of an operation after its
-// name; of one that has none they are absent.
+// table writes the operations for which has is true and those around them. cells returns the cells of an operation
+// after its name, absent ones if it has no values.
 func (s Summary) table(b *strings.Builder, c columns, has func(*Operation) bool, cells func(*Operation) []string) {
 	lines := s.lines(has)
 	if len(lines) == 0 {
@@ -161,8 +161,8 @@ func (o *Operation) indented() string {
 	return name
 }
 
-// lines are the operations for which has is true and those that they are in, without which the indentation would
-// put them below others.
+// lines returns the operations for which has is true and their ancestors, without which the indentation would put them
+// below others.
 func (s Summary) lines(has func(*Operation) bool) []*Operation {
 	shown := make([]bool, len(s.Operations))
 	for i := range s.Operations {

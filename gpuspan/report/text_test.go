@@ -85,7 +85,8 @@ func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
 	}
 }
 
-// Only what has figures is in the table of work, but what it is in as well: else it would stand below a stranger.
+// The table of work has only operations with figures and their ancestors: otherwise an operation would appear below an
+// unrelated one.
 func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	c := report.NewCollector()
 	step := c.Node(0, report.Info{Name: "forward"})

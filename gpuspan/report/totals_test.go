@@ -129,7 +129,7 @@ func TestSummaryOfOneLevelOfTiles(t *testing.T) {
 	require.Empty(t, c.Summary().Level("midi").Operations)
 }
 
-// Names that begin alike are told apart; others are cut to the column as before.
+// Names with a common beginning are distinguished; others are truncated to the column.
 func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 	c := report.NewCollector()
 	for i := range 8 {

@@ -116,7 +116,7 @@ func WithLoop(name string) ExporterOption {
 // NewExporter makes an Exporter that owns the writer and closes it at Shutdown.
 func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	e := &Exporter{w: w}
-	// Errors name contradictions, which whoever makes the resource hears of; what is left holds.
+	// Errors report contradictions to the code that makes the resource; the remaining attributes are valid.
 	if r, _ := (rank.Detector{}).Detect(context.Background()); r != nil {
 		if v, ok := r.Set().Value(semconv.GPUJobRankKey); ok {
 			e.rank = v.AsInt64()

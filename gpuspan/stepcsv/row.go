@@ -26,7 +26,7 @@ type Row struct {
 	Step     int64         // number of the step
 	Epoch    int64         // when HasEpoch
 	HasEpoch bool          // Epoch is known; else its column is empty
-	Phases   []Phase       // each phase once; of those without a column Stats.Undeclared counts the time
+	Phases   []Phase       // each phase once; Stats.Undeclared counts the time of phases without a column
 	Overlap  time.Duration // sum of the phases − their union, when HasSplit
 	Other    time.Duration // step − union of the phases, when HasSplit
 	HasSplit bool          // Overlap and Other are known
@@ -43,7 +43,7 @@ var named = []struct{ phase, column string }{
 	{semconv.GPUStepPhaseNameComm, "t_comm_ms"},
 }
 
-const firstPhase = 2 // columns before those of phases
+const firstPhase = 2 // columns before the phases
 
 // columns are the header and the column of each phase.
 type columns struct {

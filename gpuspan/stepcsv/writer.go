@@ -18,16 +18,16 @@
 //	t_misc_ms     what belongs to no phase
 //	t_step_ms     boundary to boundary on the device
 //	ips_step      items of the step divided by t_step; empty when no items are stated
-//	t_<phase>_ms  one column for each further declared phase, also where it is empty
+//	t_<phase>_ms  one column for each further declared phase, even if it is empty
 //
 // In every row of a step whose phases are known t_step = sum of the phases − t_overlap + t_misc holds to the last
-// digit. A phase that a step did not have is empty, and so is everything that is not known. A phase that was not
-// declared has no column: its time counts as t_misc, and is counted.
+// digit. A phase that a step did not have is empty, and so are unknown values. A phase that was not declared has no
+// column: its time is part of t_misc, and is counted.
 //
 // # Appending
 //
-// A file that exists is continued when its header has the same columns. A last line without its end, as a crash leaves
-// it, is cut off first. A file with other columns is never touched: opening it is an error.
+// An existing file is continued if its header has the same columns. An incomplete last line, as a crash leaves it, is
+// removed first. A file with other columns is not changed: opening it is an error.
 package stepcsv
 
 import (
@@ -56,7 +56,7 @@ var ErrClosed = errors.New("step CSV is closed")
 // Config of a Writer.
 type Config struct {
 	Path     string           // the file, "steps.csv"; its folder is created
-	Phases   []string         // further phases, each with a column; those that every file has need not be named
+	Phases   []string         // further phases, each with a column; the standard ones need not be named
 	MaxBytes int64            // the file is renamed to steps-<UTC time>.csv when it is this long; 0: never
 	MaxFiles int              // renamed files to keep; 0: all
 	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
@@ -65,7 +65,7 @@ type Config struct {
 // Stats counts what a Writer met.
 type Stats struct {
 	Rows       int64         // rows written
-	Repaired   int64         // lines without an end that were cut off
+	Repaired   int64         // incomplete lines that were removed
 	Undeclared time.Duration // time of phases without a column
 }
 
@@ -117,7 +117,8 @@ func (w *Writer) open() error {
 	return err
 }
 
-// take goes on with an open file: cuts off what is no line, and has its columns or writes those that are wanted.
+// take continues an open file: it removes an incomplete last line, and uses the columns of the file or writes the
+// wanted ones.
 func (w *Writer) take(f *os.File, want columns) error {
 	size, repaired, err := repair(f, func() { time.Sleep(settle) })
 	if err != nil {
@@ -144,7 +145,8 @@ func (w *Writer) take(f *os.File, want columns) error {
 // process is writing.
 const settle = 50 * time.Millisecond
 
-// repair cuts off what follows the last end of a line. By name: a handle that appends cannot truncate on Windows.
+// repair truncates the file after the last complete line. It opens the file by name: a handle that appends cannot
+// truncate on Windows.
 func repair(f *os.File, wait func()) (size int64, repaired bool, err error) {
 	for before := int64(-1); ; {
 		whole, all, err := lines(f)
@@ -322,7 +324,8 @@ func create(path string, header []byte) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	// Not os.CreateTemp, whose files nobody else may read: the mode is that of a file made by opening it.
+	// os.CreateTemp would make a file that only its owner may read; this one has the mode of a file that is created by
+	// opening it.
 	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s-%016x", filepath.Base(path), rand.Uint64()))
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package train times loops whose iterations are steps, as those of a training run: each step is a span with its
-// phases, what they overlap and what no phase explains. A schedule says which steps are recorded.
+// Package train times loops whose iterations are steps, such as training loops: each step is a span with its phases,
+// their overlap, and the time that no phase covers. A schedule selects the steps to record.
 package train
 
 import (
@@ -51,8 +51,8 @@ func Items(itemType string) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) { c.ItemType = itemType })
 }
 
-// TotalSteps ends each run of [Loop.Steps] after n iterations, also those that are no step ([Step.Cancel]), and lets
-// [NewLoop] find out that a schedule cannot be completed in them. 0, the default: the number is not known.
+// TotalSteps ends each run of [Loop.Steps] after n iterations, including cancelled ones ([Step.Cancel]), and lets
+// [NewLoop] detect a schedule that cannot be completed in them. Default 0: unknown.
 func TotalSteps(n int64) LoopOption { return loopOption(func(c *tree.LoopConfig) { c.Steps = n }) }
 
 // FirstStep sets gpu.step.index of the first step, as after a restart from a checkpoint; default 1. The schedule counts
@@ -100,7 +100,7 @@ func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOp
 //
 // The loop ends by break, when ctx is done before a step begins, or after [TotalSteps]. A step that is left by break
 // counts, unless the loop has an item type and SetItems was not called: then nothing was processed, as when a data
-// loader has run dry, and its span is not that of a step.
+// loader has run dry, and its span is not a step's.
 //
 // Steps of one Loop must not run at the same time, which counts as misuse (each goroutine needs a Loop of its own);
 // gpu.step.index goes on from one call of Steps to the next.
@@ -128,8 +128,8 @@ func (st *Step) real() *tree.Step {
 // Index is gpu.step.index.
 func (st *Step) Index() int64 { return st.real().Index() }
 
-// Recording reports whether the step becomes a span: its schedule and the sampler say so. Use it to guard what is
-// costly to compute.
+// Recording reports whether the step becomes a span, which the schedule and the sampler decide. Use it to guard costly
+// computations.
 func (st *Step) Recording() bool { return st.real().Recording() }
 
 // Span is the step's live span, which ends after the device has finished. It is a span that does nothing while the step
@@ -142,21 +142,20 @@ func (st *Step) Phase(ph Phase) gpuspan.Section {
 	return access.Section(st.real().Phase(tree.Phase(ph))).(gpuspan.Section)
 }
 
-// PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream, and
-// so does a stream of another profiler, which counts as misuse.
+// PhaseOn is like Phase for another stream of the profiler, such as the communication stream. nil means the loop's
+// stream, and so does a stream of another profiler, which counts as misuse.
 func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
 	return access.Section(st.real().PhaseOn(tree.Phase(ph), access.Stream(s))).(gpuspan.Section)
 }
 
-// AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no place in the step.
-// What it overlapped with is not known: it takes as much as there is of the time that no measured phase covers, and
-// only the rest counts as overlap, which is therefore a lower bound. A phase is never longer than its step: what is
-// beyond (as the sum over channels that run side by side) is cut off. Where the place is known, [Step.AddPhaseAt] is
-// exact.
+// AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no position in the step.
+// Its overlap is unknown: it uses the time that no measured phase covers, and only the rest counts as overlap, which is
+// therefore a lower bound. A phase is never longer than its step: the excess (as of a sum over channels that run
+// concurrently) is dropped. If the position is known, [Step.AddPhaseAt] is exact.
 func (st *Step) AddPhase(ph Phase, d time.Duration) { st.real().AddPhase(tree.Phase(ph), d) }
 
-// SetPhase sets the time of a phase that was measured elsewhere, instead of all that is measured or added, before or
-// after. Overlap and limits are those of [Step.AddPhase].
+// SetPhase sets the time of a phase that was measured elsewhere, replacing all measured or added time, before or after.
+// Overlap and limits are as for [Step.AddPhase].
 func (st *Step) SetPhase(ph Phase, d time.Duration) { st.real().SetPhase(tree.Phase(ph), d) }
 
 // AddPhaseAt adds an interval of a phase that was measured elsewhere, on the wall clock.
@@ -182,8 +181,8 @@ func (st *Step) SetModelFLOPs(f float64) { st.real().SetModelFLOPs(f) }
 // SetAttributes puts attributes of the application's own on the step's span.
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) { st.real().SetAttributes(kv...) }
 
-// Cancel says that the iteration is no step, as when there is no more data: its span is not that of a step, and nothing
-// is counted.
+// Cancel marks the iteration as not a step, as when there is no more data: its span is not a step's, and nothing is
+// counted.
 func (st *Step) Cancel() { st.real().Cancel() }
 
 // Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.duration.<phase>), so

@@ -49,13 +49,13 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 		}
 		names = append(names, name)
 		if what, remedy := attribute(name, v, place); what != "" {
-			r.complain(kind, where, "attribute "+name+": "+what, remedy)
+			r.violation(kind, where, "attribute "+name+": "+what, remedy)
 		}
 	}
 	slices.Sort(names)
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
-			r.complain(kind, where, "attribute "+name+": stands there twice", "write each name once")
+			r.violation(kind, where, "attribute "+name+": stands there twice", "write each name once")
 		}
 	}
 }
@@ -178,7 +178,7 @@ var (
 	eventNames     = names(semconv.Events, func(e semconv.Event) string { return e.Name })
 )
 
-// names are those of a list of the registry.
+// names returns a function that returns the names of a list of the registry.
 func names[T any](list func() []T, name func(T) string) func() []string {
 	return sync.OnceValue(func() (out []string) {
 		for _, x := range list() {
@@ -188,8 +188,8 @@ func names[T any](list func() []T, name func(T) string) func() []string {
 	})
 }
 
-// unknown says why a name is not in the registry: it is a namespace, it has a name for a namespace, or nobody knows it;
-// then the remedy is the name that it may be a misspelling of.
+// unknown returns why a name is not in the registry: it is a namespace, it uses a name as a namespace, or it is
+// unknown; then the remedy is a similar name if there is one.
 func unknown(name string, known []string) (what, remedy string) {
 	what = "not in the registry"
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
@@ -198,7 +198,7 @@ func unknown(name string, known []string) (what, remedy string) {
 	best, distance := "", len(name)/3+1
 	for _, k := range known {
 		if template, _, ok := strings.Cut(k, "<"); ok && strings.HasPrefix(name, template) {
-			return what, "what stands for the last part of " + k + " is one lower_snake word"
+			return what, "the last part of " + k + " must be one lower_snake word"
 		}
 	}
 	for _, k := range known {

@@ -25,7 +25,7 @@ func TestRequestsAreReadLineByLine(t *testing.T) {
 	file := strings.Join([]string{string(right), string(wrong), energy, "", record, string(wrong)}, "\n")
 	var r Report
 	var first []string
-	r.Found = func(c *Complaint) { first = append(first, c.Where) }
+	r.Found = func(c *Violation) { first = append(first, c.Where) }
 	require.NoError(t, r.JSON("spans.json", strings.NewReader(file)))
 	got := texted(&r)
 	require.Len(t, got, 3)
@@ -59,13 +59,13 @@ func TestWhatIsNoOTLPIsRefusedWithItsLine(t *testing.T) {
 	assert.Contains(t, b.String(), "nothing to check")
 }
 
-func TestDifferentComplaintsAreBounded(t *testing.T) {
+func TestDifferentViolationsAreLimited(t *testing.T) {
 	var r Report
-	for i := range 2 * maxComplaints {
-		r.complain("x", "", strings.Repeat("a", i), "")
+	for i := range 2 * maxViolations {
+		r.violation("x", "", strings.Repeat("a", i), "")
 	}
-	assert.Len(t, r.Complaints(), maxComplaints)
-	assert.EqualValues(t, maxComplaints, r.More)
+	assert.Len(t, r.Violations(), maxViolations)
+	assert.EqualValues(t, maxViolations, r.More)
 }
 
 func FuzzJSON(f *testing.F) {

@@ -1,17 +1,17 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance holds telemetry against the registry of names (package semconv): spans, metrics and log records
-// of any emitter in any language. The command `otelcol-gpu check` and the tests of the components use it.
+// Package conformance validates telemetry against the registry of names (package semconv): spans, metrics and log
+// records of any emitter in any language. The command `otelcol-gpu check` and the tests of the components use it.
 //
-// Checked are names that begin with gpu., gpuspan. or hw., in capitals too; everything else belongs to others and
-// passes. Such a name must be in the registry, be where the registry says (resource, scope, span, metric, log) and have
-// its type; a closed enumeration must have one of its values; strings and lists are not empty and numbers finite, since
-// what is unknown is absent; ratios are at most 1, durations, sizes and counts not negative. Spans and events have what
-// the registry requires of their type; metrics have the registry's unit, instrument and attributes, a temporality and
-// values. A scope's schema URL, where it is of this family, has a version that exists.
+// It checks names that begin with gpu., gpuspan. or hw., in capitals too, and accepts all others. Such a name must be
+// in the registry, be where the registry allows it (resource, scope, span, metric, log) and have its type; a closed
+// enumeration must have one of its values; strings and lists must not be empty and numbers must be finite, because
+// unknown values are omitted; ratios are at most 1, durations, sizes and counts not negative. Spans and events must
+// have the attributes that the registry requires of their type; metrics must have the registry's unit, instrument and
+// attributes, a temporality and values. A scope's schema URL of this family must have a version that exists.
 //
-// A test of a component hands its output to Traces, Metrics or Logs:
+// A test of a component passes its output to Traces, Metrics or Logs:
 //
 //	require.NoError(t, conformance.Traces(sink.AllTraces()[0]))
 package conformance
@@ -31,19 +31,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// maxComplaints bounds the different complaints of one report; what is beyond is counted.
-const maxComplaints = 1000
+// maxViolations limits the different violations of one report; further ones are counted.
+const maxViolations = 1000
 
-// Complaint is one deviation from the registry.
-type Complaint struct {
+// Violation is one deviation from the registry.
+type Violation struct {
 	Where  string // the place of the first: `span "gemm"`, with the file and line where there are
 	What   string // `attribute gpu.duration: Int, want double`
 	Remedy string // what to do; empty where What says it
 	Count  int64  // how often it was met
 }
 
-// String is the complaint on one line.
-func (c *Complaint) String() string {
+// String returns the violation on one line.
+func (c *Violation) String() string {
 	s := c.What
 	if c.Where != "" {
 		s = c.Where + ": " + s
@@ -57,28 +57,27 @@ func (c *Complaint) String() string {
 	return s
 }
 
-// Report collects what deviates, each kind of deviation once. The zero value is ready for use.
+// Report collects violations, each kind once. The zero value is ready for use.
 type Report struct {
-	// Strict adds what only telemetry from outside can be asked for: GPU work names its device, spans have IDs and
-	// times.
+	// Strict adds the requirements for telemetry of other producers: GPU work names its device, spans have IDs and times.
 	Strict bool
-	// Found is called for each new complaint; nil: nobody wants to know at once.
-	Found func(*Complaint)
+	// Found is called for each new violation; may be nil.
+	Found func(*Violation)
 
 	Spans, Points, Records int64 // read
 	GPUSpans               int64 // of Spans
-	More                   int64 // different complaints beyond the first 1000
+	More                   int64 // different violations beyond the first 1000
 
 	each   func(pcommon.Map) // is called with the attributes of each thing; nil: nobody wants them
-	source string            // file and line that complaints are of; empty: none
-	list   []*Complaint
-	known  map[string]*Complaint
+	source string            // file and line of violations; empty: none
+	list   []*Violation
+	known  map[string]*Violation
 }
 
-// Complaints are all, in the order in which they were met.
-func (r *Report) Complaints() []*Complaint { return r.list }
+// Violations returns all violations, in the order in which they were found.
+func (r *Report) Violations() []*Violation { return r.list }
 
-// Err joins the complaints; nil where there are none.
+// Err returns the joined violations, nil if there are none.
 func (r *Report) Err() error {
 	var errs []error
 	for _, c := range r.list {
@@ -87,7 +86,7 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Summary writes how much was read and how much of it deviates.
+// Summary writes the number of items read and of violations.
 func (r *Report) Summary(w io.Writer) {
 	var times int64
 	for _, c := range r.list {
@@ -105,24 +104,24 @@ func (r *Report) Summary(w io.Writer) {
 	}
 }
 
-// complain counts a deviation. kind tells where complaints of one text are the same: a span's name is left out of it.
-func (r *Report) complain(kind, where, what, remedy string) {
+// violation counts a violation. Violations with equal kind and text are one; kind does not include a span's name.
+func (r *Report) violation(kind, where, what, remedy string) {
 	key := kind + "\x00" + what
 	if c := r.known[key]; c != nil {
 		c.Count++
 		return
 	}
-	if len(r.list) >= maxComplaints {
+	if len(r.list) >= maxViolations {
 		r.More++
 		return
 	}
 	if r.known == nil {
-		r.known = map[string]*Complaint{}
+		r.known = map[string]*Violation{}
 	}
 	if r.source != "" {
 		where = r.source + ": " + where
 	}
-	c := &Complaint{Where: where, What: what, Remedy: remedy, Count: 1}
+	c := &Violation{Where: where, What: what, Remedy: remedy, Count: 1}
 	r.known[key] = c
 	r.list = append(r.list, c)
 	if r.Found != nil {
@@ -130,13 +129,13 @@ func (r *Report) complain(kind, where, what, remedy string) {
 	}
 }
 
-// Traces returns every kind of deviation in resources, scopes, spans, span events and links; nil where there is none.
+// Traces returns every kind of violation in resources, scopes, spans, span events and links, nil if there is none.
 func Traces(td ptrace.Traces) error { return check((*Report).Traces, td) }
 
-// Metrics returns every kind of deviation in resources, scopes, metrics and data points; nil where there is none.
+// Metrics returns every kind of violation in resources, scopes, metrics and data points, nil if there is none.
 func Metrics(md pmetric.Metrics) error { return check((*Report).Metrics, md) }
 
-// Logs returns every kind of deviation in resources, scopes, event names and log records; nil where there is none.
+// Logs returns every kind of violation in resources, scopes, event names and log records, nil if there is none.
 func Logs(ld plog.Logs) error { return check((*Report).Logs, ld) }
 
 func check[T any](with func(*Report, T), what T) error {
@@ -145,18 +144,18 @@ func check[T any](with func(*Report, T), what T) error {
 	return r.Err()
 }
 
-// ours says whether a name is in one of the namespaces that the registry governs, in capitals too.
+// ours reports whether a name is in one of the registry's namespaces, in capitals too.
 func ours(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "gpuspan.") || strings.HasPrefix(name, "hw.")
 }
 
-// byteOrderMark stands before the text where programs of Windows wrote it.
+// byteOrderMark precedes text that programs on Windows wrote.
 const byteOrderMark = "\ufeff"
 
 // JSON checks OTLP in JSON: requests of traces, metrics and logs one after the other, as the Collector's file exporter
-// writes them, one on each line or laid out over several. name is the file's, for complaints. The error is of what is
-// no JSON or no OTLP; what stands before it was checked.
+// writes them, one on each line or laid out over several. name is the file's, for violations. JSON returns an error for
+// input that is not JSON or not OTLP; the input before it has been checked.
 func (r *Report) JSON(name string, in io.Reader) error {
 	defer func() { r.source = "" }()
 	buffered := bufio.NewReader(in)
@@ -183,7 +182,7 @@ func (r *Report) JSON(name string, in io.Reader) error {
 	}
 }
 
-// request checks one request, of whatever signals it has.
+// request checks one request, with all its signals.
 func (r *Report) request(raw []byte) error {
 	var signals struct {
 		Spans   json.RawMessage `json:"resourceSpans"`
@@ -202,7 +201,7 @@ func (r *Report) request(raw []byte) error {
 		part(signals.Logs, raw, new(plog.JSONUnmarshaler).UnmarshalLogs, r.Logs))
 }
 
-// part checks one signal of a request, where it has that.
+// part checks one signal of a request, if the request has it.
 func part[T any](is json.RawMessage, raw []byte, read func([]byte) (T, error), check func(T)) error {
 	if is == nil {
 		return nil
@@ -214,7 +213,7 @@ func part[T any](is json.RawMessage, raw []byte, read func([]byte) (T, error), c
 	return err
 }
 
-// lineCounter remembers where lines end that were read and not asked for yet.
+// lineCounter keeps the ends of lines that were read and not requested yet.
 type lineCounter struct {
 	in    io.Reader
 	read  int64
@@ -237,7 +236,7 @@ func (c *lineCounter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at is the line of an offset, from 1. Offsets do not decrease.
+// at returns the line of an offset, from 1. Offsets must not decrease.
 func (c *lineCounter) at(offset int64) int {
 	for len(c.ends) > 0 && c.ends[0] <= offset {
 		c.ends = c.ends[1:]

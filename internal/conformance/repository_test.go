@@ -83,8 +83,7 @@ func walk(t *testing.T, pattern string, f func(path string)) {
 	require.NotZero(t, n, "no file %s was found under %s", pattern, root)
 }
 
-// String literals that are a name must be in the registry. Test files are left out, since tests also feed names that
-// nobody knows.
+// String literals that are a name must be in the registry. Test files are left out, since tests also use unknown names.
 func TestGoSourceUsesOnlyRegisteredNames(t *testing.T) {
 	walk(t, "*.go", func(path string) {
 		if strings.HasSuffix(path, "_test.go") {

@@ -57,7 +57,7 @@ func (r *Report) scope(s pcommon.InstrumentationScope, schema string) {
 	where := fmt.Sprintf("scope %q", s.Name())
 	r.attributes(s.Attributes(), "scope", "scope", where)
 	if version, ok := strings.CutPrefix(schema, schemas); ok && schema != semconv.SchemaURL {
-		r.complain("scope", where, fmt.Sprintf("%q is no version of the schema", version), "it is "+semconv.SchemaURL)
+		r.violation("scope", where, fmt.Sprintf("%q is no version of the schema", version), "it is "+semconv.SchemaURL)
 	}
 }
 
@@ -73,52 +73,52 @@ func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
 	for i, l := range s.Links().All() {
 		r.attributes(l.Attributes(), "span", "link", fmt.Sprintf("%s, link %d", where, i))
 	}
-	complain := func(what, remedy string) { r.complain("span", where, what, remedy) }
+	violation := func(what, remedy string) { r.violation("span", where, what, remedy) }
 	var f spanfacts.Facts
 	if !f.Load(s, scope) {
 		if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed {
-			complain("attribute gpu.duration: on a span without gpu.operation.type", "its presence makes a span a GPU span")
+			violation("attribute gpu.duration: on a span without gpu.operation.type", "its presence makes a span a GPU span")
 		}
 		return
 	}
 	r.GPUSpans++
 	if f.End < f.Start {
-		complain("ends before its start", fmt.Sprintf("by %d ns here", f.Start-f.End))
+		violation("ends before its start", fmt.Sprintf("by %d ns here", f.Start-f.End))
 	}
 	requires(s.Attributes(), required()[f.Type], func(name string) {
-		complain(fmt.Sprintf("a span of type %s has no %s", f.Type, name), byRegistry)
+		violation(fmt.Sprintf("a span of type %s has no %s", f.Type, name), byRegistry)
 	})
 	if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed && !f.Kind.Work() {
-		complain(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is no GPU work", f.Type), "leave it out")
+		violation(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is no GPU work", f.Type), "leave it out")
 	}
 	if r.Strict {
-		r.outside(s, &f, complain)
+		r.outside(s, &f, violation)
 	}
 }
 
-// outside checks what only telemetry from outside can be asked for.
-func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, remedy string)) {
+// outside checks the requirements for telemetry of other producers.
+func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, violation func(what, remedy string)) {
 	if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
-		complain("has no trace ID or no span ID", "it cannot be joined with samples of the device")
+		violation("has no trace ID or no span ID", "it cannot be joined with samples of the device")
 	}
 	if s.Kind() < ptrace.SpanKindUnspecified || s.Kind() > ptrace.SpanKindConsumer {
-		complain(fmt.Sprintf("kind %d is none of OTLP's", s.Kind()), "0 to 5; 1 is internal")
+		violation(fmt.Sprintf("kind %d is none of OTLP's", s.Kind()), "0 to 5; 1 is internal")
 	}
 	if f.Start == 0 || f.End == 0 {
-		complain("has no start or no end", inNanoseconds)
+		violation("has no start or no end", inNanoseconds)
 	}
 	d := &f.Device
 	if f.Kind.Work() && f.Kind != spanfacts.Step && !f.HostTimed() && d.ID == "" && d.BDF == "" && d.Ordinal < 0 {
-		complain("names no device", "set hw.id on the instrumentation scope, or on the span")
+		violation("names no device", "set hw.id on the instrumentation scope, or on the span")
 	}
 	if d.ID != "" && strings.Trim(d.ID, "0123456789") == "" {
-		complain("attribute hw.id: an index", "the driver's name of the device, as GPU- and its UUID; of an index nobody "+
+		violation("attribute hw.id: an index", "the driver's name of the device, as GPU- and its UUID; of an index nobody "+
 			"knows the device")
 	}
 	const grain = 1e-6 // s: of writers whose clocks count microseconds
 	if v, ok := s.Attributes().Get(string(semconv.GPUDurationKey)); ok && f.Kind.Work() && f.Kind != spanfacts.Step &&
 		v.Double() > longest*float64(f.End-f.Start)/1e9+grain {
-		complain("attribute gpu.duration: longer than the span",
+		violation("attribute gpu.duration: longer than the span",
 			fmt.Sprintf("seconds, as a double; here %v of %v", v.Double(), float64(f.End-f.Start)/1e9))
 	}
 }
@@ -129,8 +129,9 @@ const longest = 1.01
 
 const inNanoseconds = "times are unix nanoseconds"
 
-// TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
-// the registry has, those of OpenTelemetry's own conventions included, and the scopes must say the registry's schema.
+// TracesFrom does what Traces does for spans of one writer: the registry must name it as a writer of every attribute in
+// the registry, including attributes of OpenTelemetry's own conventions, and the scopes must have the registry's schema
+// URL.
 func TracesFrom(writer string, td ptrace.Traces) error {
 	missing := map[string]error{}
 	r := Report{each: func(attrs pcommon.Map) {
@@ -167,62 +168,62 @@ func (r *Report) Metrics(md pmetric.Metrics) {
 
 func (r *Report) metric(m pmetric.Metric) {
 	where := "metric " + m.Name()
-	complain := func(what, remedy string) { r.complain(where, where, what, remedy) }
+	violation := func(what, remedy string) { r.violation(where, where, what, remedy) }
 	var want semconv.Metric
 	known := false
 	if ours(m.Name()) && !slices.Contains(otherHardwareMetrics, m.Name()) {
 		if want, known = semconv.LookupMetric(m.Name()); !known {
-			complain(unknown(m.Name(), metricNames()))
+			violation(unknown(m.Name(), metricNames()))
 		}
 	}
 	if known {
 		if m.Unit() != want.Unit {
-			complain(fmt.Sprintf("unit %q, want %q", m.Unit(), want.Unit), "")
+			violation(fmt.Sprintf("unit %q, want %q", m.Unit(), want.Unit), "")
 		}
 		if got := instrument(m); got != want.Instrument {
-			complain(fmt.Sprintf("%s, want %s", cmp.Or(string(got), m.Type().String()), want.Instrument), "")
+			violation(fmt.Sprintf("%s, want %s", cmp.Or(string(got), m.Type().String()), want.Instrument), "")
 		}
 		if t, has := temporality(m); has && t == pmetric.AggregationTemporalityUnspecified {
-			complain(fmt.Sprintf("temporality %s, want Delta or Cumulative", t), "")
+			violation(fmt.Sprintf("temporality %s, want Delta or Cumulative", t), "")
 		}
 	}
 	points(m, func(p point) {
 		r.Points++
 		r.attributes(p.attributes, "metric", where, where)
 		if !finite(p.value) {
-			complain(fmt.Sprintf("value %v is not finite", p.value), "leave the point out")
+			violation(fmt.Sprintf("value %v is not finite", p.value), "leave the point out")
 		}
 		if !known {
 			return
 		}
 		if p.faulty != "" {
-			complain(p.faulty, "")
+			violation(p.faulty, "")
 		}
 		switch {
 		case p.empty:
-			complain("a point has no value", "leave the point out")
+			violation("a point has no value", "leave the point out")
 		case want.Instrument == semconv.InstrumentCounter && p.value < 0:
-			complain(fmt.Sprintf("a counter is %v", p.value), "counters do not fall below 0")
+			violation(fmt.Sprintf("a counter is %v", p.value), "counters do not fall below 0")
 		case want.Instrument == semconv.InstrumentCounter || isDifference(m):
 		default:
 			if what, remedy := amount(m.Name(), want.Unit, p.value); what != "" {
-				complain("value "+what, remedy)
+				violation("value "+what, remedy)
 			}
 		}
 		switch {
 		case r.Strict && p.time == 0:
-			complain("a point has no time", inNanoseconds)
+			violation("a point has no time", inNanoseconds)
 		case r.Strict && p.start > p.time:
-			complain("a point's start is after its time", "")
+			violation("a point's start is after its time", "")
 		}
 		if _, over := p.attributes.Get("otel.metric.overflow"); over {
 			return // the point of what had no room for attributes
 		}
-		requires(p.attributes, want.Required, func(name string) { complain("a point has no "+name, byRegistry) })
+		requires(p.attributes, want.Required, func(name string) { violation("a point has no "+name, byRegistry) })
 		for name := range p.attributes.All() {
 			if want.Group == "device" && ours(name) && !slices.Contains(want.Attributes, name) &&
 				!slices.Contains(otherHardware, name) {
-				complain("attribute "+name+" is not one of the metric's", "")
+				violation("attribute "+name+" is not one of the metric's", "")
 			}
 		}
 	})
@@ -254,7 +255,7 @@ func instrument(m pmetric.Metric) semconv.Instrument {
 	return ""
 }
 
-// temporality is that of a metric whose points are over a time.
+// temporality returns the temporality of a sum or histogram.
 func temporality(m pmetric.Metric) (t pmetric.AggregationTemporality, has bool) {
 	switch m.Type() {
 	case pmetric.MetricTypeSum:
@@ -358,12 +359,12 @@ func (r *Report) event(kind, where, name string, attrs pcommon.Map, ofSpan bool)
 	e, ok := semconv.LookupEvent(name)
 	if !ok {
 		_, remedy := unknown(name, eventNames())
-		r.complain(kind, where, "the event name is not in the registry", remedy)
+		r.violation(kind, where, "the event name is not in the registry", remedy)
 		return
 	}
 	requires(attrs, e.Required, func(name string) {
 		if !ofSpan || name != string(semconv.HWIDKey) {
-			r.complain(kind, where, "has no "+name, byRegistry)
+			r.violation(kind, where, "has no "+name, byRegistry)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 
 const now = 1_764_000_000_000_000_000
 
-// good is a request without a complaint: a section below a request, its device on the scope.
+// good returns spans without a violation: a section below a request, its device on the scope.
 func good() (td ptrace.Traces, scope pcommon.InstrumentationScope, s ptrace.Span) {
 	td = ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -59,7 +59,7 @@ func TestADurationIsInSecondsAndADeviceIsNoIndex(t *testing.T) {
 }
 
 // Fans and processors have metrics of OpenTelemetry's, too, by collectors of anybody.
-func TestOtherHardwareIsNoComplaint(t *testing.T) {
+func TestOtherHardwareIsNoViolation(t *testing.T) {
 	for _, name := range otherHardwareMetrics {
 		_, ok := semconv.LookupMetric(name)
 		require.False(t, ok, name)
@@ -89,7 +89,7 @@ func strict(td ptrace.Traces) []string {
 }
 
 func texted(r *Report) (out []string) {
-	for _, c := range r.Complaints() {
+	for _, c := range r.Violations() {
 		out = append(out, c.String())
 	}
 	return out
@@ -116,7 +116,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		want string
 	}{
 		{
-			"nobody knows the name", at(func(m pcommon.Map) { m.PutStr("gpu.nothing.at.all.like.it", "x") }),
+			"an unknown name", at(func(m pcommon.Map) { m.PutStr("gpu.nothing.at.all.like.it", "x") }),
 			`attribute gpu.nothing.at.all.like.it: not in the registry (use a namespace of your own, or a name of docs/semconv.md)`,
 		},
 		{
@@ -128,7 +128,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			`attribute GPU.Start.delay: not in the registry (did you mean gpu.start.delay?)`,
 		},
 		{
-			"hardware nobody knows", at(func(m pcommon.Map) { m.PutStr("hw.something_else", "x") }),
+			"unknown hardware", at(func(m pcommon.Map) { m.PutStr("hw.something_else", "x") }),
 			`attribute hw.something_else: not in the registry (names of OpenTelemetry's hardware conventions, or a namespace of your own)`,
 		},
 		{
@@ -148,11 +148,11 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"not a word in a template", at(func(m pcommon.Map) { m.PutDouble("gpu.step.phase.duration.Forward", 1) }),
-			`attribute gpu.step.phase.duration.Forward: not in the registry (what stands for the last part of gpu.step.phase.duration.<phase> is one lower_snake word)`,
+			`attribute gpu.step.phase.duration.Forward: not in the registry (the last part of gpu.step.phase.duration.<phase> must be one lower_snake word)`,
 		},
 		{
 			"a template itself", at(func(m pcommon.Map) { m.PutDouble("gpu.step.phase.duration.<phase>", 1) }),
-			`attribute gpu.step.phase.duration.<phase>: not in the registry (what stands for the last part of gpu.step.phase.duration.<phase> is one lower_snake word)`,
+			`attribute gpu.step.phase.duration.<phase>: not in the registry (the last part of gpu.step.phase.duration.<phase> must be one lower_snake word)`,
 		},
 		{
 			"int for double", at(func(m pcommon.Map) { m.PutInt("gpu.duration", 1) }),

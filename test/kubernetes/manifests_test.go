@@ -175,14 +175,14 @@ func TestTheAgentSeesTheNodesDevicesAndTheKubelet(t *testing.T) {
 	assert.Equal(t, "nvidia", *pod.Spec.RuntimeClassName)
 	c := pod.Spec.Containers[0]
 	mounted := slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool {
-		// Where internal/podresources looks unless it is told otherwise.
+		// The default path of internal/podresources.
 		return m.MountPath == path.Dir("/var/lib/kubelet/pod-resources/kubelet.sock")
 	})
 	assert.True(t, mounted)
 	assert.Contains(t, text(t, "agent"), "kubernetes: {}", "and asks it")
 }
 
-// TestPortsAreTheOnesThatThePipelinesListenOn holds the manifests against the Collector's configuration: named ports,
+// TestPortsAreTheOnesThatThePipelinesListenOn compares the manifests with the Collector's configuration: named ports,
 // probes and the annotations of Prometheus.
 func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	listen := regexp.MustCompile(`endpoint: "\[\$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\]:(\d+)"`)
@@ -209,7 +209,7 @@ func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	}
 }
 
-// TestAddressesOfBothKindsAreMeant: an IPv6 address must stand in brackets before a port, and an IPv4 address may.
+// TestAddressesOfBothKindsAreMeant: an IPv6 address must be in brackets before a port, and an IPv4 address may be.
 func TestAddressesOfBothKindsAreMeant(t *testing.T) {
 	bare := regexp.MustCompile(`[^\[]\$\{env:OTELGPU_[A-Z]+_IP[^}]*\}:\d`)
 	for _, name := range []string{"agent", "gateway"} {

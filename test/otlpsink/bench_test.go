@@ -49,7 +49,7 @@ func TestASectionAllocatesNothing(t *testing.T) {
 		return after.Mallocs - before.Mallocs
 	}
 	run(10) // buffers grow to their size
-	require.Less(t, run(20), uint64(20_000/10), "allocations of 20,000 sections; those of twenty flushes are among them")
+	require.Less(t, run(20), uint64(20_000/10), "allocations of 20,000 sections, including twenty flushes")
 	require.NoError(t, p.Shutdown(context.Background()))
 	require.NoError(t, sink.Shutdown(context.Background()))
 }

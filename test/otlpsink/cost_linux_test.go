@@ -124,7 +124,7 @@ func wide(kv []attribute.KeyValue) func(trace.Tracer) {
 	}
 }
 
-// attributesOfASection are those of the second run: the first says besides that it is.
+// attributesOfASection returns the attributes of the second run: the first run has an additional one.
 func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	spans := tracetest.NewSpanRecorder()
 	run, stop := sections(t, func() {}, func() {}, gpuspan.WithTracerProvider(
@@ -176,9 +176,9 @@ func variants(t *testing.T) []variant {
 const rounds = 9
 
 // TestCostOfASection prints what a section costs the process, from Start to the bytes of OTLP: processor time of the
-// process less that of the pacing. The variants take turns, and each figure is the median of the rounds, so that a
-// machine that has other work bends all of them alike. OTLPSINK_SECTIONS sets how many sections of each there are; the
-// default only shows that it works.
+// process without the pacing. The variants alternate, and each figure is the median of the rounds, so that other work
+// on the machine affects all of them equally. OTLPSINK_SECTIONS sets the number of sections of each; the default only
+// shows that it works.
 func TestCostOfASection(t *testing.T) {
 	n, figures := 2000, os.Getenv("OTLPSINK_SECTIONS")
 	if figures != "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 )
 
-// ruleAnswer is what became of one rule.
+// ruleAnswer is the result of one rule.
 type ruleAnswer struct {
 	Rule    string `json:"rule"` // name
 	Kind    string `json:"kind"` // alert or record

@@ -1,11 +1,11 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accel gives the examples a device to work on: the first CUDA device, or a simulated one where there is none.
+// Package accel gives the examples a device to work on: the first CUDA device, or a simulated one if there is none.
 //
-// What the examples compute is beside their point, which is how to instrument it. A simulated device knows FLOPs and
-// bytes and takes the time that they would take. A real one moves the bytes, by copies within its memory, and computes
-// nothing: so its sections declare bytes and no FLOPs.
+// The examples show how to instrument a computation, not a useful computation. A simulated device takes the time that
+// the stated FLOPs and bytes would take. A real one moves the bytes, by copies within its memory, and computes nothing:
+// so its sections declare bytes and no FLOPs.
 package accel
 
 import (

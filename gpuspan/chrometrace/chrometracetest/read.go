@@ -81,8 +81,8 @@ type wire struct {
 	Args map[string]any  `json:"args"`
 }
 
-// Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope complain of, at most twenty:
-// JSON that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
+// Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope report, at most twenty: JSON
+// that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
 // nanosecond, negative times, slices of one track that overlap without nesting (in the order in which Perfetto sorts
 // them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends
 // are not paired or have no slice around them, tracks without a name or with two.

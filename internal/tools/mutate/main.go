@@ -1,14 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate makes small faults in the code, one at a time, and says which of them the tests let pass.
+// Command mutate makes small faults in the code, one at a time, and reports the ones that the tests do not detect.
 //
 //	make mutate, or bin/mutate [-only TEXT]
 //
-// It is run from the root of the repository. The faults are those of mutations.yaml beside this file: each replaces one
-// piece of text of one package, and names the packages whose tests must fail then (and, to be quick, which of them).
-// The files are not touched: the go command gets the changed one by -overlay. The exit status is 1 if a fault passed,
-// does not build, is of text that is not there exactly once, or if the tests fail without it, too.
+// It is run from the root of the repository. The faults are in mutations.yaml beside this file: each replaces one piece
+// of text of one package, and names the packages whose tests must fail then (and, to be quick, which tests). The files
+// are not touched: the go command gets the changed one by -overlay. The exit status is 1 if a fault passed, does not
+// build, is of text that is not there exactly once, or if the tests fail without it, too.
 package main
 
 import (

@@ -45,7 +45,7 @@ func printChanged(w io.Writer, root, base string) error {
 	return json.NewEncoder(w).Encode(changed(all, diff, base == ""))
 }
 
-// changed returns the modules of the files and those that depend on them.
+// changed returns the modules of the files and the modules that depend on them.
 func changed(all, files []string, everything bool) []string {
 	hit := map[string]bool{}
 	for _, f := range files {

@@ -81,7 +81,7 @@ type attributeEntry struct {
 // annotations are what Weaver's attributes have no key for.
 type annotations struct {
 	Type string `yaml:"type"` // of OpenTelemetry's attribute that is referred to
-	// values of a list's elements, or those of OpenTelemetry's attribute that are written
+	// values of a list's elements, or the written values of OpenTelemetry's attribute
 	Members  []member `yaml:"members"`
 	Origin   string   `yaml:"origin"`   // otel: defined by conventions that are not in the registry this one depends on
 	Unit     string   `yaml:"unit"`     // UCUM; absent where the value has none (names, indexes)
@@ -130,7 +130,7 @@ func (v *valueType) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// requirement is a requirement level; that of a condition is only its name.
+// requirement is a requirement level, without the text of its condition.
 type requirement string
 
 func (r *requirement) UnmarshalYAML(n *yaml.Node) error {
@@ -296,7 +296,7 @@ func resolve(all []definition) (*registry, error) {
 	return r, nil
 }
 
-// refs are the attributes of a group with those of the groups that it extends, first of all these.
+// refs returns the attributes of the groups that a group extends, then the group's own.
 func refs(d *definition, byID map[string]*definition, depth int) (names, required []string, err error) {
 	if d.Extends != "" {
 		base := byID[d.Extends]

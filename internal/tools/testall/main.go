@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testall runs go test in every module of the repository and says what ran.
+// Command testall runs go test in every module of the repository and reports what ran.
 //
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
@@ -10,8 +10,9 @@
 // test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
-// (internal/tools, benchmarks) with GOWORK=off, as their users get them. Output is that of failing packages, the reason
-// of each skipped test, one line for each module, and at the end the counts. The exit status is 1 if anything failed.
+// (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
+// reason of each skipped test, one line for each module, and at the end the counts. The exit status is 1 if anything
+// failed.
 package main
 
 import (
@@ -237,8 +238,8 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
-// interpreter is the Python that tests run with: OTELGPU_PYTHON, else an environment in python/.venv, else python3. It
-// is empty where there is none with what the tests need, and reason says so.
+// interpreter returns the Python that tests run with: OTELGPU_PYTHON, otherwise an environment in python/.venv,
+// otherwise python3. If none has the packages that the tests need, path is empty and reason names the problem.
 func interpreter(root string) (path, reason string) {
 	path = os.Getenv("OTELGPU_PYTHON")
 	if path == "" {

@@ -147,8 +147,8 @@ func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
 	return answer.Services, err
 }
 
-// Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its spans, such as those of
-// the clock-skew adjustment.
+// Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its spans, such as the ones
+// of the clock-skew adjustment.
 func (j *Jaeger) Warnings(ctx context.Context, id string) ([]string, error) {
 	var answer struct {
 		Data []struct {

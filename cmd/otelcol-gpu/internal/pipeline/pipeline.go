@@ -67,7 +67,7 @@ func Start(ctx context.Context, info component.BuildInfo, factories func() (otel
 	}
 	go func() {
 		defer close(p.done)
-		// The context of the caller ends with a signal; what is under way is drained by Stop, not cut off here.
+		// The context of the caller ends with a signal; Stop drains pending data, which must not be dropped here.
 		p.err = p.collector.Run(context.WithoutCancel(ctx))
 	}()
 	return p, p.wait(ctx)
@@ -152,7 +152,7 @@ func (s *Source) Next(name string) consumer.Traces { return s.next[name] }
 // SinkType is the component type of a [Sink].
 var SinkType = component.MustNewType("sink")
 
-// Sink makes exporters that hand what comes to functions, one call at a time. A nil function drops it.
+// Sink makes exporters that pass their input to functions, one call at a time. Input for a nil function is dropped.
 type Sink struct {
 	Traces  func(ptrace.Traces)
 	Metrics func(pmetric.Metrics)

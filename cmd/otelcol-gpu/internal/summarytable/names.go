@@ -20,8 +20,8 @@ var runes = func() *runewidth.Condition {
 
 func cells(s string) int { return runes.StringWidth(s) }
 
-// shorten cuts the names of rows to a width. Names that would look alike are cut in the middle instead. Where that does
-// not tell them apart either they are numbered, or, where nothing has to fit, not cut at all: rows always differ.
+// shorten shortens the names of rows to a width. Names that would become equal are shortened in the middle instead. If
+// they would still be equal, they are numbered, or, if nothing has to fit, not shortened: rows always differ.
 func shorten(rows [][]string, width int, fit bool) []string {
 	count := map[string]int{}
 	for _, r := range distinct(rows) {

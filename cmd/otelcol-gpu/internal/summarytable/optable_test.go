@@ -174,8 +174,8 @@ func TestNamesCannotCommandTheTerminal(t *testing.T) {
 	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
 }
 
-// A phase and what runs in it may hang side by side below the step: the part counts with the whole. The streams of
-// another device may have the same numbers, whether devices are told by ordinal or by identity.
+// A phase and the sections in it may be siblings below the step: the part counts with the whole. The streams of another
+// device may have the same numbers, whether devices are distinguished by ordinal or by identity.
 func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 	for _, devices := range [][2]map[string]any{
 		{{"gpu.device.ordinal": 0}, {"gpu.device.ordinal": 1}},

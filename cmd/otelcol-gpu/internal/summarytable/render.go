@@ -28,7 +28,7 @@ type Format struct {
 	Colour bool // of headers and bounds
 }
 
-// Terminal is what a terminal has room for now; a table of any size where it does not say, or where there is none.
+// Terminal returns the current size of a terminal; the size is unlimited if it is unknown or f is not a terminal.
 func Terminal(f *os.File) Format {
 	if f == nil {
 		return Format{}
@@ -47,9 +47,9 @@ func (f Format) Long() Format {
 }
 
 // Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services.
-// Unknown figures are drawn as "-". Shares are of the time of all outermost operations: those of a level sum to that of
-// the level above, with "(rest)" for what is shown in no row of its own. Where the width does not hold all columns,
-// those that say least are left out.
+// Unknown figures are drawn as "-". Shares are of the time of all outermost operations: the shares of a level sum to
+// the share of the level above, with "(rest)" for operations without a row. Columns that do not fit are omitted, the
+// least important first.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Table) Spans() (all, gpu int64) {
 	return t.spans, t.gpu
 }
 
-// column is one of a table. Of those that do not fit, the ones of the greatest rank are left out.
+// column is a column of a table. If not all columns fit, the ones with the greatest rank are omitted.
 type column struct {
 	title string
 	rank  int
@@ -141,8 +141,8 @@ type node struct {
 	below []*node
 }
 
-// tree has a row for each operation where it has most of its time below, with what runs in it behind it; of the
-// outermost beyond the limit, if noted, those that have a note.
+// tree returns a row for each operation at the place in which it has most of its time, followed by the operations in
+// it; of the outermost operations beyond the limit, if noted, it returns the ones with a note.
 func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
@@ -272,7 +272,7 @@ var colours = map[string]string{
 
 const (
 	leastName = 16 // columns of names, where the terminal has them
-	mostName  = 60 // where there is no terminal
+	mostName  = 60 // without a terminal
 )
 
 // write lays columns out.

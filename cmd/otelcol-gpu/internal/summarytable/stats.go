@@ -97,7 +97,7 @@ type lateness struct {
 	seconds float64
 }
 
-// requests are those of a service, as it saw them.
+// requests are the requests of a service, as the service measured them.
 type requests struct {
 	count   int64
 	slowest float64

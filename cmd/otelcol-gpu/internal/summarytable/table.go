@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Limits of what a table holds. Operations beyond maxOperations, and those in more than maxPlaces, are summed as
-// others; of spans that are further apart than maxSpans spans it is not seen that one lies in the other.
+// Limits of a table. Operations beyond maxOperations, and operations in more than maxPlaces places, are summed as
+// others; nesting of spans that are further apart than maxSpans spans is not detected.
 const (
 	maxOperations = 2000
 	maxPlaces     = 4 * maxOperations
@@ -42,7 +42,7 @@ type Table struct {
 	spans int64
 	gpu   int64
 
-	// Spans and their parents come in any order. What comes first counts as outermost until its parent is known.
+	// Spans and their parents arrive in any order. A span counts as outermost until its parent is known.
 	known   boundedmap.Recent[spanfacts.Key, *key]
 	waiting spanfacts.Waiting[[]part]
 
@@ -89,8 +89,8 @@ type nestedSpan struct {
 	part
 }
 
-// settle puts the spans of the batch in their places. One that lies within a sibling on its stream is part of it, as
-// for gpu_join.
+// settle adds the spans of the batch to their places. A span inside a sibling on its stream is part of it, as in
+// gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {
 		p := t.batch[outer].key
