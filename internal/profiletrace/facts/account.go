@@ -41,7 +41,8 @@ type spent struct {
 // maxPlaces bounds the names of an account; what is more has no name.
 const maxPlaces = 1 << 14
 
-func (a *Spending) idle(s timeline.Share) {
+// Idle adds idle time of one cause.
+func (a *Spending) Idle(s timeline.Share) {
 	n := s.To - s.From
 	a.Idles[s.Cause] += n
 	a.Waited += s.Waited
@@ -121,7 +122,7 @@ func (a *StepSpending) Take(c timeline.Claim, from, to int64) {
 	}
 	switch c.Class {
 	case timeline.Idle:
-		a.idle(timeline.Share{Claim: c})
+		a.Idle(timeline.Share{Claim: c})
 		return
 	case timeline.Communicating:
 		a.Comms.add(c.Name, n)

@@ -49,10 +49,10 @@ type Totals struct {
 	First      int64        // start of the first activity
 	Head       StepSpending // before the first activity: no part of the window
 	Tail       StepSpending // after the last one
-	Copy       map[CopyKey]*copies
+	Copy       map[CopyKey]*Copies
 	Trials     trials
-	Moved      map[MoveKey]*moved
-	Slowdown   *slowdown // nil: kernels did not become slower
+	Moved      map[MoveKey]*Moved
+	Slowdown   *Slowdown // nil: kernels did not become slower
 	Warm       warmUp
 	Held       Batches // launches that began together after a gap
 	Kernels    int64
@@ -70,9 +70,9 @@ type active struct {
 	class    timeline.Class
 	op       *operatorSum
 	kernel   *kernel
-	moved    *moved // nil: it computes
+	moved    *Moved // nil: it computes
 	coll     *collective
-	copy     *copies
+	copy     *Copies
 	in       uint32
 	around   uint32
 	name     uint32
@@ -89,7 +89,7 @@ const maxActive = 512
 // NewDevice makes a device without activities. Devices of one sweep may share a splitter.
 func NewDevice(s *timeline.Splitter) *Device {
 	return &Device{
-		Totals: Totals{Copy: map[CopyKey]*copies{}, Trials: trials{}, Moved: map[MoveKey]*moved{}},
+		Totals: Totals{Copy: map[CopyKey]*Copies{}, Trials: trials{}, Moved: map[MoveKey]*Moved{}},
 		split:  s,
 		ops:    map[opKey]*operatorSum{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
 		chains: map[int64]link{}, scores: map[int64]scores{},
@@ -123,7 +123,7 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 	d.advance(a.Start)
 	if a.Start > d.cursor {
 		for _, s := range d.split.Split(d.cursor, a.Start, l) {
-			d.Spending.idle(s)
+			d.Spending.Idle(s)
 			if a.Graph && (s.Cause == timeline.CauseDispatch || s.Cause == timeline.CauseLatency) {
 				d.OfGraphs += s.To - s.From
 			}
@@ -149,7 +149,7 @@ func (d *Device) leads(s timeline.Share, u *timeline.Unit) {
 	// the process starts up
 	starts := s.Cause == timeline.CauseCall || s.Cause == timeline.CauseAllocation || s.Cause == timeline.CauseLoader
 	if starts {
-		d.Head.idle(outside(s))
+		d.Head.Idle(outside(s))
 		d.before[s.Cause] += max(0, min(s.To, u.Start)-s.From)
 	}
 	if s.From = max(s.From, u.Start); s.From >= s.To {
@@ -157,7 +157,7 @@ func (d *Device) leads(s timeline.Share, u *timeline.Unit) {
 	}
 	d.edges[s.Cause] += s.To - s.From
 	if !starts {
-		d.Head.idle(inside(s, u))
+		d.Head.Idle(inside(s, u))
 	}
 }
 
@@ -169,7 +169,7 @@ func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
 	last := timeline.Launch{Known: true, Start: u.End, End: u.End, Threads: threads}
 	for _, s := range d.split.Split(d.end, u.End, &last) {
 		d.edges[s.Cause] += s.To - s.From
-		d.Tail.idle(inside(outside(s), &u))
+		d.Tail.Idle(inside(outside(s), &u))
 	}
 }
 

@@ -17,13 +17,13 @@ type MoveKey struct {
 	Kernel       bool // name is of a kernel, else of an operator
 }
 
-// moved is what kernels that move bytes took.
-type moved struct {
+// Moved is what kernels that move bytes took.
+type Moved struct {
 	Count int64
 	Alone time.Duration
 }
 
-func (d *Device) moves(a *timeline.Activity) *moved {
+func (d *Device) moves(a *timeline.Activity) *Moved {
 	k := MoveKey{a.Moves, a.Mover, a.Caller, false}
 	if k.Name == 0 {
 		k.Name, k.Kernel = a.Name, true

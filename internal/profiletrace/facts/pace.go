@@ -56,8 +56,8 @@ type Sample struct {
 	Clock float64 // any unit, the same for all
 }
 
-// slowdown is what slower kernels cost.
-type slowdown struct {
+// Slowdown is what slower kernels cost.
+type Slowdown struct {
 	Part       float64 // of the computing time, what would not have been needed
 	Factor     float64 // how much longer the same kernels took, in the mean of the slow parts
 	From, To   int64   // of the slow parts
@@ -68,7 +68,7 @@ type slowdown struct {
 
 // slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
 // its kernels, and slow parts with the others. ok is false where nothing can be said.
-func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
+func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
 		by[x.kind] = append(by[x.kind], x.length)

@@ -108,14 +108,14 @@ type CopyKey struct {
 	Direction, Memory string
 }
 
-// copies are the copies of one direction while they are summed up.
-type copies struct {
+// Copies are the copies of one direction while they are summed up.
+type Copies struct {
 	Copy
 	Stalled time.Duration // beside kernels, of migrations towards the device: those wait for pages
 	In      Spending      // exposed time by the ranges that asked
 }
 
-func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *copies {
+func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *Copies {
 	c := boundedmap.Bounded(d.Copy, CopyKey{a.Direction, a.Memory}, CopyKey{}, maxClasses)
 	c.Count++
 	c.Time += duration

@@ -89,7 +89,7 @@ func (t *Trial) end() {
 		to = &t.Many
 		for _, s := range c.idle {
 			if s.Cause != timeline.CauseLoader && s.Cause != timeline.CauseProfiler && s.Cause != timeline.CausePeer {
-				to.Idle.idle(s)
+				to.Idle.Idle(s)
 			}
 		}
 	}

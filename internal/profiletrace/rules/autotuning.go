@@ -62,8 +62,7 @@ func (j *judge) trials(d *facts.Totals) (claimed float64) {
 				finding.Duration(computing), finding.Duration(idle)),
 		},
 		Evidence: "in " + finding.Names(where),
-		Remedy: "once for each shape: leave the first steps out of what is measured; where shapes change, turn " +
-			"benchmarking off",
+		Remedy:   remedyOf(semconv.GPUFindingKindAutotuning),
 	})
 	return float64(computing) / float64(max(1, d.KernelTime))
 }

@@ -46,7 +46,7 @@ func (j *judge) collectives(r *facts.Report) {
 	}
 	waits, moves = finding.Longest(waits), finding.Longest(moves)
 	mixed, what, remedy := "", "move bytes",
-		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
+		remedyOf(semconv.GPUFindingKindExposedCommunication)
 	if slices.ContainsFunc(r.Collectives, func(c facts.Collective) bool { return c.Mixed && c.Moving > 0 }) {
 		what, remedy = "move bytes or wait for a late rank",
 			compareRanks+", which tells waiting; "+remedy

@@ -54,17 +54,17 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 				wait += fmt.Sprintf(", and its kernels waited for pages for up to %s", finding.Duration(stalled))
 			}
 			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait},
-				"cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
+				remedyOf(semconv.GPUFindingKindPageMigrations)
 			if c := d.Parts[timeline.Computing]; stalled > 0 && float64(gain) >= thresholdGain*float64(j.length) {
 				claimed = float64(stalled) / float64(c)
 				v.Certainty = finding.Medium
 			}
 		case semconv.GPUFindingKindPageableCopies:
 			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
-			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
+			v.Remedy = remedyOf(semconv.GPUFindingKindPageableCopies)
 		case semconv.GPUFindingKindExposedCopies:
 			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait},
-				"copy ahead of time on a stream of its own, keep data on the device, copy less"
+				remedyOf(semconv.GPUFindingKindExposedCopies)
 		}
 		j.add(v)
 	}

@@ -22,8 +22,8 @@ var moveTexts = [timeline.MoveCount]struct{ done, remedy string }{
 		"memory_format=torch.channels_last, or neither), kernels that take the layout that is there"},
 	timeline.MovesType: {"cast to another type", "keep weights and inputs in the type in which they are used, one " +
 		"autocast region around all of it so that its casts of weights are kept, fused kernels (torch.compile)"},
-	timeline.MovesCopy: {"copied on the device", "views in place of copies (no clone, contiguous or repeat where a stride " +
-		"does), fused kernels (torch.compile)"},
+	timeline.MovesCopy: {"copied on the device", "views in place of copies (no clone, contiguous or repeat where a " +
+		"stride does), fused kernels (torch.compile)"},
 	timeline.MovesJoin: {"joined or padded", "write into one buffer that is allocated once"},
 	timeline.MovesFill: {"filled with one value", "set_to_none=True, empty in place of zeros where all is written"},
 }

@@ -82,7 +82,7 @@ func (j *judge) hostRanges() {
 			Kind: semconv.GPUFindingKindHostWork, Gain: p.Time, Certainty: finding.High, Where: around,
 			Chain:    j.idleChain("the host was in "+finding.Clip(p.Name), int64(p.Time)),
 			Evidence: "most in " + finding.Names(around),
-			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
+			Remedy:   remedyOf(semconv.GPUFindingKindHostWork),
 		}
 		if timeline.Compiles(p.Name) {
 			v.Chain[0], v.Remedy = "the host compiled, in "+finding.Clip(p.Name),

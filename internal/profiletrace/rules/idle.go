@@ -23,7 +23,7 @@ func (j *judge) idle(d *facts.Totals) {
 	if a.Idles[timeline.CauseLoader] > 0 {
 		v := j.idled(timeline.CauseLoader, semconv.GPUFindingKindLoader, finding.High,
 			"the host waited for data in "+finding.Clip(j.loader()),
-			"more loader workers, prefetching, decoding ahead of time")
+			remedyOf(semconv.GPUFindingKindLoader))
 		v.Evidence = "most " + v.Evidence
 		if timeline.Contains(j.loader(), "__iter__", "__init__") {
 			v.Remedy = "keep the loader's workers from epoch to epoch (persistent_workers=True)"
@@ -35,14 +35,13 @@ func (j *judge) idle(d *facts.Totals) {
 	j.afterWaits()
 	j.otherThreads()
 	j.calls(timeline.CauseCall, semconv.GPUFindingKindSlowRuntimeCalls, "the host was in slow calls of the runtime",
-		"warm up before what is measured, load modules eagerly, keep handles and streams")
+		remedyOf(semconv.GPUFindingKindSlowRuntimeCalls))
 	j.calls(timeline.CauseAllocation, semconv.GPUFindingKindAllocation, "the host allocated and freed memory",
-		"a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments")
+		remedyOf(semconv.GPUFindingKindAllocation))
 	if a.Idles[timeline.CauseSynchronization] > 0 {
 		v := j.idled(timeline.CauseSynchronization, semconv.GPUFindingKindSynchronization, finding.High,
 			"the host waited for the device",
-			"where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print "+
-				"force a wait)")
+			remedyOf(semconv.GPUFindingKindSynchronization))
 		v.Chain[1] = "its queue was empty when the wait ended"
 		v.Chain[2] += " from the end of waits to the next work"
 		if d != nil && 2*d.FedWaits > a.Idles[timeline.CauseSynchronization] {
@@ -53,19 +52,19 @@ func (j *judge) idle(d *facts.Totals) {
 		j.add(v)
 	}
 	j.held(timeline.CauseCapture, semconv.GPUFindingKindGraphCapture, finding.High, "the host captured graphs",
-		"capture once, before what is measured; pad inputs to the sizes that were captured")
+		remedyOf(semconv.GPUFindingKindGraphCapture))
 	j.held(timeline.CausePeer, semconv.GPUFindingKindWaitingForRank, finding.Medium, "the host waited for another rank",
-		"profile the other ranks: the late one is the cause")
+		remedyOf(semconv.GPUFindingKindWaitingForRank))
 	j.dependency(d)
 	j.held(timeline.CauseProfiler, semconv.GPUFindingKindProfilerOverhead, finding.High,
 		"the profiler itself held the host up",
-		"not the program's own time: leave the first steps out (schedule with wait and warmup), record less")
+		remedyOf(semconv.GPUFindingKindProfilerOverhead))
 	if n := a.Idles[timeline.CauseUnknown]; n > 0 {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindUnexplainedIdle, Gain: time.Duration(n), Certainty: finding.Low,
 			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
 			Evidence: "no call in the file launched what came next",
-			Remedy:   "record the runtime's calls and the host's ranges too",
+			Remedy:   remedyOf(semconv.GPUFindingKindUnexplainedIdle),
 		})
 	}
 }

@@ -18,19 +18,26 @@ import (
 
 // Thresholds: parts of the window or step, unless said otherwise.
 const (
-	thresholdGain   = 0.05 // what is worth a word; below it a device is healthy
-	thresholdNoLoad = 0.5  // waiting for work from outside
-	thresholdSpike  = 0.25 // growth of allocated memory ÷ its highest
-	thresholdOpaque = 0.5  // of computing time: in compiled regions and graphs
-	thresholdMoves  = 0.1  // of computing time: kernels that move bytes and compute nothing
-	thresholdNarrow = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
-	lowShare        = 0.5  // of the peak: below it an operator is worth a look
-	reachable       = 0.7  // of the peak: what good kernels reach, by which gains are counted
-	maxEfficiency   = 3    // findings on operators
-	maxHost         = 3    // findings on ranges of the host
-	manyRetries     = 3    // frees, and allocations, of an allocator that keeps what it has
-	certainCoverage = 0.8  // of a cause's time: in ranges with a name
+	thresholdGain   = semconv.FindingHealthyThreshold        // what is worth a word; below it a device is healthy
+	thresholdNoLoad = semconv.FindingNoLoadThreshold         // waiting for work from outside
+	thresholdSpike  = semconv.FindingMemorySpikeThreshold    // growth of allocated memory ÷ its highest
+	thresholdOpaque = semconv.FindingOpaqueRegionsThreshold  // of computing time: in compiled regions and graphs
+	thresholdMoves  = semconv.FindingDataMovementThreshold   // of computing time: kernels that move bytes
+	thresholdNarrow = semconv.FindingLowParallelismThreshold // of computing time: kernels with too few blocks
+
+	lowShare        = 0.5 // of the peak: below it an operator is worth a look
+	reachable       = 0.7 // of the peak: what good kernels reach, by which gains are counted
+	maxEfficiency   = 3   // findings on operators
+	maxHost         = 3   // findings on ranges of the host
+	manyRetries     = 3   // frees, and allocations, of an allocator that keeps what it has
+	certainCoverage = 0.8 // of a cause's time: in ranges with a name
 )
+
+// remedyOf returns the usual remedy of a kind. A rule writes another one where the evidence points to it.
+func remedyOf(kind string) string {
+	k, _ := semconv.LookupFindingKind(kind)
+	return k.Remedy
+}
 
 // judge makes findings of one subject.
 type judge struct {
@@ -111,8 +118,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 				"what they compute is not judged",
 			},
 			Evidence: fmt.Sprintf("%s of %s of computing", finding.Duration(d.Opaque), finding.Duration(c)),
-			Remedy: "name the traces in which the graphs were captured (--captures), or profile once without graphs and " +
-				"compilation",
+			Remedy:   remedyOf(semconv.GPUFindingKindOpaqueRegions),
 		}, float64(d.Opaque)/float64(c), thresholdOpaque)
 	}
 	j.memory(&j.f.Memory)

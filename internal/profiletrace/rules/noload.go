@@ -28,6 +28,6 @@ func (j *judge) noLoad() []finding.Finding {
 		Chain: j.idleChain("the program waited for work from outside, as a server for requests", n),
 		Evidence: fmt.Sprintf("%.3g %% of the window, in %s; further shares are of the rest, %s",
 			100*float64(n)/float64(whole), finding.Names(p), finding.Duration(j.length)),
-		Remedy: "more load on this device, or fewer devices",
+		Remedy: remedyOf(semconv.GPUFindingKindNoLoad),
 	}}
 }

@@ -54,8 +54,7 @@ func (j *judge) attention(d *facts.Totals, list []facts.Operator, needed float64
 				finding.Duration(needed*alone), finding.Duration(needed*least)),
 		},
 		Evidence: fmt.Sprintf("%s; most in %s", finding.Count(d.Attentions, "time", "times"), finding.Names(where)),
-		Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half " +
-			"precision, a mask that it takes), FlashAttention, attn_implementation",
+		Remedy:   remedyOf(semconv.GPUFindingKindUnfusedAttention),
 	})
 	return rest
 }
