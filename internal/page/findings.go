@@ -189,14 +189,15 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 // throttled is the operation during which the clock was held back most often: what ran at the same time has the reasons
 // too.
 //
-// It must have been held back for the threshold's share of its own time, and for leastHeld of all operations' time.
+// It must have been held back for the threshold's share of its own time, and for leastHeld of all operations' time or
+// for leastHeldTime: a single request that was held back matters to who sent it, however much else ran.
 func (m *Model) throttled(first, last int64) (Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
-	least := leastHeld * m.deviceTime(first, last)
+	least := min(leastHeld*m.deviceTime(first, last), leastHeldTime)
 	for k, o := range m.operations {
 		if b := o.between(first, last); b[spansums.Held] > 0 &&
 			b[spansums.HeldTime] >= max(least, semconv.FindingThrottleThreshold*b[spansums.Time]) {
@@ -217,6 +218,7 @@ func (m *Model) throttled(first, last int64) (Finding, bool) {
 // twice in that time, and minutes without a cause dilute it, so they are lower than a profile's thresholds.
 const (
 	leastHeld     = 0.001
+	leastHeldTime = 0.05 // s
 	leastPageable = 0.01 // as in gpuspan/report
 )
 

@@ -175,12 +175,16 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 func TestLiveFindingsHaveThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
 		copied, held, free time.Duration // free: other runs of the operation that is held back
+		all                time.Duration
 		want               int
 	}{
-		"short copy": {9 * time.Millisecond, 0, 0, 0}, "long copies": {11 * time.Millisecond, 0, 0, 1},
-		"held for less than 0.1 %": {0, 900 * time.Microsecond, 0, 0}, "held for more": {0, 1100 * time.Microsecond, 0, 1},
-		"held in 4 % of its time": {0, 4 * time.Millisecond, 96 * time.Millisecond, 0},
-		"held in 6 % of its time": {0, 6 * time.Millisecond, 94 * time.Millisecond, 1},
+		"short copy": {9 * time.Millisecond, 0, 0, time.Second, 0}, "long copies": {11 * time.Millisecond, 0, 0, time.Second, 1},
+		"held for less than 0.1 %":       {0, 900 * time.Microsecond, 0, time.Second, 0},
+		"held for more":                  {0, 1100 * time.Microsecond, 0, time.Second, 1},
+		"held for less than 50 ms":       {0, 49 * time.Millisecond, 0, 59 * time.Second, 0},
+		"held for more, less than 0.1 %": {0, 51 * time.Millisecond, 0, 59 * time.Second, 1},
+		"held in 4 % of its time":        {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
+		"held in 6 % of its time":        {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
 	} {
 		m := at()
 		section := func(name string, length time.Duration, attributes map[string]any) {
@@ -191,6 +195,9 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 			}
 		}
 		section("work", time.Second-c.copied-c.held-c.free, nil)
+		for range c.all/time.Second - 1 {
+			section("work", time.Second, nil)
+		}
 		section("gemm", c.held, map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}})
 		section("gemm", c.free, map[string]any{"gpu.flop.count": 1e9})
 		if c.copied > 0 {
