@@ -164,11 +164,17 @@ var statusNames = map[Status]string{
 	StatusInvalidContext:   "invalid context",
 	StatusInvalidHandle:    "invalid handle",
 	StatusNotReady:         "not ready",
+	46:                     "device unavailable",
+	214:                    "uncorrectable ECC error",
 	700:                    "illegal address",
 	702:                    "launch timeout",
 	StatusContextDestroyed: "context destroyed",
 	719:                    "launch failure",
 	StatusUnsupported:      "not supported",
+	805:                    "no connection to the MPS server",
+	806:                    "MPS server failed",
+	807:                    "MPS server not ready",
+	810:                    "MPS client terminated",
 	999:                    "unknown error",
 }
 

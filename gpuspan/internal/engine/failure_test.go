@@ -130,6 +130,10 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 			"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) },
 			`status 709 (context destroyed)`,
 		},
+		{"device lost", func(b *scripted) { b.query.Store(46) }, `status 46 (device unavailable)`},
+		{"memory error", func(b *scripted) { b.query.Store(214) }, `status 214 (uncorrectable ECC error)`},
+		{"restart of the MPS server", func(b *scripted) { b.record.Store(806) }, `status 806 (MPS server failed)`},
+		{"MPS client ended", func(b *scripted) { b.query.Store(810) }, `status 810 (MPS client terminated)`},
 		{"shutdown of the driver is silent", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
