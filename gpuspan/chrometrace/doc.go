@@ -21,7 +21,7 @@
 // then the same number as the ts of a slice that begins where this one ends, as viewers that add doubles need it. One
 // process (pid) represents one service and rank; one track (tid) represents a stream, a host thread, or the steps of a
 // loop. Slices of one track always nest: a slice that would overlap goes to a second track of the same name. Attributes
-// become args under their own names, except for names that PyTorch has a name for (device, stream, correlation …).
+// become args under their own names, except where PyTorch has other names (device, stream, correlation …).
 //
 // A step of gpuspan is drawn twice: on its loop's track as long as the host took, and on a track of the device from
 // boundary to boundary. The span itself reaches from the host's start to the device's end.

@@ -51,7 +51,7 @@ func (s Summary) Level(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Level })
 }
 
-// only leaves the operations whose group has the name. An operation without a group is in that of its parent.
+// only leaves the operations whose group has the name. An operation without a group is in its parent's.
 func (s Summary) only(name string, group func(*Operation) string) Summary {
 	at := make([]int, len(s.Operations)) // new index + 1, also of the closest operation around that is left
 	in := make([]bool, len(s.Operations))
