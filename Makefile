@@ -48,7 +48,7 @@ race: ## the same as test under the race detector, without the end-to-end tests
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again
 	GODEBUG=efence=1 $(GO) test -count=1 -run='StackDepth|GrowsTheStack|Frame' ./gpuspan/internal/dl ./gpuspan/cuda/... ./gpuspan/hip ./gpuspan/nvtx
 
-mutate: ## make small faults in the code, one at a time, and say which the tests let pass
+mutate: ## make small faults in the code, one at a time, and report the ones that the tests miss
 	cd internal/tools && GOWORK=off $(GO) build -o $(BIN)/mutate ./mutate
 	$(BIN)/mutate
 
