@@ -198,9 +198,10 @@ def _resolve(group: Any) -> Any:
     import torch.distributed as dist
     import torch.distributed._functional_collectives as functional
 
+    c10d: Any = dist.distributed_c10d
     if isinstance(group, dist.ProcessGroup):
         return group
-    return dist.distributed_c10d._resolve_process_group(functional._resolve_group_name(group))
+    return c10d._resolve_process_group(functional._resolve_group_name(group))
 
 
 def _known(group: Any) -> Optional[_Group]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import sys
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar, Union, cast
 
@@ -39,6 +40,13 @@ def span_context(of: Linkable) -> trace.SpanContext:
     if isinstance(of, trace.Span):
         return of.get_span_context()
     return trace.get_current_span(of).get_span_context()
+
+
+def compiling() -> bool:
+    """Whether torch.compile traces the caller. This module never imports torch, which may be imported after it."""
+    torch = sys.modules.get("torch")
+    compiler = getattr(torch, "compiler", None)
+    return compiler is not None and bool(compiler.is_compiling())
 
 
 class Section:
@@ -94,6 +102,8 @@ class Section:
                 inner.step.closed(inner)
 
     def __enter__(self) -> "Section":
+        if compiling():
+            return self  # a compiled region is one piece of work: its sections would break the graph
         rt = runtime()
         if not rt.enabled:
             return self

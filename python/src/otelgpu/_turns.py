@@ -1,0 +1,77 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of trainers that call back, instead of a loop that the program turns itself."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ._loop import Schedule, Step, _attach, _begin, _detach, _end, _forget
+from ._runtime import runtime
+from ._section import Section
+
+
+class Turns:
+    """The steps of one training: each begins where the one before it ended, with the wait for its batch. Nothing in here
+    raises into the trainer."""
+
+    def __init__(self, name: str, item_type: Optional[str], schedule: Schedule) -> None:
+        self.step: Optional[Step] = None
+        self._name, self._item_type, self._schedule = name, item_type, schedule
+        self._token: Any = None
+        self._boundary: Any = None
+        self._phase: Optional[Section] = None
+        self._index = 0
+
+    def begin(self, index: int) -> None:
+        """Begins a step, which waits for its batch."""
+        try:
+            self.cancel()
+            self._index = index
+            self.step = _begin(self._name, index, self._item_type, self._schedule, None, self._boundary)
+            self._boundary = None
+            self._token = _attach(self.step)
+            self.phase("data")
+        except Exception as e:
+            runtime().trouble("beginning a step of a trainer", repr(e))
+
+    def phase(self, name: Optional[str]) -> None:
+        """Ends the current phase and begins another one; None: none."""
+        phase, self._phase = self._phase, None
+        if phase is not None:
+            phase.__exit__(None, None, None)
+        if name is not None and self.step is not None:
+            self._phase = self.step.phase(name)
+            self._phase.__enter__()
+
+    def end(self, failed: Optional[BaseException] = None) -> None:
+        """Ends the step."""
+        step, self.step = self.step, None
+        if step is None:
+            return
+        try:
+            self.phase(None)
+            _detach(self._token)
+            self._boundary = _end(step, None, failed)
+        except Exception as e:
+            runtime().trouble("ending a step of a trainer", repr(e))
+
+    def cancel(self) -> None:
+        """Drops the step that waits for its batch: there is none, or something else ran in between."""
+        step, self.step = self.step, None
+        if step is None:
+            return
+        try:
+            phase, self._phase = self._phase, None
+            if phase is not None:
+                phase.discard()
+                phase.__exit__(None, None, None)
+            _detach(self._token)
+            _forget(step)
+        except Exception as e:
+            runtime().trouble("dropping a step of a trainer", repr(e))
+
+    def again(self) -> None:
+        """Begins the waiting step anew, without what ran since it began."""
+        if self.step is not None:
+            self.begin(self._index)
