@@ -5,27 +5,16 @@ package chrometraceexporter
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// sampled are the fields of samples that have a gauge.
-var sampled = []struct {
-	field      gpusamplesextension.Field
-	name, unit string
-}{
-	{gpusamplesextension.Power, semconv.HWPowerName, semconv.HWPowerUnit},
-	{gpusamplesextension.Temperature, semconv.HWTemperatureName, semconv.HWTemperatureUnit},
-	{gpusamplesextension.Utilization, semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit},
-	{gpusamplesextension.SMUtilization, semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationUnit},
-	{gpusamplesextension.TensorUtilization, semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationUnit},
-	{gpusamplesextension.DRAMUtilization, semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationUnit},
-	{gpusamplesextension.ClockSM, semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyUnit},
-	{gpusamplesextension.MemoryUsed, semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit},
-}
+// sampled are the quantities of the catalogue that are drawn.
+var sampled = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return !q.Info().Chart })
 
 // rings draws counters from the rings of samples: each sample over the time since the one before.
 type rings struct {
@@ -40,7 +29,7 @@ type rings struct {
 
 type ring struct {
 	device string
-	field  gpusamplesextension.Field
+	field  gpuquantity.Quantity
 }
 
 // maxDevices bounds the devices of which samples are drawn.
@@ -84,31 +73,33 @@ func (r *rings) until(from map[string]int64, counters []chrometrace.Counter) []c
 		}
 		d, interval := x.Device(), int64(x.Interval())
 		to := min(r.latest[id]+interval, x.Newest())
-		for _, s := range sampled {
-			if !r.wanted[s.name] {
+		for _, q := range sampled {
+			registered, ok := q.Info().Metric.Registered()
+			if !ok || !r.wanted[registered.Name] {
 				continue
 			}
-			k := ring{d.ID, s.field}
+			k := ring{d.ID, q}
 			last, known := r.drawn[k]
 			if !known {
 				last = start - interval
 			}
-			r.times = x.Times(s.field, last+1, to, r.times[:0])
+			r.times = x.Times(q, last+1, to, r.times[:0])
 			for _, t := range r.times {
 				begin := last
 				if !known || t-last > 3*interval { // nothing is known of the time between
 					begin = t - interval
 				}
 				known, last = true, t
-				value, ok := x.Value(s.field, t)
-				if s.field.Kind() == gpusamplesextension.KindInterval {
+				value, ok := x.Value(q, t)
+				if q.Kind() == gpusamplesextension.KindInterval {
 					var covered float64
-					value, covered = x.Mean(s.field, begin, t)
+					value, covered = x.Mean(q, begin, t)
 					ok = covered > 0
 				}
 				if ok {
 					counters = append(counters, chrometrace.Counter{
-						Device: d.ID, Label: cmp.Or(d.Name, d.ID), Name: s.name, Unit: unit(s.unit), Start: begin, Time: t, Value: value,
+						Device: d.ID, Label: cmp.Or(d.Name, d.ID), Name: registered.Name, Unit: unit(registered.Unit),
+						Start: begin, Time: t, Value: value,
 					})
 				}
 			}

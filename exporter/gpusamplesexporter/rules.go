@@ -10,133 +10,61 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// rule says what a metric is to gpu_samples.
+// rule states how a point of a metric becomes a value of a quantity.
 type rule struct {
-	field gpusamplesextension.Field
+	field gpuquantity.Quantity
 	scale float64
-	form  form
+	form  gpuquantity.Form
 	// rank orders metrics of one field: once a device has given one of a lower rank, higher ones are ignored.
 	rank uint8
-	// attribute that a point must have with the value; the point counts too when it has no such attribute and any is
-	// set.
+	// A point must have the attribute key with the value; without the attribute it counts if any is set.
 	key, value string
 	any        bool
 	positive   bool // 0 is what is written for a value that the device does not have
+	xid        bool // the number of the last XID; a change is an event
 }
 
-type form uint8
-
-const (
-	formPlain   form = iota // a value of the field
-	formRate                // bytes per second over the time since the point before: integrated
-	formCounter             // a counter
-	formXID                 // the number of the last XID; a change is an event
-)
-
-const (
-	percent = 0.01
-	milli   = 1e-3
-	micro   = 1e-6
-	mega    = 1e6
-	mebi    = 1 << 20
-)
-
-// dcgmRules are the rules by DCGM field name without the prefix DCGM_FI_, in the units of the field. They include the
-// names of DCGM 4.6 and later and the older ones.
-var dcgmRules = map[string]rule{
-	"DEV_GPU_UTIL":                 {field: gpusamplesextension.Utilization, scale: percent},
-	"DEV_GPU_UTIL_RATIO":           {field: gpusamplesextension.Utilization, scale: percent}, // still 0 to 100
-	"PROF_GR_ENGINE_ACTIVE":        {field: gpusamplesextension.Utilization, scale: 1, rank: 1},
-	"PROF_GR_ENGINE_UTIL_RATIO":    {field: gpusamplesextension.Utilization, scale: 1, rank: 1},
-	"DEV_POWER_USAGE_INSTANT":      {field: gpusamplesextension.Power, scale: 1},
-	"DEV_BOARD_POWER_RAW_WATTS":    {field: gpusamplesextension.Power, scale: 1},
-	"DEV_POWER_USAGE":              {field: gpusamplesextension.Power, scale: 1, rank: 1},
-	"DEV_BOARD_POWER_WATTS":        {field: gpusamplesextension.Power, scale: 1, rank: 1},
-	"DEV_TOTAL_ENERGY_CONSUMPTION": {field: gpusamplesextension.Energy, scale: milli},
-	"DEV_GPU_ENERGY_JOULES_TOTAL":  {field: gpusamplesextension.Energy, scale: 1, rank: 1},
-	"DEV_GPU_TEMP":                 {field: gpusamplesextension.Temperature, scale: 1},
-	"DEV_SM_CLOCK":                 {field: gpusamplesextension.ClockSM, scale: mega},
-	"DEV_MEM_CLOCK":                {field: gpusamplesextension.ClockMemory, scale: mega},
-	"DEV_SM_CLOCK_HERTZ":           {field: gpusamplesextension.ClockSM, scale: 1},
-	"DEV_MEMORY_CLOCK_HERTZ":       {field: gpusamplesextension.ClockMemory, scale: 1},
-	"DEV_FB_USED":                  {field: gpusamplesextension.MemoryUsed, scale: mebi},
-	"DEV_CLOCK_THROTTLE_REASONS":   {field: gpusamplesextension.Throttle, scale: 1},
-	"DEV_CLOCKS_EVENT_REASONS":     {field: gpusamplesextension.Throttle, scale: 1},
-	"DEV_XID_ERRORS":               {form: formXID},
-	"DEV_XID_ERROR":                {form: formXID},
-	"PROF_SM_ACTIVE":               {field: gpusamplesextension.SMUtilization, scale: 1},
-	"PROF_SM_UTIL_RATIO":           {field: gpusamplesextension.SMUtilization, scale: 1},
-	"PROF_SM_OCCUPANCY":            {field: gpusamplesextension.SMOccupancy, scale: 1},
-	"PROF_SM_OCCUPANCY_RATIO":      {field: gpusamplesextension.SMOccupancy, scale: 1},
-	"PROF_PIPE_TENSOR_ACTIVE":      {field: gpusamplesextension.TensorUtilization, scale: 1},
-	"PROF_TENSOR_UTIL_RATIO":       {field: gpusamplesextension.TensorUtilization, scale: 1},
-	"PROF_DRAM_ACTIVE":             {field: gpusamplesextension.DRAMUtilization, scale: 1},
-	"PROF_DRAM_UTIL_RATIO":         {field: gpusamplesextension.DRAMUtilization, scale: 1},
-	"PROF_PCIE_TX_BYTES":           {field: gpusamplesextension.PCIeTransmit, scale: 1, form: formRate, rank: 1},
-	"PROF_PCIE_RX_BYTES":           {field: gpusamplesextension.PCIeReceive, scale: 1, form: formRate, rank: 1},
-	"PROF_PCIE_TX_BYTES_TOTAL":     {field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter},
-	"PROF_PCIE_RX_BYTES_TOTAL":     {field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter},
-	"PROF_NVLINK_TX_BYTES":         {field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formRate},
-	"PROF_NVLINK_RX_BYTES":         {field: gpusamplesextension.NVLinkReceive, scale: 1, form: formRate},
-}
-
-const dcgmPrefix = "DCGM_FI_"
-
-// amdRules are by the names of AMD's device-metrics-exporter, in its units, without the prefix that can be configured
-// there. A partition that has no power sensor of its own reports 0 W.
-var amdRules = map[string][]rule{
-	"gpu_package_power":         {{field: gpusamplesextension.Power, scale: 1, positive: true}},
-	"gpu_power_usage":           {{field: gpusamplesextension.Power, scale: 1, rank: 1, positive: true}},
-	"gpu_average_package_power": {{field: gpusamplesextension.Power, scale: 1, rank: 2, positive: true}},
-	"gpu_energy_consumed":       {{field: gpusamplesextension.Energy, scale: micro, form: formCounter}},
-	"gpu_gfx_activity":          {{field: gpusamplesextension.Utilization, scale: percent}},
-	"gpu_junction_temperature":  {{field: gpusamplesextension.Temperature, scale: 1}},
-	"gpu_edge_temperature":      {{field: gpusamplesextension.Temperature, scale: 1, rank: 1}},
-	"gpu_used_vram":             {{field: gpusamplesextension.MemoryUsed, scale: mebi}},
-	"gpu_clock": {
-		{field: gpusamplesextension.ClockSM, scale: mega, key: "clock_type", value: "system"},
-		{field: gpusamplesextension.ClockMemory, scale: mega, key: "clock_type", value: "memory"},
-	},
-}
-
-const amdPrefix = "gpu_"
-
-// otelRules are by name of the semantic conventions, in base units.
-var otelRules = map[string][]rule{
-	semconv.HWEnergyName:      {{field: gpusamplesextension.Energy, scale: 1, form: formCounter}},
-	semconv.HWPowerName:       {{field: gpusamplesextension.Power, scale: 1}},
-	semconv.HWTemperatureName: {{field: gpusamplesextension.Temperature, scale: 1}},
-	semconv.HWGPUUtilizationName: {{
-		field: gpusamplesextension.Utilization, scale: 1,
-		key: string(semconv.HWGPUTaskKey), value: semconv.HWGPUTaskGeneral, any: true,
-	}},
-	semconv.HWGPUMemoryUsageName:     {{field: gpusamplesextension.MemoryUsed, scale: 1}},
-	semconv.GPUSMUtilizationName:     {{field: gpusamplesextension.SMUtilization, scale: 1}},
-	semconv.GPUSMOccupancyName:       {{field: gpusamplesextension.SMOccupancy, scale: 1}},
-	semconv.GPUTensorUtilizationName: {{field: gpusamplesextension.TensorUtilization, scale: 1}},
-	semconv.GPUDRAMUtilizationName:   {{field: gpusamplesextension.DRAMUtilization, scale: 1}},
-	semconv.GPUClockFrequencyName: either(string(semconv.GPUClockTypeKey), formPlain,
-		gpusamplesextension.ClockSM, semconv.GPUClockTypeSM, gpusamplesextension.ClockMemory, semconv.GPUClockTypeMemory),
-	semconv.GPUPCIeIOName:   directions(gpusamplesextension.PCIeTransmit, gpusamplesextension.PCIeReceive),
-	semconv.GPUNVLinkIOName: directions(gpusamplesextension.NVLinkTransmit, gpusamplesextension.NVLinkReceive),
-}
-
-func directions(transmit, receive gpusamplesextension.Field) []rule {
-	return either(string(semconv.NetworkIODirectionKey), formCounter, transmit, semconv.NetworkIODirectionTransmit,
-		receive, semconv.NetworkIODirectionReceive)
-}
-
-// either is of a metric whose points are of one field or another, by the value of an attribute.
-func either(key string, f form, one gpusamplesextension.Field, is string, other gpusamplesextension.Field,
-	otherIs string,
-) []rule {
-	return []rule{
-		{field: one, scale: 1, form: f, key: key, value: is}, {field: other, scale: 1, form: f, key: key, value: otherIs},
+// rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without the prefix that can be
+// configured there, and metrics of the semantic conventions.
+var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) {
+	dcgm = map[string][]rule{"DEV_XID_ERRORS": {{xid: true}}, "DEV_XID_ERROR": {{xid: true}}}
+	amd, otel = map[string][]rule{}, map[string][]rule{}
+	for _, q := range gpuquantity.All() {
+		if !q.HasRing() {
+			continue
+		}
+		info := q.Info()
+		for _, f := range info.DCGM {
+			for _, name := range f.Names {
+				dcgm[name] = append(dcgm[name], rule{
+					field: q, scale: f.Factor(), form: f.Form, rank: f.Rank, positive: f.Positive,
+				})
+			}
+		}
+		for _, x := range info.AMD {
+			amd[x.Name] = append(amd[x.Name], rule{
+				field: q, scale: x.Factor(), form: x.Form, rank: x.Rank, key: x.Key, value: x.Value, positive: x.Positive,
+			})
+		}
+		if m := &info.Metric; m.Name != "" {
+			r := rule{field: q, scale: 1, key: string(m.Key), value: m.Value, any: m.Implied}
+			if q.Kind() == gpuquantity.Counter {
+				r.form = gpuquantity.Totals
+			}
+			otel[m.Name] = append(otel[m.Name], r)
+		}
 	}
-}
+	return dcgm, amd, otel
+}()
+
+const (
+	dcgmPrefix = "DCGM_FI_"
+	amdPrefix  = "gpu_"
+)
 
 // rulesOf finds the rules of a metric. A suffix that a Prometheus exporter added (_total) is ignored.
 func rulesOf(name string) ([]rule, bool) {
@@ -145,7 +73,7 @@ func rulesOf(name string) ([]rule, bool) {
 		if !ok {
 			r, ok = dcgmRules[strings.TrimSuffix(rest, "_total")]
 		}
-		return []rule{r}, ok
+		return r, ok
 	}
 	if r, ok := otelRules[name]; ok {
 		return r, true

@@ -22,6 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -288,7 +289,7 @@ func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 
 // take converts one value into the sample of its time.
 func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
-	if r.form == formXID {
+	if r.xid {
 		// The gauge holds the last XID for ever; its first value is of an unknown time.
 		if d.hasXID && v != d.xid && v > 0 {
 			d.events = append(d.events, gpusamplesextension.Event{
@@ -300,7 +301,7 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		return written
 	}
 	sum := &d.sums[r.field]
-	summed := r.form == formRate || r.form == formCounter || delta
+	summed := r.form == gpuquantity.Rate || r.form == gpuquantity.Totals || delta
 	if summed && v < 0 {
 		return noValue
 	}
@@ -323,11 +324,11 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		v = float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))
 	case summed && !sum.Newer(t):
 		return outOfOrder // it would get the sum of a later time
-	case r.form == formRate:
+	case r.form == gpuquantity.Rate:
 		v = sum.AddRate(t, v, 0)
 	case delta:
 		v = sum.AddDelta(t, v)
-	case r.form == formCounter:
+	case r.form == gpuquantity.Totals:
 		v = sum.AddCounter(t, start, v)
 	}
 	s := d.pending[t]

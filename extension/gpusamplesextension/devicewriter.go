@@ -75,7 +75,8 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 		}
 		s := d.series[f]
 		if s == nil {
-			s = &series{kind: Field(f).Kind(), fastest: fields[f].highest, nominal: int64(max(d.desc.Interval, 0))}
+			info := Field(f).Info()
+			s = &series{kind: info.Kind, fastest: info.Domain.PerSecond, nominal: int64(max(d.desc.Interval, 0))}
 			d.series[f] = s
 		}
 		if s.len() > 0 && sample.Time <= s.last().t {

@@ -61,7 +61,7 @@ func (s *series) push(t int64, raw float64) {
 		}
 		p.integral, p.covered = last.integral, last.covered
 		if covered {
-			p.integral += s.kind.integrate(last.v, p.v, gap, gap)
+			p.integral += integrate(s.kind, last.v, p.v, gap, gap)
 			p.covered += gap
 		}
 	}
@@ -93,7 +93,7 @@ func (s *series) rebase() {
 }
 
 // integrate is the integral from the older of two points over the first x of the gap ns between them.
-func (k Kind) integrate(older, newer float64, x, gap int64) float64 {
+func integrate(k Kind, older, newer float64, x, gap int64) float64 {
 	seconds := float64(x) * 1e-9
 	switch k {
 	case KindInstant:
@@ -223,7 +223,7 @@ func (s *series) piece(i uint64, start, end int64) (integral float64, covered in
 	case KindCounter:
 		return (newer.v - older.v) * length / float64(gap), end - start
 	default:
-		return s.kind.integrate(older.v, newer.v, end-start, gap), end - start
+		return integrate(s.kind, older.v, newer.v, end-start, gap), end - start
 	}
 }
 

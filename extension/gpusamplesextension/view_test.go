@@ -187,6 +187,8 @@ func TestLookupsAgreeWithALinearScan(t *testing.T) {
 				v = total
 			case Throttle:
 				v = float64(rng.IntN(3) * 4)
+			case Utilization:
+				v /= 500
 			}
 			pts = append(pts, pt{at, v})
 			s := Sample{Time: at}

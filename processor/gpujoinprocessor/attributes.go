@@ -8,30 +8,30 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// means are the attributes that are time-weighted means over the span. A MIG instance has ratios of its own; the others
-// (of the board) are the board's where the instance lacks them.
-var means = [...]struct {
-	key   string
-	field gpusamplesextension.Field
-	ratio bool
-	lean  bool // written on spans of several devices at level lean too
-}{
-	{string(semconv.GPUUtilizationKey), gpusamplesextension.Utilization, true, false},
-	{string(semconv.GPUSMUtilizationKey), gpusamplesextension.SMUtilization, true, true},
-	{string(semconv.GPUSMOccupancyKey), gpusamplesextension.SMOccupancy, true, false},
-	{string(semconv.GPUTensorUtilizationKey), gpusamplesextension.TensorUtilization, true, true},
-	{string(semconv.GPUDRAMUtilizationKey), gpusamplesextension.DRAMUtilization, true, true},
-	{string(semconv.GPUClockSMFrequencyKey), gpusamplesextension.ClockSM, false, false},
-	{string(semconv.GPUClockMemoryFrequencyKey), gpusamplesextension.ClockMemory, false, false},
-	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false, true},
+// measured are the attributes of the catalogue: means over the span, time-weighted, and highest values. A MIG instance
+// has ratios of its own; other values are its board's where it lacks them.
+var measured = func() (list []spanValue) {
+	for _, q := range gpuquantity.All() {
+		if span := &q.Info().Span; span.Key != "" {
+			list = append(list, spanValue{span, string(span.Key), q})
+		}
+	}
+	return list
+}()
+
+// spanValue is a quantity that a span has an attribute of.
+type spanValue struct {
+	*gpuquantity.Span
+	key      string
+	quantity gpuquantity.Quantity
 }
 
 // wholeCoverage is the coverage from which it is the normal one.
@@ -45,6 +45,8 @@ type attributes struct {
 	level       spanfacts.Level
 	loads       *loads
 	events      []gpusamplesextension.Event // of the span's boards
+	values      []float64                   // of a span of several devices, by measured: sums and highest values
+	weights     []float64                   // and of how many devices
 }
 
 // room is how many attributes a span of a place mostly gains here and from gpu_derive, the next processor: pdata's maps
@@ -119,9 +121,10 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 
 // fullMeans writes everything that the device and its board measure.
 func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end int64) {
-	dev, boardDev := at.dev, at.board.meter.dev
-	for _, m := range means {
-		if x, ok := at.board.mean(dev, m.field, m.ratio, start, end); ok {
+	dev := at.dev
+	for i := range measured {
+		m := &measured[i]
+		if x, ok := at.board.measure(dev, m.quantity, start, end); ok {
 			to.PutDouble(m.key, spanfacts.Round12(x))
 		}
 	}
@@ -130,18 +133,18 @@ func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end
 			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 		}
 	}
-	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start,
-		end); ok {
-		to.PutDouble(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(t))
-	}
 }
 
-// mean is that of a field of a device of the board, or of the board where it lacks one that is no ratio; power also by
-// the energy counter, for boards that do not sample it.
-func (b *board) mean(dev gpusamplesextension.DeviceView, f gpusamplesextension.Field, ratio bool, start, end int64,
+// measure returns the value of a quantity over a span, of a device of the board or of the board where the device lacks
+// it; power also by the energy counter, for boards that do not sample it.
+func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quantity, start, end int64,
 ) (x float64, ok bool) {
-	if !ratio {
+	span := &f.Info().Span
+	if !span.OwnOnly {
 		dev = either(dev, b.meter.dev, f)
+	}
+	if span.Max {
+		return dev.Max(f, start, end)
 	}
 	x, known := dev.Mean(f, start, end)
 	if known == 0 && f == gpusamplesextension.Power && b.meter.known {
@@ -154,22 +157,25 @@ func (b *board) mean(dev gpusamplesextension.DeviceView, f gpusamplesextension.F
 // has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
 // where it was held back.
 func (a *attributes) leanMeans(to pcommon.Map, at *place, start, end int64, how string, throttled bool) {
-	mean := func(key attribute.Key, f gpusamplesextension.Field, ratio bool) bool {
-		x, ok := at.board.mean(at.dev, f, ratio, start, end)
+	put := func(q gpuquantity.Quantity) bool {
+		x, ok := at.board.measure(at.dev, q, start, end)
 		if ok {
-			to.PutDouble(string(key), spanfacts.Round5(x))
+			to.PutDouble(string(q.Info().Span.Key), spanfacts.Round5(x))
 		}
 		return ok
 	}
-	mean(semconv.GPUPowerKey, gpusamplesextension.Power, false)
-	if !mean(semconv.GPUSMUtilizationKey, gpusamplesextension.SMUtilization, true) {
-		mean(semconv.GPUUtilizationKey, gpusamplesextension.Utilization, true) // what NVML has
+	put(gpuquantity.Power)
+	if !put(gpuquantity.SMUtilization) {
+		put(gpuquantity.Utilization) // what NVML has
 	}
 	if how == semconv.GPUJoinMethodInterval {
-		mean(semconv.GPUTensorUtilizationKey, gpusamplesextension.TensorUtilization, true)
-		mean(semconv.GPUDRAMUtilizationKey, gpusamplesextension.DRAMUtilization, true)
+		for i := range measured {
+			if m := &measured[i]; m.Lean && m.quantity != gpuquantity.Power && m.quantity != gpuquantity.SMUtilization {
+				put(m.quantity)
+			}
+		}
 		if throttled {
-			mean(semconv.GPUClockSMFrequencyKey, gpusamplesextension.ClockSM, false)
+			put(gpuquantity.ClockSM)
 		}
 	}
 }

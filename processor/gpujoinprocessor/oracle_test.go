@@ -116,7 +116,10 @@ func newOracle(seed uint64) *oracle {
 				case gpusamplesextension.Throttle:
 					s.Set(f, float64(r.IntN(4)*r.IntN(2)))
 				default:
-					s.Set(f, 500*v)
+					if f.Kind() != gpusamplesextension.KindInterval {
+						v *= 250
+					}
+					s.Set(f, v)
 				}
 			}
 			d.times, d.samples[t] = append(d.times, t), s

@@ -90,29 +90,34 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 	to.EnsureCapacity(to.Len() + a.room(g, x))
 	lean := a.level == spanfacts.Lean
 
-	var mean, weight [len(means)]float64
-	var memory, energy, own, hottest float64
+	a.values, a.weights = a.values[:0], a.weights[:0]
+	for range measured {
+		a.values, a.weights = append(a.values, 0), append(a.weights, 0)
+	}
+	var memory, energy, own float64
 	var late int64
 	var held holdback
 	a.events = a.events[:0]
 	coverage, samples, known := 1.0, math.MaxInt, shared
-	hasMemory, hasTemperature := true, false
+	hasMemory := true
 	measure := func(dev gpusamplesextension.DeviceView, b *board) {
 		board := b.meter.dev
 		c, n := dev.Coverage(start, end)
 		coverage, samples = min(coverage, c), min(samples, n)
-		for i, m := range means {
-			if v, ok := b.mean(dev, m.field, m.ratio, start, end); ok {
-				mean[i] += v
-				weight[i]++
+		for i := range measured {
+			switch v, ok := b.measure(dev, measured[i].quantity, start, end); {
+			case ok && measured[i].Max && a.weights[i] > 0:
+				a.values[i] = max(a.values[i], v)
+			case ok && measured[i].Max:
+				a.values[i], a.weights[i] = v, 1
+			case ok:
+				a.values[i] += v
+				a.weights[i]++
 			}
 		}
 		used, k := dev.Mean(gpusamplesextension.MemoryUsed, start, end)
 		memory += used
 		hasMemory = hasMemory && k > 0
-		if t, ok := either(dev, board, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
-			hottest, hasTemperature = max(hottest, t), true
-		}
 		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
 		known = known && (a.energyOnMIG || dev.Device().Parent == "")
 	}
@@ -137,20 +142,17 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 
 	to.PutInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
 	if coverage > 0 {
-		for i := range means {
+		for i, weight := range a.weights {
 			switch {
-			case weight[i] == 0:
+			case weight == 0:
 			case !lean:
-				to.PutDouble(means[i].key, spanfacts.Round12(mean[i]/weight[i]))
-			case means[i].lean:
-				to.PutDouble(means[i].key, spanfacts.Round5(mean[i]/weight[i]))
+				to.PutDouble(measured[i].key, spanfacts.Round12(a.values[i]/weight))
+			case measured[i].Lean:
+				to.PutDouble(measured[i].key, spanfacts.Round5(a.values[i]/weight))
 			}
 		}
 		if hasMemory && !g.hasMemory && !lean {
 			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
-		}
-		if hasTemperature && !lean {
-			to.PutDouble(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(hottest))
 		}
 		a.throttle(to, &held, end-start)
 		if known {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
@@ -36,7 +37,7 @@ func BenchmarkTakeSecond(b *testing.B) {
 		for d := range devices {
 			for q := range 20 {
 				for i := range 10 {
-					batch.Add(d, gpudata.Quantity(q), now+int64(i)*int64(100*time.Millisecond), 1)
+					batch.Add(d, gpuquantity.Quantity(q), now+int64(i)*int64(100*time.Millisecond), 1)
 				}
 			}
 		}
@@ -72,8 +73,8 @@ func BenchmarkCollect(b *testing.B) {
 		batch.Reset()
 		now += int64(time.Second)
 		for d := range devices {
-			for q := range gpudata.NumQuantities {
-				batch.Add(d, gpudata.Quantity(q), now, 1)
+			for q := range gpuquantity.Num {
+				batch.Add(d, gpuquantity.Quantity(q), now, 1)
 			}
 		}
 		r.take(batch)

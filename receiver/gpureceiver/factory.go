@@ -6,6 +6,7 @@ package gpureceiver
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -103,7 +105,15 @@ func newDCGM(cfg *Config) gpudata.Source {
 	return dcgmsource.New(dcgmsource.Settings{
 		Target: target, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval,
 		KeepAge: cfg.DCGM.MaxKeepAge, MaxStaleness: cfg.DCGM.MaxStaleness, Profiling: cfg.DCGM.Profiling,
-		Processes: wantsProcesses(cfg), Pipes: cfg.Metrics[semconv.GPUPipeUtilizationName].Enabled,
+		Processes: wantsProcesses(cfg), Without: unwanted(cfg),
+	})
+}
+
+// unwanted returns the quantities that no enabled metric needs, of those whose metric is off by default.
+func unwanted(cfg *Config) []gpuquantity.Quantity {
+	return slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool {
+		m := &q.Info().Metric
+		return !m.Off || q.HasRing() || cfg.Metrics[m.Name].Enabled
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
@@ -46,8 +47,8 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 		b.Reset()
 		now := start + int64(s)*int64(time.Second)
 		for d := range 3 {
-			for q := range gpudata.NumQuantities {
-				b.Add(d, gpudata.Quantity(q), now, float64(s%100))
+			for q := range gpuquantity.Num {
+				b.Add(d, gpuquantity.Quantity(q), now, float64(s%100))
 			}
 		}
 		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{

@@ -4,7 +4,9 @@
 package gpureceiver
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -19,97 +22,47 @@ import (
 )
 
 // metricDef is one metric that the receiver can emit; unit, instrument and description are the registry's. emit adds
-// the points of one device; nil: those of the quantities.
+// the points of one device; nil: the points of the quantities.
 type metricDef struct {
 	semconv.Metric
 	name       string
-	off        bool   // emitted only where the configuration says so
-	key        string // of the attribute by which the quantities differ
-	quantities []valueOf
+	off        bool                   // emitted only where the configuration says so
+	quantities []gpuquantity.Quantity // by the attribute by which they differ
 	emit       func(w *pointWriter, d *deviceState)
 }
 
-// valueOf is a quantity with its value of the metric's attribute.
-type valueOf struct {
-	gpudata.Quantity
-	value string
-}
-
-func only(q gpudata.Quantity) []valueOf { return []valueOf{{Quantity: q}} }
-
-var directions = string(semconv.NetworkIODirectionKey)
-
-// metricDefs are all metrics, by name. Points have the time of the sample they come from: an instant is the newest
-// sample, a ratio the time-weighted mean over the samples since the last emission, a counter what was counted since
-// its first sample. Without a new sample there is no point.
-var metricDefs = []metricDef{
-	{name: semconv.GPUClockFrequencyName, key: string(semconv.GPUClockTypeKey), quantities: []valueOf{
-		{gpudata.ClockGraphics, semconv.GPUClockTypeGraphics},
-		{gpudata.ClockMemory, semconv.GPUClockTypeMemory},
-		{gpudata.ClockSM, semconv.GPUClockTypeSM},
-		{gpudata.ClockVideo, semconv.GPUClockTypeVideo},
-	}},
-	{name: semconv.GPUDRAMUtilizationName, quantities: only(gpudata.DRAMUtilization)},
-	{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},
-	{name: semconv.GPUMemoryBandwidthLimitName, off: true, emit: emitBandwidthLimit},
-	{name: semconv.GPUNVLinkIOName, key: directions, quantities: []valueOf{
-		{gpudata.NVLinkReceive, semconv.NetworkIODirectionReceive},
-		{gpudata.NVLinkTransmit, semconv.NetworkIODirectionTransmit},
-	}},
-	{name: semconv.GPUPCIeIOName, key: directions, quantities: []valueOf{
-		{gpudata.PCIeReceive, semconv.NetworkIODirectionReceive}, {gpudata.PCIeTransmit, semconv.NetworkIODirectionTransmit},
-	}},
-	{name: semconv.GPUPipeUtilizationName, key: string(semconv.GPUPipeKey), quantities: []valueOf{
-		{gpudata.PipeFP16, semconv.GPUPipeFp16},
-		{gpudata.PipeFP32, semconv.GPUPipeFp32},
-		{gpudata.PipeFP64, semconv.GPUPipeFp64},
-		{gpudata.PipeInt, semconv.GPUPipeInt},
-		{gpudata.PipeTensorDFMA, semconv.GPUPipeTensorDfma},
-		{gpudata.PipeTensorHMMA, semconv.GPUPipeTensorHmma},
-		{gpudata.PipeTensorIMMA, semconv.GPUPipeTensorImma},
-	}, off: true},
-	{name: semconv.GPUProcessMemoryUsageName, off: true, emit: emitProcesses},
-	{name: semconv.GPUSMOccupancyName, quantities: only(gpudata.SMOccupancy)},
-	{name: semconv.GPUSMUtilizationName, quantities: only(gpudata.SMUtilization)},
-	{name: semconv.GPUTensorUtilizationName, quantities: only(gpudata.TensorUtilization)},
-	{name: semconv.GPUThrottleTimeName, emit: emitThrottle},
-	{name: semconv.HWEnergyName, quantities: only(gpudata.Energy)},
-	{name: semconv.HWErrorsName, key: string(semconv.ErrorTypeKey), quantities: []valueOf{
-		{gpudata.ECCCorrected, semconv.ErrorTypeECCCorrected},
-		{gpudata.ECCUncorrected, semconv.ErrorTypeECCUncorrected},
-		{gpudata.NVLinkCRC, semconv.ErrorTypeNVLinkCrc},
-		{gpudata.PCIeReplays, semconv.ErrorTypePCIeReplay},
-		{gpudata.RetiredCorrected, semconv.ErrorTypeRetiredPageCorrected},
-		{gpudata.RetiredUncorrected, semconv.ErrorTypeRetiredPageUncorrected},
-		{gpudata.RemappedCorrected, semconv.ErrorTypeRowRemapCorrected},
-		{gpudata.RemappedUncorrected, semconv.ErrorTypeRowRemapUncorrected},
-		{gpudata.XIDs, semconv.ErrorTypeXID},
-	}},
-	{name: semconv.HWGPUMemoryLimitName, emit: func(w *pointWriter, d *deviceState) {
-		if s := &d.series[gpudata.MemoryLimit]; s.fresh {
-			w.point(s.time, "", "").SetIntValue(int64(s.value))
+// metricDefs are all metrics, by name: those of the catalogue and those that are made of more than one value. Points
+// have the time of the sample they come from: an instant is the newest sample, a ratio the time-weighted mean over the
+// samples since the last emission, a counter what was counted since its first sample. Without a new sample there is no
+// point.
+var metricDefs = func() []metricDef {
+	defs := []metricDef{
+		{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},
+		{name: semconv.GPUMemoryBandwidthLimitName, off: true, emit: emitBandwidthLimit},
+		{name: semconv.GPUProcessMemoryUsageName, off: true, emit: emitProcesses},
+		{name: semconv.GPUThrottleTimeName, emit: emitThrottle},
+		{name: semconv.HWGPUMemoryUtilizationName, emit: emitMemoryUtilization},
+		{name: semconv.HWStatusName, emit: emitStatus},
+	}
+	for _, q := range gpuquantity.All() {
+		m := &q.Info().Metric
+		if m.Name == "" {
+			continue
 		}
-	}},
-	{name: semconv.HWGPUMemoryUsageName, emit: func(w *pointWriter, d *deviceState) {
-		if s := &d.series[gpudata.MemoryUsed]; s.fresh {
-			w.present(s.time, "", "").SetIntValue(int64(s.value))
+		i := slices.IndexFunc(defs, func(def metricDef) bool { return def.name == m.Name })
+		if i < 0 {
+			i, defs = len(defs), append(defs, metricDef{name: m.Name, off: m.Off})
 		}
-	}},
-	{name: semconv.HWGPUMemoryUtilizationName, emit: func(w *pointWriter, d *deviceState) {
-		used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
-		if used.fresh && limit.value > 0 {
-			w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
-		}
-	}},
-	{name: semconv.HWGPUUtilizationName, key: string(semconv.HWGPUTaskKey), quantities: []valueOf{
-		{gpudata.DecoderUtilization, semconv.HWGPUTaskDecoder},
-		{gpudata.EncoderUtilization, semconv.HWGPUTaskEncoder},
-		{gpudata.Utilization, semconv.HWGPUTaskGeneral},
-	}},
-	{name: semconv.HWPowerName, quantities: only(gpudata.Power)},
-	{name: semconv.HWStatusName, emit: emitStatus},
-	{name: semconv.HWTemperatureName, quantities: only(gpudata.Temperature)},
-}
+		defs[i].quantities = append(defs[i].quantities, q)
+	}
+	for i := range defs {
+		slices.SortFunc(defs[i].quantities, func(a, b gpuquantity.Quantity) int {
+			return cmp.Compare(a.Info().Metric.Value, b.Info().Metric.Value)
+		})
+	}
+	slices.SortFunc(defs, func(a, b metricDef) int { return cmp.Compare(a.name, b.name) })
+	return defs
+}()
 
 // write adds the points of one device.
 func (def *metricDef) write(w *pointWriter, d *deviceState) {
@@ -118,24 +71,26 @@ func (def *metricDef) write(w *pointWriter, d *deviceState) {
 		return
 	}
 	for _, q := range def.quantities {
-		s := &d.series[q.Quantity]
+		s, m := &d.series[q], &q.Info().Metric
 		if !s.fresh {
 			continue
 		}
-		if def.Instrument == semconv.InstrumentGauge {
-			v := s.value
-			if q.Kind() != gpusamplesextension.KindInstant {
-				v = s.mean()
-			}
-			w.present(s.time, def.key, q.value).SetDoubleValue(v)
-			continue
+		p := w.point(s.time, string(m.Key), m.Value)
+		v := s.value
+		switch {
+		case def.Instrument == semconv.InstrumentCounter:
+			p.SetStartTimestamp(pcommon.Timestamp(s.start))
+			v -= s.first
+		case !m.NoPod:
+			w.ofPod(p)
 		}
-		p := w.point(s.time, def.key, q.value)
-		p.SetStartTimestamp(pcommon.Timestamp(s.start))
-		if n := s.value - s.first; q.Quantity == gpudata.Energy {
-			p.SetDoubleValue(n)
-		} else {
-			p.SetIntValue(int64(n))
+		switch {
+		case def.Instrument != semconv.InstrumentGauge && !m.Float:
+			p.SetIntValue(int64(v))
+		case q.Kind() == gpuquantity.Interval:
+			p.SetDoubleValue(s.mean())
+		default:
+			p.SetDoubleValue(v)
 		}
 	}
 }
@@ -174,20 +129,31 @@ func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
 	p.SetDoubleValue(v)
 }
 
-// present is a point of a value of now, which belongs to the pod that holds the device now. Counters have counted for
+// present adds a point of a value of now, which belongs to the pod that holds the device now. Counters have counted for
 // others too.
 func (w *pointWriter) present(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.point(t, key, value)
+	w.ofPod(p)
+	return p
+}
+
+func (w *pointWriter) ofPod(p pmetric.NumberDataPoint) {
 	if w.hasPod {
 		p.Attributes().PutStr(string(semconv.K8sNamespaceNameKey), w.pod.Namespace)
 		p.Attributes().PutStr(string(semconv.K8sPodNameKey), w.pod.Name)
 		p.Attributes().PutStr(string(semconv.K8sContainerNameKey), w.pod.Container)
 	}
-	return p
+}
+
+func emitMemoryUtilization(w *pointWriter, d *deviceState) {
+	used, limit := &d.series[gpuquantity.MemoryUsed], &d.series[gpuquantity.MemoryLimit]
+	if used.fresh && limit.value > 0 {
+		w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
+	}
 }
 
 func emitThrottle(w *pointWriter, d *deviceState) {
-	s := &d.series[gpudata.Throttle]
+	s := &d.series[gpuquantity.Throttle]
 	if !s.fresh {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -54,7 +55,7 @@ var h100 = gpusamplesextension.Device{
 	PCIBDF: "00000000:17:00.0", Ordinal: 0, Source: "dcgm",
 }
 
-func val(device int, q gpudata.Quantity, ms int, v float64) gpudata.Value {
+func val(device int, q gpuquantity.Quantity, ms int, v float64) gpudata.Value {
 	return gpudata.Value{Time: at(ms), V: v, Device: uint16(device), Quantity: q}
 }
 
@@ -105,11 +106,11 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{Health: []gpudata.Health{gpudata.HealthOK}}
 	b.Values = []gpudata.Value{
-		val(0, gpudata.Energy, 0, 1000), val(0, gpudata.Energy, 100, 1030), val(0, gpudata.Energy, 200, 1070),
-		val(0, gpudata.Power, 0, 300), val(0, gpudata.Power, 103, 310), val(0, gpudata.Power, 198, 320),
-		val(0, gpudata.Utilization, 0, 1), val(0, gpudata.Utilization, 100, 0.5), val(0, gpudata.Utilization, 150, 0.2),
-		val(0, gpudata.MemoryUsed, 200, 8<<30), val(0, gpudata.MemoryLimit, 0, 80<<30),
-		val(0, gpudata.PCIeTransmit, 0, 10), val(0, gpudata.PCIeTransmit, 200, 1010),
+		val(0, gpuquantity.Energy, 0, 1000), val(0, gpuquantity.Energy, 100, 1030), val(0, gpuquantity.Energy, 200, 1070),
+		val(0, gpuquantity.Power, 0, 300), val(0, gpuquantity.Power, 103, 310), val(0, gpuquantity.Power, 198, 320),
+		val(0, gpuquantity.Utilization, 0, 1), val(0, gpuquantity.Utilization, 100, 0.5), val(0, gpuquantity.Utilization, 150, 0.2),
+		val(0, gpuquantity.MemoryUsed, 200, 8<<30), val(0, gpuquantity.MemoryLimit, 0, 80<<30),
+		val(0, gpuquantity.PCIeTransmit, 0, 10), val(0, gpuquantity.PCIeTransmit, 200, 1010),
 	}
 	r.take(b)
 	md := r.collect(t0)
@@ -133,16 +134,16 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	}, "\n"), text(md))
 
 	r.take(&gpudata.Batch{Values: []gpudata.Value{ // far apart for the sampling, but then not for those before
-		val(0, gpudata.Utilization, 2150, 0.1), val(0, gpudata.Utilization, 3650, 0.6), val(0, gpudata.Utilization, 4650, 0.8),
+		val(0, gpuquantity.Utilization, 2150, 0.1), val(0, gpuquantity.Utilization, 3650, 0.6), val(0, gpuquantity.Utilization, 4650, 0.8),
 	}})
 	assert.Contains(t, text(r.collect(t0)), `hw.gpu.utilization{hw.gpu.task=general} 0.68 @4650`) // (0.6×1.5 + 0.8×1) ÷ 2.5
 
 	assert.Empty(t, text(r.collect(t0)), "nothing is repeated without a new sample")
 
 	b = &gpudata.Batch{Values: []gpudata.Value{
-		val(0, gpudata.Energy, 200, 1070), // read twice
-		val(0, gpudata.Energy, 300, 20),   // the driver was loaded anew
-		val(0, gpudata.Energy, 400, 50),
+		val(0, gpuquantity.Energy, 200, 1070), // read twice
+		val(0, gpuquantity.Energy, 300, 20),   // the driver was loaded anew
+		val(0, gpuquantity.Energy, 400, 50),
 	}}
 	r.take(b)
 	lines := text(r.collect(t0))
@@ -154,7 +155,7 @@ func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
 	mig := h100
 	mig.ID, mig.Parent, mig.Ordinal, mig.Name = "MIG-1", "GPU-1", -1, "gpu0:1/0"
 	r.adopt([]gpusamplesextension.Device{h100, mig})
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1)}})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Power, 0, 1), val(1, gpuquantity.SMUtilization, 0, 1)}})
 	md := r.collect(t0)
 	assert.Equal(t, map[string]any{"host.name": "n1", "host.id": "h1"},
 		md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
@@ -181,7 +182,7 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 	const powerCap, thermal = 0x4, 0x40
 	var values []gpudata.Value
 	for i, mask := range []float64{0, powerCap, powerCap | thermal, powerCap, 0, 0} {
-		values = append(values, val(0, gpudata.Throttle, 100*i, mask))
+		values = append(values, val(0, gpuquantity.Throttle, 100*i, mask))
 	}
 	r.take(&gpudata.Batch{Values: values})
 	md := r.collect(t0)
@@ -208,9 +209,9 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	}}
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
-			val(0, gpudata.ECCCorrected, 0, 12), val(0, gpudata.ECCCorrected, 100, 15),
-			val(0, gpudata.ECCUncorrected, 0, 1), val(0, gpudata.ECCUncorrected, 100, 2),
-			val(0, gpudata.XIDs, 0, 0), val(0, gpudata.XIDs, 200, 1),
+			val(0, gpuquantity.ECCCorrected, 0, 12), val(0, gpuquantity.ECCCorrected, 100, 15),
+			val(0, gpuquantity.ECCUncorrected, 0, 1), val(0, gpuquantity.ECCUncorrected, 100, 2),
+			val(0, gpuquantity.XIDs, 0, 0), val(0, gpuquantity.XIDs, 200, 1),
 		},
 		Events: []gpudata.Event{xid},
 	})
@@ -281,8 +282,8 @@ func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
 	other.ID = "GPU-2"
 	r.adopt([]gpusamplesextension.Device{h100, mig, other})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{
-		val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1),
-		val(2, gpudata.Power, 0, 1),
+		val(0, gpuquantity.Power, 0, 1), val(1, gpuquantity.SMUtilization, 0, 1),
+		val(2, gpuquantity.Power, 0, 1),
 	}})
 	_ = r.collect(t0)
 	r.adopt([]gpusamplesextension.Device{other})
@@ -291,7 +292,7 @@ func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
 	assert.NotContains(t, lines, "MIG-1")
 	assert.NotContains(t, lines, "GPU-2", "of it there is nothing new")
 	r.adopt([]gpusamplesextension.Device{h100, other})
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 2000, 1)}})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Power, 2000, 1)}})
 	assert.Contains(t, text(r.collect(t0)), "GPU-1 hw.status{hw.state=ok} 1 @2000")
 }
 
@@ -311,8 +312,8 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100, mig})
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
-			val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25),
-			val(1, gpudata.SMUtilization, 0, 1),
+			val(0, gpuquantity.Power, 0, 1), val(0, gpuquantity.PipeFP32, 0, 0.25),
+			val(1, gpuquantity.SMUtilization, 0, 1),
 		},
 		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
 	})
@@ -338,8 +339,8 @@ func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
 		Container: "c",
 	}}))
 	r.take(&gpudata.Batch{Values: []gpudata.Value{
-		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1),
-		val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
+		val(0, gpuquantity.Power, 0, 1), val(0, gpuquantity.Energy, 0, 1), val(0, gpuquantity.MemoryUsed, 0, 1),
+		val(0, gpuquantity.MemoryLimit, 0, 2), val(0, gpuquantity.SMUtilization, 0, 1),
 	}})
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
@@ -417,13 +418,13 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 50 {
-		b.Values = append(b.Values, val(0, gpudata.Power, 10*i, float64(i)))
+		b.Values = append(b.Values, val(0, gpuquantity.Power, 10*i, float64(i)))
 	}
 	for i := range 50 {
-		b.Values = append(b.Values, val(0, gpudata.Energy, 10*i+3, float64(i)))
+		b.Values = append(b.Values, val(0, gpuquantity.Energy, 10*i+3, float64(i)))
 	}
 	for i := range 50 {
-		b.Values = append(b.Values, val(0, gpudata.SMUtilization, 10*i, 0.5))
+		b.Values = append(b.Values, val(0, gpuquantity.SMUtilization, 10*i, 0.5))
 	}
 	r.take(b)
 	assert.Len(t, r.scratch, 100)
@@ -451,10 +452,10 @@ func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	took := func(since time.Duration, power, energy, ecc float64) {
 		at := now.Add(since).UnixNano()
 		b := &gpudata.Batch{}
-		b.Add(0, gpudata.Power, at, power)
-		b.Add(0, gpudata.Energy, at, energy)
-		b.Add(0, gpudata.ECCUncorrected, at, ecc)
-		b.Add(0, gpudata.Throttle, at, float64(gpusamplesextension.ThrottleSWPowerCap))
+		b.Add(0, gpuquantity.Power, at, power)
+		b.Add(0, gpuquantity.Energy, at, energy)
+		b.Add(0, gpuquantity.ECCUncorrected, at, ecc)
+		b.Add(0, gpuquantity.Throttle, at, float64(gpusamplesextension.ThrottleSWPowerCap))
 		r.take(b)
 	}
 	took(time.Hour-200*time.Millisecond, 300, 1000, 0)

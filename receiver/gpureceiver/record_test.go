@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
@@ -95,7 +96,7 @@ func TestReplayGivesWhatWasRecordedAtTheSameDistances(t *testing.T) {
 	require.Len(t, played, len(recorded))
 	type key struct {
 		device uint16
-		q      gpudata.Quantity
+		q      gpuquantity.Quantity
 		offset int64
 	}
 	want := map[key]float64{}
@@ -125,7 +126,7 @@ func TestReplayLoopsForEver(t *testing.T) {
 	src := recording.NewSource(path, true, 1, func() time.Time { return now })
 	require.NoError(t, src.Open())
 	defer src.Close()
-	total, last := 0, map[gpudata.Quantity]int64{}
+	total, last := 0, map[gpuquantity.Quantity]int64{}
 	for range 100 + 5*(end-first)/int64(step) {
 		b := &gpudata.Batch{}
 		require.NoError(t, src.Read(b))

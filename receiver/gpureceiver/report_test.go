@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -106,15 +107,15 @@ func TestABoardThatFailsAndComesBackIsSaid(t *testing.T) {
 func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.XIDs, 0, 0)}})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.XIDs, 0, 0)}})
 	assert.NotContains(t, text(r.collect(t0)), "hw.status", "a count of events says nothing of the device")
 	r.take(&gpudata.Batch{
-		Values: []gpudata.Value{val(0, gpudata.Power, 0, 300)},
+		Values: []gpudata.Value{val(0, gpuquantity.Power, 0, 300)},
 		Health: []gpudata.Health{gpudata.HealthOK},
 	})
 	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=ok} 1")
 	r.take(&gpudata.Batch{
-		Values: []gpudata.Value{val(0, gpudata.XIDs, 100, 0)},
+		Values: []gpudata.Value{val(0, gpuquantity.XIDs, 100, 0)},
 		Health: []gpudata.Health{gpudata.HealthUnknown},
 	})
 	assert.NotContains(t, text(r.collect(t0)), "hw.status", "the driver hangs: not known")
@@ -208,7 +209,7 @@ func TestTimeThatNobodySampledIsNoThrottleTime(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
 	for _, ms := range []int{0, 100, 200, 500, 30_500, 30_600} { // a gap of 3 intervals, and one of 300
-		r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Throttle, ms, 4)}})
+		r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Throttle, ms, 4)}})
 	}
 	assert.Contains(t, text(r.collect(t0)), "gpu.throttle.time{gpu.throttle.reason=sw_power_cap} 0.6 @30600 from 0")
 }

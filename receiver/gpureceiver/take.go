@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -52,22 +53,22 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		if !ok {
 			continue
 		}
-		if v.Quantity != gpudata.XIDs { // which are counted, not measured
+		if v.Quantity != gpuquantity.XIDs { // which are counted, not measured
 			answered = true
 			if d.newest = max(d.newest, v.Time); before.time > v.Time { // the clock was set back
 				d.newest, d.reported = v.Time, 0
 			}
 		}
 		switch v.Quantity {
-		case gpudata.Throttle:
+		case gpuquantity.Throttle:
 			r.throttled(d, v, before)
-		case gpudata.ECCCorrected:
+		case gpuquantity.ECCCorrected:
 			r.ecc(d, v.Time, gpusamplesextension.EventECCCorrected, growth)
-		case gpudata.ECCUncorrected:
+		case gpuquantity.ECCUncorrected:
 			r.ecc(d, v.Time, gpusamplesextension.EventECCUncorrected, growth)
 		}
-		if f, ok := v.Quantity.Field(); ok && d.writer != nil {
-			r.sample(v.Time).Set(f, v.V)
+		if v.Quantity.HasRing() && d.writer != nil {
+			r.sample(v.Time).Set(v.Quantity, v.V)
 		}
 	}
 	for _, e := range b.Events {
@@ -176,7 +177,7 @@ type deviceState struct {
 	health   gpudata.Health
 	newest   int64 // time of the newest value
 	reported int64 // newest at the last emission
-	series   [gpudata.NumQuantities]seriesState
+	series   [gpuquantity.Num]seriesState
 	// throttles are the reasons for throttling that held at any time, throttled the seconds of each, by bit.
 	throttles gpusamplesextension.ThrottleReason
 	throttled [64]float64
@@ -210,7 +211,7 @@ const clockSlack = time.Second
 // in the future (beyond ahead) and this one does not, the clock was set back.
 func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) (growth float64, ok bool) {
 	back := s.time > ahead && v.Time <= ahead
-	if back && v.Quantity.Kind() == gpusamplesextension.KindCounter {
+	if back && v.Quantity.Kind() == gpuquantity.Counter {
 		growth = max(0, v.V-s.value)
 	}
 	if back || s.time == 0 {

@@ -7,11 +7,13 @@ package dcgmsource
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -22,7 +24,7 @@ func BenchmarkSecond(b *testing.B) {
 	for _, gpus := range []int{8, 32} {
 		b.Run(fmt.Sprintf("%d GPUs/call for each board", gpus), func(b *testing.B) {
 			s := open(b, machine{"gpus": gpus, "gpm": uint32(0xffffffff), "now": baseTime}, settings())
-			fields, err := s.session.fieldGroup("bench", append(ids(fast), ids(slow)...))
+			fields, err := s.session.fieldGroup("bench", slices.Concat(listed[gpuquantity.Fast], listed[gpuquantity.Slow]))
 			require.NoError(b, err)
 			var groups []uintptr
 			for _, e := range s.session.watched(entityGPU) {
@@ -43,7 +45,7 @@ func BenchmarkSecond(b *testing.B) {
 			b.Run(fmt.Sprintf("%d GPUs/samples every %s", gpus, sampling), func(b *testing.B) {
 				m := machine{"gpus": gpus, "gpm": uint32(0xffffffff), "now": baseTime}
 				set := settings()
-				set.Sampling, set.Slow, set.Processes, set.Pipes = sampling, 10*time.Second, true, false
+				set.Sampling, set.Slow, set.Processes, set.Without = sampling, 10*time.Second, true, pipes
 				s := open(b, m, set)
 				read(b, s)
 				batch := &gpudata.Batch{}

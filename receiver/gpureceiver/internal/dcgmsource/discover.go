@@ -5,12 +5,14 @@ package dcgmsource
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -65,8 +67,7 @@ func (s *session) discover() error {
 				s.nameless = append(s.nameless, gpu) // not even a UUID: nothing can be said of it
 				continue
 			}
-			_, utilization := known[e].number[203]
-			s.add(d, part{gpu: gpu, entities: []entity{e}, utilization: utilization})
+			s.add(d, part{gpu: gpu, entities: []entity{e}, gives: slices.Collect(maps.Keys(known[e].number))})
 		}
 		s.addInstances(inv, known)
 		s.chooseRivals(known)
@@ -83,7 +84,11 @@ func (s *session) discover() error {
 // chooseRivals leaves out the fast fields to which every board has the better one.
 func (s *session) chooseRivals(known map[entity]*facts) {
 	s.without = nil
-	for standIn, better := range rivals {
+	for standIn, f := range byID {
+		better := f.better
+		if better == 0 || f.Pace != gpuquantity.Fast {
+			continue
+		}
 		if !slices.ContainsFunc(s.watched(entityGPU), func(e entity) bool { return !(known[e].number[better] > 0) }) {
 			s.without = append(s.without, standIn)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -39,7 +40,7 @@ func engineSource(t *testing.T, target string, sampling time.Duration) *source {
 	t.Helper()
 	s := newSource(Settings{
 		Target: target, Sampling: sampling, Slow: 2 * time.Second, KeepAge: 2 * time.Minute, MaxStaleness: time.Minute,
-		Profiling: true, Pipes: true,
+		Profiling: true,
 	}, newClient())
 	require.NoError(t, s.Open())
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -49,14 +50,14 @@ func engineSource(t *testing.T, target string, sampling time.Duration) *source {
 
 type series struct {
 	device   int
-	quantity gpudata.Quantity
+	quantity gpuquantity.Quantity
 }
 
 // every are the quantities that a whole board with profiling has at each sampling.
-var every = []gpudata.Quantity{
-	gpudata.Power, gpudata.Energy, gpudata.MemoryUsed, gpudata.SMUtilization, gpudata.SMOccupancy,
-	gpudata.TensorUtilization, gpudata.DRAMUtilization, gpudata.PipeFP64, gpudata.PipeFP32, gpudata.PipeFP16,
-	gpudata.PCIeTransmit, gpudata.PCIeReceive, gpudata.NVLinkTransmit, gpudata.NVLinkReceive,
+var every = []gpuquantity.Quantity{
+	gpuquantity.Power, gpuquantity.Energy, gpuquantity.MemoryUsed, gpuquantity.SMUtilization, gpuquantity.SMOccupancy,
+	gpuquantity.TensorUtilization, gpuquantity.DRAMUtilization, gpuquantity.PipeFP64, gpuquantity.PipeFP32, gpuquantity.PipeFP16,
+	gpuquantity.PCIeTransmit, gpuquantity.PCIeReceive, gpuquantity.NVLinkTransmit, gpuquantity.NVLinkReceive,
 }
 
 // Two receivers watch one engine: each series has a point for each interval of its receiver until the end.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -26,8 +27,8 @@ func TestALostBoardFailsAndTheOthersGoOn(t *testing.T) {
 	m.advance(t, time.Second)
 	b := read(t, s)
 	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthFailed}, b.Health)
-	assert.Equal(t, 10, len(of(b, 0, gpudata.Power)))
-	assert.Empty(t, of(b, 1, gpudata.Power))
+	assert.Equal(t, 10, len(of(b, 0, gpuquantity.Power)))
+	assert.Empty(t, of(b, 1, gpuquantity.Power))
 }
 
 func TestTheDriverIsDetachedAndAttached(t *testing.T) {
@@ -48,7 +49,7 @@ func TestTheDriverIsDetachedAndAttached(t *testing.T) {
 	assert.True(t, b.Changed)
 	require.Len(t, s.Devices(), 2)
 	m.advance(t, time.Second)
-	assert.Equal(t, 10, len(of(read(t, s), 1, gpudata.Power)))
+	assert.Equal(t, 10, len(of(read(t, s), 1, gpuquantity.Power)))
 }
 
 func TestTheHostEngineIsRestarted(t *testing.T) {
@@ -61,7 +62,7 @@ func TestTheHostEngineIsRestarted(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Open())
 	m.advance(t, time.Second)
-	assert.NotEmpty(t, of(read(t, s), 0, gpudata.Power))
+	assert.NotEmpty(t, of(read(t, s), 0, gpuquantity.Power))
 }
 
 func TestTheHostEngineIsAbsentAndComes(t *testing.T) {
@@ -97,7 +98,7 @@ func TestAHungHostEngineAnswersLateAndLosesNothing(t *testing.T) {
 	m.advance(t, 70*time.Second)
 	b := <-done
 	b2 := read(t, s)
-	assert.Equal(t, 700, len(of(b, 0, gpudata.Power))+len(of(b2, 0, gpudata.Power)), "70 s at 10 Hz")
+	assert.Equal(t, 700, len(of(b, 0, gpuquantity.Power))+len(of(b2, 0, gpuquantity.Power)), "70 s at 10 Hz")
 }
 
 // unwatches counts calls that give up watches.
@@ -155,7 +156,7 @@ func TestABacklogThatIsTooLargeIsGivenUpInPart(t *testing.T) {
 	now := time.Now()
 	b := read(t, s)
 	assert.Positive(t, b.Dropped[gpudata.DropOverrun])
-	power := of(b, 0, gpudata.Power)
+	power := of(b, 0, gpuquantity.Power)
 	assert.Greater(t, len(power), 100)
 	assert.Less(t, now.Sub(time.Unix(0, power[len(power)-1].Time)), time.Second, "the newest are there")
 }
@@ -169,7 +170,7 @@ func TestAPowerThatTheDriverDoesNotSupportIsNotZeroWatts(t *testing.T) {
 		read(t, s)
 		for range 3 {
 			m.advance(t, time.Second)
-			power := of(read(t, s), 0, gpudata.Power)
+			power := of(read(t, s), 0, gpuquantity.Power)
 			require.NotEmpty(t, power)
 			for _, v := range power {
 				require.Equal(t, 300.0, v.V, "what field 155 says")
@@ -177,7 +178,7 @@ func TestAPowerThatTheDriverDoesNotSupportIsNotZeroWatts(t *testing.T) {
 		}
 		m["unsupported"] = "155,157"
 		m.advance(t, time.Second)
-		assert.Empty(t, of(read(t, s), 0, gpudata.Power), "unknown is absent")
+		assert.Empty(t, of(read(t, s), 0, gpuquantity.Power), "unknown is absent")
 	}
 }
 
@@ -209,7 +210,7 @@ func TestNothingIsKnownOfABoardWhileTheDriverHangs(t *testing.T) {
 		m.advance(t, time.Second)
 		b := read(t, s)
 		for _, v := range b.Values {
-			require.Equal(t, gpudata.XIDs, v.Quantity, "nothing is measured")
+			require.Equal(t, gpuquantity.XIDs, v.Quantity, "nothing is measured")
 			require.Equal(t, baseTime*1000, v.Time, "and what was counted was counted until then")
 		}
 	}
@@ -243,7 +244,7 @@ func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
 	b := read(t, s)
 	require.Len(t, b.Events, 1, "the others were counted before")
 	assert.Equal(t, (baseTime+150_700_000)*1000, b.Events[0].Time)
-	assert.Equal(t, 3.0, of(b, 0, gpudata.XIDs)[0].V, "the count goes on")
+	assert.Equal(t, 3.0, of(b, 0, gpuquantity.XIDs)[0].V, "the count goes on")
 }
 
 func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
@@ -259,11 +260,11 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 	assert.Less(t, len(b.Values), 8*50, "one sample of each field, and not those of two minutes")
 	assert.Zero(t, b.Dropped[gpudata.DropStale])
 	m.advance(t, time.Second)
-	before := of(read(t, s), 0, gpudata.Power)
+	before := of(read(t, s), 0, gpuquantity.Power)
 	require.NoError(t, s.Close())
 	m.advance(t, 10*time.Second)
 	require.NoError(t, s.Open())
-	after := of(read(t, s), 0, gpudata.Power)
+	after := of(read(t, s), 0, gpuquantity.Power)
 	require.Len(t, after, 100, "the host engine has kept them")
 	assert.Equal(t, before[len(before)-1].Time+int64(100*time.Millisecond), after[0].Time)
 	require.NoError(t, s.Close())
@@ -301,7 +302,7 @@ func TestNoSampleIsLostInAStallOfMaxKeepAge(t *testing.T) {
 		read(t, s)
 		m.advance(t, stall)
 		b := read(t, s)
-		for _, q := range []gpudata.Quantity{gpudata.Power, gpudata.Energy, gpudata.SMUtilization} {
+		for _, q := range []gpuquantity.Quantity{gpuquantity.Power, gpuquantity.Energy, gpuquantity.SMUtilization} {
 			assert.Len(t, of(b, 1, q), int(stall.Seconds()*10), "%s %s", stall, q)
 		}
 		assert.Zero(t, b.Dropped[gpudata.DropStale]+b.Dropped[gpudata.DropOverrun])
@@ -325,12 +326,12 @@ func TestAFailedReadGivesNothingUp(t *testing.T) {
 			m[tt.failing] = tt.calls
 			m.advance(t, 65*time.Second)
 			b := read(t, s)
-			assert.Len(t, of(b, 0, gpudata.Power), tt.before)
+			assert.Len(t, of(b, 0, gpuquantity.Power), tt.before)
 			assert.Zero(t, b.Dropped[gpudata.DropOverrun])
 			delete(m, tt.failing)
 			m.advance(t, time.Second)
 			b = read(t, s)
-			assert.Len(t, of(b, 0, gpudata.Power), 660-tt.before)
+			assert.Len(t, of(b, 0, gpuquantity.Power), 660-tt.before)
 			assert.Zero(t, b.Dropped[gpudata.DropOverrun])
 		})
 	}
@@ -350,7 +351,7 @@ func TestAStallOfCoarseSamplesIsReadAsHistory(t *testing.T) {
 		m.advance(t, step)
 		b := &gpudata.Batch{}
 		require.NoError(t, s.Read(b))
-		power = append(power, of(b, 1, gpudata.Power)...)
+		power = append(power, of(b, 1, gpuquantity.Power)...)
 	}
 	for i := 1; i < len(power); i++ {
 		require.Equal(t, int64(time.Second), power[i].Time-power[i-1].Time)
@@ -366,7 +367,7 @@ func TestALibraryThatCutsHistoriesShortIsAskedAgain(t *testing.T) {
 	read(t, s)
 	m.advance(t, 150*time.Second) // 150,000 values of a field, of which a buffer holds 130,816
 	b := read(t, s)
-	power := of(b, 0, gpudata.Power)
+	power := of(b, 0, gpuquantity.Power)
 	require.Len(t, power, 150_000)
 	assert.Equal(t, int64(time.Millisecond)*149_999, power[149_999].Time-power[0].Time)
 }
@@ -381,7 +382,7 @@ func TestAMomentOfRefusalIsNoDeadConnection(t *testing.T) {
 	assert.False(t, s.session.dead)
 	delete(m, "transient")
 	m.advance(t, time.Second)
-	assert.Len(t, of(read(t, s), 0, gpudata.Power), 20)
+	assert.Len(t, of(read(t, s), 0, gpuquantity.Power), 20)
 }
 
 func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
@@ -396,8 +397,8 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 		b := read(t, s)
 		assert.Zero(t, b.Dropped[gpudata.DropBlank], "thousands a second otherwise")
 		assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthFailed}, b.Health)
-		assert.Len(t, of(b, 0, gpudata.Power), 10)
-		assert.Len(t, of(b, 0, gpudata.SMUtilization), 10)
+		assert.Len(t, of(b, 0, gpuquantity.Power), 10)
+		assert.Len(t, of(b, 0, gpuquantity.SMUtilization), 10)
 	}
 	m["lost"] = 0
 	m.advance(t, time.Second)
@@ -405,5 +406,5 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 	m.advance(t, time.Second)
 	b := read(t, s)
 	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, b.Health)
-	assert.Len(t, of(b, 1, gpudata.Power), 10)
+	assert.Len(t, of(b, 1, gpuquantity.Power), 10)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
 // TestFieldsAgainstDCGMsHeader holds the table of fields against dcgm_fields.h: the number, the name and the words of
@@ -30,62 +30,62 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		id        uint16
 		name      string // in the header
 		words     string // in its comment
-		quantity  gpudata.Quantity
+		quantity  gpuquantity.Quantity
 		raw, want float64
 	}{
-		{100, "DCGM_FI_DEV_SM_CLOCK", "SM clock", gpudata.ClockSM, 1980, 1.98e9}, // MHz, as nvmlDeviceGetClockInfo
-		{101, "DCGM_FI_DEV_MEM_CLOCK", "Memory clock", gpudata.ClockMemory, 2619, 2.619e9},
-		{102, "DCGM_FI_DEV_VIDEO_CLOCK", "Video encoder/decoder clock", gpudata.ClockVideo, 1545, 1.545e9},
-		{112, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "bitmask of DCGM_CLOCKS_EVENT_REASON_", gpudata.Throttle, 0x4, 0x4},
-		{150, "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "in degrees C", gpudata.Temperature, 71, 71},
-		{155, "DCGM_FI_DEV_BOARD_POWER_WATTS", "in Watts", gpudata.Power, 612.5, 612.5},
-		{156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "in mJ", gpudata.Energy, 612500, 612.5},
+		{100, "DCGM_FI_DEV_SM_CLOCK", "SM clock", gpuquantity.ClockSM, 1980, 1.98e9}, // MHz, as nvmlDeviceGetClockInfo
+		{101, "DCGM_FI_DEV_MEM_CLOCK", "Memory clock", gpuquantity.ClockMemory, 2619, 2.619e9},
+		{102, "DCGM_FI_DEV_VIDEO_CLOCK", "Video encoder/decoder clock", gpuquantity.ClockVideo, 1545, 1.545e9},
+		{112, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "bitmask of DCGM_CLOCKS_EVENT_REASON_", gpuquantity.Throttle, 0x4, 0x4},
+		{150, "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "in degrees C", gpuquantity.Temperature, 71, 71},
+		{155, "DCGM_FI_DEV_BOARD_POWER_WATTS", "in Watts", gpuquantity.Power, 612.5, 612.5},
+		{156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "in mJ", gpuquantity.Energy, 612500, 612.5},
 		{
-			157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpudata.Power, 612.5,
+			157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpuquantity.Power, 612.5,
 			612.5,
 		},
-		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpudata.PCIeReplays, 7, 7},
+		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpuquantity.PCIeReplays, 7, 7},
 		// percent, as nvmlUtilization_t
-		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpudata.Utilization, 97, 0.97},
-		{206, "DCGM_FI_DEV_ENC_UTIL", "Encoder Utilization", gpudata.EncoderUtilization, 50, 0.5},
-		{207, "DCGM_FI_DEV_DEC_UTIL", "Decoder Utilization", gpudata.DecoderUtilization, 25, 0.25},
-		{250, "DCGM_FI_DEV_FB_TOTAL", "Total Frame Buffer of the GPU in MB", gpudata.MemoryLimit, 2, 2097152},
-		{252, "DCGM_FI_DEV_FB_USED", "Used Frame Buffer in MB", gpudata.MemoryUsed, 2, 2097152},
-		{253, "DCGM_FI_DEV_FB_RESERVED", "Reserved Frame Buffer in MB", gpudata.MemoryReserved, 2, 2097152},
-		{310, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "single bit volatile ECC errors", gpudata.ECCCorrected, 3, 3},
-		{311, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "double bit volatile ECC errors", gpudata.ECCUncorrected, 3, 3},
-		{390, "DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL", "because of single bit errors", gpudata.RetiredCorrected, 3, 3},
-		{391, "DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL", "because of double bit errors", gpudata.RetiredUncorrected, 3, 3},
-		{392, "DCGM_FI_DEV_PAGE_RETIRED_PENDING", "pending retirement", gpudata.RetirePending, 1, 1},
-		{393, "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL", "for uncorrectable errors", gpudata.RemappedUncorrected, 3, 3},
-		{394, "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL", "for correctable errors", gpudata.RemappedCorrected, 3, 3},
-		{395, "DCGM_FI_DEV_ROW_REMAP_FAILED", "remapping of rows has failed", gpudata.RemapFailed, 1, 1},
-		{396, "DCGM_FI_DEV_ROW_REMAP_PENDING", "remapping of rows is pending", gpudata.RemapPending, 1, 1},
-		{409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", "total for all Lanes", gpudata.NVLinkCRC, 3, 3},
+		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpuquantity.Utilization, 97, 0.97},
+		{206, "DCGM_FI_DEV_ENC_UTIL", "Encoder Utilization", gpuquantity.EncoderUtilization, 50, 0.5},
+		{207, "DCGM_FI_DEV_DEC_UTIL", "Decoder Utilization", gpuquantity.DecoderUtilization, 25, 0.25},
+		{250, "DCGM_FI_DEV_FB_TOTAL", "Total Frame Buffer of the GPU in MB", gpuquantity.MemoryLimit, 2, 2097152},
+		{252, "DCGM_FI_DEV_FB_USED", "Used Frame Buffer in MB", gpuquantity.MemoryUsed, 2, 2097152},
+		{253, "DCGM_FI_DEV_FB_RESERVED", "Reserved Frame Buffer in MB", gpuquantity.MemoryReserved, 2, 2097152},
+		{310, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "single bit volatile ECC errors", gpuquantity.ECCCorrected, 3, 3},
+		{311, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "double bit volatile ECC errors", gpuquantity.ECCUncorrected, 3, 3},
+		{390, "DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL", "because of single bit errors", gpuquantity.RetiredCorrected, 3, 3},
+		{391, "DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL", "because of double bit errors", gpuquantity.RetiredUncorrected, 3, 3},
+		{392, "DCGM_FI_DEV_PAGE_RETIRED_PENDING", "pending retirement", gpuquantity.RetirePending, 1, 1},
+		{393, "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL", "for uncorrectable errors", gpuquantity.RemappedUncorrected, 3, 3},
+		{394, "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL", "for correctable errors", gpuquantity.RemappedCorrected, 3, 3},
+		{395, "DCGM_FI_DEV_ROW_REMAP_FAILED", "remapping of rows has failed", gpuquantity.RemapFailed, 1, 1},
+		{396, "DCGM_FI_DEV_ROW_REMAP_PENDING", "remapping of rows is pending", gpuquantity.RemapPending, 1, 1},
+		{409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", "total for all Lanes", gpuquantity.NVLinkCRC, 3, 3},
 		{
-			1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpudata.Utilization, 0.5,
+			1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpuquantity.Utilization, 0.5,
 			0.5,
 		},
-		{1002, "DCGM_FI_PROF_SM_UTIL_RATIO", "ratio of cycles an SM has at least 1 warp", gpudata.SMUtilization, 0.5, 0.5},
-		{1003, "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", "ratio of number of warps resident", gpudata.SMOccupancy, 0.5, 0.5},
-		{1004, "DCGM_FI_PROF_TENSOR_UTIL_RATIO", "any tensor pipe is active", gpudata.TensorUtilization, 0.5, 0.5},
-		{1005, "DCGM_FI_PROF_DRAM_UTIL_RATIO", "device memory interface", gpudata.DRAMUtilization, 0.5, 0.5},
-		{1006, "DCGM_FI_PROF_FP64_UTIL_RATIO", "fp64 pipe is active", gpudata.PipeFP64, 0.5, 0.5},
-		{1007, "DCGM_FI_PROF_FP32_UTIL_RATIO", "fp32 pipe is active", gpudata.PipeFP32, 0.5, 0.5},
-		{1008, "DCGM_FI_PROF_FP16_UTIL_RATIO", "fp16 pipe is active", gpudata.PipeFP16, 0.5, 0.5},
-		{1009, "DCGM_FI_PROF_PCIE_TX_BYTES", "device to host (DtoH)", gpudata.PCIeTransmit, 5, 5},
-		{1010, "DCGM_FI_PROF_PCIE_RX_BYTES", "host to device (HtoD)", gpudata.PCIeReceive, 5, 5},
-		{1011, "DCGM_FI_PROF_NVLINK_TX_BYTES", "tx (transmit)", gpudata.NVLinkTransmit, 5, 5},
-		{1012, "DCGM_FI_PROF_NVLINK_RX_BYTES", "rx (read)", gpudata.NVLinkReceive, 5, 5},
+		{1002, "DCGM_FI_PROF_SM_UTIL_RATIO", "ratio of cycles an SM has at least 1 warp", gpuquantity.SMUtilization, 0.5, 0.5},
+		{1003, "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", "ratio of number of warps resident", gpuquantity.SMOccupancy, 0.5, 0.5},
+		{1004, "DCGM_FI_PROF_TENSOR_UTIL_RATIO", "any tensor pipe is active", gpuquantity.TensorUtilization, 0.5, 0.5},
+		{1005, "DCGM_FI_PROF_DRAM_UTIL_RATIO", "device memory interface", gpuquantity.DRAMUtilization, 0.5, 0.5},
+		{1006, "DCGM_FI_PROF_FP64_UTIL_RATIO", "fp64 pipe is active", gpuquantity.PipeFP64, 0.5, 0.5},
+		{1007, "DCGM_FI_PROF_FP32_UTIL_RATIO", "fp32 pipe is active", gpuquantity.PipeFP32, 0.5, 0.5},
+		{1008, "DCGM_FI_PROF_FP16_UTIL_RATIO", "fp16 pipe is active", gpuquantity.PipeFP16, 0.5, 0.5},
+		{1009, "DCGM_FI_PROF_PCIE_TX_BYTES", "device to host (DtoH)", gpuquantity.PCIeTransmit, 5, 5},
+		{1010, "DCGM_FI_PROF_PCIE_RX_BYTES", "host to device (HtoD)", gpuquantity.PCIeReceive, 5, 5},
+		{1011, "DCGM_FI_PROF_NVLINK_TX_BYTES", "tx (transmit)", gpuquantity.NVLinkTransmit, 5, 5},
+		{1012, "DCGM_FI_PROF_NVLINK_RX_BYTES", "rx (read)", gpuquantity.NVLinkReceive, 5, 5},
 		{
-			1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpudata.PCIeTransmit, 5,
+			1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpuquantity.PCIeTransmit, 5,
 			5,
 		},
 		{
-			1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpudata.PCIeReceive, 5,
+			1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpuquantity.PCIeReceive, 5,
 			5,
 		},
-		{1611, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "in joules", gpudata.Energy, 612.5, 612.5},
+		{1611, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "in joules", gpuquantity.Energy, 612.5, 612.5},
 	}
 	seen := map[uint16]bool{}
 	for _, row := range rows {
@@ -131,11 +131,11 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 
 // TestFormsOfFields: rates are integrated, counters taken as they are; the header names the latter totals.
 func TestFormsOfFields(t *testing.T) {
-	for id, form := range map[uint16]form{
-		1009: formRate, 1010: formRate, 1011: formRate, 1012: formRate,
-		1091: formCounter, 1092: formCounter, 156: formPlain,
+	for id, form := range map[uint16]gpuquantity.Form{
+		1009: gpuquantity.Rate, 1010: gpuquantity.Rate, 1011: gpuquantity.Rate, 1012: gpuquantity.Rate,
+		1091: gpuquantity.Totals, 1092: gpuquantity.Totals, 156: gpuquantity.Plain,
 	} {
-		assert.Equal(t, form, byID[id].form, id)
+		assert.Equal(t, form, byID[id].Form, id)
 	}
 }
 

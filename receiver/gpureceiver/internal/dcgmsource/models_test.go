@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -63,9 +63,9 @@ func TestModelsOfTheFieldLists(t *testing.T) {
 			m.advance(t, time.Second)
 			b := read(t, s)
 			var got []string
-			for q := range gpudata.NumQuantities {
-				if len(of(b, 0, gpudata.Quantity(q))) > 0 {
-					got = append(got, gpudata.Quantity(q).String())
+			for q := range gpuquantity.Num {
+				if len(of(b, 0, gpuquantity.Quantity(q))) > 0 {
+					got = append(got, gpuquantity.Quantity(q).String())
 				}
 			}
 			golden(t, name, strings.Join(got, "\n")+"\n")

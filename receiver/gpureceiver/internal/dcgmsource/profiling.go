@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -52,14 +53,15 @@ func (s *session) classify() {
 			a.fields, a.err = s.api.profilingFields(gpu)
 			asked[gpu] = a
 		}
-		fields := s.known(ids(profiling))
+		fields := s.known(listed[gpuquantity.Profiling])
 		if a.err == nil {
 			fields = intersect(fields, a.fields)
 		} else {
 			fields = basic(fields) // they should have none; one watch of one board tells
 		}
 		fields = without(fields, func(id uint16) bool {
-			return isPipe(id) && !s.set.Pipes || id == graphicsEngine && s.parts[i].utilization
+			f := byID[id]
+			return slices.Contains(s.set.Without, f.quantity) || f.better != 0 && slices.Contains(s.parts[i].gives, f.better)
 		})
 		for _, e := range s.parts[i].entities {
 			own := atLevel(e.kind, fields)
@@ -135,16 +137,15 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 	return err
 }
 
-// trim ends the rates of PCIe where every device of a class gives the counters: each field costs a round trip for each
-// device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields beside
+// trim ends the rates of counters where every device of a class gives the counters: each field costs a round trip for
+// each device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields beside
 // the old one would end with it.
 func (s *session) trim() {
-	rates := []uint16{1009, 1010}
 	for _, c := range s.classes {
-		if !c.watched || c.trimmed || !slices.Contains(c.fields, rates[0]) ||
-			slices.ContainsFunc(c.devices, func(i int) bool {
-				return s.state[i].best[gpudata.PCIeTransmit] != 1 || s.state[i].best[gpudata.PCIeReceive] != 1
-			}) {
+		rates := without(c.fields, func(id uint16) bool { return byID[id].Form != gpuquantity.Rate || byID[id].Rank == 0 })
+		if !c.watched || c.trimmed || len(rates) == 0 || slices.ContainsFunc(c.devices, func(i int) bool {
+			return slices.ContainsFunc(rates, func(id uint16) bool { return s.state[i].best[byID[id].quantity] != 1 })
+		}) {
 			continue
 		}
 		c.trimmed = true

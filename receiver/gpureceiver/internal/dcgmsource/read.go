@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -272,8 +273,8 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 		kind = 1 // a compute instance's own value comes first
 	}
 	raw, ok := v.number()
-	ok = ok && v.ts > 0 && (!f.positive || raw > 0)
-	own := v.entity.kind == entityGPU && f.id < profiling[0].id
+	ok = ok && v.ts > 0 && (!f.Positive || raw > 0)
+	own := v.entity.kind == entityGPU && f.Pace != gpuquantity.Profiling
 	for _, i := range devices {
 		st := s.state[i]
 		last := &st.last[kind][f.index]
@@ -289,7 +290,7 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 			b.Dropped[gpudata.DropBlank]++
 		default:
 			st.measured = st.measured || own
-			s.deviceValue(b, i, f, 2*f.rank+uint8(kind), v.ts, raw)
+			s.deviceValue(b, i, f, 2*f.Rank+uint8(kind), v.ts, raw)
 		}
 	}
 }
@@ -301,13 +302,13 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 		*best = rank + 1
 	}
 	x := f.convert(raw)
-	switch f.form {
-	case formRate:
+	switch f.Form {
+	case gpuquantity.Rate:
 		if rank+1 > *best {
 			return
 		}
 		x = st.sums[0][f.quantity].AddRate(ts*1000, x, s.set.Sampling)
-	case formCounter:
+	case gpuquantity.Totals:
 		x = st.sums[1][f.quantity].AddCounter(ts*1000, 0, x)
 	}
 	st.condition.Take(f.quantity, x)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -49,9 +50,9 @@ type session struct {
 // part is the entities that a device consists of: a GPU of itself, a MIG device of its compute instance and the GPU
 // instance that holds it.
 type part struct {
-	gpu         uint
-	entities    []entity
-	utilization bool // a board that gives field 203
+	gpu      uint
+	entities []entity
+	gives    []uint16 // of a board: the fields that it has, of those that others can replace
 }
 
 // kept is what outlives sessions: after a restart of the host engine or a new connection, counters go on, no sample and
@@ -67,9 +68,9 @@ const maxKept = 256
 
 // deviceState is what is remembered of one device.
 type deviceState struct {
-	best      [gpudata.NumQuantities]uint8                 // lowest rank seen, plus 1; 0 when none
-	sums      [2][gpudata.NumQuantities]countertracker.Sum // of rates and of counters
-	last      [2][maxFields]int64                          // time of the newest sample, by kind of part and field; µs
+	best      [gpuquantity.Num]uint8                 // lowest rank seen, plus 1; 0 when none
+	sums      [2][gpuquantity.Num]countertracker.Sum // of rates and of counters
+	last      [2][maxFields]int64                    // time of the newest sample, by kind of part and field; µs
 	xids      float64
 	condition gpudata.Condition
 
@@ -125,7 +126,7 @@ func (s *session) adopt() {
 		if st == nil {
 			st = &deviceState{}
 		}
-		st.best = [gpudata.NumQuantities]uint8{}
+		st.best = [gpuquantity.Num]uint8{}
 		s.state[i], present[id] = st, st
 	}
 	for id, st := range s.kept.devices {
@@ -183,12 +184,13 @@ func (s *session) watchAll() error {
 			every  time.Duration
 		}{
 			{
-				s.sampledAs(), "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }),
+				s.sampledAs(), "fast",
+				without(listed[gpuquantity.Fast], func(id uint16) bool { return slices.Contains(s.without, id) }),
 				s.set.Sampling,
 			},
-			{latest, "medium", ids(medium), mediumEvery},
+			{latest, "medium", listed[gpuquantity.Medium], mediumEvery},
 			{events, "xid", []uint16{fieldXID}, mediumEvery},
-			{latest, "slow", ids(slow), slowEvery},
+			{latest, "slow", listed[gpuquantity.Slow], slowEvery},
 			{processes, "processes", s.processField(), max(slowEvery, processesEvery)},
 		} {
 			if _, err := s.newWatch(x.kind, x.name, chunk, x.fields, x.every); err != nil {
@@ -196,9 +198,10 @@ func (s *session) watchAll() error {
 			}
 		}
 	}
+	measured := atLevel(entityGPUInstance, slices.Concat(listed[gpuquantity.Fast], listed[gpuquantity.Slow]))
 	for chunk := range slices.Chunk(s.watched(entityGPUInstance), maxEntities) {
 		// One that does not give its memory loses only that.
-		_, _ = s.newWatch(latest, "mig", chunk, []uint16{250, 252}, mediumEvery)
+		_, _ = s.newWatch(latest, "mig", chunk, measured, mediumEvery)
 	}
 	if s.set.Profiling {
 		s.classify()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -21,7 +22,8 @@ type Settings struct {
 	MaxStaleness time.Duration // values older than this against the host engine's clock are dropped
 	Profiling    bool
 	Processes    bool // list the processes that compute on the boards
-	Pipes        bool // watch the profiling fields of single pipes
+	// Without are quantities whose profiling fields are not watched.
+	Without []gpuquantity.Quantity
 }
 
 // source implements gpudata.Source.

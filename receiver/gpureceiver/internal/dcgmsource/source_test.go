@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -61,7 +62,7 @@ func TestEmbeddedAndUnixSocket(t *testing.T) {
 		set.Target = target
 		s := open(t, m, set)
 		m.advance(t, time.Second)
-		assert.NotEmpty(t, of(read(t, s), 0, gpudata.Power), target)
+		assert.NotEmpty(t, of(read(t, s), 0, gpuquantity.Power), target)
 		require.NoError(t, s.Close())
 		m.set(t, "gpus", 0)
 		err := s.Open()
@@ -84,12 +85,12 @@ func TestBoardsWithoutProfilingLoseOnlyProfiling(t *testing.T) {
 	m.advance(t, time.Second)
 	b := read(t, s)
 	for i := range 3 {
-		assert.Equal(t, 10, len(of(b, i, gpudata.Power)))
+		assert.Equal(t, 10, len(of(b, i, gpuquantity.Power)))
 		want := 10
 		if i == 1 {
 			want = 0
 		}
-		assert.Equal(t, want, len(of(b, i, gpudata.SMUtilization)), "board %d", i)
+		assert.Equal(t, want, len(of(b, i, gpuquantity.SMUtilization)), "board %d", i)
 	}
 }
 
@@ -99,9 +100,9 @@ func TestAnOlderHostEngineGetsOnlyFieldsItKnows(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	b := read(t, s)
-	assert.Equal(t, 10, len(of(b, 0, gpudata.Power)))
-	assert.Equal(t, 10, len(of(b, 0, gpudata.SMUtilization)))
-	assert.Equal(t, 10, len(of(b, 0, gpudata.PCIeTransmit)), "from the rate")
+	assert.Equal(t, 10, len(of(b, 0, gpuquantity.Power)))
+	assert.Equal(t, 10, len(of(b, 0, gpuquantity.SMUtilization)))
+	assert.Equal(t, 10, len(of(b, 0, gpuquantity.PCIeTransmit)), "from the rate")
 }
 
 func TestAnotherClientWatchesFaster(t *testing.T) {
@@ -109,7 +110,7 @@ func TestAnotherClientWatchesFaster(t *testing.T) {
 	s := open(t, m, settings())
 	read(t, s)
 	m.advance(t, time.Second)
-	assert.Equal(t, 100, len(of(read(t, s), 0, gpudata.Power)), "all of them, with their times")
+	assert.Equal(t, 100, len(of(read(t, s), 0, gpuquantity.Power)), "all of them, with their times")
 }
 
 func TestNothingIsLeftInTheHostEngine(t *testing.T) {
@@ -138,8 +139,8 @@ func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
 	b := open(t, m, slow)
 	read(t, a)
 	read(t, b)
-	counts := map[*source]map[gpudata.Quantity]int{a: {}, b: {}}
-	quantities := []gpudata.Quantity{gpudata.Power, gpudata.Energy, gpudata.SMUtilization, gpudata.PCIeTransmit}
+	counts := map[*source]map[gpuquantity.Quantity]int{a: {}, b: {}}
+	quantities := []gpuquantity.Quantity{gpuquantity.Power, gpuquantity.Energy, gpuquantity.SMUtilization, gpuquantity.PCIeTransmit}
 	for range 10 {
 		m.advance(t, time.Second)
 		for s, n := range counts {
@@ -155,7 +156,7 @@ func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
 	}
 	require.NoError(t, b.Close())
 	m.advance(t, time.Second)
-	assert.Len(t, of(read(t, a), 1, gpudata.Power), 10, "the other one has gone")
+	assert.Len(t, of(read(t, a), 1, gpuquantity.Power), 10, "the other one has gone")
 	require.NoError(t, b.Open())
 }
 
@@ -165,8 +166,8 @@ func TestReceiversHaveHostEnginesOfTheirOwn(t *testing.T) {
 	other.Target = "unix:///run/dcgm.sock"
 	a, b := open(t, m, settings()), open(t, m, other)
 	m.advance(t, time.Second)
-	assert.NotEmpty(t, of(read(t, a), 0, gpudata.Power))
-	assert.NotEmpty(t, of(read(t, b), 0, gpudata.Power))
+	assert.NotEmpty(t, of(read(t, a), 0, gpuquantity.Power))
+	assert.NotEmpty(t, of(read(t, b), 0, gpuquantity.Power))
 	m.set(t, "epoch", 2)
 	for _, s := range []*source{a, b} {
 		require.Error(t, s.Read(&gpudata.Batch{}))
@@ -198,10 +199,10 @@ func TestEverySeriesGoesOn(t *testing.T) {
 	for range 20 {
 		m.advance(t, time.Second)
 		b := read(t, s)
-		for q, want := range map[gpudata.Quantity]int{
-			gpudata.Power: 10, gpudata.SMUtilization: 10, gpudata.SMOccupancy: 10, gpudata.TensorUtilization: 10,
-			gpudata.DRAMUtilization: 10, gpudata.PCIeTransmit: 10, gpudata.PCIeReceive: 10, gpudata.NVLinkTransmit: 10,
-			gpudata.NVLinkReceive: 10,
+		for q, want := range map[gpuquantity.Quantity]int{
+			gpuquantity.Power: 10, gpuquantity.SMUtilization: 10, gpuquantity.SMOccupancy: 10, gpuquantity.TensorUtilization: 10,
+			gpuquantity.DRAMUtilization: 10, gpuquantity.PCIeTransmit: 10, gpuquantity.PCIeReceive: 10, gpuquantity.NVLinkTransmit: 10,
+			gpuquantity.NVLinkReceive: 10,
 		} {
 			for i := range 8 {
 				require.Len(t, of(b, i, q), want, "%s of board %d", q, i)
@@ -257,7 +258,7 @@ func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
 			m.advance(t, profilingRetryMin)
 			b = read(t, s)
 			assert.Positive(t, b.Refused)
-			assert.Len(t, of(b, 0, gpudata.Power), 100, "everything else goes on")
+			assert.Len(t, of(b, 0, gpuquantity.Power), 100, "everything else goes on")
 			for k := range tc.cause {
 				delete(m, k)
 			}
@@ -265,7 +266,7 @@ func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
 			m.advance(t, 2*profilingRetryMin)
 			assert.Empty(t, read(t, s).Notices)
 			m.advance(t, time.Second)
-			assert.Len(t, of(read(t, s), 0, gpudata.SMUtilization), 10)
+			assert.Len(t, of(read(t, s), 0, gpuquantity.SMUtilization), 10)
 		})
 	}
 }
@@ -331,7 +332,7 @@ func TestRoundTrips(t *testing.T) {
 	} {
 		m := machine{"gpus": tc.gpus, "gpm": uint32(0xffffffff), "now": baseTime}
 		set := settings()
-		set.Sampling, set.Slow, set.Processes, set.Pipes = tc.sampling, tc.slow, true, false // as the receiver by default
+		set.Sampling, set.Slow, set.Processes, set.Without = tc.sampling, tc.slow, true, pipes // as the receiver by default
 		s := open(t, m, set)
 		b := &gpudata.Batch{}
 		require.NoError(t, s.Read(b))
@@ -360,7 +361,7 @@ func TestEveryCollectionHasSlowFields(t *testing.T) {
 		for m["now"].(int64) < baseTime+40*slow.Microseconds() {
 			b := &gpudata.Batch{}
 			require.NoError(t, s.Read(b))
-			seen = seen || len(of(b, 0, gpudata.ECCCorrected)) > 0
+			seen = seen || len(of(b, 0, gpuquantity.ECCCorrected)) > 0
 			m.advance(t, s.Pace())
 			if m["now"].(int64) > next {
 				collections++

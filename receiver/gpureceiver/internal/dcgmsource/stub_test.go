@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -84,6 +86,9 @@ func goDCGM() (string, error) {
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm"), nil
 }
+
+// pipes are the quantities that a receiver leaves out by default.
+var pipes = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return !q.Info().Metric.Off })
 
 // machine is what the stub is told.
 type machine map[string]any
@@ -152,7 +157,7 @@ func stats(t testing.TB) []string {
 func settings() Settings {
 	return Settings{
 		Target: "localhost:5555", Sampling: 100 * time.Millisecond, Slow: 100 * time.Millisecond, // by the test's clock
-		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true, Pipes: true,
+		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true,
 	}
 }
 
@@ -182,7 +187,7 @@ func read(t testing.TB, s *source) *gpudata.Batch {
 }
 
 // of picks the values of one quantity of one device.
-func of(b *gpudata.Batch, device int, q gpudata.Quantity) (list []gpudata.Value) {
+func of(b *gpudata.Batch, device int, q gpuquantity.Quantity) (list []gpudata.Value) {
 	for _, v := range b.Values {
 		if int(v.Device) == device && v.Quantity == q {
 			list = append(list, v)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -23,12 +24,12 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	b := read(t, s)
-	for q, want := range map[gpudata.Quantity]float64{
-		gpudata.ClockSM: 1.98e9, gpudata.ClockMemory: 2.619e9, gpudata.ClockVideo: 1.545e9,
-		gpudata.Temperature: 45, gpudata.Power: 310, gpudata.Utilization: 0.97,
-		gpudata.MemoryUsed: 40000 << 20, gpudata.MemoryLimit: 81559 << 20, gpudata.MemoryReserved: 551 << 20,
-		gpudata.SMUtilization: 0.5, gpudata.SMOccupancy: 0.5, gpudata.TensorUtilization: 0.5, gpudata.DRAMUtilization: 0.5,
-		gpudata.Throttle: 4, // sw_power_cap; idle is not throttling
+	for q, want := range map[gpuquantity.Quantity]float64{
+		gpuquantity.ClockSM: 1.98e9, gpuquantity.ClockMemory: 2.619e9, gpuquantity.ClockVideo: 1.545e9,
+		gpuquantity.Temperature: 45, gpuquantity.Power: 310, gpuquantity.Utilization: 0.97,
+		gpuquantity.MemoryUsed: 40000 << 20, gpuquantity.MemoryLimit: 81559 << 20, gpuquantity.MemoryReserved: 551 << 20,
+		gpuquantity.SMUtilization: 0.5, gpuquantity.SMOccupancy: 0.5, gpuquantity.TensorUtilization: 0.5, gpuquantity.DRAMUtilization: 0.5,
+		gpuquantity.Throttle: 4, // sw_power_cap; idle is not throttling
 	} {
 		got := of(b, 0, q)
 		require.Equal(t, 10, len(got), q.String())
@@ -37,7 +38,7 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 			assert.Equal(t, (baseTime+int64(i+1)*100_000)*1000, v.Time, "each sample has its own time")
 		}
 	}
-	energy := of(b, 0, gpudata.Energy)
+	energy := of(b, 0, gpuquantity.Energy)
 	assert.InDelta(t, 310*0.9, energy[9].V-energy[0].V, 2e-3, "J, from mJ")
 }
 
@@ -51,9 +52,9 @@ func TestPCIeIsACounterOfTheDeviceOrTheIntegralOfItsRate(t *testing.T) {
 			s := open(t, m, settings())
 			read(t, s)
 			m.advance(t, time.Second)
-			first := of(read(t, s), 0, gpudata.PCIeTransmit)
+			first := of(read(t, s), 0, gpuquantity.PCIeTransmit)
 			m.advance(t, 10*time.Second)
-			last := of(read(t, s), 0, gpudata.PCIeTransmit)
+			last := of(read(t, s), 0, gpuquantity.PCIeTransmit)
 			require.Equal(t, 100, len(last))
 			assert.InDelta(t, 10e9, last[99].V-first[9].V, 1, "1 GB/s for 10 s")
 			assert.Less(t, last[99].V, 12e9, "it begins at 0")
@@ -67,10 +68,10 @@ func TestBlanksOfEveryKindAreNoValues(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	b := read(t, s)
-	for _, q := range []gpudata.Quantity{gpudata.Energy, gpudata.ECCCorrected, gpudata.Temperature} {
+	for _, q := range []gpuquantity.Quantity{gpuquantity.Energy, gpuquantity.ECCCorrected, gpuquantity.Temperature} {
 		assert.Empty(t, of(b, 0, q), q.String())
 	}
-	power := of(b, 1, gpudata.Power)
+	power := of(b, 1, gpuquantity.Power)
 	require.Equal(t, 10, len(power))
 	assert.Equal(t, 300.0, power[0].V, "field 155 stands in for 157")
 	assert.Positive(t, b.Dropped[gpudata.DropBlank])
@@ -83,8 +84,8 @@ func TestTheFirstSampleOfAProfilingFieldIsBlank(t *testing.T) {
 	m := machine{"gpus": 1, "gpm": 1, "now": baseTime}
 	s := open(t, m, settings())
 	b := read(t, s)
-	assert.Empty(t, of(b, 0, gpudata.SMUtilization))
-	assert.Equal(t, 1, len(of(b, 0, gpudata.Temperature)))
+	assert.Empty(t, of(b, 0, gpuquantity.SMUtilization))
+	assert.Equal(t, 1, len(of(b, 0, gpuquantity.Temperature)))
 }
 
 // TestBlankBoundaries checks the test for blanks at its edges, by type.
@@ -133,7 +134,7 @@ func TestNoSampleIsLostOrRepeated(t *testing.T) {
 				m.advance(t, every*time.Duration(perRead/2+(i*7919)%perRead)+time.Duration(i%3)*every/3)
 				b := read(t, s)
 				for _, v := range b.Values {
-					if v.Quantity != gpudata.Power {
+					if v.Quantity != gpuquantity.Power {
 						samples++
 						continue
 					}
@@ -155,7 +156,7 @@ func TestAnXIDIsCountedOnce(t *testing.T) {
 	s := open(t, m, settings())
 	b := read(t, s)
 	assert.Empty(t, b.Events, "it happened before anybody counted")
-	assert.Zero(t, of(b, 0, gpudata.XIDs)[0].V)
+	assert.Zero(t, of(b, 0, gpuquantity.XIDs)[0].V)
 
 	m["xid"] = []string{xid(-10*time.Second, 13), xid(1*time.Second, 79), xid(2*time.Second, 79)}
 	m.advance(t, 5*time.Second)
@@ -163,7 +164,7 @@ func TestAnXIDIsCountedOnce(t *testing.T) {
 	require.Len(t, b.Events, 2, "two equal numbers are two events")
 	assert.Equal(t, (baseTime+1_000_000)*1000, b.Events[0].Time)
 	assert.Equal(t, int64(79), b.Events[0].Code)
-	assert.Equal(t, 2.0, of(b, 0, gpudata.XIDs)[0].V)
+	assert.Equal(t, 2.0, of(b, 0, gpuquantity.XIDs)[0].V)
 
 	m["xid"] = append(m["xid"].([]string), xid(3*time.Second, 31)) // from the kernel log, late
 	m.advance(t, 5*time.Second)
@@ -190,16 +191,16 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	b := read(t, s)
-	for q, want := range map[gpudata.Quantity]float64{
-		gpudata.Utilization: 0.25, gpudata.SMUtilization: 0.25, gpudata.DRAMUtilization: 0.25, gpudata.MemoryUsed: 1000 << 20,
+	for q, want := range map[gpuquantity.Quantity]float64{
+		gpuquantity.Utilization: 0.25, gpuquantity.SMUtilization: 0.25, gpuquantity.DRAMUtilization: 0.25, gpuquantity.MemoryUsed: 1000 << 20,
 	} {
 		got := of(b, 3, q)
 		require.Equal(t, 10, len(got), q.String())
 		assert.Equal(t, want, got[9].V, q.String())
 	}
-	assert.Empty(t, of(b, 3, gpudata.Energy))
-	assert.Empty(t, of(b, 3, gpudata.Power))
-	assert.Equal(t, 10, len(of(b, 0, gpudata.Energy)))
+	assert.Empty(t, of(b, 3, gpuquantity.Energy))
+	assert.Empty(t, of(b, 3, gpuquantity.Power))
+	assert.Equal(t, 10, len(of(b, 0, gpuquantity.Energy)))
 
 	m["mig"] = 1 // taken apart while running
 	m.advance(t, time.Second)
@@ -228,8 +229,8 @@ func TestValuesThatNobodySamplesAnyMoreAreStale(t *testing.T) {
 		}}
 		require.NoError(t, s.session.readLatest(b, w))
 		s.session.api = s.api
-		assert.Len(t, of(b, 0, gpudata.Temperature), 1)
-		assert.Equal(t, tc.stale, len(of(b, 1, gpudata.Temperature)) == 0, tc.age)
+		assert.Len(t, of(b, 0, gpuquantity.Temperature), 1)
+		assert.Equal(t, tc.stale, len(of(b, 1, gpuquantity.Temperature)) == 0, tc.age)
 		assert.Equal(t, tc.stale, b.Dropped[gpudata.DropStale] == 1, tc.age)
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Open())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -99,7 +100,7 @@ func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
 	}
 	for _, e := range w.entities {
 		for _, i := range s.byPart[e] {
-			b.Add(i, gpudata.XIDs, now*1000, s.state[i].xids)
+			b.Add(i, gpuquantity.XIDs, now*1000, s.state[i].xids)
 		}
 	}
 	return nil

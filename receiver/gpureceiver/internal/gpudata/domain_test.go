@@ -7,18 +7,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
 func TestValuesThatNoDeviceCanHaveAreDropped(t *testing.T) {
 	b := &Batch{}
-	for q, v := range map[Quantity]float64{
-		Utilization: 2.5, MemoryUsed: -1, EncoderUtilization: 1.06, MemoryLimit: -1, PCIeReplays: -1,
+	for q, v := range map[gpuquantity.Quantity]float64{
+		gpuquantity.Utilization: 2.5, gpuquantity.MemoryUsed: -1, gpuquantity.EncoderUtilization: 1.06, gpuquantity.MemoryLimit: -1, gpuquantity.PCIeReplays: -1,
 	} {
 		b.Add(0, q, 1, v)
 	}
 	assert.Empty(t, b.Values)
 	assert.Equal(t, int64(5), b.Dropped[DropOutOfRange])
-	b.Add(0, EncoderUtilization, 1, 1)
-	b.Add(0, Temperature, 1, -20)
+	b.Add(0, gpuquantity.EncoderUtilization, 1, 1)
+	b.Add(0, gpuquantity.Temperature, 1, -20)
 	assert.Len(t, b.Values, 2)
 }

@@ -1,6 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package gpudata is what every source of device data speaks: values with the time of their own measurement, and the
+// interface Source.
 package gpudata
 
 import (
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
 // Source reads devices. No method is called while another runs, but any of them may block for long (a hung host
@@ -40,7 +43,7 @@ type Value struct {
 	Time     int64 // unix ns
 	V        float64
 	Device   uint16 // index into Source.Devices
-	Quantity Quantity
+	Quantity gpuquantity.Quantity
 }
 
 // Event is something that happened to a device.
@@ -94,13 +97,13 @@ const (
 type Condition struct{ remapFailed, remapPending, retirePending bool }
 
 // Take notes a value, of whatever quantity.
-func (c *Condition) Take(q Quantity, v float64) {
+func (c *Condition) Take(q gpuquantity.Quantity, v float64) {
 	switch q {
-	case RemapFailed:
+	case gpuquantity.RemapFailed:
 		c.remapFailed = v > 0
-	case RemapPending:
+	case gpuquantity.RemapPending:
 		c.remapPending = v > 0
-	case RetirePending:
+	case gpuquantity.RetirePending:
 		c.retirePending = v > 0
 	}
 }
@@ -171,7 +174,7 @@ func (b *Batch) Reset() {
 }
 
 // Add appends a value that is finite.
-func (b *Batch) Add(device int, q Quantity, t int64, v float64) {
+func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		b.Dropped[DropNotFinite]++
 		return

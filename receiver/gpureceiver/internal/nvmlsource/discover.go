@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -23,7 +24,7 @@ type unit struct {
 	instance int // of a MIG device its GPU instance; -1 of a board
 	gpm      *gpm
 	// What the device answered "not supported" to is not asked again, but with the slow readings what it gave before.
-	unsupported, gave [gpudata.NumQuantities]bool
+	unsupported, gave [gpuquantity.Num]bool
 	lost              bool
 	condition         gpudata.Condition
 }

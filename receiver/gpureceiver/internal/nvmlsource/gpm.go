@@ -6,37 +6,17 @@
 package nvmlsource
 
 import (
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
-// gpmMetrics are the metrics that are asked for; percents, and MiB per second.
-var gpmMetrics = []struct {
-	id       uint32
-	quantity gpudata.Quantity
-	scale    float64
-	rate     bool
-}{
-	{nvml.GPMMetricGraphicsUtil, gpudata.Utilization, percent, false}, // of instances; boards have GetUtilizationRates
-	{nvml.GPMMetricSMUtil, gpudata.SMUtilization, percent, false},
-	{nvml.GPMMetricSMOccupancy, gpudata.SMOccupancy, percent, false},
-	{nvml.GPMMetricAnyTensorUtil, gpudata.TensorUtilization, percent, false},
-	{nvml.GPMMetricDRAMBWUtil, gpudata.DRAMUtilization, percent, false},
-	{nvml.GPMMetricFP64Util, gpudata.PipeFP64, percent, false},
-	{nvml.GPMMetricFP32Util, gpudata.PipeFP32, percent, false},
-	{nvml.GPMMetricFP16Util, gpudata.PipeFP16, percent, false},
-	{nvml.GPMMetricIntegerUtil, gpudata.PipeInt, percent, false},
-	{nvml.GPMMetricDFMATensorUtil, gpudata.PipeTensorDFMA, percent, false},
-	{nvml.GPMMetricHMMATensorUtil, gpudata.PipeTensorHMMA, percent, false},
-	{nvml.GPMMetricIMMATensorUtil, gpudata.PipeTensorIMMA, percent, false},
-	{nvml.GPMMetricPCIeTXPerSec, gpudata.PCIeTransmit, mebi, true},
-	{nvml.GPMMetricPCIeRXPerSec, gpudata.PCIeReceive, mebi, true},
-	{nvml.GPMMetricNVLinkTotalTXPerSec, gpudata.NVLinkTransmit, mebi, true},
-	{nvml.GPMMetricNVLinkTotalRXPerSec, gpudata.NVLinkReceive, mebi, true},
-}
+// gpmMetrics are the quantities that GPM measures.
+var gpmMetrics = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return q.Info().GPM.ID == 0 })
 
 // gpm computes ratios from two hardware samples of one device or instance.
 type gpm struct {
@@ -63,8 +43,8 @@ func (s *source) newGPM(u *unit) *gpm {
 		}
 		g.request.Samples[i] = nvml.Handle(sample)
 	}
-	for i, m := range gpmMetrics {
-		g.request.Metrics[i].MetricID = m.id
+	for i, q := range gpmMetrics {
+		g.request.Metrics[i].MetricID = q.Info().GPM.ID
 	}
 	return g
 }
@@ -96,8 +76,9 @@ func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 }
 
 func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration) {
-	for i, m := range gpmMetrics {
-		if m.quantity == gpudata.Utilization && !g.unit.mig() {
+	for i, q := range gpmMetrics {
+		m := &q.Info().GPM
+		if m.InstanceOnly && !g.unit.mig() {
 			continue
 		}
 		x := &g.request.Metrics[i]
@@ -105,11 +86,11 @@ func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration)
 			b.Dropped[gpudata.DropBlank]++
 			continue
 		}
-		v := x.Value * m.scale
-		if m.rate {
+		v := x.Value * m.Scale
+		if m.Form == gpuquantity.Rate {
 			v = g.sums[i].AddRate(t, v, sampling)
 		}
-		b.Add(device, m.quantity, t, v)
+		b.Add(device, q, t, v)
 	}
 }
 

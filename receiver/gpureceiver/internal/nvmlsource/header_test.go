@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
@@ -29,13 +29,13 @@ func TestEveryReadingMeansWhatTheHeaderSays(t *testing.T) {
 	assert.Equal(t, []any{"MIG-5", "GPU-5", "gpu0:13/14", 15, int64(18 << 20)},
 		[]any{d[1].ID, d[1].Parent, d[1].Name, d[1].SMs, d[1].Limits.Memory})
 	b := read(t, s)
-	for q, want := range map[gpudata.Quantity]float64{
-		gpudata.Energy: float64(1<<40) / 1000, gpudata.Power: 0.02, gpudata.Utilization: 0.21, gpudata.Throttle: 0,
-		gpudata.ClockSM: 24e6, gpudata.ClockMemory: 25e6, gpudata.Temperature: 27, gpudata.ClockGraphics: 23e6,
-		gpudata.ClockVideo: 26e6, gpudata.EncoderUtilization: 0.28, gpudata.DecoderUtilization: 0.29,
-		gpudata.ECCCorrected: 30, gpudata.ECCUncorrected: 31, gpudata.PCIeReplays: 32, gpudata.RemappedCorrected: 33,
-		gpudata.RemappedUncorrected: 34, gpudata.RemapPending: 1, gpudata.RemapFailed: 0, gpudata.RetiredCorrected: 35,
-		gpudata.RetiredUncorrected: 36, gpudata.MemoryLimit: 4, gpudata.MemoryReserved: 5, gpudata.MemoryUsed: 7,
+	for q, want := range map[gpuquantity.Quantity]float64{
+		gpuquantity.Energy: float64(1<<40) / 1000, gpuquantity.Power: 0.02, gpuquantity.Utilization: 0.21, gpuquantity.Throttle: 0,
+		gpuquantity.ClockSM: 24e6, gpuquantity.ClockMemory: 25e6, gpuquantity.Temperature: 27, gpuquantity.ClockGraphics: 23e6,
+		gpuquantity.ClockVideo: 26e6, gpuquantity.EncoderUtilization: 0.28, gpuquantity.DecoderUtilization: 0.29,
+		gpuquantity.ECCCorrected: 30, gpuquantity.ECCUncorrected: 31, gpuquantity.PCIeReplays: 32, gpuquantity.RemappedCorrected: 33,
+		gpuquantity.RemappedUncorrected: 34, gpuquantity.RemapPending: 1, gpuquantity.RemapFailed: 0, gpuquantity.RetiredCorrected: 35,
+		gpuquantity.RetiredUncorrected: 36, gpuquantity.MemoryLimit: 4, gpuquantity.MemoryReserved: 5, gpuquantity.MemoryUsed: 7,
 	} {
 		v, has := value(b, 0, q)
 		assert.True(t, has, q.String())

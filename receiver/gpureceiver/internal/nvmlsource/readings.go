@@ -10,117 +10,100 @@ import (
 	"math"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
-// reading is one call and what it means: function(device, args…, results…).
+// reading is one call of the catalogue and how it is made.
 type reading struct {
-	quantity gpudata.Quantity
-	function string
-	scale    float64
+	gpuquantity.Call
+	quantity gpuquantity.Quantity
 	args     []any
-	results  int  // how many, of 32 bits each
-	use      int  // which of them counts
-	wide     bool // of 64 bits
-	get      func(s *source, device any) (uint64, nvml.Return)
+	get      func(r *reading, s *source, device any) (uint64, nvml.Return) // nil: as the catalogue describes
 }
 
 const (
-	percent = 0.01
-	milli   = 1e-3
-	mega    = 1e6
-	mebi    = 1 << 20
+	milli = 1e-3
+	mebi  = 1 << 20
 )
 
-// fast readings, energy first: its time matters most.
-var fast = []reading{
-	{quantity: gpudata.Energy, function: "nvmlDeviceGetTotalEnergyConsumption", scale: milli, results: 1, wide: true},
-	{quantity: gpudata.Power, function: "nvmlDeviceGetFieldValues", scale: milli, get: instantPower},
-	{quantity: gpudata.Utilization, function: "nvmlDeviceGetUtilizationRates", scale: percent, results: 1},
-	{
-		quantity: gpudata.Throttle, function: "nvmlDeviceGetCurrentClocksThrottleReasons", scale: 1,
-		get: func(s *source, device any) (uint64, nvml.Return) {
-			v, ret := s.number("nvmlDeviceGetCurrentClocksThrottleReasons", device)
-			return v & uint64(gpusamplesextension.ThrottleReasons), ret
-		},
-	},
-	clock(gpudata.ClockSM, nvml.ClockSM),
-	clock(gpudata.ClockMemory, nvml.ClockMem),
-	{
-		quantity: gpudata.Temperature, function: "nvmlDeviceGetTemperature", scale: 1, results: 1,
-		args: []any{nvml.TemperatureGPU},
-	},
-}
+// fast and slow are the readings of the two paces, in the catalogue's order: energy first, since its time matters most.
+var fast, slow = readingsAt(gpuquantity.Fast), readingsAt(gpuquantity.Slow)
 
-// slow readings change rarely.
-var slow = []reading{
-	clock(gpudata.ClockGraphics, nvml.ClockGraphics),
-	clock(gpudata.ClockVideo, nvml.ClockVideo),
-	{quantity: gpudata.EncoderUtilization, function: "nvmlDeviceGetEncoderUtilization", scale: percent, results: 2},
-	{quantity: gpudata.DecoderUtilization, function: "nvmlDeviceGetDecoderUtilization", scale: percent, results: 2},
-	ecc(gpudata.ECCCorrected, nvml.MemoryErrorTypeCorrected),
-	ecc(gpudata.ECCUncorrected, nvml.MemoryErrorTypeUncorrected),
-	{quantity: gpudata.PCIeReplays, function: "nvmlDeviceGetPcieReplayCounter", scale: 1, results: 1},
-	remapped(gpudata.RemappedCorrected, 0),
-	remapped(gpudata.RemappedUncorrected, 1),
-	remapped(gpudata.RemapPending, 2),
-	remapped(gpudata.RemapFailed, 3),
-	retired(gpudata.RetiredCorrected, nvml.PageRetirementCauseMultipleSingleBitECCErrors),
-	retired(gpudata.RetiredUncorrected, nvml.PageRetirementCauseDoubleBitECCError),
-}
-
-func clock(q gpudata.Quantity, kind int) reading {
-	return reading{quantity: q, function: "nvmlDeviceGetClockInfo", scale: mega, args: []any{kind}, results: 1}
-}
-
-func ecc(q gpudata.Quantity, kind int) reading {
-	return reading{
-		quantity: q, function: "nvmlDeviceGetTotalEccErrors", scale: 1, args: []any{kind, nvml.VolatileECC}, results: 1,
-		wide: true,
-	}
-}
-
-func remapped(q gpudata.Quantity, use int) reading {
-	return reading{quantity: q, function: "nvmlDeviceGetRemappedRows", scale: 1, results: 4, use: use}
-}
-
-// retired is a number of pages. Asked for none, the library says how many there are and that they do not fit.
-func retired(q gpudata.Quantity, cause int) reading {
-	const function = "nvmlDeviceGetRetiredPages"
-	return reading{quantity: q, function: function, scale: 1, get: func(s *source, d any) (uint64, nvml.Return) {
-		var n uint64
-		ret := s.lib.Call(function, d, cause, &n, 0)
-		if ret == nvml.ErrorInsufficientSize {
-			ret = nvml.Success
+func readingsAt(pace gpuquantity.Pace) (list []reading) {
+	for _, q := range gpuquantity.All() {
+		r := reading{Call: q.Info().NVML, quantity: q}
+		if r.Pace != pace {
+			continue
 		}
-		return n, ret
-	}}
+		for _, a := range r.Args {
+			r.args = append(r.args, a)
+		}
+		switch {
+		case q == gpuquantity.Throttle:
+			r.get = throttleReasons
+		case r.Function == "nvmlDeviceGetRetiredPages":
+			r.get = retiredPages
+		case r.FieldID != 0:
+			r.get = fieldValue
+		}
+		list = append(list, r)
+	}
+	return list
 }
 
-// instantPower is the power now; where the driver has only the average (up to 1 s on newer chips), that.
-func instantPower(s *source, device any) (uint64, nvml.Return) {
-	v := &s.field
-	*v = nvml.FieldValue{FieldID: nvml.FIDevPowerInstant}
-	if ret := s.lib.Call("nvmlDeviceGetFieldValues", device, 1, v); ret == nvml.Success &&
-		nvml.Return(v.NvmlReturn) == nvml.Success {
-		return uint64(binary.NativeEndian.Uint32(v.Value[:4])), nvml.Success
+const fieldValues = "nvmlDeviceGetFieldValues"
+
+// supported reports whether the driver has a function for the reading.
+func (r *reading) supported(lib nvml.Library) bool {
+	return r.Function != "" && lib.Has(r.Function) || r.FieldID != 0 && lib.Has(fieldValues)
+}
+
+func throttleReasons(r *reading, s *source, device any) (uint64, nvml.Return) {
+	v, ret := s.number(r.Function, device)
+	return v & uint64(gpusamplesextension.ThrottleReasons), ret
+}
+
+// retiredPages returns a number of pages. Asked for none, the library says how many there are and that they do not fit.
+func retiredPages(r *reading, s *source, device any) (uint64, nvml.Return) {
+	var n uint64
+	ret := s.lib.Call(r.Function, device, r.args[0], &n, 0)
+	if ret == nvml.ErrorInsufficientSize {
+		ret = nvml.Success
 	}
-	return s.number("nvmlDeviceGetPowerUsage", device)
+	return n, ret
+}
+
+// fieldValue returns a value of nvmlDeviceGetFieldValues; where the driver does not have it, that of the function, as
+// the average power (up to 1 s on newer chips) for the power now.
+func fieldValue(r *reading, s *source, device any) (uint64, nvml.Return) {
+	v := &s.field
+	*v = nvml.FieldValue{FieldID: r.FieldID}
+	ret := s.lib.Call(fieldValues, device, 1, v)
+	if ret == nvml.Success {
+		ret = nvml.Return(v.NvmlReturn)
+	}
+	if ret == nvml.Success {
+		return uint64(binary.NativeEndian.Uint32(v.Value[:4])), ret
+	}
+	if r.Function == "" {
+		return 0, ret
+	}
+	return s.number(r.Function, device)
 }
 
 // of makes the call.
 func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	if r.get != nil {
-		v, ret := r.get(s, device)
-		return float64(v) * r.scale, ret
+		v, ret := r.get(r, s, device)
+		return float64(v) * r.Factor(), ret
 	}
-	ret := s.call(r.function, r.results, append(append(s.args[:0], device), r.args...)...)
-	v := s.results[r.use]
-	if !r.wide {
+	ret := s.call(r.Function, r.Results, append(append(s.args[:0], device), r.args...)...)
+	v := s.results[r.Use]
+	if !r.Wide {
 		v &= math.MaxUint32 // behind one of them stands another
 	}
-	return float64(v) * r.scale, ret
+	return float64(v) * r.Factor(), ret
 }
 
 // call calls a function that writes results behind its arguments. These and the results lie in the source's own memory,

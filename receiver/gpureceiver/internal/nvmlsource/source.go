@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -138,7 +139,7 @@ func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 		if u.lost || u.unsupported[r.quantity] {
 			continue
 		}
-		if !s.lib.Has(r.function) {
+		if !r.supported(s.lib) {
 			u.unsupported[r.quantity] = true
 			continue
 		}
@@ -180,12 +181,12 @@ func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 		}
 		m.Total, m.Used = first.Total, first.Used
 	}
-	b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
+	b.Add(i, gpuquantity.MemoryUsed, t, float64(m.Used))
 	if round {
-		b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
+		b.Add(i, gpuquantity.MemoryLimit, t, float64(m.Total))
 	}
 	if round && newer {
-		b.Add(i, gpudata.MemoryReserved, t, float64(m.Reserved))
+		b.Add(i, gpuquantity.MemoryReserved, t, float64(m.Reserved))
 	}
 }
 
@@ -282,7 +283,7 @@ func (s *source) readEvents(b *gpudata.Batch) {
 	}
 	for i, u := range s.units {
 		if !u.mig() {
-			b.Add(i, gpudata.XIDs, now, s.xids[s.devices[i].ID])
+			b.Add(i, gpuquantity.XIDs, now, s.xids[s.devices[i].ID])
 		}
 	}
 }

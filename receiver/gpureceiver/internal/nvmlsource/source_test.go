@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -290,7 +291,7 @@ func read(t *testing.T, s *source) *gpudata.Batch {
 	return b
 }
 
-func value(b *gpudata.Batch, device int, q gpudata.Quantity) (v gpudata.Value, ok bool) {
+func value(b *gpudata.Batch, device int, q gpuquantity.Quantity) (v gpudata.Value, ok bool) {
 	for _, x := range b.Values {
 		if int(x.Device) == device && x.Quantity == q {
 			return x, true
@@ -309,14 +310,14 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 	assert.Equal(t, 700.0, d.Limits.Power)
 	before := time.Now().UnixNano()
 	b := read(t, s)
-	_, has := value(b, 0, gpudata.SMUtilization)
+	_, has := value(b, 0, gpuquantity.SMUtilization)
 	assert.False(t, has, "a ratio needs two samples")
-	for q, want := range map[gpudata.Quantity]float64{
-		gpudata.Energy: 5031, gpudata.Power: 310.5, gpudata.Utilization: 0.97, gpudata.Throttle: 0x44,
-		gpudata.ClockSM: 1001e6, gpudata.ClockMemory: 1002e6, gpudata.Temperature: 61,
-		gpudata.MemoryUsed: 1000, gpudata.MemoryLimit: 150754820096, gpudata.MemoryReserved: 600,
-		gpudata.EncoderUtilization: 0.05, gpudata.ECCCorrected: 7, gpudata.ECCUncorrected: 8, gpudata.PCIeReplays: 2,
-		gpudata.RemappedCorrected: 3, gpudata.RemappedUncorrected: 1, gpudata.RemapFailed: 0,
+	for q, want := range map[gpuquantity.Quantity]float64{
+		gpuquantity.Energy: 5031, gpuquantity.Power: 310.5, gpuquantity.Utilization: 0.97, gpuquantity.Throttle: 0x44,
+		gpuquantity.ClockSM: 1001e6, gpuquantity.ClockMemory: 1002e6, gpuquantity.Temperature: 61,
+		gpuquantity.MemoryUsed: 1000, gpuquantity.MemoryLimit: 150754820096, gpuquantity.MemoryReserved: 600,
+		gpuquantity.EncoderUtilization: 0.05, gpuquantity.ECCCorrected: 7, gpuquantity.ECCUncorrected: 8, gpuquantity.PCIeReplays: 2,
+		gpuquantity.RemappedCorrected: 3, gpuquantity.RemappedUncorrected: 1, gpuquantity.RemapFailed: 0,
 	} {
 		v, ok := value(b, 1, q)
 		require.True(t, ok, q.String())
@@ -324,7 +325,7 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 		assert.GreaterOrEqual(t, v.Time, before)
 		assert.LessOrEqual(t, v.Time, time.Now().UnixNano())
 	}
-	_, has = value(b, 1, gpudata.DecoderUtilization)
+	_, has = value(b, 1, gpuquantity.DecoderUtilization)
 	assert.False(t, has)
 	assert.Equal(t, []gpudata.Process{{Time: b.Processes[0].Time, Device: 0, PID: 42, Bytes: 123 << 20}}, b.Processes[:1])
 	require.Len(t, b.Processes, 4)
@@ -334,16 +335,16 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 
 	time.Sleep(5 * time.Millisecond)
 	b = read(t, s)
-	v, has := value(b, 1, gpudata.SMUtilization)
+	v, has := value(b, 1, gpuquantity.SMUtilization)
 	require.True(t, has)
 	assert.Equal(t, 0.5, v.V)
-	_, has = value(b, 1, gpudata.PipeFP64)
+	_, has = value(b, 1, gpuquantity.PipeFP64)
 	assert.False(t, has)
-	_, has = value(b, 1, gpudata.ECCCorrected)
+	_, has = value(b, 1, gpuquantity.ECCCorrected)
 	assert.False(t, has, "slow readings come with the slow round")
-	first, _ := value(b, 1, gpudata.PCIeTransmit)
+	first, _ := value(b, 1, gpuquantity.PCIeTransmit)
 	time.Sleep(5 * time.Millisecond)
-	second, _ := value(read(t, s), 1, gpudata.PCIeTransmit)
+	second, _ := value(read(t, s), 1, gpuquantity.PCIeTransmit)
 	assert.InDelta(t, 50*(1<<20)*float64(second.Time-first.Time)*1e-9, second.V-first.V, 1, "MiB/s, integrated")
 }
 
@@ -355,9 +356,9 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	}
 	s := open(t, m)
 	b := read(t, s)
-	v, _ := value(b, 0, gpudata.MemoryUsed)
+	v, _ := value(b, 0, gpuquantity.MemoryUsed)
 	assert.Equal(t, 2000.0, v.V)
-	_, has := value(b, 0, gpudata.Energy)
+	_, has := value(b, 0, gpuquantity.Energy)
 	assert.False(t, has)
 	assert.Equal(t, "nvml", s.Devices()[0].Source)
 }
@@ -373,7 +374,7 @@ func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 	}
 	s := open(t, m)
 	for range 5 {
-		v, _ := value(read(t, s), 0, gpudata.Power)
+		v, _ := value(read(t, s), 0, gpuquantity.Power)
 		assert.Equal(t, 290.0, v.V, "the average stands in for the instant")
 	}
 	assert.Equal(t, 1, asked)
@@ -385,17 +386,17 @@ func TestWhatWasSupportedIsAskedAgain(t *testing.T) {
 	d := m.boards[0].fakeDevice
 	energy, asked := d["nvmlDeviceGetTotalEnergyConsumption"], 0
 	s := open(t, m)
-	_, has := value(read(t, s), 0, gpudata.Energy)
+	_, has := value(read(t, s), 0, gpuquantity.Energy)
 	require.True(t, has)
 	d["nvmlDeviceGetTotalEnergyConsumption"] = func([]any) nvml.Return { asked++; return nvml.ErrorNotSupported }
 	for range 5 {
-		_, has = value(read(t, s), 0, gpudata.Energy)
+		_, has = value(read(t, s), 0, gpuquantity.Energy)
 		require.False(t, has)
 	}
 	require.Equal(t, 1, asked)
 	d["nvmlDeviceGetTotalEnergyConsumption"] = energy
 	s.slow = time.Time{}
-	_, has = value(read(t, s), 0, gpudata.Energy)
+	_, has = value(read(t, s), 0, gpuquantity.Energy)
 	require.True(t, has, "with the next slow readings")
 }
 
@@ -413,7 +414,7 @@ func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
 	require.NoError(t, s.Close())
 	m.boards = boards
 	require.NoError(t, s.Open())
-	_, has := value(read(t, s), 0, gpudata.Energy)
+	_, has := value(read(t, s), 0, gpuquantity.Energy)
 	require.True(t, has)
 }
 
@@ -424,9 +425,9 @@ func TestALostBoardFailsAndComesBack(t *testing.T) {
 	m.boards[0].lost = true
 	b := read(t, s)
 	assert.Equal(t, []gpudata.Health{gpudata.HealthFailed, gpudata.HealthOK}, b.Health)
-	_, has := value(b, 0, gpudata.Power)
+	_, has := value(b, 0, gpuquantity.Power)
 	assert.False(t, has)
-	_, has = value(b, 1, gpudata.Power)
+	_, has = value(b, 1, gpuquantity.Power)
 	assert.True(t, has)
 	m.boards[0].lost = false
 	assert.Equal(t, gpudata.HealthOK, read(t, s).Health[0])
@@ -444,14 +445,14 @@ func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	assert.Equal(t, 16, d.MIG.SMs)
 	read(t, s)
 	b := read(t, s)
-	v, has := value(b, 2, gpudata.SMUtilization)
+	v, has := value(b, 2, gpuquantity.SMUtilization)
 	require.True(t, has)
 	assert.InDelta(t, 0.08, v.V, 1e-12, "of GPU instance 8")
-	v, _ = value(b, 2, gpudata.Utilization)
+	v, _ = value(b, 2, gpuquantity.Utilization)
 	assert.InDelta(t, 0.08, v.V, 1e-12)
-	v, _ = value(b, 0, gpudata.Utilization)
+	v, _ = value(b, 0, gpuquantity.Utilization)
 	assert.InDelta(t, 0.97, v.V, 1e-12)
-	_, has = value(b, 2, gpudata.Energy)
+	_, has = value(b, 2, gpuquantity.Energy)
 	assert.False(t, has)
 
 	m.boards[0].mig = m.boards[0].mig[:1] // taken apart while running
@@ -474,7 +475,7 @@ func TestXIDsAreEvents(t *testing.T) {
 	require.Len(t, b.Events, 2)
 	assert.Equal(t, uint16(1), b.Events[0].Device)
 	assert.Equal(t, int64(79), b.Events[0].Code)
-	v, _ := value(b, 1, gpudata.XIDs)
+	v, _ := value(b, 1, gpuquantity.XIDs)
 	assert.Equal(t, 2.0, v.V)
 	assert.Empty(t, read(t, s).Events)
 }

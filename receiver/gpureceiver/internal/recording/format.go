@@ -13,7 +13,7 @@
 //
 // A devices line is the list that the index d of later lines refers to; it can occur again when the list changes. t is
 // the time of the measurement in unix nanoseconds; samples of one device come in order of time for each quantity. The
-// names in v are those of gpudata.Quantity, in its base units; e is xid, ecc_corrected or ecc_uncorrected (what can be
+// names in v are those of gpuquantity.Quantity, in base units; e is xid, ecc_corrected or ecc_uncorrected (what can be
 // derived from samples, such as throttling, is not written).
 //
 // Version 1 readers ignore keys and names that they do not know, so fields can be added; the version is raised when an
@@ -31,6 +31,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -189,7 +190,7 @@ func (r *Reader) parse(text []byte) (Record, error) {
 		return rec, nil
 	}
 	for name, v := range l.V {
-		if q, ok := gpudata.ByName(name); ok {
+		if q, ok := gpuquantity.ByName(name); ok {
 			rec.Values = append(rec.Values, gpudata.Value{Time: l.T, V: v, Device: uint16(l.D), Quantity: q})
 		}
 	}

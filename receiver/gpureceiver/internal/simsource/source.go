@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -129,18 +130,18 @@ func (s *source) Read(b *gpudata.Batch) error {
 func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	st := &s.state[i]
 	t := r.Time.UnixNano()
-	b.Add(i, gpudata.Temperature, t, math.Round(r.Temperature))
-	b.Add(i, gpudata.ClockSM, t, quantise(r.ClockSM, clockStep))
-	b.Add(i, gpudata.ClockMemory, t, r.ClockMemory)
-	b.Add(i, gpudata.MemoryUsed, t, quantise(float64(r.MemoryUsed), memoryStep))
+	b.Add(i, gpuquantity.Temperature, t, math.Round(r.Temperature))
+	b.Add(i, gpuquantity.ClockSM, t, quantise(r.ClockSM, clockStep))
+	b.Add(i, gpuquantity.ClockMemory, t, r.ClockMemory)
+	b.Add(i, gpuquantity.MemoryUsed, t, quantise(float64(r.MemoryUsed), memoryStep))
 	if limit := s.desc[i].Limits.Memory; limit > 0 {
-		b.Add(i, gpudata.MemoryLimit, t, float64(limit))
+		b.Add(i, gpuquantity.MemoryLimit, t, float64(limit))
 	}
-	b.Add(i, gpudata.PCIeTransmit, t, math.Floor(r.PCIeSent))
-	b.Add(i, gpudata.PCIeReceive, t, math.Floor(r.PCIeReceived))
+	b.Add(i, gpuquantity.PCIeTransmit, t, math.Floor(r.PCIeSent))
+	b.Add(i, gpuquantity.PCIeReceive, t, math.Floor(r.PCIeReceived))
 	if st.last.Time.IsZero() {
 		*st = state{last: r, energy: quantise(r.Energy, energyStep)}
-		b.Add(i, gpudata.Energy, t, st.energy)
+		b.Add(i, gpuquantity.Energy, t, st.energy)
 		return
 	}
 	dt := r.Time.Sub(st.last.Time).Seconds()
@@ -152,19 +153,19 @@ func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 		shown := quantise(r.Energy-(r.Energy-st.last.Energy)*refresh/dt, energyStep)
 		st.energy = math.Max(st.energy, shown)
 	}
-	b.Add(i, gpudata.Energy, t, st.energy)
+	b.Add(i, gpuquantity.Energy, t, st.energy)
 	watts := (r.Energy - st.last.Energy) / dt
-	b.Add(i, gpudata.Power, t, quantise(watts*(1+powerNoise*s.rng.NormFloat64()), powerStep))
-	b.Add(i, gpudata.Utilization, t, quantise(ratio(r.BusySeconds, st.last.BusySeconds, dt), percent))
-	b.Add(i, gpudata.SMUtilization, t, s.noisy(ratio(r.SMSeconds, st.last.SMSeconds, dt)))
-	b.Add(i, gpudata.SMOccupancy, t, s.noisy(ratio(r.OccSeconds, st.last.OccSeconds, dt)))
-	b.Add(i, gpudata.TensorUtilization, t, s.noisy(ratio(r.TensorSeconds, st.last.TensorSeconds, dt)))
-	b.Add(i, gpudata.DRAMUtilization, t, s.noisy(ratio(r.DRAMSeconds, st.last.DRAMSeconds, dt)))
+	b.Add(i, gpuquantity.Power, t, quantise(watts*(1+powerNoise*s.rng.NormFloat64()), powerStep))
+	b.Add(i, gpuquantity.Utilization, t, quantise(ratio(r.BusySeconds, st.last.BusySeconds, dt), percent))
+	b.Add(i, gpuquantity.SMUtilization, t, s.noisy(ratio(r.SMSeconds, st.last.SMSeconds, dt)))
+	b.Add(i, gpuquantity.SMOccupancy, t, s.noisy(ratio(r.OccSeconds, st.last.OccSeconds, dt)))
+	b.Add(i, gpuquantity.TensorUtilization, t, s.noisy(ratio(r.TensorSeconds, st.last.TensorSeconds, dt)))
+	b.Add(i, gpuquantity.DRAMUtilization, t, s.noisy(ratio(r.DRAMSeconds, st.last.DRAMSeconds, dt)))
 	var mask gpusamplesextension.ThrottleReason
 	if r.ThrottlePower > st.last.ThrottlePower {
 		mask = gpusamplesextension.ThrottleSWPowerCap
 	}
-	b.Add(i, gpudata.Throttle, t, float64(mask))
+	b.Add(i, gpuquantity.Throttle, t, float64(mask))
 	st.last = r
 }
 

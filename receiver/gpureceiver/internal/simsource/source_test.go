@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -30,11 +31,11 @@ func (b *bench) Read() simgpu.Telemetry {
 	}
 }
 
-func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpudata.Quantity][]gpudata.Value {
+func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpuquantity.Quantity][]gpudata.Value {
 	d := &bench{now: start}
 	s := New([]Device{d}, step, seed)
 	require.NoError(t, s.Open())
-	out := map[gpudata.Quantity][]gpudata.Value{}
+	out := map[gpuquantity.Quantity][]gpudata.Value{}
 	for range n {
 		b := &gpudata.Batch{}
 		require.NoError(t, s.Read(b))
@@ -48,26 +49,26 @@ func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpudata.Q
 
 func TestTheDriverQuantisesAndAveragesWithoutBias(t *testing.T) {
 	v := sampled(t, 1, 5000, 7*time.Millisecond)
-	mean := func(q gpudata.Quantity) (m float64) {
+	mean := func(q gpuquantity.Quantity) (m float64) {
 		for _, x := range v[q] {
 			m += x.V / float64(len(v[q]))
 		}
 		return m
 	}
-	assert.InDelta(t, 250, mean(gpudata.Power), 0.1)
-	assert.InDelta(t, 0.4, mean(gpudata.SMUtilization), 0.001)
-	assert.InDelta(t, 1, mean(gpudata.Utilization), 1e-9)
-	assert.NotEqual(t, v[gpudata.Power][0].V, v[gpudata.Power][1].V, "a meter has noise")
-	assert.Equal(t, 51.0, v[gpudata.Temperature][0].V)
-	assert.Equal(t, 1.77e9, v[gpudata.ClockSM][0].V, "clocks come in steps of 15 MHz")
-	assert.Equal(t, 5.0*(1<<20), v[gpudata.MemoryUsed][0].V)
-	for _, p := range v[gpudata.Power] {
+	assert.InDelta(t, 250, mean(gpuquantity.Power), 0.1)
+	assert.InDelta(t, 0.4, mean(gpuquantity.SMUtilization), 0.001)
+	assert.InDelta(t, 1, mean(gpuquantity.Utilization), 1e-9)
+	assert.NotEqual(t, v[gpuquantity.Power][0].V, v[gpuquantity.Power][1].V, "a meter has noise")
+	assert.Equal(t, 51.0, v[gpuquantity.Temperature][0].V)
+	assert.Equal(t, 1.77e9, v[gpuquantity.ClockSM][0].V, "clocks come in steps of 15 MHz")
+	assert.Equal(t, 5.0*(1<<20), v[gpuquantity.MemoryUsed][0].V)
+	for _, p := range v[gpuquantity.Power] {
 		require.InDelta(t, 0, math.Remainder(p.V, powerStep), 1e-9)
 	}
 }
 
 func TestTheEnergyCounterIsAStairBehindTheTruth(t *testing.T) {
-	v := sampled(t, 1, 5000, 7*time.Millisecond)[gpudata.Energy]
+	v := sampled(t, 1, 5000, 7*time.Millisecond)[gpuquantity.Energy]
 	changes := 0
 	for i, x := range v {
 		truth := 1e6 + 250*time.Unix(0, x.Time).Sub(start).Seconds()
