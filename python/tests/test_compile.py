@@ -25,4 +25,4 @@ def test_sections_do_not_break_the_graph(exporter):
         assert torch.equal(compiled(x), model(x))
     assert otelgpu.flush(10)
     names = [s.name for s in exporter.get_finished_spans()]
-    assert sorted(names) == ["decorated", "inner", "outer"], "the ones of the call without torch.compile, and the outer one"
+    assert sorted(names) == ["decorated", "inner", "outer"], "of the call without torch.compile, and the outer one"
