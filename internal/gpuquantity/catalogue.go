@@ -47,6 +47,7 @@ const (
 	ECCUncorrected
 	PCIeReplays
 	NVLinkCRC
+	NVLinkReplays
 	RetiredCorrected
 	RetiredUncorrected
 	RemappedCorrected
@@ -302,6 +303,7 @@ var catalogue = [Num]Info{
 	PCIeReplays: errorCount("pcie_replays", semconv.ErrorTypePCIeReplay, 202,
 		Call{Function: "nvmlDeviceGetPcieReplayCounter", Results: 1}),
 	NVLinkCRC: errorCount("nvlink_crc", semconv.ErrorTypeNVLinkCrc, 409, Call{}),
+	NVLinkReplays: errorCount("nvlink_replays", semconv.ErrorTypeNVLinkReplay, 429, Call{}),
 	RetiredCorrected: errorCount("retired_corrected", semconv.ErrorTypeRetiredPageCorrected, 390,
 		Call{Function: "nvmlDeviceGetRetiredPages", Args: []int{0}}),
 	RetiredUncorrected: errorCount("retired_uncorrected", semconv.ErrorTypeRetiredPageUncorrected, 391,
