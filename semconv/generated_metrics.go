@@ -37,6 +37,11 @@ const (
 	GPUMemoryBandwidthLimitUnit        = "By/s"
 	GPUMemoryBandwidthLimitDescription = "Peak bandwidth of device memory, from the table of device models or the configuration."
 
+	// GPUMemoryTemperatureName (gauge, Cel): Temperature of the device's memory.
+	GPUMemoryTemperatureName        = "gpu.memory.temperature"
+	GPUMemoryTemperatureUnit        = "Cel"
+	GPUMemoryTemperatureDescription = "Temperature of the device's memory."
+
 	// GPUNVLinkIOName (counter, By): Bytes over all NVLink links, headers included. Where the source gives a
 	// rate, its integral over the samples.
 	GPUNVLinkIOName        = "gpu.nvlink.io"

@@ -32,6 +32,7 @@ const (
 const (
 	MemoryLimit Quantity = Quantity(NumRings) + iota
 	MemoryReserved
+	MemoryTemperature
 	EncoderUtilization
 	DecoderUtilization
 	ClockGraphics
@@ -259,6 +260,13 @@ var catalogue = [Num]Info{
 	},
 	MemoryReserved: { // By, held by the driver, part of neither used nor free
 		Name: "memory_reserved", Domain: size, DCGM: []Field{{ID: 253, Scale: mebi, Pace: Slow}},
+	},
+	MemoryTemperature: { // Cel, of the stacks of HBM; boards with GDDR have none
+		Name: "memory_temperature", Domain: Domain{Least: -100, Most: 300},
+		Metric: Metric{Name: semconv.GPUMemoryTemperatureName},
+		DCGM:   []Field{{ID: 140, Names: []string{"DEV_MEMORY_TEMP", "DEV_MEMORY_TEMP_CELSIUS"}, Pace: Slow, Positive: true}},
+		NVML:   Call{FieldID: 82, Pace: Slow}, // NVML_FI_DEV_MEMORY_TEMP
+		AMD:    []Exported{{Name: "gpu_memory_temperature"}},
 	},
 	EncoderUtilization: {
 		Name: "encoder_utilization", Kind: Interval, Domain: ratio,

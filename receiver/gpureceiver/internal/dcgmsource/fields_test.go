@@ -37,6 +37,7 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{101, "DCGM_FI_DEV_MEM_CLOCK", "Memory clock", gpuquantity.ClockMemory, 2619, 2.619e9},
 		{102, "DCGM_FI_DEV_VIDEO_CLOCK", "Video encoder/decoder clock", gpuquantity.ClockVideo, 1545, 1.545e9},
 		{112, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "bitmask of DCGM_CLOCKS_EVENT_REASON_", gpuquantity.Throttle, 0x4, 0x4},
+		{140, "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS", "Memory temperature", gpuquantity.MemoryTemperature, 78, 78},
 		{150, "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "in degrees C", gpuquantity.Temperature, 71, 71},
 		{155, "DCGM_FI_DEV_BOARD_POWER_WATTS", "in Watts", gpuquantity.Power, 612.5, 612.5},
 		{156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "in mJ", gpuquantity.Energy, 612500, 612.5},
