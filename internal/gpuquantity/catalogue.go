@@ -319,7 +319,7 @@ var catalogue = [Num]Info{
 		Call{Function: "nvmlDeviceGetTotalEccErrors", Args: []int{1, nvmlVolatileECC}, Results: 1, Wide: true}),
 	PCIeReplays: errorCount("pcie_replays", semconv.ErrorTypePCIeReplay, 202,
 		Call{Function: "nvmlDeviceGetPcieReplayCounter", Results: 1}),
-	NVLinkCRC: errorCount("nvlink_crc", semconv.ErrorTypeNVLinkCrc, 409, Call{}),
+	NVLinkCRC:     errorCount("nvlink_crc", semconv.ErrorTypeNVLinkCrc, 409, Call{}),
 	NVLinkReplays: errorCount("nvlink_replays", semconv.ErrorTypeNVLinkReplay, 429, Call{}),
 	RetiredCorrected: errorCount("retired_corrected", semconv.ErrorTypeRetiredPageCorrected, 390,
 		Call{Function: "nvmlDeviceGetRetiredPages", Args: []int{0}}),
