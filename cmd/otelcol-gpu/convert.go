@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
@@ -223,14 +224,28 @@ func comparison(
 		return fmt.Errorf("--compare takes two profiles (BEFORE AFTER), found %d", len(files))
 	}
 	o.Detail = kinetoreceiver.DetailSteps // only the reports are of use
+	if html != "" {
+		o.Detail = kinetoreceiver.DetailKernels // stacks end in kernels
+	}
 	var reports [2][]facts.Report
+	var flames [2]*stackprofile.Graph
 	for i, path := range files {
-		p, err := read(ctx, path, o, func(context.Context, ptrace.Traces) error { return nil })
+		book := page.NewBook()
+		p, err := read(ctx, path, o, func(_ context.Context, td ptrace.Traces) error {
+			if html != "" {
+				book.Spans(path, td)
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
 		if reports[i] = p.Devices; len(p.Devices) == 0 {
 			return fmt.Errorf("cannot compare %q: it has no device activity", path)
+		}
+		if html != "" {
+			book.Profile(path, nil, nil)
+			flames[i] = book.Flames()
 		}
 	}
 	var b bytes.Buffer
@@ -245,7 +260,7 @@ func comparison(
 	if html == "" {
 		return nil
 	}
-	path, err := page.WriteReport(html, "compare.html", page.Compared([2]string(files), reports))
+	path, err := page.WriteReport(html, "compare.html", page.Compared([2]string(files), reports, flames))
 	if err != nil {
 		return err
 	}

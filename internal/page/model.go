@@ -26,6 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
 // Limits of a Model: what is beyond leaves oldest first, and is counted.
@@ -59,6 +60,8 @@ type Model struct {
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
+	stacks     *stackprofile.Builder // of a live page
+	resolved   time.Time             // when stacks were resolved last
 	generation uint64
 	since      int64 // index of the first bucket that is kept
 	latest     int64 // unix s beyond which a time is wrong
@@ -74,6 +77,7 @@ func NewWithClock(now func() time.Time) *Model {
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
 		requests: boundedmap.NewRecent[pcommon.TraceID, *Request](maxRequests),
 		lengths:  boundedmap.NewRecent[pcommon.TraceID, float64](maxRequests),
+		stacks:   stackprofile.New(liveProfile),
 	}
 }
 

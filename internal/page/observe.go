@@ -58,6 +58,9 @@ func (m *Model) traces(td ptrace.Traces, p *Profile) {
 			}
 		}
 	}
+	if !m.fixed {
+		m.profiled(td, now)
+	}
 	m.health.LastSpan = now.UnixMilli()
 }
 

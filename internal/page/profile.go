@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
 // How much a report holds of each list; what is beyond is counted.
@@ -39,6 +41,8 @@ type Profile struct {
 	Timeline *Timeline        `json:"timeline,omitempty"`
 
 	timeline *timeline
+	stacks   *stackprofile.Builder // until the profile is whole
+	resolved []*stackprofile.Profile
 	whole    bool // it was read to its end
 }
 
@@ -80,7 +84,7 @@ func (b *Book) profile(name string) *Profile {
 	if len(b.profiles) >= maxProfiles {
 		return nil
 	}
-	p := &Profile{Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline()}
+	p := &Profile{Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline(), stacks: stackprofile.New(reportProfile)}
 	b.profiles = append(b.profiles, p)
 	return p
 }
@@ -90,6 +94,9 @@ func (b *Book) Spans(name string, td ptrace.Traces) {
 	if p := b.profile(name); p != nil {
 		p.Spans += int64(td.SpanCount())
 		b.model.traces(td, p)
+		if p.stacks != nil {
+			p.stacks.Add(td, time.Now().UnixNano())
+		}
 	}
 }
 
@@ -117,6 +124,10 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 		return
 	}
 	p.Remarks, p.whole = remarks, true
+	if p.stacks != nil {
+		p.stacks.Resolve(time.Now().UnixNano(), true)
+		p.resolved, p.stacks = p.stacks.Take(math.MaxInt64), nil
+	}
 	for _, r := range devices {
 		d := DeviceReport{Report: r}
 		if peak := facts.PeakOf(r.Model); peak.Known {
@@ -201,14 +212,26 @@ func (b *Book) State(jobs []Job) *State {
 		p.Timeline = p.timeline.shown()
 		p.Name = filepath.Base(p.Name)
 	}
-	s.Profiles, s.Jobs = slices.Clone(b.profiles), jobs
+	s.Profiles, s.Jobs, s.Flames = slices.Clone(b.profiles), jobs, b.Flames()
 	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
 	s.Health.ProfilesDropped = b.more
 	return s
 }
 
-// Compared is the report on what changed from the first profile to the second.
-func Compared(names [2]string, reports [2][]facts.Report) *State {
+// Flames returns the flame graph of the profiles that were read to their end; nil if there are no stacks.
+func (b *Book) Flames() *stackprofile.Graph {
+	var all []*stackprofile.Profile
+	for _, p := range b.profiles {
+		all = append(all, p.resolved...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return stackprofile.NewGraph(all, shownNodes)
+}
+
+// Compared is the report on what changed from the first profile to the second; flames may be nil.
+func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofile.Graph) *State {
 	c := &Comparison{Comparison: facts.Compare(reports[0], reports[1]), Names: names}
 	c.Operators, c.MoreOperators = most(c.Operators, shownChanges)
 	c.Kernels, c.MoreKernels = most(c.Kernels, shownChanges)
@@ -224,6 +247,7 @@ func Compared(names [2]string, reports [2][]facts.Report) *State {
 	}
 	s := b.State(nil)
 	s.Comparison, s.Now = c, time.Now().UnixMilli()
+	s.FlamesBefore, s.Flames = flames[0], flames[1]
 	return s
 }
 

@@ -31,7 +31,7 @@ import (
 var assets embed.FS
 
 // scripts are the page's, in this order one script.
-var scripts = []string{"base.js", "charts.js", "live.js", "profile.js", "main.js"}
+var scripts = []string{"base.js", "charts.js", "flames.js", "live.js", "profile.js", "main.js"}
 
 const (
 	// refresh is how often a browser is told that something has come.
@@ -55,6 +55,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //
 //	GET /             the page
 //	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it
+//	GET /api/flames   the tree of a flame graph as JSON; ?window=, ?from=&to=, ?service=, ?version=
+//	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 //
 // What comes to a loopback address is answered for localhost, addresses and the given hosts only. Else a site could
@@ -93,6 +95,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(b)
 	}))
+	handleProfiles(mux, m)
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/spansums"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
 // How much one State holds: what a person can look at, and a browser draw at once.
@@ -48,6 +49,9 @@ type State struct {
 	Profiles   []*Profile  `json:"profiles,omitempty"`
 	Jobs       []Job       `json:"jobs,omitempty"`       // of several ranks each
 	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
+	// GPU time and idle time by stack; the second is of the first profile of a comparison.
+	Flames       *stackprofile.Graph `json:"flames,omitempty"`
+	FlamesBefore *stackprofile.Graph `json:"flamesBefore,omitempty"`
 }
 
 // Device is one device's strip: a list of cells of Step seconds from Start on. What is null is not known.
@@ -167,6 +171,7 @@ type Health struct {
 	DevicesDropped    int64   `json:"devicesDropped,omitempty"`
 	RequestsDropped   int64   `json:"requestsDropped,omitempty"`
 	ProfilesDropped   int     `json:"profilesDropped,omitempty"`
+	StacksMerged      int64   `json:"stacksMerged,omitempty"` // values that are below "(other stacks)"
 }
 
 // Query says what a State is of.

@@ -226,7 +226,7 @@ func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
 	for i, name := range names {
 		reports[i] = read(t, page.NewBook(), name)
 	}
-	b := open(t, write(t, page.Compared(names, reports)), 1200, 900)
+	b := open(t, write(t, page.Compared(names, reports, [2]*stackprofile.Graph{})), 1200, 900)
 	b.hangsTogether()
 	assert.Contains(t, b.text("#comparison .headline"), "A step is 36.5 ms (20.6 %) shorter")
 	bars := lines(b.text("#comparison svg text"))

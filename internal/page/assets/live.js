@@ -297,6 +297,6 @@ function health() {
   const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with an account", count(h.requests)], ["newest span", ago(h.lastSpan)],
     ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (gpu_join and the gpu receiver do it)"]];
   if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
-  for (const [k, n] of [["operationsDropped", "operations that found no room"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests that found no room"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
+  for (const [k, n] of [["operationsDropped", "operations that found no room"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests that found no room"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
   return [el("dl", {}, ...rows.flatMap(([a, b]) => [el("dt", {}, a), el("dd", {}, b)]))];
 }

@@ -2,8 +2,8 @@
 // What is drawn, and when.
 
 // Views by the section that they fill. A view that returns null has nothing to do with this page and is not shown.
-const liveViews = {standsOut, devices, operations, steps, ranks, requests, memory, health};
-const reportViews = {comparison, findings, where, timeline, profileSteps, profileRoofline, lists, communication, copies, profileMemory, profileRanks, sources};
+const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
+const reportViews = {comparison, findings, where, flames, timeline, profileSteps, profileRoofline, lists, communication, copies, profileMemory, profileRanks, sources};
 
 let target = location.hash.slice(1); // the section that the address names, until it is there
 
@@ -35,6 +35,7 @@ addEventListener("keydown", (e) => {
   if (e.key !== "Escape") return;
   if (!tip.hidden) tip.hidden = true;
   else if (live.pick || live.cursor) unchoose();
+  else if (flame.zoom.length) { flame.zoom = []; draw(); }
   else if (profile.zoom || profile.at) { profile.zoom = profile.at = null; draw(); }
   else if (live.chosen || profile.chosen) { live.chosen = profile.chosen = ""; draw(); }
 });

@@ -1,0 +1,200 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// Which code path does it go to? One flame graph for the live page and for reports, and the difference of two.
+
+const flameTypes = [["GPU time", nanos], ["energy", (v) => scaled((v || 0) / 1e6, "J")], ["idle time", nanos]];
+// Groups choose and order the frames of a stack.
+const flameGroups = {
+  "call stack": (list) => list,
+  kernel: (list) => list.slice().reverse(),
+  operation: (list) => list.filter((f) => ["service", "route", "step", "section", "idle"].includes(f.kind)),
+  module: (list) => list.filter((f) => ["service", "module", "kernel", "copy", "idle"].includes(f.kind)),
+};
+const flame = {type: 0, group: "call stack", find: "", zoom: [], at: [], of: "", sources: [], against: "", shares: false, data: null, base: null, asked: 0, query: "", made: null};
+const flameRow = 18, flameRows = 150, flameRects = 4000;
+
+// flameTree merges the stacks of a graph, and those of the one before it if there is one.
+function flameTree(data, base) {
+  const root = {frame: {name: "all", kind: "service"}, key: "", up: null, depth: 0, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0};
+  const total = (g) => g.nodes.reduce((t, n) => t + n.v[flame.type], 0);
+  const scale = base && flame.shares && total(base) > 0 ? total(data) / total(base) : 1;
+  const add = (g, after) => {
+    for (const n of g.nodes) {
+      const v = n.v[flame.type] * (after ? 1 : scale), list = [];
+      if (!(v > 0)) continue;
+      for (let i = n; i; i = g.nodes[i.p]) list.push(g.frames[i.f]);
+      let at = root;
+      const count = () => {
+        if (after) at.sum += v; else at.before += v;
+        if (after && n.t && v > at.most) [at.most, at.trace] = [v, n.t];
+      };
+      count();
+      for (const f of flameGroups[flame.group](list.reverse())) {
+        const key = `${f.kind} ${f.name} ${f.full || ""}`;
+        let next = at.children.get(key);
+        if (!next) at.children.set(key, next = {frame: f, key, up: at, depth: at.depth + 1, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0});
+        at = next;
+        count();
+      }
+      if (after) at.self += v;
+    }
+  };
+  add(data, true);
+  if (base) add(base, false);
+  return root;
+}
+function flamePath(n) {
+  const path = [];
+  for (; n.up; n = n.up) path.unshift(n.key);
+  return path;
+}
+// flameAt is the node of a path, or the deepest of its nodes that is still there.
+function flameAt(root, path) {
+  let at = root;
+  for (const key of path) {
+    const next = at.children.get(key);
+    if (!next) break;
+    at = next;
+  }
+  return at;
+}
+const flameChildren = (n) => [...n.children.values()].filter((c) => c.sum > 0).sort((a, b) => b.sum - a.sum);
+const flameFound = (f) => flame.find && (f.name + "\n" + (f.full || "")).toLowerCase().includes(flame.find.toLowerCase());
+const flameChange = (n) => `${n.sum >= n.before ? "+" : "−"}${flameTypes[flame.type][1](Math.abs(n.sum - n.before))}`;
+
+// flameQuery is what the live page requests: the chosen time, and what it is compared with.
+function flameQuery() {
+  const p = live.pick, to = p ? Math.round(p.to) : state.now, from = p ? Math.round(p.from) : to - live.range * 1000, span = to - from;
+  const ask = (a, b, more) => `api/flames?from=${a}&to=${Math.max(a + 1, b)}${more || ""}`;
+  const source = (text) => {
+    const s = text ? JSON.parse(text) : {};
+    return (s.service ? `&service=${encodeURIComponent(s.service)}` : "") + (s.version ? `&version=${encodeURIComponent(s.version)}` : "");
+  };
+  return {key: JSON.stringify([p ? from : 0, span, flame.of, flame.against]), now: ask(from, to, source(flame.of)),
+    base: !flame.against ? "" : flame.against === "before" ? ask(from - span, from, source(flame.of)) : ask(from, to, source(flame.against))};
+}
+// flameLoad requests the graph, at most every five seconds while nothing else is chosen.
+function flameLoad() {
+  const q = flameQuery(), now = Date.now();
+  if (q.key === flame.query && now - flame.asked < 5000) return;
+  [flame.query, flame.asked] = [q.key, now];
+  const get = async (at) => {
+    const r = await fetch(at);
+    if (!r.ok) throw new Error(await r.text());
+    return r.json();
+  };
+  Promise.all([get(q.now), q.base ? get(q.base) : null]).then(([data, base]) => {
+    if (flame.query !== q.key) return;
+    [flame.data, flame.base, flame.made] = [data, base, null];
+    if (!flame.of) flame.sources = data.sources;
+    if (!live.paused) draw();
+  }, () => { flame.asked = now - 3000; }); // the summary says that the Collector does not answer
+}
+
+function flames(view) {
+  if (state.live) flameLoad();
+  else [flame.data, flame.base] = [state.flames || null, state.flamesBefore || null];
+  if (!flame.data || !flame.data.nodes.length && !flame.of) return nothing("No stack is complete yet.", "A trace is counted a few seconds after its last span; send the spans around GPU work to this Collector, too.");
+  const made = `${flame.type} ${flame.group} ${flame.shares}`;
+  if (!flame.made || flame.made.key !== made) flame.made = {key: made, root: flameTree(flame.data, flame.base)};
+  const root = flame.made.root, name = flameTypes[flame.type], show = name[1];
+  const set = (k, v) => () => { flame[k] = v; flame.zoom = []; flame.at = []; draw(); };
+  const choice = (title, k, list) => el("span", {role: "group", "aria-label": title}, ...list.map(([v, t]) => el("button", {"aria-pressed": String(flame[k] === v), "data-key": `flames ${k} ${v}`, onclick: set(k, v)}, t)));
+  const sources = flame.sources.map((s) => [JSON.stringify(s), short(plain(`${s.service || "unknown service"} ${s.version || ""}`), 60)]);
+  const select = (title, k, list) => el("label", {}, title + " ", el("select", {"data-key": "flames " + k, onchange: (e) => { flame[k] = e.target.value; flame.query = ""; draw(); }}, ...list.map(([v, t]) => el("option", {value: v, selected: v === flame[k]}, t))));
+  const out = [el("div", {class: "controls"}, choice("Quantity", "type", flameTypes.map(([t], i) => [i, t])), choice("Stacks by", "group", Object.keys(flameGroups).map((g) => [g, g])),
+    el("label", {class: "find"}, "find ", el("input", {type: "search", value: flame.find, "data-key": "flames find", oninput: (e) => { flame.find = e.target.value; draw(); }})),
+    state.live ? select("show", "of", [["", "all services"], ...sources]) : null, state.live ? select("compare with", "against", [["", "nothing"], ["before", "the time before"], ...sources]) : null,
+    flame.base ? el("button", {"aria-pressed": String(flame.shares), "data-key": "flames shares", title: "scale what it is compared with to the same total", onclick: set("shares", !flame.shares)}, "as shares") : null)];
+  if (!root.sum) return [...out, empty(`No ${name[0]} in this time.`, flame.type === 1 ? "Spans get energy from gpu_join, which needs the power samples of a device." : "Choose another quantity or time.")];
+  out.push(flameDrawing(view, root, show, name[0]), flameSays(root, show));
+  if (flame.data.merged) out.push(el("p", {class: "hint"}, `${plural(flame.data.merged, "stack")} with the least are summed as (other stacks).`));
+  const rows = flameRowsOf(root);
+  out.push(details("flames table", "as a table", table(`${name[0]} by frame`, [
+    {title: "frame", left: true, of: (r) => r.frame.name, cell: (r) => el("bdi", {class: "name", title: r.frame.full || r.frame.name}, r.frame.name)}, {title: "kind", left: true, of: (r) => r.frame.kind},
+    {title: "total", of: (r) => r.sum, cell: (r) => show(r.sum)}, {title: "share", of: (r) => r.sum / root.sum, cell: (r) => percent(r.sum / root.sum)}, {title: "self", of: (r) => r.self, cell: (r) => or(r.self, show)},
+    ...(flame.base ? [{title: "before", of: (r) => r.before, cell: (r) => or(r.before, show)}, {title: "change", of: (r) => r.sum - r.before, cell: (r) => flameChange(r)}] : []),
+    {title: "trace", cell: (r) => (isTrace(r.trace) ? traceLink(r.trace, r.trace.slice(0, 8)) : "")},
+  ], rows, {key: "flames " + Boolean(flame.base), sort: [flame.base ? "change" : "total", true], most: 20, filter: (r) => r.frame.name + " " + (r.frame.full || "")})));
+  return out;
+}
+
+// flameRowsOf sums frames wherever they are; one that is below itself counts once.
+function flameRowsOf(root) {
+  const at = new Map(), around = new Set();
+  const visit = (n) => {
+    let r = at.get(n.key);
+    if (!r) at.set(n.key, r = {frame: n.frame, sum: 0, before: 0, self: 0, trace: "", most: 0});
+    r.self += n.self;
+    const first = !around.has(n.key);
+    if (first) {
+      r.sum += n.sum;
+      r.before += n.before;
+      if (n.most > r.most) [r.most, r.trace] = [n.most, n.trace];
+      around.add(n.key);
+    }
+    for (const c of n.children.values()) visit(c);
+    if (first) around.delete(n.key);
+  };
+  for (const c of root.children.values()) visit(c);
+  return [...at.values()];
+}
+
+// flameClass is a frame's color: its kind, or in a difference red for more and blue for less.
+function flameClass(n) {
+  if (!flame.base) return "f" + n.frame.kind;
+  const c = (n.sum - n.before) / Math.max(n.sum, n.before);
+  return (Math.abs(c) < 0.02 ? "fsame" : c > 0 ? "fmore" : "fless") + (Math.abs(c) < 0.2 ? " s1" : Math.abs(c) > 0.6 ? " s3" : "");
+}
+
+function flameDrawing(view, root, show, title) {
+  const W = widthOf(view), top = flameAt(root, flame.zoom), at = flameAt(root, flame.at), above = [];
+  flame.zoom = flamePath(top);
+  for (let n = top.up; n; n = n.up) above.unshift(n);
+  const rects = [], place = (n, x, w, row) => {
+    if (w < 0.7 || row >= flameRows || rects.length >= flameRects) return;
+    rects.push({n, x, w, row});
+    for (const c of flameChildren(n)) {
+      const part = w * c.sum / n.sum;
+      place(c, x, part, row + 1);
+      x += part;
+    }
+  };
+  above.forEach((n, i) => rects.push({n, x: 0, w: W, row: i}));
+  place(top, 0, W, above.length);
+  const H = flameRow * (1 + rects.reduce((m, r) => Math.max(m, r.row), 0)), go = (n) => { flame.zoom = flame.at = flamePath(n); draw(); };
+  const drawn = rects.map(({n, x, w, row}) => {
+    const lines = [n.frame.name, n.frame.full && n.frame.full !== n.frame.name ? n.frame.full : "", `${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(n.self)}`, flame.base ? `before ${show(n.before)}, ${flameChange(n)}` : "", n.depth ? "click: zoom" : ""];
+    const label = short(plain(n.frame.name), Math.floor((w - 8) / 6.2)), fits = w > 26 && wide(label) <= w - 6;
+    return svg("g", {onclick: () => go(n), tip: lines}, svg("rect", {x, y: row * flameRow, width: w, height: flameRow, class: [flameClass(n), flameFound(n.frame) ? "found" : "", n === at && n.up ? "at" : ""].filter(Boolean).join(" ")}),
+      fits ? svg("text", {x: x + 4, y: row * flameRow + 13, class: "label"}, label) : null);
+  });
+  // The way by keys: up and down along a stack, left and right among the frames beside it, Enter zooms.
+  const keys = (e) => {
+    const beside = at.up ? flameChildren(at.up) : [], i = beside.indexOf(at);
+    const to = {ArrowUp: at.up, ArrowDown: flameChildren(at)[0], ArrowLeft: beside[i - 1], ArrowRight: beside[i + 1]}[e.key];
+    if (e.key === "Enter" || e.key === " ") { e.preventDefault(); go(at); return; }
+    if (!e.key.startsWith("Arrow")) return;
+    e.preventDefault();
+    if (!to) return;
+    flame.at = flamePath(to);
+    const inside = flame.zoom.every((k, i) => k === flame.at[i]);
+    if (!inside) flame.zoom = flame.at;
+    draw();
+  };
+  return svg("svg", {width: W, height: H, viewBox: `0 0 ${W} ${H}`, class: "flames" + (flame.find ? " finding-some" : ""), role: "application", tabindex: 0, "data-key": "flames drawing", onkeydown: keys,
+    "aria-label": `Flame graph of ${title}, ${show(root.sum)} in all; arrow keys choose a frame, Enter zooms, Escape shows all; the table below has the same`}, ...drawn);
+}
+
+// flameSays is the chosen frame in words, with the trace of its slowest span.
+function flameSays(root, show) {
+  const n = flameAt(root, flame.at), out = [], found = {sum: 0};
+  if (flame.find) {
+    const visit = (c) => { if (c.up && flameFound(c.frame)) found.sum += c.sum; else for (const d of c.children.values()) visit(d); };
+    visit(root);
+    out.push(`${show(found.sum)} (${percent(found.sum / root.sum)}) in frames with this in their name. `);
+  }
+  out.push(el("strong", {}, named(n.frame.full || n.frame.name)), ` ${n.up ? n.frame.kind + ", " : ""}${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(n.self)}`, flame.base ? `; before ${show(n.before)}, ${flameChange(n)}. ` : ". ");
+  if (n.up && isTrace(n.trace)) out.push(traceLink(n.trace, `example trace ${n.trace.slice(0, 8)}`), " ");
+  if (flame.zoom.length) out.push(el("button", {"data-key": "flames all", onclick: () => { flame.zoom = []; flame.at = []; draw(); }}, "show all"));
+  return el("p", {class: "says", role: "status", "aria-live": "polite"}, ...out);
+}

@@ -1,0 +1,77 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stackprofile
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// The sums of a graph are the sums of the samples, however few nodes it has room for, and parents precede children.
+func TestGraphHasEveryValueOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	x := New(Options{Repeats: -1, Window: time.Minute, MaxGap: -1})
+	td := ptrace.NewTraces()
+	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for _, d := range draw(rng, 400) {
+		d.write(ss)
+	}
+	now := int64(epoch) + int64(time.Hour)
+	x.Add(td, now)
+	x.Resolve(now, true)
+	list := x.Between(0, math.MaxInt64)
+	want := Totals(list)
+	require.Equal(t, Totals(x.Current()), want, "a copy of all windows has everything")
+	require.Positive(t, want[Time])
+	all := NewGraph(list, math.MaxInt)
+	require.Zero(t, all.Merged)
+	require.Greater(t, len(all.Nodes), 60)
+	for _, most := range []int{0, 5, 50, math.MaxInt} {
+		g := NewGraph(list, most)
+		var sum [types]float64
+		for i, n := range g.Nodes {
+			require.Less(t, n.Parent, i)
+			require.Less(t, n.Frame, len(g.Frames))
+			for k, v := range n.Values {
+				sum[k] += v
+			}
+		}
+		for k := range want {
+			require.InEpsilon(t, 1+want[k], 1+sum[k], 1e-9)
+		}
+		if most < len(all.Nodes) {
+			require.Positive(t, g.Merged)
+			require.Less(t, len(g.Nodes), most+40, "beyond the limit only the stack that is under way is added")
+		}
+	}
+}
+
+// Copies of a time do not change with the builder, and hold the windows that overlap the time only.
+func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
+	x := New(Options{Repeats: -1, Window: 15 * time.Second})
+	add := func(id, at int) {
+		td := ptrace.NewTraces()
+		ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		drawn{trace: id, id: id, name: "n", device: 1, start: at, end: at + 10}.write(ss)
+		x.Add(td, int64(epoch)+int64(time.Hour))
+		x.Resolve(int64(epoch)+int64(time.Hour), true)
+	}
+	add(1, 0)
+	start := uint64(epoch) - uint64(epoch)%uint64(15*time.Second)
+	got := x.Between(start, start+1)
+	require.Len(t, got, 1)
+	one := Totals(got)
+	require.Positive(t, one[Time])
+	add(2, 20)
+	require.Equal(t, one, Totals(got), "a copy")
+	require.Equal(t, 2*one[Time], Totals(x.Between(start, start+1))[Time])
+	require.Empty(t, x.Between(0, start), "the window begins later")
+	require.Empty(t, x.Between(start+uint64(15*time.Second), math.MaxInt64), "the window has ended")
+	require.Len(t, x.Between(start+uint64(15*time.Second)-1, math.MaxInt64), 1)
+}
