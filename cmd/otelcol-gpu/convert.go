@@ -50,11 +50,11 @@ The command writes DIR/spans.json (OTLP JSON, one request per line, at the level
 (one Chrome trace of all activities). Files recorded more than three months apart go to separate Chrome traces:
 trace-1.json, trace-2.json, and so on. The results replace earlier ones only when the conversion is complete.
 
-With --html, it also writes DIR/report.html: a self-contained page with findings, steps, streams, roofline, kernels,
-operators, communication and ranks. DIR defaults to otelgpu-report.
+With --html, it also writes DIR/report.html: a self-contained page with findings, steps, a flame graph, streams,
+roofline, kernels, operators, communication and ranks. DIR defaults to otelgpu-report.
 
 With --pprof FILE, it also writes the stacks of all files with their GPU time and idle time. Open FILE with
-go tool pprof, speedscope or Pyroscope.
+go tool pprof.
 
 With --compare, it prints what changed per step between two profiles, by cause, operator and kernel. With --html, it
 also writes DIR/compare.html.

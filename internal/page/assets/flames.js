@@ -108,13 +108,15 @@ function flames(view) {
   if (!root.sum) return [...out, empty(`No ${name[0]} in this time.`, flame.type === 1 ? "Spans get energy from gpu_join, which needs the power samples of a device." : "Choose another quantity or time.")];
   out.push(flameDrawing(view, root, show, name[0]), flameSays(root, show));
   if (flame.data.merged) out.push(el("p", {class: "hint"}, `${plural(flame.data.merged, "stack")} with the least are summed as (other stacks).`));
-  const rows = flameRowsOf(root);
-  out.push(details("flames table", "as a table", table(`${name[0]} by frame`, [
+  // The table of many frames is made when it is open.
+  const list = details("flames table", "as a table", opened.has("flames table") ? table(`${name[0]} by frame`, [
     {title: "frame", left: true, of: (r) => r.frame.name, cell: (r) => el("bdi", {class: "name", title: r.frame.full || r.frame.name}, r.frame.name)}, {title: "kind", left: true, of: (r) => r.frame.kind},
     {title: "total", of: (r) => r.sum, cell: (r) => show(r.sum)}, {title: "share", of: (r) => r.sum / root.sum, cell: (r) => percent(r.sum / root.sum)}, {title: "self", of: (r) => r.self, cell: (r) => or(r.self, show)},
     ...(flame.base ? [{title: "before", of: (r) => r.before, cell: (r) => or(r.before, show)}, {title: "change", of: (r) => r.sum - r.before, cell: (r) => flameChange(r)}] : []),
     {title: "trace", cell: (r) => (isTrace(r.trace) ? traceLink(r.trace, r.trace.slice(0, 8)) : "")},
-  ], rows, {key: "flames " + Boolean(flame.base), sort: [flame.base ? "change" : "total", true], most: 20, filter: (r) => r.frame.name + " " + (r.frame.full || "")})));
+  ], flameRowsOf(root), {key: "flames " + Boolean(flame.base), sort: [flame.base ? "change" : "total", true], most: 20, filter: (r) => r.frame.name + " " + (r.frame.full || "")}) : "");
+  list.addEventListener("toggle", () => { if (list.open && !list.querySelector("table")) draw(); });
+  out.push(list);
   return out;
 }
 

@@ -189,7 +189,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	results.describe(out)
 	if o.Pprof != "" {
-		fmt.Fprintf(out, "%s\n    GPU time and idle time by stack: open it with go tool pprof, speedscope or Pyroscope\n",
+		fmt.Fprintf(out, "%s\n    GPU time and idle time by stack: open it with go tool pprof\n",
 			printable.Line(o.Pprof))
 	}
 	switch {
