@@ -20,14 +20,14 @@ import (
 const (
 	profileWindow = 15 * time.Second // a requested time is rounded outward to it
 	profileSettle = 3 * time.Second
-	// shownNodes bounds a flame graph: 20,000 nodes are about a megabyte of JSON, and each of them at most a twentieth of
-	// a pixel wide where all are equal.
+	// shownNodes bounds a flame graph: 20,000 nodes are about a megabyte of JSON, and more than a screen has pixels
+	// for.
 	shownNodes = 20_000
 	// maxProfileAnswers is how many profiles are written at a time.
 	maxProfileAnswers = 8
 )
 
-// liveProfile is the limits of the profile of a live page: about 60 MB where all of them are reached.
+// liveProfile is the limits of the profile of a live page.
 var liveProfile = stackprofile.Options{
 	Window: profileWindow, Settle: profileSettle, MaxWait: 30 * time.Second, MaxStacks: 5000, MaxSpans: 50_000,
 	Repeats: 100_000,

@@ -84,7 +84,9 @@ func (b *Book) profile(name string) *Profile {
 	if len(b.profiles) >= maxProfiles {
 		return nil
 	}
-	p := &Profile{Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline(), stacks: stackprofile.New(reportProfile)}
+	p := &Profile{
+		Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline(), stacks: stackprofile.New(reportProfile),
+	}
 	b.profiles = append(b.profiles, p)
 	return p
 }

@@ -63,7 +63,7 @@ func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 		x.Resolve(int64(epoch)+int64(time.Hour), true)
 	}
 	add(1, 0)
-	start := uint64(epoch) - uint64(epoch)%uint64(15*time.Second)
+	start := epoch - epoch%uint64(15*time.Second)
 	got := x.Between(start, start+1)
 	require.Len(t, got, 1)
 	one := Totals(got)
