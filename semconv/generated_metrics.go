@@ -100,11 +100,6 @@ const (
 	GPUPipeUtilizationUnit        = "1"
 	GPUPipeUtilizationDescription = "Share of cycles in which the pipe was active."
 
-	// GPUPowerLimitName (gauge, W): Power limit that the driver enforces, the lowest of all limits that apply.
-	GPUPowerLimitName        = "gpu.power.limit"
-	GPUPowerLimitUnit        = "W"
-	GPUPowerLimitDescription = "Power limit that the driver enforces, the lowest of all limits that apply."
-
 	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process (opt-in), as the driver
 	// accounts. The sum over processes is below the device's usage.
 	GPUProcessMemoryUsageName        = "gpu.process.memory.usage"
