@@ -933,6 +933,7 @@ const (
 	ErrorTypeECCCorrected           = "ecc_corrected"            // single-bit memory error that the device corrected
 	ErrorTypeECCUncorrected         = "ecc_uncorrected"          // double-bit memory error that the device could not correct
 	ErrorTypeNVLinkCrc              = "nvlink_crc"               // transmission error on NVLink
+	ErrorTypeNVLinkRecovery         = "nvlink_recovery"          // NVLink trained again after errors
 	ErrorTypeNVLinkReplay           = "nvlink_replay"            // NVLink packet sent again
 	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe packet sent again
 	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page taken out of use for single-bit errors

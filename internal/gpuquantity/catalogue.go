@@ -49,6 +49,7 @@ const (
 	PCIeReplays
 	NVLinkCRC
 	NVLinkReplays
+	NVLinkRecoveries
 	RetiredCorrected
 	RetiredUncorrected
 	RemappedCorrected
@@ -312,6 +313,7 @@ var catalogue = [Num]Info{
 		Call{Function: "nvmlDeviceGetPcieReplayCounter", Results: 1}),
 	NVLinkCRC:     errorCount("nvlink_crc", semconv.ErrorTypeNVLinkCrc, 409, Call{}),
 	NVLinkReplays: errorCount("nvlink_replays", semconv.ErrorTypeNVLinkReplay, 429, Call{}),
+	NVLinkRecoveries: errorCount("nvlink_recoveries", semconv.ErrorTypeNVLinkRecovery, 439, Call{}),
 	RetiredCorrected: errorCount("retired_corrected", semconv.ErrorTypeRetiredPageCorrected, 390,
 		Call{Function: "nvmlDeviceGetRetiredPages", Args: []int{0}}),
 	RetiredUncorrected: errorCount("retired_uncorrected", semconv.ErrorTypeRetiredPageUncorrected, 391,

@@ -64,6 +64,7 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{396, "DCGM_FI_DEV_ROW_REMAP_PENDING", "remapping of rows is pending", gpuquantity.RemapPending, 1, 1},
 		{409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", "total for all Lanes", gpuquantity.NVLinkCRC, 3, 3},
 		{429, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_TOTAL", "total for all Lanes", gpuquantity.NVLinkReplays, 3, 3},
+		{439, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_TOTAL", "total for all Lanes", gpuquantity.NVLinkRecoveries, 3, 3},
 		{
 			1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpuquantity.Utilization, 0.5,
 			0.5,

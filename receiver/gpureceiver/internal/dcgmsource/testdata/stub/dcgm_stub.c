@@ -361,8 +361,8 @@ static int in(const unsigned short *list, int n, unsigned short id) {
 
 static const unsigned short texts[] = {1, 50, 54, 57};
 static const unsigned short doubles[] = {155, 157, 164, 254, 1611};
-static const unsigned short ints[] = {52, 100, 101, 102, 112, 150, 156, 202, 203, 206, 207, 230, 235, 236, 250, 252, 253,
-                                      310, 311, 390, 391, 392, 393, 394, 395, 396, 409, 1009, 1010, 1011, 1012, 1091, 1092};
+static const unsigned short ints[] = {52, 100, 101, 102, 112, 140, 150, 156, 202, 203, 206, 207, 230, 235, 236, 250, 252, 253,
+                                      310, 311, 390, 391, 392, 393, 394, 395, 396, 409, 429, 439, 1009, 1010, 1011, 1012, 1091, 1092};
 static const unsigned short blobs[] = {221};
 #define HAS(list, id) in(list, sizeof list / sizeof *list, id)
 
@@ -596,6 +596,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 101: v->value.i64 = 2619; break;
     case 102: v->value.i64 = 1545; break;
     case 112: v->value.i64 = (t / 1000000) % 10 < 3 ? 0x5 : 0x1; break; // power cap in 3 of 10 seconds, idle always
+    case 140: v->value.i64 = 62 + e; break;
     case 150: v->value.i64 = 45 + e; break;
     case 155: v->value.dbl = conf.scale ? conf.scale : 300; break;
     case 156: v->value.i64 = (int64_t)(310000 * (s - 1.7e9)); break;
