@@ -8,6 +8,7 @@ package benchmarks
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -126,7 +127,11 @@ func (h *samplesHost) writeUntil(now time.Time) {
 	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
 		s := gpusamplesextension.Sample{Time: h.next.UnixNano()}
 		for f := range gpusamplesextension.NumFields {
-			s.Set(gpusamplesextension.Field(f), h.next.Sub(h.zero).Seconds())
+			v := h.next.Sub(h.zero).Seconds()
+			if gpusamplesextension.Field(f).Kind() == gpusamplesextension.KindInterval { // ratios
+				v = math.Mod(v, 10) / 10
+			}
+			s.Set(gpusamplesextension.Field(f), v)
 		}
 		s.Set(gpusamplesextension.Throttle, 0)
 		for _, w := range h.writers {
