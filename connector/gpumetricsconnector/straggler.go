@@ -88,7 +88,7 @@ func (g *stragglers) section(r *resource, f *facts) {
 // step adds a step of one rank. Without job, rank and index there is nothing to compare.
 func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 	switch {
-	case r.world <= 1 && (r.job == "" || r.rank < 0): // one process, whose steps have no peers
+	case r.world == 1, r.world < 1 && (r.job == "" || r.rank < 0): // one process, whose steps have no peers
 		return
 	case r.job == "":
 		stats.alone(aloneNoJob, 1)

@@ -258,10 +258,26 @@ func TestTheLogSaysWhyNothingIsCompared(t *testing.T) {
 		require.NoError(t, c.ConsumeTraces(t.Context(), td))
 	}
 	require.NoError(t, c.ConsumeTraces(t.Context(), trainStep(t, 1, 4, 1, 40)))
-	c.flush(t.Context(), true)
+	real := c.clock
+	c.clock = func() time.Time { return real().Add(c.cfg.Stragglers.Get().MaxWait + time.Second) }
+	c.flush(t.Context(), false)
 	require.Equal(t, 2, logs.Len())
 	assert.Contains(t, logs.All()[0].Message, "no job ID in common")
 	assert.Contains(t, logs.All()[1].Message, "too few ranks report")
+	require.NoError(t, c.Shutdown(t.Context()))
+}
+
+// The last steps of a job that is stopped lack ranks, which is no fault of its set-up; neither is a job of one rank.
+func TestTheLogIsSilentAboutTheLastStepsAndJobsOfOneRank(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.Logger = zap.New(core)
+	c, err := newConnector(testConfig(), set)
+	require.NoError(t, err)
+	require.NoError(t, c.ConsumeTraces(t.Context(), trainStep(t, 0, 1, 1, 40)))
+	require.NoError(t, c.ConsumeTraces(t.Context(), trainStep(t, 1, 4, 1, 40)))
+	c.flush(t.Context(), true)
+	assert.Empty(t, logs.All())
 	require.NoError(t, c.Shutdown(t.Context()))
 }
 

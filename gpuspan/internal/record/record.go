@@ -5,6 +5,9 @@ package record
 
 import (
 	"runtime"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
@@ -126,4 +129,23 @@ func (s *EventRecorder) memoryUsage() (int64, bool) {
 	defer unbind()
 	used, st := s.Backend.MemoryUsage(s.Context)
 	return used, st == backend.StatusOK
+}
+
+// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. Where there are more requests,
+// gpu.batch.size and the shares count all of them.
+const MaxLinks = 1024
+
+// link adds a request to a batch. Where there is no room, one that is sampled takes the place of one that is not.
+func (e *Extra) link(sc trace.SpanContext, items int64) {
+	e.Batch++
+	e.Items += items
+	if len(e.Links) < MaxLinks {
+		e.Links = append(e.Links, trace.Link{SpanContext: sc})
+		e.Shares = append(e.Shares, items)
+		return
+	}
+	i := slices.IndexFunc(e.Links, func(l trace.Link) bool { return !l.SpanContext.IsSampled() })
+	if i >= 0 && sc.IsSampled() {
+		e.Links[i], e.Shares[i] = trace.Link{SpanContext: sc}, items
+	}
 }
