@@ -54,7 +54,7 @@ func (s *EventRecorder) RecordEnd(sl *Slot) {
 // refused handles a record that the driver refused.
 func (s *EventRecorder) refused(r *Record, st backend.Status) {
 	if r.Failed(st) && s.Failed == backend.StatusOK {
-		s.Failed = st // retired; the polling thread says so
+		s.Failed = st // retired; the polling thread reports it
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *EventRecorder) memoryUsage() (int64, bool) {
 // gpu.batch.size and the shares count all of them.
 const MaxLinks = 1024
 
-// link adds a request to a batch. Where there is no room, one that is sampled takes the place of one that is not.
+// link adds a request to a batch. If there is no room, one that is sampled takes the place of one that is not.
 func (e *Extra) link(sc trace.SpanContext, items int64) {
 	e.Batch++
 	e.Items += items

@@ -12,7 +12,7 @@ const flameGroups = {
 const flame = {type: 0, group: "call stack", find: "", zoom: [], at: [], of: "", sources: [], against: "", shares: false, data: null, base: null, asked: 0, query: "", made: null};
 const flameRow = 18, flameRows = 150, flameRects = 4000;
 
-// flameTree merges the stacks of a graph, and those of the one before it if there is one.
+// flameTree merges the stacks of a graph, and the stacks of the graph before it, if there is one.
 function flameTree(data, base) {
   const root = {frame: {name: "all", kind: "service"}, key: "", up: null, depth: 0, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0};
   const total = (g) => g.nodes.reduce((t, n) => t + n.v[flame.type], 0);
