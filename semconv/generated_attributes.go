@@ -791,7 +791,7 @@ const (
 	// HWDriverVersionKey (string): Version of the device's driver.
 	HWDriverVersionKey = attribute.Key("hw.driver_version")
 
-	// HWGPUTaskKey (string): Engine whose utilisation is reported.
+	// HWGPUTaskKey (string): Engine whose utilization is reported.
 	HWGPUTaskKey = attribute.Key("hw.gpu.task")
 
 	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as reported by the driver; the join key. Never an

@@ -98,7 +98,7 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 			t.Errorf("attribute %s: durations are seconds, not %q", a.Name, a.Unit)
 		}
 		if strings.HasSuffix(a.Name, ".utilization") && a.Unit != "1" {
-			t.Errorf("attribute %s: utilisation is a ratio, not %q", a.Name, a.Unit)
+			t.Errorf("attribute %s: utilization is a ratio, not %q", a.Name, a.Unit)
 		}
 	}
 	for _, m := range semconv.Metrics() {

@@ -90,7 +90,7 @@ func TestSixNDOfLlama3(t *testing.T) {
 }
 
 // Chowdhery et al. 2022, appendix B: PaLM 540B at 238.3 thousand tokens per second on 6144 TPU v4 of 275 TFLOP/s has
-// a model FLOPs utilisation of 45.7 % without self-attention and 46.2 % with it, of 6N + 12·L·H·Q·T per token.
+// a model FLOPs utilization of 45.7 % without self-attention and 46.2 % with it, of 6N + 12·L·H·Q·T per token.
 func TestMFUOfPaLM(t *testing.T) {
 	const tokensPerSecond, peak = 238.3e3, 6144 * 275e12
 	attention := flops.Transformer{Layers: 118, Hidden: 18432, Heads: 48, HeadDim: 256, KVHeads: 1}

@@ -218,7 +218,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 		"<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
 			"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
 			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI joins; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
-			"missing here gets no utilisation; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
+			"missing here gets no utilization; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
 			"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
 			"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	num := func(x, unit float64) string {

@@ -66,7 +66,7 @@ func FirstStep(index int64) LoopOption {
 func StepTraces() LoopOption { return loopOption(func(c *tree.LoopConfig) { c.NewRoot = true }) }
 
 // ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
-// precision; it makes model FLOP utilisation of many devices right. Default, and for n of 0 or less: 1.
+// precision; it makes model FLOP utilization of many devices right. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {

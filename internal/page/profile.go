@@ -300,7 +300,7 @@ type Rank struct {
 	Caused time.Duration `json:"caused_ns"`
 }
 
-// LateRank is a rank that holds the others up.
+// LateRank is a rank that delays the others.
 type LateRank struct {
 	Rank int64         `json:"rank"`
 	Each time.Duration `json:"each_ns"` // how long each of the others waits for it in the mean

@@ -92,7 +92,7 @@ func (c *computed) add(a *activity, first bool) {
 }
 
 // samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings
-// in single precision among products in bfloat16, changes a utilisation by no more than this.
+// in single precision among products in bfloat16, changes a utilization by no more than this.
 const samePrecision = 0.99
 
 // write puts down the sum with the part of the kernel time that it covers. Where no operator is known there is no sum.

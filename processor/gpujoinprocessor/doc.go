@@ -3,7 +3,7 @@
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 
-// Package gpujoinprocessor brings the samples of the devices (utilisation, clocks, power, energy, errors) into the
+// Package gpujoinprocessor brings the samples of the devices (utilization, clocks, power, energy, errors) into the
 // interval of each GPU span, and divides the energy of each device fairly among the spans that used it.
 //
 // A span can only be joined when the samples around it have come and when the spans that used the device beside it

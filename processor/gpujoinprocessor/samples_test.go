@@ -89,7 +89,7 @@ func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
 	})
 }
 
-// A sample that comes after its time was settled tells of utilisation all the same, but the energy was not dealt out: a
+// A sample that comes after its time was settled tells of utilization all the same, but the energy was not dealt out: a
 // batch that is sent again then must not claim that it was.
 func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

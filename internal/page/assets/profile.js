@@ -271,7 +271,7 @@ function profileMemory(view) {
   return out.length ? out : null;
 }
 
-// Which rank holds the others up?
+// Which rank delays the others?
 function profileRanks(view) {
   const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);
   if (list.length < 2 && !(state.jobs || []).length) return null;
