@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -33,7 +34,7 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 		if i >= 10 && i < 20 {
 			mask = 4 // NVML: the power limit
 		}
-		lines = append(lines, object{"d": 0, "t": at, "v": object{
+		values := object{
 			"energy": 100 * i, "power": watts, "temperature": celsius, "utilization": utilization, "sm_utilization": smActive,
 			"sm_occupancy": occupancy, "tensor_utilization": tensor, "dram_utilization": dram, "clock_sm": smHertz,
 			"clock_memory": memoryHertz, "clock_graphics": smHertz, "clock_video": 1.6e9, "memory_used": memoryUsed,
@@ -44,7 +45,19 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 			"pipe_tensor_imma": 0.1,
 			"pipe_tensor_dfma": 0.1, "ecc_corrected": i, "ecc_uncorrected": i / 10, "pcie_replays": i, "nvlink_crc": i,
 			"xids": i / 20,
-		}})
+		}
+		for _, q := range gpuquantity.All() { // what needs no value of its own here
+			if _, ok := values[q.String()]; ok || q.Info().Metric.Name == "" {
+				continue
+			}
+			switch q.Kind() {
+			case gpuquantity.Counter:
+				values[q.String()] = i
+			default:
+				values[q.String()] = min(50, q.Info().Domain.Most/2)
+			}
+		}
+		lines = append(lines, object{"d": 0, "t": at, "v": values})
 		if i == 25 {
 			lines = append(lines, object{"d": 0, "t": at + 1, "e": "xid", "code": 79, "count": 1},
 				object{"d": 0, "t": at + 2, "e": "ecc_corrected", "count": 2},
