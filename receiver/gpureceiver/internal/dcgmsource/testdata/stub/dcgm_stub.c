@@ -360,9 +360,8 @@ static int in(const unsigned short *list, int n, unsigned short id) {
 }
 
 static const unsigned short texts[] = {1, 50, 54, 57};
-static const unsigned short doubles[] = {155, 157, 164, 254, 1611};
-static const unsigned short ints[] = {52, 100, 101, 102, 112, 140, 150, 156, 202, 203, 206, 207, 230, 235, 236, 250, 252, 253,
-                                      310, 311, 390, 391, 392, 393, 394, 395, 396, 409, 429, 439, 1009, 1010, 1011, 1012, 1091, 1092};
+static const unsigned short doubles[] = {155, 157, 160, 161, 162, 163, 164, 254, 1611};
+static const unsigned short ints[] = {52, 100, 101, 102, 112, 1009, 1010, 1011, 1012, 1091, 1092};
 static const unsigned short blobs[] = {221};
 #define HAS(list, id) in(list, sizeof list / sizeof *list, id)
 
@@ -371,6 +370,7 @@ static char type_of(unsigned short id) {
     if (HAS(doubles, id) || (id >= 1001 && id <= 1008)) return DCGM_FT_DOUBLE;
     if (HAS(ints, id)) return DCGM_FT_INT64;
     if (HAS(blobs, id)) return DCGM_FT_BINARY;
+    if (id >= 130 && id < 500) return DCGM_FT_INT64; // temperatures, utilization, memory and counters of errors
     return 0;
 }
 
