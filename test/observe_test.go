@@ -94,6 +94,7 @@ func recordMachine(t *testing.T, path string, faulty bool) {
 			if faulty && d == 1 {
 				v["utilization"] = 0.3
 			}
+			fill(v, -1)
 			lines = append(lines, object{"d": d, "t": recorded + int64(at), "v": v})
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -46,17 +45,7 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 			"pipe_tensor_dfma": 0.1, "ecc_corrected": i, "ecc_uncorrected": i / 10, "pcie_replays": i, "nvlink_crc": i,
 			"xids": i / 20,
 		}
-		for _, q := range gpuquantity.All() { // what needs no value of its own here
-			if _, ok := values[q.String()]; ok || q.Info().Metric.Name == "" {
-				continue
-			}
-			switch q.Kind() {
-			case gpuquantity.Counter:
-				values[q.String()] = i
-			default:
-				values[q.String()] = min(50, q.Info().Domain.Most/2)
-			}
-		}
+		fill(values, i)
 		lines = append(lines, object{"d": 0, "t": at, "v": values})
 		if i == 25 {
 			lines = append(lines, object{"d": 0, "t": at + 1, "e": "xid", "code": 79, "count": 1},

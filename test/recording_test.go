@@ -12,6 +12,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
 // A device whose every quantity is constant: any mean over any part of it is that constant, and energy is power times
@@ -51,6 +53,21 @@ const (
 	sampling = 100 * time.Millisecond
 	recorded = int64(1767323045e9) // 2026-01-02, long before the test runs
 )
+
+// fill adds the catalogue's quantities that have a metric and are not in values: gauges and ratios with a value within
+// their domain, counters with count unless it is negative.
+func fill(values object, count int) {
+	for _, q := range gpuquantity.All() {
+		if _, ok := values[q.String()]; ok || q.Info().Metric.Name == "" {
+			continue
+		}
+		if q.Kind() != gpuquantity.Counter {
+			values[q.String()] = min(50, q.Info().Domain.Most/2)
+		} else if count >= 0 {
+			values[q.String()] = count
+		}
+	}
+}
 
 // record writes a recording in the format that the documentation of the gpu receiver describes: JSON lines, compressed.
 func record(t *testing.T, path string, device object, lines []object) {
