@@ -259,8 +259,8 @@ func (s Summary) Categories() []Category {
 	return out
 }
 
-// uncategorized is what no category explains: outermost GPU work without one, less the time of operations within it that
-// have one.
+// uncategorized is what no category explains: outermost GPU work without one, less the time of operations within it
+// that have one.
 func (s Summary) uncategorized() Category {
 	categorized := func(o *Operation) bool { return o.Category != "" && !o.onHost() }
 	out := Category{Name: "(no category)"}

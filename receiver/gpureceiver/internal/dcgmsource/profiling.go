@@ -138,8 +138,8 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 }
 
 // trim ends the rates of counters where every device of a class gives the counters: each field costs a round trip for
-// each device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields beside
-// the old one would end with it.
+// each device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields
+// beside the old one would end with it.
 func (s *session) trim() {
 	for _, c := range s.classes {
 		rates := without(c.fields, func(id uint16) bool { return byID[id].Form != gpuquantity.Rate || byID[id].Rank == 0 })
