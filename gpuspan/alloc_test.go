@@ -38,6 +38,9 @@ func remoteParent(flags trace.TraceFlags) context.Context {
 
 // The public types must add nothing to what package record costs, so this goes through them.
 func TestAllocationsOfThePublicAPI(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools forget")
+	}
 	_, s := hostTimed(t, 1<<14)
 	op := gpuspan.NewOperation("op")
 	sampled, unsampled := remoteParent(trace.FlagsSampled), remoteParent(0)
