@@ -57,7 +57,7 @@ func newStragglers(cfg StragglerConfig) *stragglers {
 // maxMeetings bounds the collectives of one step by which its peers are found.
 const maxMeetings = 32
 
-// meeting adds a collective to those of the step that is its parent.
+// meeting adds a collective to its parent step's collectives.
 func (g *stragglers) meeting(r *resource, f *facts) {
 	transfer := f.Peer >= 0
 	if r.job == "" || r.rank < 0 || f.GroupID == "" || f.Parent.IsEmpty() || !transfer && !f.HasSequence {

@@ -134,8 +134,8 @@ func (p *Core) endRange(id uint64) {
 	p.Cfg.Annotator.RangeEnd(id)
 }
 
-// ownFrames is how many frames of the library's own may be on the stack, besides the caller's: those of Start, and
-// of a loop's iterator between frames of the application.
+// ownFrames is the number of the library's own frames that the stack may hold besides the caller's: Start's frames, and
+// a loop iterator's frames between frames of the application.
 const ownFrames = 16
 
 // locate remembers who starts a section. Names are looked up when the span is made.

@@ -22,7 +22,7 @@ type reader struct {
 	stamps  [batchSize]clockmap.Stamps // of those that are plain
 	plain   [batchSize]bool
 	counted Counted
-	closing bool // what is given up from now on is so because of Shutdown
+	closing bool // sections dropped from now on count as dropped by Shutdown
 	pressed bool // the last pass found a quarter of a stream's slots done
 	more    bool // the last pass left a stream with sections that are done
 }

@@ -32,7 +32,7 @@ type Device struct {
 	kern map[uint32]*kernel
 	coll map[collectiveKey]*collective
 	lead timeline.Lead
-	// of head and tail, what lies in the unit of the first or last launch, and what comes before it
+	// idle time at head and tail: within the unit of the first or last launch, and before it
 	edges, before [timeline.Causes]int64
 
 	pace     pace

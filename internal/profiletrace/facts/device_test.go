@@ -22,8 +22,8 @@ func aContext() *Context {
 	return &Context{Name: name, Kernel: name, Peak: PeakOf("")}
 }
 
-// TestEveryNanosecondHasOnePart holds random activities of many streams, more than are told apart, against a count of
-// nanoseconds.
+// TestEveryNanosecondHasOnePart compares random activities on more streams than are distinguished with a count by
+// nanosecond.
 func TestEveryNanosecondHasOnePart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, streams := range []int{1, 3, 2 * maxActive} {

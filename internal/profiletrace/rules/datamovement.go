@@ -100,7 +100,7 @@ func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.
 	return rest
 }
 
-// without are the operators without what moves bytes only, and how fast those of which the bytes are known do that.
+// without returns the operators that do more than move bytes, and the rate of the others whose bytes are known.
 func (j *judge) without(list []facts.Operator) (rest []facts.Operator, rate string) {
 	var bytes float64
 	var moving time.Duration

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// noLoad takes the time off in which the program waited for work from outside: what could be gained is held against the
-// rest. Its finding, if most of the window was so, comes first, for nothing is gained by any other then.
+// noLoad excludes the time in which the program waited for work from outside: gains are shares of the rest. If most of
+// the window was such time, its finding comes first, because no other finding would gain anything.
 func (j *judge) noLoad() []finding.Finding {
 	n := j.account.Idles[timeline.CauseNoLoad]
 	whole := j.length

@@ -31,7 +31,7 @@ func (j *judge) slow(d *facts.Totals) (claimed float64) {
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.Kinds, s.All),
 		Remedy: "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu " +
-			"receiver), lock clocks, mend cooling or power limit",
+			"receiver), lock clocks, fix cooling or the power limit",
 	}
 	if !s.Shaped {
 		v.Evidence += "; their shapes are not known, and longer inputs look the same"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Compiles reports whether a range stands for making code, which is not running compiled code. Of a frame its function
-// says so, or a module that does nothing else.
+// Compiles reports whether a range is compilation rather than running compiled code. A frame is recognized by its
+// function, or by a module that does nothing but compile.
 func Compiles(name string) bool {
 	if name = strings.ToLower(name); !Contains(name, compiling...) {
 		return false
