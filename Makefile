@@ -12,13 +12,17 @@ TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
 # The tools and sources of the site are outside the repository, whose tests read every Markdown file below it.
 DOCS       := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/docs
+# The environment in which the Python package is built: its compiler is 300 MB, which several checkouts share.
+PYBUILD    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/python-build
+# The time of all files that are built from a commit.
+EPOCH       = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
 TESTALL    := internal/tools/testall/main.go
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture bench hardware run check jaeger
+.PHONY: docs test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -92,6 +96,18 @@ capture: ## build bin/libotelgpu_capture.so, which CUDA processes are started wi
 	@mkdir -p $(BIN)
 	gcc -std=c11 -O2 -Wall -Wextra -fvisibility=hidden -fPIC -shared -o $(BIN)/libotelgpu_capture.so \
 		receiver/gpucapturereceiver/shim/*.c -lpthread -ldl
+
+wheel: $(PYBUILD)/.ready ## build the Python package's sdist and wheels, with the capture library for Linux, in dist/python
+	rm -rf dist/python
+	SOURCE_DATE_EPOCH=$(EPOCH) $(PYBUILD)/bin/python python/build_wheels.py dist/python
+
+capture-release: $(PYBUILD)/.ready ## build dist/capture/linux_{amd64,arm64}/libotelgpu_capture.so, which load with glibc 2.17 and later
+	$(PYBUILD)/bin/python python/build_wheels.py dist/capture --library
+
+$(PYBUILD)/.ready: python/requirements-build.txt
+	python3 -m venv $(PYBUILD)
+	$(PYBUILD)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 build-modules: ## build each module alone, outside the workspace
 	$(call each,$(MODULES),$(GO) build -o /dev/null ./...)

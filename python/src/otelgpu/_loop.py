@@ -161,7 +161,8 @@ class Step:
                 if self._start_event is None:
                     a, b = float(start - self._host_start), float(end - self._host_start)
                 else:
-                    a, b = (self._start_event.elapsed_time(e) * 1e6 for e in (start, end))
+                    begin = self._start_event
+                    a, b = begin.elapsed_time(start) * 1e6, begin.elapsed_time(end) * 1e6
             except Exception:
                 continue  # an event that was never reached
             if b > 0 and a < total:
@@ -222,13 +223,14 @@ class Step:
         rt = self._runtime
         if self._done or rt is None:
             return
-        timed = self._end_event is not None and self._start_event is not None and self.status == "ok"
+        first, last = self._start_event, self._end_event
+        timed = first is not None and last is not None and self.status == "ok"
         host_ns = self._host_end - self._host_start
         end = float(self._host_end)
         out: Dict[str, Any] = {n.OPERATION_TYPE: "step", n.STEP_INDEX: self.index}
         total = float(host_ns)
-        if timed:
-            total = self._start_event.elapsed_time(self._end_event) * 1e6
+        if first is not None and last is not None and timed:
+            total = first.elapsed_time(last) * 1e6
             self.elapsed = total / 1e9
             out[n.STEP_DURATION] = out[n.DURATION] = self.elapsed
             if clock is not None and clock.newest:
@@ -391,6 +393,7 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
         token = _attach(step)
         failed: Optional[BaseException] = None
         last = False
+        item: Any = None
         try:
             if source is None:
                 yield step
@@ -404,7 +407,7 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
                         data.discard()
                 if not last:
                     yield step, item
-                    del item
+                    item = None
         except BaseException as e:
             failed = e
             raise
@@ -438,8 +441,10 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
             step._stream_id = rt.stream_number(backend.key(on))
         step._host_start = time.monotonic_ns()
         if step.device is not None and backend is not None:
-            fits = boundary is not None and boundary[0] == step._stream_id
-            step._start_event = boundary[1] if fits else backend.record(backend.stream(stream))
+            if boundary is not None and boundary[0] == step._stream_id:
+                step._start_event = boundary[1]
+            else:
+                step._start_event = backend.record(backend.stream(stream))
         step._span = rt.tracer(step.device).start_span(_text(name))
         return step
     except Exception as e:

@@ -306,9 +306,9 @@ class Runtime:
             node.start, node.end = float(node.host_start), float(node.host_end)
             if node.timed and node.status == "ok" and clock is not None:
                 try:
-                    node.elapsed = node.start_event.elapsed_time(node.end_event) / 1e3
+                    elapsed = float(node.start_event.elapsed_time(node.end_event)) / 1e3
                     node.start, node.bound = clock.place(node.start_event)
-                    node.end = node.start + node.elapsed * 1e9
+                    node.end, node.elapsed = node.start + elapsed * 1e9, elapsed
                 except Exception as e:
                     node.elapsed, node.status = None, "device_error"
                     node.start, node.end = float(node.host_start), float(node.host_end)

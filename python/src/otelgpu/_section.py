@@ -230,10 +230,9 @@ class Section:
         self._outer = self._span = None
         if outer is not None and outer._runtime is rt and outer._node is not None:
             with rt.lock:
-                top = outer
-                top_node = outer._node
-                while top._outer is not None and top._outer._node is not None:
-                    top, top_node = top._outer, top._outer._node
+                top_node, above = outer._node, outer._outer
+                while above is not None and above._node is not None:
+                    top_node, above = above._node, above._outer
                 fits = top_node.size < MAX_NEST
                 if fits:
                     outer._node.children.append(node)
