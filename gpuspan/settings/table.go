@@ -113,7 +113,7 @@ func unknownKey(name string, known []string) error {
 
 // foreignKeys are names that other tools have for settings, and what replaces them.
 var foreignKeys = map[string]string{
-	"warmup_steps":   "set `schedule.skip_first` for the first steps of a run, `schedule.warmup` for the first steps of each cycle",
+	"warmup_steps":   "set `schedule.skip_first` at the start of a run, `schedule.warmup` at the start of each cycle",
 	"wait_steps":     "set `schedule.wait`",
 	"active_steps":   "set `schedule.active`",
 	"sample_rate":    "set `schedule.every`: 10 records one step of ten",

@@ -13,7 +13,7 @@
 //
 // A devices line is the list that the index d of later lines refers to; it can occur again when the list changes. t is
 // the time of the measurement in unix nanoseconds; samples of one device come in order of time for each quantity. The
-// names in v are the names of gpuquantity.Quantity, in base units; e is xid, ecc_corrected or ecc_uncorrected (what can be
+// names in v are gpuquantity.Quantity names, in base units; e is xid, ecc_corrected or ecc_uncorrected (what can be
 // derived from samples, such as throttling, is not written).
 //
 // Version 1 readers ignore keys and names that they do not know, so fields can be added; the version is raised when an
