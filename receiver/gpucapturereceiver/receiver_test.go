@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,26 @@ func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
 	spans, _, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
 	start := spans["k"].StartTimestamp().AsTime()
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
+}
+
+// TestCUPTIsClockIsTheWallClockAfterAWindow reads CUPTI's clock as a profiler would that runs later in the process and
+// relies on CUPTI's default, CLOCK_REALTIME.
+func TestCUPTIsClockIsTheWallClockAfterAWindow(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	stamp := func() time.Time {
+		ns, err := strconv.ParseInt(p.Do("stamp"), 10, 64)
+		require.NoError(t, err)
+		return time.Unix(0, ns)
+	}
+	captureWhile(t, p, func() {
+		p.Do("launch 1000 k")
+		assert.Less(t, stamp().Unix(), time.Now().Add(-24*time.Hour).Unix(), "the window's clock is monotonic")
+	})
+	require.Eventually(t, func() bool {
+		begin := time.Now()
+		at := stamp()
+		return !at.Before(begin) && !at.After(time.Now())
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestAThreadThatIsHeldUpBetweenTwoClocksMovesNothing(t *testing.T) {

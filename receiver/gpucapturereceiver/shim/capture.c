@@ -65,7 +65,13 @@ static void find_devices(struct header *h) {
 	atomic_store_explicit(&h->devices, (uint32_t)n, memory_order_release);
 }
 
-static uint64_t cupti_clock(void) { return clock_ns(CLOCK_MONOTONIC); }
+static _Atomic bool recording; // from before the first record of a window until after its last
+
+// cupti_clock returns the time of a window's records. CUPTI cannot forget a registered clock, so outside windows it
+// returns what CUPTI's default does, which a profiler that runs later in the process expects.
+static uint64_t cupti_clock(void) {
+	return clock_ns(atomic_load_explicit(&recording, memory_order_acquire) ? CLOCK_MONOTONIC : CLOCK_REALTIME);
+}
 
 static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
 	*max_records = 0;
@@ -189,6 +195,7 @@ static void run_window(struct header *h, uint32_t request) {
 	left = atomic_load(&h->budget);
 	pthread_mutex_unlock(&lock);
 	atomic_store(&over_budget, false);
+	atomic_store_explicit(&recording, true, memory_order_release);
 	if (the_cupti.register_clock) the_cupti.register_clock(cupti_clock);
 	result = the_cupti.activity_register(give_buffer, completed);
 	bool any = false;
@@ -223,6 +230,7 @@ static void run_window(struct header *h, uint32_t request) {
 	bool all_back = taken == 0;
 	buffers = NULL;
 	pthread_mutex_unlock(&lock);
+	atomic_store_explicit(&recording, false, memory_order_release); // before another tool can subscribe
 	the_cupti.unsubscribe(subscriber);
 	// A buffer that CUPTI keeps is CUPTI's for ever: better 16 MiB lost than written into after they are gone.
 	if (all_back) munmap(memory, (size_t)BUFFERS * BUFFER_SIZE);

@@ -18,6 +18,7 @@
 
 static uint32_t (*launch)(const char *, uint64_t);
 static int (*calls)(void);
+static int (*stamp)(uint64_t *);
 
 static int threads(void) {
 	int n = 0;
@@ -68,6 +69,7 @@ int main(int argc, char **argv) {
 	if (cupti) {
 		launch = (uint32_t(*)(const char *, uint64_t))(size_t)dlsym(cupti, "stub_launch");
 		calls = (int (*)(void))(size_t)dlsym(cupti, "stub_calls");
+		stamp = (int (*)(uint64_t *))(size_t)dlsym(cupti, "cuptiGetTimestamp");
 	}
 	printf("ready %d\n", (int)getpid());
 	fflush(stdout);
@@ -132,6 +134,10 @@ int main(int argc, char **argv) {
 			printf("ok\n");
 		} else if (strcmp(line, "calls") == 0) {
 			printf("%d\n", calls());
+		} else if (strcmp(line, "stamp") == 0) {
+			uint64_t t = 0;
+			stamp(&t);
+			printf("%llu\n", (unsigned long long)t);
 		} else if (strcmp(line, "threads") == 0) {
 			printf("%d\n", threads());
 		} else if (strncmp(line, "workers ", 8) == 0) {
