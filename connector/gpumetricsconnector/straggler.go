@@ -167,30 +167,30 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	sets, alone := straggler.Peers(ranks)
 	a.stats.alone(aloneNoPeer, alone[straggler.NoPeer])
 	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
-	for _, set := range sets {
-		a.scorePeers(c, set, steps, now)
+	for i, x := range c.History.Compare(sets) {
+		a.scorePeers(c, sets[i], x, steps, now)
 	}
 }
 
-// scorePeers compares the ranks that do the same work in one step.
+// scorePeers writes the scores of ranks that do the same work in one step.
 func (a *aggregator) scorePeers(
-	c *straggler.Compared[rankStep], ranks []straggler.Rank, steps map[int64]*stepSpan, now int64,
+	c *straggler.Compared[rankStep], ranks []straggler.Rank, x straggler.Comparison, steps map[int64]*stepSpan, now int64,
 ) {
 	g := a.jobs
-	results, typical := straggler.Compare(ranks)
+	results := x.Results
 	if len(results) == 0 {
 		a.stats.alone(aloneNoTime, len(ranks))
 		return
 	}
-	typicalRank := ranks[typical].Rank
+	typicalRank := ranks[x.Typical].Rank
 	res := a.jobResource(c.Loop, c.Newest)
 	for i := range results {
 		v := &results[i]
 		step := steps[v.Rank]
 		write := func(id metricID, section string, value float64) {
-			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
-			x.Ratio(value, 1, now)
-			x.Example(value, step.Key, step.end)
+			s := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
+			s.Ratio(value, 1, now)
+			s.Example(value, step.Key, step.end)
 		}
 		write(metricStragglerScore, "", v.Score)
 		if !v.Slow {

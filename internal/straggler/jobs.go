@@ -50,6 +50,7 @@ type loop[T any] struct {
 	compared int64  // highest index compared in that run
 	newest   uint64 // end of the newest step, unix ns
 	seen     int64  // when the newest step came
+	history  History
 }
 
 // stepID is a step of a run of the loop. A job that goes back to a checkpoint begins a new run.
@@ -109,6 +110,7 @@ func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now
 	case known && last.run == l.run && index <= last.index && start >= last.end:
 		l.run++
 		l.begun, l.compared = start-(start-min(start, l.newest))/2, noneCompared
+		l.history = History{} // ranks may be on other hosts
 		id.run = l.run
 	}
 	l.world, l.seen, l.newest = world, now, max(l.newest, end)
@@ -146,6 +148,8 @@ type Compared[T any] struct {
 	Steps  []T // by rank, as Ranks
 	// Enough says whether there are ranks enough for a comparison. Steps without are only given up.
 	Enough bool
+	// History is of the loop's earlier steps, for the comparison of this one.
+	History *History
 }
 
 // Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take:
@@ -164,7 +168,9 @@ func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 			if id.run == l.run {
 				l.compared = max(l.compared, id.index)
 			}
-			c := Compared[T]{Loop: key, Index: id.index, Newest: l.newest, Enough: len(s.ranks) >= g.limits.MinRanks}
+			c := Compared[T]{
+				Loop: key, Index: id.index, Newest: l.newest, Enough: len(s.ranks) >= g.limits.MinRanks, History: &l.history,
+			}
 			c.Ranks = slices.Sorted(maps.Keys(s.ranks))
 			for _, rank := range c.Ranks {
 				c.Steps = append(c.Steps, s.ranks[rank])

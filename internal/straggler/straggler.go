@@ -8,7 +8,7 @@
 //
 //   - [Compare]: a rank's own time is its step without the communication that nothing hides; a rank stands out when its
 //     own time is far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
-//     be compared.
+//     be compared. [History] adds what earlier steps tell: noise, and ranks that are late repeatedly.
 //   - [Arrivals]: of each collective that all ranks take part in, who came last and how long the others waited for it.
 //     It needs the collectives' times and no steps.
 //
@@ -66,40 +66,65 @@ type Result struct {
 	At Extent
 }
 
-// Compare compares the ranks of one step. The results are in the order of ranks; none where the median is 0. typical
-// is the number of the rank nearest to the median.
+// Compare compares ranks whose earlier steps are not known. The results are in the order of ranks; none where the
+// median is 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
+	c := (*History)(nil).Compare([][]Rank{ranks})[0]
+	return c.Results, c.Typical
+}
+
+// peers are ranks that are compared with one another in one step.
+type peers struct {
+	ranks                []Rank
+	median, sigma, worst float64 // of own times, in s; worst is the largest delay
+
+	// What a history tells about the ranks, with this step: the median of the last delays, and of how many; and by how
+	// much each rank's own time changed.
+	typicalDelays []float64
+	pastCount     []int
+	changes       []float64
+}
+
+func newPeers(ranks []Rank) peers {
 	own := make([]float64, len(ranks))
-	phases, loose := make([]*Sections, len(ranks)), make([]*Sections, len(ranks))
 	for i := range ranks {
-		own[i], phases[i], loose[i] = ranks[i].Own, ranks[i].Phases, ranks[i].Loose
+		own[i] = ranks[i].Own
 	}
-	m := lowMedian(slices.Clone(own))
-	if m <= 0 {
-		return nil, 0
+	p := peers{ranks: ranks, median: lowMedian(slices.Clone(own))}
+	if len(own) > 0 {
+		p.worst = slices.Max(own) - p.median
 	}
-	sigma := deviation(slices.Clone(own), m)
-	results = make([]Result, len(ranks))
+	p.sigma = deviation(own, p.median)
+	return p
+}
+
+// compare makes the results, and names the sections of the ranks that are slow.
+func (p *peers) compare(slow func(rank int, delay float64) bool) Comparison {
+	c := Comparison{Results: make([]Result, len(p.ranks))}
 	var inPhases, inLoose *level
-	worst := slices.Max(own) - m
-	for i, v := range own {
-		if math.Abs(v-m) < math.Abs(own[typical]-m) {
-			typical = i
+	for i := range p.ranks {
+		delay := p.ranks[i].Own - p.median
+		if math.Abs(delay) < math.Abs(p.ranks[c.Typical].Own-p.median) {
+			c.Typical = i
 		}
-		results[i] = Result{Rank: ranks[i].Rank, Score: v / m, Median: m}
-		delay := v - m
-		if delay > outlierSigmas*sigma && delay > outlierShare*m && delay > outlierStep*ranks[i].Step &&
-			delay >= outlierWorst*worst {
-			if inPhases == nil {
-				inPhases, inLoose = newLevel(phases), newLevel(loose)
+		r := &c.Results[i]
+		*r = Result{Rank: p.ranks[i].Rank, Score: p.ranks[i].Own / p.median, Median: p.median}
+		if !slow(i, delay) {
+			continue
+		}
+		if inPhases == nil {
+			phases, loose := make([]*Sections, len(p.ranks)), make([]*Sections, len(p.ranks))
+			for k := range p.ranks {
+				phases[k], loose[k] = p.ranks[k].Phases, p.ranks[k].Loose
 			}
-			results[i].blame(inPhases, inLoose, i)
-			if results[i].Section == "" {
-				results[i].Delay = delay
-			}
+			inPhases, inLoose = newLevel(phases), newLevel(loose)
+		}
+		r.blame(inPhases, inLoose, i)
+		if r.Section == "" {
+			r.Delay = delay
 		}
 	}
-	return results, typical
+	return c
 }
 
 // median of values, which it sorts. 0 of none.

@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job of torch.distributed on the CPU, of which some ranks are late, for tests; started by torchrun.
 
-    parallel.py KIND SLOW_RANKS PHASE SECONDS STEPS OUT
+    parallel.py KIND SLOW_RANKS PHASE SECONDS STEPS OUT [JITTER]
 
 KIND: ddp, fsdp, tp (tensor parallel by DTensor), pp (one pipeline of all ranks), dp_pp (two stages, replicated by DDP) or
-dp_tp. PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb."""
+dp_tp. PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb; OUT/own.json has
+the time that each rank spent on its own work in each step, by arrivals.py.
 
+With JITTER, time is virtual: each phase takes as long as PHASES says, times a normally distributed factor
+with that standard deviation, and nothing else takes time."""
+
+import json
 import pathlib
+import random
 import sys
 import time
 
@@ -21,7 +27,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
+import arrivals
 import otelgpu
+
+PHASES = {"data": 0.002, "forward": 0.005, "backward": 0.010, "optimizer": 0.003}  # s of work in virtual time
 
 
 class Keep(SpanExporter):
@@ -51,13 +60,18 @@ class Net(torch.nn.Module):
         self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
 
     def forward(self, x):
-        time.sleep(0.005)  # the work of a device, which is the same on all ranks
+        if jitter is None:
+            time.sleep(0.005)  # the work of a device, which is the same on all ranks
         return self.b(Delay.apply(self.a(x)))
 
 
 def late(name):
-    if rank in slow and phase == name:
-        time.sleep(delay)
+    """Does a phase's work, in virtual time; a slow rank needs longer."""
+    extra = delay if rank in slow and phase == name else 0
+    if jitter is None:
+        time.sleep(extra)
+    else:
+        arrivals.work(max(0, PHASES[name] * (1 + jitter * noise.gauss(0, 1))) + extra)
 
 
 def plain(model):
@@ -126,10 +140,13 @@ def make():
 
 kind, slow, phase, delay = sys.argv[1], [int(r) for r in sys.argv[2].split(",") if r], sys.argv[3], float(sys.argv[4])
 steps, folder = int(sys.argv[5]), pathlib.Path(sys.argv[6])
+jitter = float(sys.argv[7]) if len(sys.argv) > 7 else None
 torch.set_num_threads(1)
 torch.manual_seed(0)
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
+noise = random.Random(1000 + rank)
+arrivals.install(virtual=jitter is not None)
 out, provider = Keep(), TracerProvider(resource=Resource.create({"service.name": "train", **otelgpu.job()}))
 provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=100_000))
 trace.set_tracer_provider(provider)
@@ -140,6 +157,7 @@ x = torch.randn(4, 64)
 
 def loader():
     for _ in range(steps):
+        arrivals.step()
         late("data")
         yield x
 
@@ -152,5 +170,8 @@ for turn, item in otelgpu.loop("train", loader()):
         optimizer.zero_grad()
 provider.shutdown()
 (folder / f"{rank}.pb").write_bytes(encode_spans(out.spans).SerializeToString())
+own = arrivals.own_times()
+if rank == 0:
+    (folder / "own.json").write_text(json.dumps(own))
 dist.barrier()
 dist.destroy_process_group()

@@ -6,6 +6,7 @@ import pytest
 from opentelemetry import trace
 
 import otelgpu
+from otelgpu import _runtime
 from otelgpu._loop import union
 
 
@@ -133,3 +134,13 @@ def test_without_a_device_steps_have_host_times(exporter):
 def test_union_of_intervals():
     assert union([]) == 0
     assert union([(0, 2), (1, 3), (5, 6), (5.5, 5.7), (9, 8)]) == 4
+
+
+def test_a_step_does_not_end_before_it_starts_if_the_clock_is_set_back(exporter, monkeypatch):
+    offset = _runtime.wall_offset()
+    monkeypatch.setattr(_runtime, "wall_offset", lambda: offset - 3600 * 10**9)
+    for _ in otelgpu.loop("train", total_steps=2):
+        pass
+    assert otelgpu.flush(10)
+    steps = exporter.get_finished_spans()
+    assert len(steps) == 2 and all(s.end_time == s.start_time for s in steps)

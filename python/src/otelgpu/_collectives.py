@@ -160,8 +160,11 @@ def _noted(f: Callable[..., Any], name: str, position: int) -> Callable[..., Any
         except Exception as e:
             runtime().trouble("recording a collective", repr(e))
         out = f(*args, **kwargs)
-        if noted is not None and position == 0 and out is not None and len(_open) < MAX_OPEN:
-            _open[id(out)] = noted
+        if noted is not None and position == 0 and out is not None:
+            with _lock:
+                if len(_open) >= MAX_OPEN:
+                    del _open[next(iter(_open))]  # of DDP's reducer, for one, no end is seen here
+                _open[id(out)] = noted
         return out
 
     setattr(around, "_otelgpu", True)

@@ -109,6 +109,7 @@ class Step:
         self._end_event: Any = None
         self._stream_id: Optional[int] = None
         self._host_start = self._host_end = 0
+        self._wall_start = 0
         self._done = False
 
     def phase(self, name: str, **kwargs: Any) -> Section:
@@ -258,7 +259,7 @@ class Step:
         span.set_attributes(out)
         self._emit_meetings(rt, clock if timed else None, timed, offset)
         rt.counts["spans"] += 1
-        span.end(end_time=int(end) + offset)
+        span.end(end_time=max(int(end) + offset, self._wall_start))  # the wall clock may have been set back
 
     def _emit_meetings(self, rt: Runtime, clock: Any, timed: bool, offset: int) -> None:
         """Makes a span of the step's last collective in each process group."""
@@ -445,7 +446,8 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
                 step._start_event = boundary[1]
             else:
                 step._start_event = backend.record(backend.stream(stream))
-        step._span = rt.tracer(step.device).start_span(_text(name))
+        step._wall_start = time.time_ns()
+        step._span = rt.tracer(step.device).start_span(_text(name), start_time=step._wall_start)
         return step
     except Exception as e:
         rt.trouble("starting a step", repr(e))
