@@ -1,6 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubernetes holds the manifests of deploy/kubernetes against the types of the Kubernetes API. It is a module
-// of its own, so that nobody else needs these.
+// Package kubernetes tests the manifests of deploy/kubernetes and the chart of deploy/helm: it decodes every object
+// strictly into the types of the Kubernetes API, and evaluates Pod Security. It is a module of its own, so that nobody
+// else needs these.
 package kubernetes

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
@@ -80,7 +81,10 @@ func object(t *testing.T, file string, doc []byte) (string, any) {
 		"rbac.authorization.k8s.io/v1 ClusterRole":        &rbac.ClusterRole{},
 		"rbac.authorization.k8s.io/v1 ClusterRoleBinding": &rbac.ClusterRoleBinding{},
 		"apps/v1 DaemonSet":                               &apps.DaemonSet{}, "apps/v1 StatefulSet": &apps.StatefulSet{},
-		"policy/v1 PodDisruptionBudget": &policy.PodDisruptionBudget{},
+		"policy/v1 PodDisruptionBudget": &policy.PodDisruptionBudget{}, "v1 ConfigMap": &core.ConfigMap{},
+		"monitoring.coreos.com/v1 PodMonitor":     &monitoring.PodMonitor{},
+		"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{},
+		"monitoring.coreos.com/v1 PrometheusRule": &monitoring.PrometheusRule{},
 	}
 	obj, ok := kinds[head.APIVersion+" "+head.Kind]
 	require.True(t, ok, "%s: %s %s", file, head.APIVersion, head.Kind)

@@ -74,6 +74,10 @@ func prepare(root, version, date string) error {
 			[]string{"python/pyproject.toml", "python/src/otelgpu/_runtime.py"},
 			regexp.MustCompile(`(?m)^((?:version|__version__|VERSION) = ")[^"]*(")$`), "${1}" + pep440(bare) + "${2}",
 		},
+		{
+			[]string{"deploy/helm/otelgpu/Chart.yaml"},
+			regexp.MustCompile(`(?m)^((?:version|appVersion): )\S+$`), "${1}" + bare,
+		},
 		{[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`), "## [" + bare + "] - " + date},
 	}
 	for _, e := range edits {
