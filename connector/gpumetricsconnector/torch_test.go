@@ -180,7 +180,12 @@ func TestStragglersOfRealTorchAreNamed(t *testing.T) {
 			sums[key] = &parallelResult{}
 		}
 		sums[key].add(r)
-		if j.jitter >= 0 {
+		switch {
+		case j.jitter < 0:
+		case j.kind == "pp" && j.delay < 0.05*0.015*float64(j.ranks): // all stages run one after the other
+			t.Logf("%s: less than 5 %% of the step, as is not reported", j)
+			assert.LessOrEqual(t, r.wrong, r.punctual/100, j)
+		default:
 			assert.GreaterOrEqual(t, r.found, r.late*95/100, j)
 			assert.GreaterOrEqual(t, r.right, r.late*95/100, j)
 			assert.LessOrEqual(t, r.wrong, r.punctual/100, j)

@@ -33,7 +33,7 @@ type LoadReader interface {
 	// LoadLevels appends the load of a service over [from, to] to dst as steps, the first at from. A step of 0 means
 	// that no reading is near, or that nothing ran.
 	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
-	// LoadKnown reports whether readings cover all of [from, to].
+	// LoadKnown reports whether readings cover all of [from, to], and at least one is inside.
 	LoadKnown(name string, from, to int64) bool
 }
 
@@ -82,7 +82,7 @@ func (st *Store) LoadKnown(name string, from, to int64) bool {
 	st.loads.mu.RLock()
 	defer st.loads.mu.RUnlock()
 	for _, s := range st.loads.series[name] {
-		if covers(*s, from, to) {
+		if covers(*s, from, to) && inside(*s, from, to) {
 			return true
 		}
 	}
@@ -155,42 +155,48 @@ func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadL
 		r := *s
 		first := sort.Search(len(r), func(i int) bool { return r[i].Time >= from-2*loadHold })
 		for i := first; i < len(r) && r[i].Time <= to+2*loadHold; i++ {
-			switch {
-			case i == 0:
+			if i == 0 || r[i].Time-r[i-1].Time > 2*loadHold {
 				add(r[i].Time - loadHold)
-			case r[i].Time-r[i-1].Time > 2*loadHold:
-				add(r[i-1].Time + loadHold)
-				add(r[i].Time - loadHold)
-			default:
-				add(r[i-1].Time + (r[i].Time-r[i-1].Time)/2)
+			}
+			add(r[i].Time)
+			if i+1 == len(r) || r[i+1].Time-r[i].Time > 2*loadHold {
+				add(r[i].Time + loadHold)
 			}
 		}
-		add(r[len(r)-1].Time + loadHold)
 	}
 	slices.Sort(times)
 	for _, t := range slices.Compact(times) {
 		var sum float64
 		for _, s := range all {
-			sum += nearest(*s, t)
+			sum += around(*s, t)
 		}
 		dst = append(dst, LoadLevel{t, sum})
 	}
 	return dst
 }
 
-// nearest is the reading next to a time; 0 if none is near.
-func nearest(r []LoadLevel, t int64) float64 {
+// around is the larger one of the readings before and after a time; 0 if none is near. What ran between two readings is
+// not known. With the smaller one, requests that begin together have the parts of all others until the next reading: of
+// eight requests, the only one with a span has eight times its part. With the larger one a part can be too small, which
+// is reported as energy of requests without a span.
+func around(r []LoadLevel, t int64) (running float64) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time > t })
-	// Each reading counts from the middle to the one before.
-	if i == len(r) || i > 0 && t < r[i-1].Time+(r[i].Time-r[i-1].Time)/2 {
-		i--
+	if i > 0 && t-r[i-1].Time < loadHold {
+		running = r[i-1].Running
 	}
-	if d := t - r[i].Time; d >= loadHold || -d > loadHold {
-		return 0
+	if i < len(r) && r[i].Time-t <= loadHold {
+		running = max(running, r[i].Running)
 	}
-	return r[i].Running
+	return running
 }
 
+// inside reports whether a reading is in [from, to]. Between two readings any number of requests can begin and end.
+func inside(r []LoadLevel, from, to int64) bool {
+	i := sort.Search(len(r), func(i int) bool { return r[i].Time >= from })
+	return i < len(r) && r[i].Time <= to
+}
+
+// covers reports whether no part of [from, to] is further than loadHold from a reading.
 func covers(r []LoadLevel, from, to int64) bool {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time > from })
 	if i > 0 && from-r[i-1].Time <= loadHold {

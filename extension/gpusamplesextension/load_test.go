@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestLoadCountsHalfwayToTheNextReading(t *testing.T) {
+func TestLoadIsTheLargerOfTheReadingsAround(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	for i, n := range []float64{1, 3, 2} {
 		st.WriteLoad(LoadSeries{Service: "vllm", Source: "0"}, int64(100+10*i)*second, n)
@@ -35,15 +35,27 @@ func TestLoadCountsHalfwayToTheNextReading(t *testing.T) {
 	_, ok = st.LoadOf("other")
 	assert.False(t, ok)
 	assert.Equal(t, []LoadLevel{
-		{60 * second, 0}, {70 * second, 1}, {80 * second, 6}, {105 * second, 8}, {115 * second, 7}, {140 * second, 2},
+		{60 * second, 0}, {70 * second, 1}, {80 * second, 6}, {100 * second, 8}, {120 * second, 7}, {140 * second, 2},
 	}, trim(st.LoadLevels("vllm", 60*second, 149*second, nil)))
 	assert.True(t, st.LoadKnown("vllm", 75*second, 145*second))
+	assert.True(t, st.LoadKnown("vllm", 101*second, 110*second))
+	assert.False(t, st.LoadKnown("vllm", 101*second, 109*second), "no reading is inside")
 	assert.False(t, st.LoadKnown("vllm", 60*second, 100*second))
 	assert.False(t, st.LoadKnown("vllm", 100*second, 160*second))
 	assert.EqualValues(t, 2, st.loads.dropped.Load())
 	st.WriteLoad(LoadSeries{}, 100*second, 1)
 	name, ok = st.LoadOf("other")
 	assert.True(t, ok && name == "")
+}
+
+// Readings that are further apart than a minute leave a hole.
+func TestLoadIsNotKnownFarFromReadings(t *testing.T) {
+	st := NewStore(NewDefaultConfig(), nil)
+	for _, at := range []int64{100, 200} {
+		st.WriteLoad(LoadSeries{Service: "vllm"}, at*second, float64(at/100))
+	}
+	assert.Equal(t, []LoadLevel{{90 * second, 1}, {130 * second, 0}, {170 * second, 2}, {230 * second, 0}},
+		trim(st.LoadLevels("vllm", 90*second, 300*second, nil)))
 }
 
 // trim leaves out levels that do not differ from the one before.

@@ -14,6 +14,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
+// servers are the presets of config/llm.yaml.
+var servers = []string{"vllm", "sglang", "tgi", "triton", "dynamo"}
+
 // The payloads are what the engines send (testdata/llm/README.md).
 func TestRequestsOfEnginesAreRead(t *testing.T) {
 	request := func(name string, more attrs) attrs {
@@ -49,12 +52,17 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.queue.duration": 0.021083214,
 		}),
 		"triton": request("infer_request", attrs{"gen_ai.request.model": "densenet_onnx"}),
+		"dynamo": request("llm_request", attrs{
+			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.time_to_first_item": 0.11834,
+			"gen_ai.request.model": "Qwen/Qwen3-0.6B",
+		}),
+		"llm_d": request("llm_request", with(tokens, phases)),
 	} {
 		t.Run(file, func(t *testing.T) {
 			td := payload(t, file)
 			before := map[string]attrs{}
 			everySpan(td, func(s ptrace.Span) { before[s.SpanID().String()] = s.Attributes().AsRaw() })
-			d := newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "sglang", "tgi", "triton"} })
+			d := newTestDeriver(t, func(c *Config) { c.Presets = servers })
 			process(t, d, td)
 			requests := 0
 			everySpan(td, func(s ptrace.Span) {
@@ -75,8 +83,35 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 // A client's span includes the time of the network and of the server's queue: it is not a request on a device.
 func TestAClientSpanOfTritonIsNotARequest(t *testing.T) {
 	td, s := oneSpan(t, attrs{"triton.model_name": "densenet_onnx", "triton.endpoint": "triton:8001"})
-	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "sglang", "tgi", "triton"} }), td)
+	process(t, newTestDeriver(t, func(c *Config) { c.Presets = servers }), td)
 	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
+}
+
+// A replica of Ray Serve and a predictor of KServe send spans of any request, also of those that use no GPU: they become
+// requests by a mapping only, which docs/llm.md has.
+func TestSpansOfReplicasNeedAMapping(t *testing.T) {
+	for file, m := range map[string]MappingConfig{
+		"ray_serve": {Span: "replica_handle_request*", Has: "deployment", Attributes: []AttributeConfig{
+			{From: "deployment", To: "gpu.operation.name"},
+		}},
+		"kserve": {Kind: "server", Resource: map[string]string{"service.name": "iris*"}},
+	} {
+		td := payload(t, file)
+		d := newTestDeriver(t, func(c *Config) { c.Presets = servers })
+		process(t, d, td)
+		everySpan(td, func(s ptrace.Span) {
+			assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type", "%s: %s", file, s.Name())
+		})
+		m.Type = "request"
+		process(t, newTestDeriver(t, func(c *Config) { c.Presets, c.Mappings = servers, []MappingConfig{m} }), td)
+		requests := 0
+		everySpan(td, func(s ptrace.Span) {
+			if v, ok := s.Attributes().Get("gpu.operation.type"); ok && v.Str() == "request" {
+				requests++
+			}
+		})
+		assert.Equal(t, 1, requests, file)
+	}
 }
 
 func payload(t *testing.T, name string) ptrace.Traces {
@@ -164,13 +199,15 @@ func TestNumbersAreDividedAndDurationsRead(t *testing.T) {
 		a, b any
 		want any
 	}{
-		"durations":      {"1.5s", "250ms", int64(6)},
-		"numbers":        {6.0, 2, int64(3)},
-		"by zero":        {6.0, 0, nil},
-		"no number":      {"six", 2, nil},
-		"no divisor":     {6.0, nil, nil},
-		"negative":       {6.0, -2, nil},
-		"without a unit": {"6", 2, nil},
+		"durations":     {"1.5s", "250ms", int64(6)},
+		"numbers":       {6.0, 2, int64(3)},
+		"by zero":       {6.0, 0, nil},
+		"no number":     {"six", 2, nil},
+		"no divisor":    {6.0, nil, nil},
+		"negative":      {6.0, -2, nil},
+		"texts":         {"6", "2", int64(3)},
+		"a text with ∞": {"Inf", "2", nil},
+		"no unit known": {"6 apples", 2, nil},
 	} {
 		in := attrs{"a": tt.a}
 		if tt.b != nil {

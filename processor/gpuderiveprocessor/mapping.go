@@ -9,6 +9,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,8 +51,8 @@ type AttributeConfig struct {
 	To string `mapstructure:"to"`
 	// Per is an attribute that the number is divided by. Empty: none.
 	Per string `mapstructure:"per"`
-	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a number of
-	// seconds.
+	// Scale multiplies a number, for units. 0: 1. A text that is a decimal number is that number, and a text that is a
+	// duration with its unit (`1.5s`, `250ms`) is a number of seconds.
 	Scale float64 `mapstructure:"scale"`
 	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: unchanged.
 	Values map[string]string `mapstructure:"values"`
@@ -318,11 +319,15 @@ var signed = []string{
 	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
 }
 
-// numberOf returns a finite number, or the seconds of a text that is a duration with its unit, as Rust and Go write
-// them.
+// numberOf returns a finite number, also of a text: a decimal number, as Rust's tracing exports unsigned ones, or a
+// duration with its unit, as Rust and Go write them, in seconds.
 func numberOf(v pcommon.Value) (float64, bool) {
 	if v.Type() == pcommon.ValueTypeStr {
-		d, err := time.ParseDuration(v.Str())
+		text := v.Str()
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return n, !math.IsInf(n, 0) && !math.IsNaN(n)
+		}
+		d, err := time.ParseDuration(text)
 		return d.Seconds(), err == nil
 	}
 	return spanfacts.Number(v)
