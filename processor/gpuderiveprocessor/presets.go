@@ -67,9 +67,9 @@ var presets = map[string][]MappingConfig{
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},
-	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that an engine generates tokens
-	// for; prefill and decode workers have one each. Numbers can be texts, as Rust's tracing exports unsigned ones. Only
-	// workers state the role; the frontend's spans are of no device.
+	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that an engine generates
+	// tokens for; prefill and decode workers have one each. Numbers can be texts, as Rust's tracing exports unsigned ones.
+	// Only workers state the role; the frontend's spans are of no device.
 	"dynamo": {request(MappingConfig{Span: "engine.generate", Has: "disagg_role"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("output_tokens", toItems),
