@@ -70,6 +70,7 @@ type gpuReceiver struct {
 	events    []gpusamplesextension.Event
 	trouble   string            // what is wrong with the source; empty when nothing is
 	notices   map[string]string // what is missing, by kind and devices: why
+	clock     clockState
 	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
 }
 

@@ -26,6 +26,7 @@ func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device
 	}
 	r.set.Logger.Info("GPU source opened", fields...)
 	r.trouble = ""
+	r.clock.reset(time.Now())
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	r.adopt(devices)
 }
@@ -50,6 +51,7 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 	}
 	r.take(b)
 	r.usesOfProcesses(devices, b)
+	r.checkClock(source, len(devices), b, time.Now())
 	r.notice(source, b)
 }
 
@@ -145,6 +147,7 @@ func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 var noticeTexts = map[gpudata.NoticeKind]string{
 	gpudata.NoticeProfiling: "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again",
 	gpudata.NoticeIdentity:  "All data of devices that the source cannot identify",
+	gpudata.NoticeClock:     "Samples of the present time",
 }
 
 func (r *gpuReceiver) failures(n int64, source, reason string) {

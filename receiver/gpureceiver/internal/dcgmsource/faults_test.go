@@ -408,3 +408,30 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, b.Health)
 	assert.Len(t, of(b, 1, gpuquantity.Power), 10)
 }
+
+func TestABoardWhoseProfilingIsBlankIsReported(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
+	s := open(t, m, settings())
+	// after reads a second for so many seconds and returns the devices of the notices.
+	after := func(seconds int) (devices [][]string) {
+		var b *gpudata.Batch
+		for range seconds {
+			m.advance(t, time.Second)
+			b = read(t, s)
+		}
+		assert.NotEmpty(t, of(b, 1, gpuquantity.Power), "everything else goes on")
+		for _, n := range b.Notices {
+			assert.Equal(t, gpudata.NoticeProfiling, n.Kind)
+			require.ErrorIs(t, n.Err, errBlankProfiling)
+			assert.False(t, n.Normal)
+			devices = append(devices, n.Devices)
+		}
+		return devices
+	}
+	assert.Empty(t, after(20))
+	m["blankprof"] = 0b10
+	assert.Empty(t, after(4), "it can recover")
+	assert.Equal(t, [][]string{{"gpu1"}}, after(6))
+	m["blankprof"] = 0
+	assert.Empty(t, after(2))
+}

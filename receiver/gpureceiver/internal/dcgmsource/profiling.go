@@ -5,10 +5,12 @@ package dcgmsource
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -187,6 +189,32 @@ func (s *session) unwatchLast() {
 	s.giveUpUnused()
 }
 
+// unprofiled reports devices whose profiling fields are watched and have no value. A board that is cut into instances can
+// lack them.
+func (s *session) unprofiled() (list []gpudata.Notice) {
+	now := s.now()
+	for _, normal := range []bool{false, true} {
+		n := gpudata.Notice{Kind: gpudata.NoticeProfiling, Normal: normal, Err: errBlankProfiling}
+		for i, st := range s.state {
+			d := &s.devices[i]
+			cut := slices.ContainsFunc(s.devices, func(o gpusamplesextension.Device) bool { return o.Parent == d.ID })
+			if st.unprofiled.IsZero() || now.Sub(st.unprofiled) <= s.patience() || cut != normal {
+				continue
+			}
+			if st.health != gpudata.HealthFailed && st.health != gpudata.HealthSilent && !s.left[s.parts[i].gpu] {
+				n.Devices = append(n.Devices, d.Name)
+			}
+		}
+		if len(n.Devices) > 0 {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+var errBlankProfiling = errors.New("DCGM accepts the watch, but every value is blank (another profiler may hold the " +
+	"counters; stop it, or resume with dcgmi profile --resume)")
+
 // notices says what is missing for longer than one read.
 func (s *session) notices() (list []gpudata.Notice) {
 	for _, c := range s.classes {
@@ -199,6 +227,7 @@ func (s *session) notices() (list []gpudata.Notice) {
 		}
 		list = append(list, n)
 	}
+	list = append(list, s.unprofiled()...)
 	if len(s.nameless) > 0 {
 		n := gpudata.Notice{Kind: gpudata.NoticeIdentity, Err: fmt.Errorf("DCGM gives no UUID")}
 		for _, gpu := range s.nameless {

@@ -287,9 +287,15 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 			b.Dropped[gpudata.DropStatus]++
 		case !ok:
 			st.blank = st.blank || own
+			if f.Pace == gpuquantity.Profiling && st.unprofiled.IsZero() {
+				st.unprofiled = s.now()
+			}
 			b.Dropped[gpudata.DropBlank]++
 		default:
 			st.measured = st.measured || own
+			if f.Pace == gpuquantity.Profiling {
+				st.unprofiled = time.Time{}
+			}
 			s.deviceValue(b, i, f, 2*f.Rank+uint8(kind), v.ts, raw)
 		}
 	}

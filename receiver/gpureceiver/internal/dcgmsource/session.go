@@ -79,6 +79,8 @@ type deviceState struct {
 	measured, blank bool
 	answered        time.Time
 	health          gpudata.Health
+
+	unprofiled time.Time // since when profiling fields that are watched have blanks only; zero: they have values
 }
 
 // maxFails: a read that fails this often in a row while the connection answers means that handles are no longer ours.
@@ -126,7 +128,7 @@ func (s *session) adopt() {
 		if st == nil {
 			st = &deviceState{}
 		}
-		st.best = [gpuquantity.Num]uint8{}
+		st.best, st.unprofiled = [gpuquantity.Num]uint8{}, time.Time{}
 		s.state[i], present[id] = st, st
 	}
 	for id, st := range s.kept.devices {

@@ -78,6 +78,7 @@ type NoticeKind string
 const (
 	NoticeProfiling NoticeKind = "profiling" // ratios of the profiling fields
 	NoticeIdentity  NoticeKind = "identity"  // the device's ID, so everything
+	NoticeClock     NoticeKind = "clock"     // samples of the present time
 )
 
 // Health is what hw.status says.

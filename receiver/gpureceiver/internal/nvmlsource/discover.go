@@ -37,7 +37,7 @@ func (s *source) discover() (changed bool, err error) {
 	if ret != nvml.Success {
 		return false, s.fail("nvmlDeviceGetCount", ret)
 	}
-	var found []*unit
+	var found, boards []*unit
 	driver, _ := s.text("nvmlSystemGetDriverVersion")
 	for i := range int(n) {
 		board, ret := s.number("nvmlDeviceGetHandleByIndex_v2", i)
@@ -45,12 +45,18 @@ func (s *source) discover() (changed bool, err error) {
 			continue // inaccessible or lost: the others are there
 		}
 		u := &unit{handle: nvml.Handle(board), board: nvml.Handle(board), instance: -1, desc: gpusamplesextension.Device{
-			Name: fmt.Sprintf("gpu%d", i), Vendor: "NVIDIA", DriverVersion: driver, Ordinal: i,
+			Vendor: "NVIDIA", DriverVersion: driver,
 		}}
 		if u.desc.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret == nvml.Success {
-			s.describe(u)
-			found = append(append(found, u), s.instances(u)...)
+			u.desc.Ordinal = i
+			boards = append(boards, u)
 		}
+	}
+	s.numberBoards(boards)
+	for _, u := range boards {
+		u.desc.Name = fmt.Sprintf("gpu%d", u.desc.Ordinal)
+		s.describe(u)
+		found = append(append(found, u), s.instances(u)...)
 	}
 	if s.units != nil && slices.EqualFunc(found, s.units, func(a, b *unit) bool { return a.desc.ID == b.desc.ID }) {
 		return false, nil
@@ -72,6 +78,35 @@ func (s *source) discover() (changed bool, err error) {
 		s.devices = append(s.devices, u.desc)
 	}
 	return true, nil
+}
+
+// maxOrdinals bounds the boards whose ordinals are remembered when they are gone.
+const maxOrdinals = 256
+
+// numberBoards replaces NVML's indexes, which move when a board vanishes, by the ordinals that the boards had when they
+// were first seen. A board that takes the place of another one has its index.
+func (s *source) numberBoards(boards []*unit) {
+	if len(s.ordinals) > maxOrdinals {
+		s.ordinals = nil
+	}
+	if s.ordinals == nil {
+		s.ordinals = map[string]int{}
+	}
+	taken := map[int]bool{}
+	for _, u := range boards {
+		if n, ok := s.ordinals[u.desc.ID]; ok {
+			u.desc.Ordinal, taken[n] = n, true
+		}
+	}
+	for _, u := range boards {
+		if _, ok := s.ordinals[u.desc.ID]; ok {
+			continue
+		}
+		for taken[u.desc.Ordinal] {
+			u.desc.Ordinal++
+		}
+		taken[u.desc.Ordinal], s.ordinals[u.desc.ID] = true, u.desc.Ordinal
+	}
 }
 
 // describe says what a board says of itself.

@@ -25,6 +25,9 @@ type source struct {
 	events  nvml.Handle
 	xids    map[string]float64 // by device ID, since Open
 
+	// ordinals of boards by UUID, which outlive Close: a name means the same board for as long as the Collector runs.
+	ordinals map[string]int
+
 	// Of the present call.
 	args    [8]any
 	results [4]uint64

@@ -494,3 +494,32 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	require.ErrorIs(t, newSource(Settings{}, m.lib()).Open(), gpudata.ErrUnavailable)
 	assert.Zero(t, m.inits)
 }
+
+func TestNamesFollowTheUUIDWhenBoardsVanish(t *testing.T) {
+	m := newMachine(3)
+	s := open(t, m)
+	// names reads the list of devices anew and returns name and ordinal by ID.
+	names := func() map[string]string {
+		s.slow = time.Time{}
+		read(t, s)
+		list := map[string]string{}
+		for _, d := range s.Devices() {
+			list[d.ID] = fmt.Sprint(d.Name, " ", d.Ordinal)
+		}
+		return list
+	}
+	all := map[string]string{"GPU-0": "gpu0 0", "GPU-1": "gpu1 1", "GPU-2": "gpu2 2"}
+	require.Equal(t, all, names())
+	boards := m.boards
+	m.boards = boards[1:]
+	assert.Equal(t, map[string]string{"GPU-1": "gpu1 1", "GPU-2": "gpu2 2"}, names())
+	m.boards = boards
+	assert.Equal(t, all, names(), "it is back")
+	m.boards = append(boards[1:3:3], newBoard(m, 7))
+	assert.Equal(t, map[string]string{"GPU-1": "gpu1 1", "GPU-2": "gpu2 2", "GPU-7": "gpu3 3"}, names(),
+		"a new board has a number of its own")
+	require.NoError(t, s.Close())
+	m.boards = boards[2:]
+	require.NoError(t, s.Open())
+	assert.Equal(t, map[string]string{"GPU-2": "gpu2 2"}, names(), "the driver was loaded again")
+}

@@ -33,6 +33,7 @@
 //   foreign NAME      a field group of another client     refused MS     how long a refused connection takes
 //   taken N           groups of other clients             profbusy 1     another profiler owns the counters
 //   gsp MASK          boards that give blanks only, though their status is ok (what XID 119 leads to)
+//   blankprof MASK    boards whose profiling values are blank while another profiler has paused them
 //   frozen US         the driver hangs: nothing is sampled from then on
 //   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
 //   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
@@ -68,7 +69,7 @@
 typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 
 static struct {
-    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient, late,
+    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, blankprof, nouuid, transient, late,
         broken, fixed;
     int64_t now, fastest, frozen, jitter, scale, migat;
     unsigned short unsupported[64], noperm[64];
@@ -149,6 +150,7 @@ static void load(void) {
         else if (!strcmp(key, "taken")) conf.taken = v;
         else if (!strcmp(key, "profbusy")) conf.profbusy = v;
         else if (!strcmp(key, "gsp")) conf.gsp = v;
+        else if (!strcmp(key, "blankprof")) conf.blankprof = v;
         else if (!strcmp(key, "nouuid")) conf.nouuid = v;
         else if (!strcmp(key, "transient")) conf.transient = v;
         else if (!strcmp(key, "late")) conf.late = v;
@@ -580,7 +582,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     if (id == 157 && in(conf.unsupported, conf.n_unsupported, id)) { v->value.dbl = 0; return; }
     if (in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id)) { blank(v, 2); return; }
     if (in(conf.noperm, conf.n_noperm, id)) { blank(v, 3); return; }
-    if (first && id >= 1001 && id <= 1096) { blank(v, 0); return; } // needs two readings
+    if ((first || conf.blankprof >> board_of(kind, e) & 1) && id >= 1001 && id <= 1096) { blank(v, 0); return; } // needs two readings
     switch (id) {
     case 1: strcpy(v->value.str, "580.65.06"); break;
     case 50: strcpy(v->value.str, "NVIDIA H100 80GB HBM3"); break;
