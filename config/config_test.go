@@ -53,7 +53,7 @@ func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
 	}
 }
 
-// A variable that only one side knows does nothing, without a word.
+// A variable that only one side knows does nothing, silently.
 func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
 	variable := regexp.MustCompile(`OTELGPU_[A-Z_]+`)
 	for _, name := range []string{"agent", "gateway"} {
@@ -203,8 +203,8 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 	require.GreaterOrEqual(t, pushed, 3)
 }
 
-// An OTLP receiver takes requests of 4 MiB by gRPC unless it is told otherwise, and refuses larger ones for good.
-// Batches are kept below that; gateways are told otherwise, for what agents send is as large as it came or larger.
+// An OTLP receiver takes requests of 4 MiB by gRPC by default, and refuses larger ones for good.
+// Batches are kept below that; gateways accept more, because what agents send is as large as it came or larger.
 func TestRequestsByGRPCAreAsLargeAsTheirReceiverTakes(t *testing.T) {
 	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver takes by HTTP
 	batched, told := 0, 0

@@ -198,7 +198,7 @@ func Example_training() {
 // Every call of the library's face, as a program meets it: nil does nothing, off does nothing, and a name matches what
 // it names.
 func Example_face() {
-	prof, err := gpuspan.New(nil) // never nil; without a driver: host clock, and it says so
+	prof, err := gpuspan.New(nil) // never nil; without a driver: host clock, and it reports that
 	ctx := context.Background()
 	s := prof.Stream(0, "host", gpuspan.Sync(settings.SyncDeferred))
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("row"),

@@ -84,7 +84,8 @@ func TestLinksOfEqualPartsOfTheItemsStateNothing(t *testing.T) {
 	}
 }
 
-// iteration is the span of a batch of n requests, which state 1, 2, 3 … items; those that odd says are not sampled.
+// iteration is the span of a batch of n requests, which state 1, 2, 3 … items; odd selects the ones that are not
+// sampled.
 func iteration(t *testing.T, r *rig, n int, odd func(int) bool) sdktrace.ReadOnlySpan {
 	t.Helper()
 	s, _ := r.stream()
@@ -153,7 +154,7 @@ func TestTheSDKsLimitOfLinksIsFoundCountedAndSaid(t *testing.T) {
 	require.EqualValues(t, 256, attrs(second)["gpu.batch.size"].AsInt64())
 	for i, l := range second.Links() {
 		require.Equal(t, trace.SpanContextFromContext(requestContext(2*i, true)), l.SpanContext,
-			"those that somebody records")
+			"the recorded ones")
 		require.Equal(t, float64(2*i+1)/(256*257/2), l.Attributes[1].Value.AsFloat64(), "a share of the whole batch")
 	}
 	require.EqualValues(t, map[string]int64{"": 256}, ints(collect(t, reader)["gpuspan.links.dropped"]))

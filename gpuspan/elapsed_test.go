@@ -54,7 +54,7 @@ func TestElapsedGivesTheProgramWhatWasMeasured(t *testing.T) {
 	require.NoError(t, r.p.Shutdown(context.Background()))
 	<-never.Done()
 	_, ok = never.Get()
-	require.False(t, ok, "given up")
+	require.False(t, ok, "abandoned")
 	untimed := op.Start(context.Background(), s).Elapsed()
 	<-untimed.Done()
 	_, ok = untimed.Get()

@@ -208,7 +208,7 @@ func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
 			r.clock.Advance(time.Millisecond)
 		}
 	}
-	require.Zero(t, r.p.Misuse()["concurrent_steps"], "one after the other, and those of another loop within")
+	require.Zero(t, r.p.Misuse()["concurrent_steps"], "one after the other, and steps of another loop inside")
 	for range loop.Steps(context.Background()) {
 		for range loop.Steps(context.Background()) {
 			r.clock.Advance(time.Millisecond)

@@ -150,7 +150,7 @@ func Graph() OperationOption {
 }
 
 // HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code
-// (gpu.operation.type `host`): it has the host's times and stands in reports, and is no GPU work, neither in their
+// (gpu.operation.type `host`): it has the host's times and is in reports, and is no GPU work, neither in their
 // totals nor for energy.
 func HostWork() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
@@ -195,7 +195,7 @@ func Batched() OperationOption {
 }
 
 // PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as
-// at the end of a benchmark: all of it, or that of each category alone. It runs on the goroutine that ends spans, so w
+// at the end of a benchmark: all of it, or each category alone. It runs on the goroutine that ends spans, so w
 // should not block.
 func PrintReport(w io.Writer, categories ...string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Print, c.PrintOnly = w, categories })

@@ -49,8 +49,8 @@ func init() {
 
 // New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever
 // the error says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections
-// get host times and spans say so (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration has
-// no points of them.
+// get host times and spans state it (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration
+// has no points of them.
 //
 // Settings come from [settings.Default], then the environment ([settings.FromEnv]), then options. Call Shutdown in the
 // end: it closes the backend, which is this profiler's alone. Operations may serve any number of profilers.

@@ -76,7 +76,8 @@ func (x Section) End() { x.section.End() }
 
 // EndWith is End with the work of the section, in addition to what [Section.Add] declared.
 func (x Section) EndWith(w Work) {
-	// Field by field, which is inlined into the caller and passes registers: a copy of Work costs a quarter of a section.
+	// Field by field, which is inlined into the caller and passes registers: a copy of Work costs a quarter of a
+	// section.
 	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
 }
 
@@ -121,7 +122,7 @@ func (e *Elapsed) measured() *record.Elapsed {
 	return &e.elapsed
 }
 
-// Done is closed when it is decided whether there is a time: after the read-back, or when the section is given up.
+// Done is closed when it is decided whether there is a time: after the read-back, or when the section is abandoned.
 func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
 
 // Get is the time on the device, and false before Done is closed and for sections without one: host-timed, captured,

@@ -127,7 +127,7 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	require.Equal(t, map[string]int64{"train": 3, "forward": 3, "op": 3}, counts)
 }
 
-// A loop may be made for each evaluation: what it costs is bounded, and its steps are those of one operation.
+// A loop may be made for each evaluation: what it costs is bounded, and its steps belong to one operation.
 func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 	set := settings.Default()
 	set.Names = 2

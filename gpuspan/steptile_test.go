@@ -69,7 +69,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	require.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
 }
 
-// Tiling costs no truth: for minutes and at any drift both ends of each step lie within its stated error, and lengths
+// Tiling costs no truth: for minutes and at any drift both ends of each step are within its stated error, and lengths
 // stay differences of stamps.
 func TestStepsAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {

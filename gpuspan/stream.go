@@ -55,7 +55,7 @@ func NeverCaptured() StreamOption {
 
 // ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on
 // it, and lends events instead ([Operation.Open]). They are made in the context that is current on the calling OS
-// thread (HIP: on its current device), which must be that of the foreign stream. The handle that is passed does not
+// thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed does not
 // matter; the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and
 // steps on it have the host's times.
 func ForeignEvents() StreamOption {
@@ -63,7 +63,7 @@ func ForeignEvents() StreamOption {
 }
 
 // OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process
-// that is told the GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's
+// that receives the GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's
 // identity, which join as others do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and
 // the Model gives the peaks. No event is recorded: sections that are started have the host's times. The handle does not
 // matter.
@@ -112,7 +112,7 @@ func (s *Stream) DeviceTimed() bool {
 }
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
-// ones are given up. Sections that are started later only count.
+// ones are abandoned. Sections that are started later only count.
 func (s *Stream) Close() { s.real().Close() }
 
 // StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first

@@ -35,7 +35,7 @@ func TestAStreamIsFoundInTheContext(t *testing.T) {
 	require.Len(t, r.named(op.Name()), 1)
 }
 
-// A simulated device knows its own limits, and the program those of a device that no backend can ask.
+// A simulated device knows its own limits, and the program knows them for a device that no backend can query.
 func TestReportsCompareWithThePeaksThatADeviceStates(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

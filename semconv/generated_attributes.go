@@ -419,8 +419,8 @@ const (
 	// collective. Less than gpu.rank.held_up.duration where it came last because another rank had held it up.
 	GPURankCausedDurationKey = attribute.Key("gpu.rank.caused.duration")
 
-	// GPURankCollectiveCountKey (int, {collective}): Collectives of the rank that match those of others. Absent
-	// where none do.
+	// GPURankCollectiveCountKey (int, {collective}): Collectives of the rank that match other ranks'
+	// collectives. Absent where none do.
 	GPURankCollectiveCountKey = attribute.Key("gpu.rank.collective.count")
 
 	// GPURankCollectiveNamesKey (string[]): Collectives at which a late rank came last, the most frequent first.
@@ -540,8 +540,8 @@ const (
 	GPUStepEpochKey = attribute.Key("gpu.step.epoch")
 
 	// GPUStepHFUKey (double, 1): Hardware FLOP utilization, the summed FLOPs of the step's sections divided by
-	// (duration times dense peak). The sections are those of this process, on its device. Recomputation counts.
-	// Absent if they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
+	// (duration times dense peak). The sections are this process's, on its device. Recomputation counts. Absent
+	// if they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
 	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.
@@ -670,7 +670,7 @@ const (
 
 	// GPUTimingErrorKey (double, s): Half-width bound of the placement of start and end on the wall clock. A
 	// bound, not a standard deviation; the duration is far more exact. The scope's holds for all of its spans
-	// but those that state theirs, and is at most twice as wide as theirs would be.
+	// that do not state their own, and is at most twice as wide as theirs would be.
 	GPUTimingErrorKey = attribute.Key("gpu.timing.error")
 
 	// GPUTimingSourceKey (string): What measured the times.
@@ -712,7 +712,7 @@ const (
 	// GPUWindowCommExposedDurationKey (double, s): Communication minus its overlap with compute kernels.
 	GPUWindowCommExposedDurationKey = attribute.Key("gpu.window.comm.exposed.duration")
 
-	// GPUWindowComputeDurationKey (double, s): Length of the union of compute kernels, those that are neither
+	// GPUWindowComputeDurationKey (double, s): Length of the union of compute kernels, which are neither
 	// communication nor memory operations.
 	GPUWindowComputeDurationKey = attribute.Key("gpu.window.compute.duration")
 
@@ -752,7 +752,7 @@ const (
 	GPUWindowOverlapRatioKey = attribute.Key("gpu.window.overlap.ratio")
 
 	// GPUWindowQueueMaxKey (int, {operation}): Most activities of one stream that were launched and had not
-	// begun, those of graphs one by one (Holistic Trace Analysis leaves launches of graphs out).
+	// begun, activities of graphs one by one (Holistic Trace Analysis leaves launches of graphs out).
 	GPUWindowQueueMaxKey = attribute.Key("gpu.window.queue.max")
 
 	// GPUWindowWorkCoverageKey (double, 1): Part of the kernel time, collectives left out, of kernels whose

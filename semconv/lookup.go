@@ -57,7 +57,7 @@ type Metric struct {
 	Group      string     // section of the documentation
 	Brief      string     // how it is obtained and what it does not mean
 	Attributes []string   // names of the attributes that its points may have
-	Required   []string   // those of Attributes that every point has
+	Required   []string   // the Attributes that every point has
 	Writers    []string   // gpuspan and types of Collector components
 	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
@@ -76,7 +76,7 @@ type Event struct {
 	Group      string   // section of the documentation
 	Brief      string   // when it is written
 	Attributes []string // names of the attributes that it may have
-	Required   []string // those of Attributes that every record has
+	Required   []string // the Attributes that every record has
 	Writers    []string // types of Collector components
 }
 
@@ -86,7 +86,7 @@ type Span struct {
 	Brief      string   // what such a span is
 	Types      []string // values of gpu.operation.type
 	Attributes []string // names of the attributes that it should have; others may be there
-	Required   []string // those of Attributes that it must have
+	Required   []string // the Attributes that it must have
 }
 
 // FindingKind is one kind of finding: a value of gpu.finding.kind.

@@ -118,7 +118,7 @@ func union(list []interval) (total int64) {
 	return total
 }
 
-// What the command writes for every recorded profile, held against answers that were computed by other means.
+// What the command writes for every recorded profile, compared with answers computed by other means.
 func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("every recorded profile is converted without -short only")
@@ -281,7 +281,7 @@ func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
 	require.NoError(t, err)
 	said := stdout + stderr
 	require.Contains(t, said, `"odd" is left out: it begins 365.0 days after all other events`)
-	require.Contains(t, said, "1 events left out: time more than a day from that of all other events")
+	require.Contains(t, said, "1 events left out: time more than a day from all other events")
 	require.NotContains(t, said, "idle for")
 	for _, name := range []string{"trace.json", "spans.json"} {
 		text, err := os.ReadFile(filepath.Join(out, name))

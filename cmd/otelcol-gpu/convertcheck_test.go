@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// The spans that convert makes of every recorded profile, held against the registry as a user would.
+// The spans that convert makes of every recorded profile, validated against the registry as a user would.
 func TestConvertOfEveryRecordedProfilePassesTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the recorded profiles are not converted with -short")

@@ -31,7 +31,7 @@ func reportState(t *testing.T, path string) (s page.State, size int) {
 	return s, len(b)
 }
 
-// The numbers of the page are those of the reference that was computed from the same file.
+// The numbers of the page equal the reference computed from the same file.
 func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 	path := recorded.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")
 	text, err := os.ReadFile(path + ".ref.json")

@@ -94,7 +94,7 @@ func TestConvertTellsAgainWhatItSaidOfAProfile(t *testing.T) {
 		{"ph":"X","cat":"kernel","name":"b","ts":90,"dur":10,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`), 0o600))
 	first, second := again(t, small)
 	assert.Equal(t, []string{
-		"    unexplained_idle, GPU 0: the file does not say why -> GPU 0 idle for 75µs; up to 75µs (83.3 %) to gain; no call in the file launched what came next " +
+		"    unexplained_idle, GPU 0: the file does not say why -> GPU 0 idle for 75µs; up to 75µs (83.3 %) to gain; no call in the file launched the next activity " +
 			"(threshold 5 %, certainty low); try: record the runtime's calls and the host's ranges too",
 		"    GPU 0 (A100): 90µs = computing 15µs (16.7 %) + idle 75µs (83.3 %) (unknown 75µs)",
 	}, strings.Split(first, "\n"))

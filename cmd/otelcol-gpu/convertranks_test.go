@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Eight real ranks, held against the truth that was computed from the files' own times.
+// Eight real ranks, compared with the truth computed from the files' own times.
 func TestAFolderOfRanksIsOneJob(t *testing.T) {
 	dir, lastAt, heldUp := recorded.Ranks(t)
 	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
@@ -61,7 +61,7 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 			"lower clock, larger inputs, or somebody else on the device). Of the others' communication 67 % is waiting for a late rank.")
 }
 
-// Files of ranks that do not say so are named, for nobody would miss the comparison.
+// Files that do not state their rank are named; otherwise the missing comparison would go unnoticed.
 func TestRanksWithoutARankAreSaid(t *testing.T) {
 	dir := t.TempDir()
 	for rank, name := range []string{"a", "b", "c"} {
@@ -77,8 +77,8 @@ func TestRanksWithoutARankAreSaid(t *testing.T) {
 	require.NotContains(t, stdout, "not compared")
 }
 
-// What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only one
-// rank runs are named.
+// What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only
+// one rank runs are named.
 func TestTheLateRanksFramesAndKernelsAreSaid(t *testing.T) {
 	const steps = 10
 	for name, want := range map[string]string{

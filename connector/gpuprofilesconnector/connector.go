@@ -111,7 +111,7 @@ func (c *gpuProfiles) ConsumeTraces(ctx context.Context, td ptrace.Traces) error
 	return nil
 }
 
-// flush sends the windows that have settled: spans may wait max_wait for those around them, and what comes later is in
+// flush sends the windows that have settled: spans may wait max_wait for their parents, and later ones are in
 // a further profile of the same window.
 func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 	now := c.clock()

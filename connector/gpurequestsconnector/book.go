@@ -35,23 +35,23 @@ type counts struct {
 	charged, unassigned        float64 // J
 }
 
-// book keeps the accounts. Its methods are called under the connector's lock; now is that of a series.Clock.
+// book keeps the accounts. Its methods are called under the connector's lock; now is from a series.Clock.
 type book struct {
 	cfg      *Config
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
 	traces   map[pcommon.TraceID][]*child
-	waiting  map[key]*child                   // those of traces
+	waiting  map[key]*child                   // the children waiting for traces
 	recent   boundedmap.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
 	closed   boundedmap.Recent[key, struct{}] // requests
-	owed     spanfacts.Waiting[[]owed]
+	debts    spanfacts.Waiting[[]debt]
 
 	operations map[operation]*operation
 	sources    map[string]*source
 	targets    series.Targets
 
 	done   []*request       // closed, not yet handed on
-	ending map[key]*request // those of done that may still get work of their traces
+	ending map[key]*request // closed requests that may still get work of their traces
 	stats  counts
 
 	// scratch of one payload
@@ -66,7 +66,7 @@ func newBook(cfg *Config) *book {
 		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
 		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
 		closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
-		owed:   spanfacts.Waiting[[]owed]{Max: cfg.MaxSpans},
+		debts:  spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation),
 		sources: make(map[string]*source), index: make(map[key]int),
 	}
@@ -153,7 +153,7 @@ func (b *book) remember(s *span, now int64) {
 		r.begin(b.recent.Find(s.key), now)
 	}
 	if s.kind == hostSpan {
-		waiting, _ := b.owed.Take(s.key)
+		waiting, _ := b.debts.Take(s.key)
 		for _, o := range waiting {
 			b.lift(s.above(), o, now)
 		}
@@ -187,7 +187,7 @@ func (b *book) operation(o operation) *operation {
 
 // charge divides a batch among its requests.
 func (b *book) charge(s *span, now int64) {
-	own := s.owed()
+	own := s.debt()
 	b.parts = spanfacts.Shares(s.links, b.parts[:0])
 	size := max(float64(len(b.parts))+float64(s.links.DroppedLinksCount()), s.batchSize)
 	op := b.operation(s.operation)
@@ -297,7 +297,7 @@ func (b *book) close(r *request, why reason, now int64) {
 	}
 }
 
-// end gives the requests that were closed the GPU work of their traces, once for all those of a trace: there may be
+// end gives the requests that were closed the GPU work of their traces, once for all requests of a trace: there may be
 // thousands in one.
 func (b *book) end(now int64) {
 	if len(b.ending) == 0 {

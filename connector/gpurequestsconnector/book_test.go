@@ -343,7 +343,7 @@ func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
 	assert.NotContains(t, got["decode 3"].Attributes().AsRaw(), "gpu.join.coverage")
 }
 
-// Work in one trace that never ends, as a training's, is given up with time, and leaves room for others.
+// Work in one trace that never ends, as a training's, is dropped after a time, and leaves room for others.
 // Names with a number in them make neither an account nor a span for each batch.
 func TestOperationsOfARequestAreBounded(t *testing.T) {
 	b := newTest(t, nil)
@@ -409,7 +409,7 @@ func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
 	assert.Equal(t, 600.0, b.stats.unassigned)
 }
 
-// What comes again is charged once, also kernels, and also within one payload.
+// Repeated work is charged once, also kernels, and also within one payload.
 func TestWorkWithoutLinksThatComesAgainIsChargedOnce(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := in{name: "gemm", trace: 1, id: 2, parent: 1, start: 1, end: 2, a: gpu("", 0.001, 1, nil)}

@@ -22,7 +22,7 @@ func (b *book) wait(s *span, now int64) {
 			return // the span around it has it, and so has what is around that; of a step on another device only the step
 		}
 	}
-	own := s.owed()
+	own := s.debt()
 	if s.kind == leafWork && s.parent.IsEmpty() {
 		b.stats.unassigned += own.energy
 		return
@@ -76,7 +76,7 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 // join adds GPU work of the request's own trace to its account.
 func (b *book) join(r *request, c *child, now int64) {
 	b.counted(c, now)
-	own := c.owed()
+	own := c.debt()
 	a := b.account(r, b.operation(c.operation), c.source)
 	a.batches++
 	a.sizes++
@@ -88,7 +88,7 @@ func (b *book) join(r *request, c *child, now int64) {
 // counted ends the wait of a child whose energy is accounted for. GPU work around it that has not come yet has it, too.
 func (b *book) counted(c *child, now int64) {
 	delete(b.waiting, c.key)
-	b.lift(c.above(), c.owed(), now)
+	b.lift(c.above(), c.debt(), now)
 	if s := b.recent.Find(c.key); s != nil {
 		s.counted = true
 	}
@@ -98,7 +98,7 @@ func (b *book) counted(c *child, now int64) {
 const parentPatience = 10
 
 // expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a
-// request without batches; what lies within other GPU work is part of that; the rest is nobody's. A trace waits as a
+// request without batches; work inside other GPU work is part of it; the rest is nobody's. A trace waits as a
 // whole, for its request may last; where half of the room is taken, its old work does not wait for its new.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
@@ -125,7 +125,7 @@ func (b *book) expire(now int64, all bool) {
 			case around != nil && contains(gpuWork, around.device, c.device) || b.had(c):
 				delete(b.waiting, c.key)
 			case above == nil || around != nil || !c.adopted():
-				b.stats.unassigned += c.owed().energy
+				b.stats.unassigned += c.debt().energy
 				b.counted(c, now)
 			default:
 				r := b.requests[above.key]
@@ -142,5 +142,5 @@ func (b *book) expire(now int64, all bool) {
 			}
 		}
 	}
-	b.owed.Expire(now - parentPatience*int64(b.cfg.Idle))
+	b.debts.Expire(now - parentPatience*int64(b.cfg.Idle))
 }

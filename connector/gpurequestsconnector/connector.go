@@ -152,7 +152,7 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 }
 
 // send hands on what waits. What the next component refuses waits for the next time, unless it says that trying again
-// is of no use; ids are made of what is in a span, so that one that arrived all the same is not doubled.
+// is useless; ids are made of what is in a span, so that one that arrived all the same is not doubled.
 func (c *gpuRequests) send(ctx context.Context) {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]
@@ -205,7 +205,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	c.meters.trim()
 }
 
-// scope is that of spans.
+// scope is the instrumentation scope of spans.
 func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
 	s.SetName(metadata.ScopeName)
 	s.SetVersion(c.version)

@@ -350,7 +350,7 @@ func TestDeltaAndExponential(t *testing.T) {
 	assert.EqualValues(t, 2, count)
 }
 
-// refuser refuses until it is told not to.
+// refuser refuses until it is switched off.
 type refuser struct {
 	consumertest.TracesSink
 	mu  sync.Mutex
@@ -444,7 +444,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	assert.InDelta(t, 80, sum, 1e-9)
 }
 
-// The way from a number into a trace ends where there is none.
+// A number without a trace has no exemplar.
 func TestAnUnsampledRequestIsNoExemplar(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)
@@ -509,7 +509,7 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	for _, rm := range md.ResourceMetrics().All() {
 		names = append(names, rm.Resource().Attributes().AsRaw()["service.name"])
 	}
-	assert.ElementsMatch(t, []any{"1", "2", "3", "4"}, names, "what gives way was written")
+	assert.ElementsMatch(t, []any{"1", "2", "3", "4"}, names, "a removed resource was written before")
 }
 
 // A resource that is one too many is kept as long as its metrics are refused.

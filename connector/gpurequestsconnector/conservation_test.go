@@ -31,7 +31,7 @@ type node struct {
 	weight []int // items of each; 0: none stated
 }
 
-// order is that of the nodes, parents first or children, which have higher numbers.
+// order lists the nodes, parents first or children, which have higher numbers.
 func (f *forest) order(childrenFirst bool) []int {
 	order := make([]int, len(f.nodes))
 	for i := range order {
@@ -43,7 +43,7 @@ func (f *forest) order(childrenFirst bool) []int {
 	return order
 }
 
-// energy is that of all accounts of the request, J.
+// energy is the sum of all accounts of the request, J.
 func (r *request) energy() (sum float64) {
 	for _, a := range r.accounts {
 		sum += a.energy
@@ -198,8 +198,8 @@ func (f *forest) accounts(b *book) []float64 {
 }
 
 // Each joule of the devices is charged to requests by the shares of the innermost batch around it on its device, or to
-// nobody; the sum is the devices'. Children come before their parents, as SDKs send them, in any cut into payloads; or in one
-// payload in any order.
+// nobody; the sum is the devices'. Children come before their parents, as SDKs send them, in any cut into payloads; or
+// in one payload in any order.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 77))
@@ -239,7 +239,7 @@ func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 }
 
 // Requests of the same trace begin and end at any time, are closed early, settled and idle, and open again: what all
-// accounts have and what nobody has is the energy of the spans.
+// accounts have plus the unattributed is the energy of the spans.
 func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 79))

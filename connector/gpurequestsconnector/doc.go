@@ -14,7 +14,7 @@
 //	 └ link to B, 1 item        └──────────► └ decode   gpu.operation.type = share
 //	                                                    gpu.request.duration = 6 ms, gpu.energy = 2.4 J, …
 //
-// Files: read.go says what a span says; nest.go finds what lies within what, so
+// Files: read.go says what a span says; nest.go finds which work contains which, so
 // that nothing is charged twice; account.go is what one request has, book.go keeps all of them, children.go finds GPU
 // work in a request's own trace; write.go makes spans of accounts, metrics.go metrics; connector.go is the component.
 package gpurequestsconnector

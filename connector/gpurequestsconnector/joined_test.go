@@ -31,7 +31,7 @@ func (e extensions) GetExtensions() map[component.ID]component.Component { retur
 
 func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
 
-// joined is what gpu_join makes of a request whose spans lie within 3 s from now, on three devices of 100 W, 200 W and
+// joined is what gpu_join makes of a request whose spans are within 3 s from now, on three devices of 100 W, 200 W and
 // 300 W.
 func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	ctx := context.Background()
@@ -129,7 +129,7 @@ func randomWork(rng *rand.Rand) ptrace.Traces {
 	return td
 }
 
-// What gpu_join attributes to spans is a request's or nobody's, wherever steps and batches lie within one another on
+// What gpu_join attributes to spans is a request's or unattributed, however steps and batches contain one another on
 // whatever devices.
 func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	for seed := range uint64(150) {

@@ -14,7 +14,7 @@ import (
 
 // Links lead anywhere: to requests that never come or come after `idle`, to the batch itself, to GPU work around it,
 // within it and elsewhere in its trace, to spans of the host, to one request twice, to nothing; requests are sampled or
-// not. What all accounts have and what nobody has is the energy of the spans.
+// not. What all accounts have plus the unattributed is the energy of the spans.
 func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 	whole := 0 // cases in which no account was lost by too many links at once
 	for seed := uint64(18_000); seed < 22_000; seed++ {
@@ -102,7 +102,7 @@ func (f *forest) root(r int, s ptrace.Span) {
 	s.SetEndTimestamp(at(100))
 }
 
-// One batch may link to more requests than accounts may be open: the oldest are closed early, those that cannot be
+// One batch may link to more requests than accounts may be open: the oldest are closed early, requests that cannot be
 // handed on are counted, and nothing grows.
 func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
 	const links, room = 100_000, 1000

@@ -23,7 +23,7 @@ type meters struct {
 	series.Settings
 	cfg   *Config
 	of    map[string]*meter // by the resource of metrics
-	lost  int               // series that gave way before they were written, since that was last counted
+	lost  int               // series removed before they were written, since the last count
 	spans bool              // accounts have spans
 }
 
@@ -109,7 +109,7 @@ func (m *meters) get(s *source, now int64) *meter {
 	return x
 }
 
-// giveWay forgets the resource that was silent longest; it returns how many series it had.
+// giveWay forgets the resource without data for longest and returns how many series it had.
 func (m *meters) giveWay() (had int) {
 	var oldest string
 	at := int64(math.MaxInt64)
@@ -148,7 +148,7 @@ func (m *meters) record(closed []*request, now int64) {
 	}
 }
 
-// recorder puts values of an account, where they are known, into the series of an operation, nil for those of the
+// recorder puts values of an account, where they are known, into the series of an operation, nil for the values of the
 // request as a whole. Their exemplar is the account's span, else the request's; none where its trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
@@ -190,7 +190,7 @@ func (m *meters) output() pmetric.Metrics {
 	return out
 }
 
-// trim makes the resources beyond the bound give way, after an output that was taken: before that there is room for as
+// trim removes the resources beyond the bound after an accepted output: before that there is room for as
 // many again.
 func (m *meters) trim() {
 	for len(m.of) > m.cfg.MaxResources {

@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// The energy and the time of a span contain those of its descendants on its device, also below spans of the host; those
-// of a step also what is on other devices directly below it. So where a batch lies within another one, its part is
+// The energy and the time of a span contain a step of its descendants on its device, also below spans of the host;
+// those also contains what is on other devices directly below it. So where a batch is inside another one, its part is
 // taken off the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
@@ -18,23 +18,24 @@ import (
 //	   └─ decode  link A        6 J  → A
 //
 // Within a payload the order does not matter. When the inner batch came in an earlier payload, what it took waits for
-// the outer one under the id of the first ancestor that is not known yet (owed). When the outer one came before, it
+// the outer one under the id of the first ancestor that is not known yet ([debt]). When the outer one came before, it
 // was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
 // as long as it does.
 
-// owed is what batches on a device have taken from an ancestor that has not come yet.
-type owed struct {
+// debt is what batches on a device have taken from an ancestor that has not come yet.
+type debt struct {
 	device       string
 	time, energy float64
 }
 
-// contains says whether the time and energy of GPU work on a device contain those of work on another, below it.
+// contains says whether the time and energy of GPU work on a device contain the time and energy of work on another,
+// below it.
 func contains(k kind, device, inner string) bool {
 	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
 }
 
 // take takes from a span what batches within it have.
-func (s *span) take(o owed) {
+func (s *span) take(o debt) {
 	s.innerTime += o.time
 	s.innerEnergy += o.energy
 }
@@ -53,7 +54,7 @@ func (b *book) nest(now int64) {
 	}
 	for i := range b.spans {
 		s := &b.spans[i]
-		waiting, _ := b.owed.Take(s.key)
+		waiting, _ := b.debts.Take(s.key)
 		for _, o := range waiting {
 			if !contains(s.kind, s.device, o.device) {
 				continue
@@ -63,7 +64,7 @@ func (b *book) nest(now int64) {
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(s.above(), owed{s.device, s.time, max(0, s.energy-s.elsewhere)}, now)
+			s.outer, s.nested = b.lift(s.above(), debt{s.device, s.time, max(0, s.energy-s.elsewhere)}, now)
 		}
 	}
 	for i := range b.spans {
@@ -91,7 +92,7 @@ func (b *book) elsewhere() {
 	}
 }
 
-// around is the GPU work of the payload that is next above a span, nil where there is none.
+// around is the GPU work of the payload that is next above a span, nil if none.
 func (b *book) around(s *span) *span {
 	k := s.above()
 	for range maxDepth {
@@ -108,9 +109,9 @@ func (b *book) around(s *span) *span {
 }
 
 // lift goes up from a span's parent and takes o off each GPU span that contains it, up to the first batch. It returns
-// that batch's number, −1 where there is none in the payload, and whether the energy was counted with a span that came
+// that batch's number, −1 if the payload has none, and whether the energy was counted with a span that came
 // before.
-func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
+func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 	for range maxDepth {
 		if k.Span.IsEmpty() {
 			return -1, false
@@ -145,8 +146,8 @@ func (b *book) lift(k key, o owed, now int64) (outer int, before bool) {
 }
 
 // owe notes what a span that has not come yet contains.
-func (b *book) owe(k key, o owed, now int64) {
-	list, _ := b.owed.At(k, now)
+func (b *book) owe(k key, o debt, now int64) {
+	list, _ := b.debts.At(k, now)
 	for i := range *list {
 		if x := &(*list)[i]; x.device == o.device {
 			x.time += o.time

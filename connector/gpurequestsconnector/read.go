@@ -101,9 +101,9 @@ func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 // spans show as a whole.
 func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
 
-// owed are the time and the energy that belong to no batch within.
-func (s *span) owed() owed {
-	return owed{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
+// debt is the time and the energy that belong to no batch within.
+func (s *span) debt() debt {
+	return debt{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
 }
 
 // seenSpan is what is remembered of a span.

@@ -20,7 +20,7 @@ import (
 // queueName is the name of the span from the request's start to its first GPU work.
 const queueName = "queue"
 
-// spans are those of closed requests, each below the request's own span. There are none for a request that is not
+// spans are the spans of closed requests, each below the request's own span. There are none for a request that is not
 // sampled, for its trace does not exist, and none for work that its trace shows itself.
 func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
@@ -149,7 +149,7 @@ func (a *account) timed() bool { return a.time > 0 }
 // firstItem says after how many seconds the request had its first item, and from which account that is known.
 type firstItem struct {
 	after float64
-	of    *account // nil: the engine says so
+	of    *account // nil: from the engine itself
 }
 
 // toFirstItem: the first token comes out of the last part of the prompt's processing; other work gives items when its

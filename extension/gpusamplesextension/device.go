@@ -87,7 +87,7 @@ type device struct {
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
 	settled int64   // oldest newest sample among the live fields; never decreases
-	primary *series // whose times stand for the device's: the first live field
+	primary *series // whose times are used for the device: the first live field
 }
 
 const maxEvents = 1024
@@ -125,7 +125,7 @@ func (d *device) addEvent(e Event) {
 	switch {
 	case len(d.events) < maxEvents:
 		d.events = slices.Insert(d.events, i, e)
-	case i > 0: // the oldest gives way
+	case i > 0: // the oldest is removed
 		copy(d.events, d.events[1:i])
 		d.events[i-1] = e
 	}
@@ -215,7 +215,7 @@ type Event struct {
 	Count int64     // new errors
 }
 
-// ThrottleReason is a bit of the Throttle field: a reason for which clocks are held back. The bits are those of NVML's
+// ThrottleReason is a bit of the Throttle field: a reason for which clocks are held back. The bits equal NVML's
 // clock event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes on unchanged. Idle is not one.
 type ThrottleReason uint64
 

@@ -88,7 +88,7 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 				}
 				continue
 			}
-			// The newest point lies in the future and this one does not: the clock was set back.
+			// The newest point is in the future and this one does not: the clock was set back.
 			st.stats.evictedAge.Add(int64(s.len()))
 			s.clear()
 			d.settled = 0

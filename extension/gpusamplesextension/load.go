@@ -46,7 +46,7 @@ type LoadLevel struct {
 // loadHold is how far from a reading its value counts: half of the longest usual interval between scrapes, a minute.
 const loadHold = int64(30 * time.Second)
 
-// maxLoadSeries bounds the series, maxLoadReadings those of one.
+// maxLoadSeries bounds the series, maxLoadReadings the readings of one.
 const maxLoadSeries, maxLoadReadings = 1 << 10, 1 << 12
 
 // loadTable holds the recent readings by service.

@@ -28,7 +28,7 @@ type Store struct {
 	rings   [64]int // how many rings there are of 2^(i-1) points
 	swept   time.Time
 
-	lease atomic.Pointer[component.ID] // nil: nobody has it
+	lease atomic.Pointer[component.ID] // nil: not leased
 	subs  sync.Map                     // of channels: readers that are woken
 	stats stats
 	uses  useTable
@@ -78,7 +78,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 
 // Register implements Writer.
 func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error) {
-	refused := &deviceWriter{st: st, d: &device{}} // of no device that is open
+	refused := &deviceWriter{st: st, d: &device{}} // of a closed device
 	if desc.ID == "" {
 		return refused, errors.New("device without an ID (hw.id) cannot be registered")
 	}
@@ -198,7 +198,7 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// onlyDevice is the one device of the workload's host; empty when it has none or several. A board that is cut into one
+// onlyDevice is the one device of the workload's host; empty when it has none or several. A board divided into one
 // MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one. A device
 // that was lost still counts until its samples are too old: a span may have been on it.
 func (st *Store) onlyDevice(w *Workload) string {

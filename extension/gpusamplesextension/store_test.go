@@ -170,7 +170,7 @@ func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 	r.view(func(d DeviceView) {
 		e := d.Events(0, 1e9, nil)
 		require.Len(t, e, maxEvents)
-		assert.Equal(t, int64(100+2*maxEvents), e[0].Time, "the oldest gave way")
+		assert.Equal(t, int64(100+2*maxEvents), e[0].Time, "the oldest was removed")
 		assert.Equal(t, int64(100+3*maxEvents-1), e[maxEvents-1].Time)
 	})
 	r.w.WriteEvents([]Event{{Time: 99, Kind: EventXID, Code: 1}, {Time: 101 + 2*maxEvents, Kind: EventXID, Code: 2}})
@@ -189,7 +189,7 @@ func TestDevicesThatNobodyWritesAreForgotten(t *testing.T) {
 	r.put(Power, 0, 1)
 	r.w.Close()
 	r.register(Device{ID: "GPU-b"})
-	r.register(Device{ID: "GPU-c"}) // makes room by sweeping
+	r.register(Device{ID: "GPU-c"}) // sweeps
 	_, err := r.store.Register(owner, Device{ID: "GPU-d"})
 	require.EqualError(t, err, "cannot register device \"GPU-d\": `max_devices` (2) reached")
 	v := r.store.Acquire()

@@ -55,7 +55,7 @@ const (
 
 // UseWriter is the face of the extension for components that know who holds which device.
 type UseWriter interface {
-	// SetUses replaces the origin's uses by those that were found now; nil says that none are known any more. They
+	// SetUses replaces the origin's uses by the current ones; nil means that none are known any more. They
 	// hold for twice refresh, the time after which they will be replaced; what is missing next time has ended, and
 	// is remembered for `max_age` after that, for spans that come late. Uses over MaxUses are dropped and counted.
 	SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration)
@@ -111,7 +111,7 @@ type useTable struct {
 	mu      sync.Mutex
 	origins map[UseOrigin]*useList
 
-	index atomic.Pointer[useIndex] // nil: nobody has said anything
+	index atomic.Pointer[useIndex] // nil: nothing set yet
 }
 
 // useList is what one origin said.

@@ -61,7 +61,7 @@ func (x DeviceView) Board() (DeviceView, bool) {
 }
 
 // Newest is the time up to which the samples of all live fields have come: the oldest of their newest samples, where a
-// field that was silent for 3 intervals is no longer live. It never decreases except when the clock is set back.
+// field without a sample for 3 intervals is no longer live. It never decreases except when the clock is set back.
 // 0 before the first sample.
 func (x DeviceView) Newest() int64 { return x.d.settled }
 

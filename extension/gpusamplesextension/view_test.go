@@ -137,7 +137,7 @@ func TestTheIntervalIsMeasuredWhereItIsLongerThanAsked(t *testing.T) {
 		coverage, _ := d.Coverage(t0+10*second, t0+19*second)
 		assert.Equal(t, 1.0, coverage)
 	})
-	// Of every three samples one comes early: the interval is that of most.
+	// Of every three samples one comes early: the interval is the most frequent one.
 	for i := range 60 {
 		r.put(Power, 20*time.Second+time.Duration(i)*time.Second-time.Duration(i%3/2)*900*time.Millisecond, 100)
 	}
@@ -261,7 +261,7 @@ func TestWatermarkIsTheOldestLiveField(t *testing.T) {
 	r.view(func(d DeviceView) { assert.Equal(t, t0+2*second+second/10, d.Newest(), "energy may still come") })
 	r.put(Power, 6*time.Second, 1)
 	r.view(func(d DeviceView) {
-		assert.Equal(t, t0+6*second, d.Newest(), "energy is silent for more than 3 intervals")
+		assert.Equal(t, t0+6*second, d.Newest(), "energy has no sample for more than 3 intervals")
 	})
 	r.put(Energy, 5*time.Second, 9)
 	r.view(func(d DeviceView) { assert.Equal(t, t0+6*second, d.Newest(), "it never decreases") })

@@ -30,13 +30,13 @@ type StreamInfo struct {
 	Kind    StreamKind
 }
 
-// Status is a driver's answer. CUDA and HIP use the same numbers for those that the library tells apart;
+// Status is a driver's answer. CUDA and HIP use the same numbers for all that the library distinguishes;
 // any other number is passed through as the driver reported it.
 type Status int32
 
 // The statuses that the library acts on.
 const (
-	StatusPanic            Status = -1  // the method panicked; no driver says so
+	StatusPanic            Status = -1  // the method panicked; no driver returns this
 	StatusOK               Status = 0   // done
 	StatusInvalidValue     Status = 1   // an argument is out of range
 	StatusDeinitialized    Status = 4   // the driver is shutting down: silent
@@ -100,11 +100,11 @@ type Backend interface {
 	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's
 	// captures.
 	ThreadInit() error
-	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called by
-	// the goroutine that registers that stream. StatusInvalidContext: there is none.
+	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called
+	// by the goroutine that registers that stream. StatusInvalidContext: there is none.
 	Current() (Context, Status)
-	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing). current
-	// is for the legacy stream; on other threads it would be another one.
+	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing).
+	// current is for the legacy stream; on other threads it would be another one.
 	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
 	// Bind makes a context current on the caller's locked OS thread and returns what restores it.
 	Bind(c Context) (unbind func(), st Status)
@@ -124,17 +124,19 @@ type Backend interface {
 	// also answers StatusOK: the library keeps that state itself.
 	Query(e Event) Status
 	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the
-	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go on.
+	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go
+	// on.
 	Synchronize(e Event) Status
 	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
 	Elapsed(a, b Event) (ns float64, st Status)
-	// MemoryUsage is the memory in use on the context's device, in bytes. The caller has made the context current by Bind.
+	// MemoryUsage is the memory in use on the context's device, in bytes. The caller has made the context current by
+	// Bind.
 	MemoryUsage(c Context) (used int64, st Status)
 	// Close releases what the backend holds. No method is called afterwards.
 	Close() error
 }
 
-// StatusError is a driver's answer as an error. Those that reach the error handler or [gpuspan.New]'s caller hold it
+// StatusError is a driver's answer as an error. Errors that reach the error handler or [gpuspan.New]'s caller hold it
 // where a driver answered; errors.As finds it.
 type StatusError struct {
 	Call   string // what was not possible

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// The numbers are those of enum cudaError_enum in cuda.h of CUDA 12.9; hipError_t of hip_runtime_api.h, ROCm 6.4, has
+// The numbers are from enum cudaError_enum in cuda.h of CUDA 12.9; hipError_t of hip_runtime_api.h, ROCm 6.4, has
 // the same.
 func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 		require.Equal(t, c.capture, c.status.Capture(), c.header)
 	}
 	require.Equal(t, "the backend panicked", backend.StatusPanic.Name())
-	require.Negative(t, backend.StatusPanic, "no driver says so")
+	require.Negative(t, backend.StatusPanic, "no driver returns this")
 }
 
 func TestAStatusErrorSaysWhatWasAnsweredToWhat(t *testing.T) {

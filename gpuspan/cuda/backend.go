@@ -30,12 +30,12 @@ type Backend struct {
 	err     error // of Open
 
 	mu    sync.Mutex       // of the devices' contexts while they are decided, and of known
-	known []driver.Context // those of streams
+	known []driver.Context // contexts of streams
 
 	closed bool
 }
 
-// device is a GPU with the context that the library uses on it for itself: that of its first stream.
+// device is a GPU with the context that the library uses on it for itself: the context of its first stream.
 type device struct {
 	handle   driver.Device
 	context  atomic.Uintptr // 0 until a stream decides it

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 )
 
-// The hardware checks find out of the stub what it was told to be.
+// The hardware checks find out from the stub how it was configured.
 func TestHardwareChecksRunOnTheStub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -9,7 +9,7 @@
 //	backend, _ := cuda.Open()
 //	prof, err := gpuspan.New(backend)
 //	if err != nil {
-//		log.Print(err) // no driver, no device: prof times with the host's clock and says so
+//		log.Print(err) // no driver, no device: prof falls back to the host's clock and reports it
 //	}
 //	stream := prof.Stream(uintptr(cudaStream), "main") // a cudaStream_t or CUstream from cgo or a C library
 //
@@ -37,7 +37,7 @@
 // CUDA forbids questions about events to every thread while some thread captures a graph in the default mode, and such
 // a question destroys the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]),
 // and a section on a capturing stream records nothing. What callers of Start and End ask the driver themselves (memory
-// usage, waiting in the modes immediate and group) is asked in relaxed mode, too. Time graphs around their launch
+// usage, waiting in the modes immediate and group) is queried in relaxed mode, too. Time graphs around their launch
 // (gpuspan's Launch).
 //
 // # What happens when
@@ -60,10 +60,10 @@
 // is two records and two capture checks: 0.2 µs of gpuspan and of getting into C, plus the driver, whose time for a
 // timed record is about one to two microseconds by published measurements. On linux/amd64 the build tag gpuspan_asm
 // makes calls through a trampoline of this module's own instead of github.com/ebitengine/purego, which saves 35 to
-// 60 ns for each and depends on what the Go runtime promises to nobody.
+// 60 ns for each and depends on internals of the Go runtime.
 //
 // Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0:
 // it does not start in a scratch image. Package gpuspan alone does.
 //
-// Only Linux is supported; elsewhere the package compiles and [Open] says so.
+// Only Linux is supported; elsewhere the package compiles and [Open] returns an error.
 package cuda

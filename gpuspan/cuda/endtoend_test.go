@@ -268,7 +268,7 @@ func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
 	require.Zero(t, stub.Count("dead_destroys"))
 }
 
-// What went with a context must not be destroyed again, whoever finds out first: a section, an anchor, or nobody before
+// What a context took with it must not be destroyed again, whoever notices first: a section, an anchor, or only
 // Close and Shutdown.
 func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 	for _, name := range []string{"closed stream", "shutdown", "section, then shutdown"} {
@@ -292,7 +292,7 @@ func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 			}
 			require.NoError(t, r.prof.Shutdown(context.Background()))
 			require.Zero(t, stub.Count("dead_destroys"))
-			require.LessOrEqual(t, before, stub.Count("live_events"), "what went with the context was not touched")
+			require.LessOrEqual(t, before, stub.Count("live_events"), "what the context took with it was not touched")
 		})
 	}
 }

@@ -17,7 +17,7 @@ func ExampleOpen() {
 	prof, err := gpuspan.New(backend)
 	fmt.Println("error:", err != nil, "- times by:", prof.Source())
 
-	stream := prof.Stream(0, "main") // the handle is that of the cgo or C code that makes the streams
+	stream := prof.Stream(0, "main") // the handle comes from the cgo or C code that creates the streams
 	decode := gpuspan.NewOperation("decode", gpuspan.Category("decode"))
 	section := decode.Start(context.Background(), stream)
 	// … launch kernels on the stream …

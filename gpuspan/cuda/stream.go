@@ -19,7 +19,7 @@ const (
 	streamPerThread = 2
 )
 
-// StreamInfo resolves the device and the context of a stream. The legacy stream is that of current. A stream that
+// StreamInfo resolves the device and the context of a stream. The legacy stream belongs to current. A stream that
 // captures is refused, and its capture lives on.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
@@ -56,7 +56,7 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 var errNoContext = errors.New("no context is current on the thread that registers the legacy stream " +
 	"(register it on the locked OS thread that uses the device, or create a stream and use that)")
 
-// context is what a backend.Context stands for: the driver's handle, or for an ordinal the device's context; where no
+// context resolves a backend.Context: the driver's handle, or for an ordinal the device's context; where no
 // stream has decided that one, it becomes the primary one.
 func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 	if uintptr(c) > maxOrdinal {
@@ -89,8 +89,8 @@ func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 // maxOrdinal is below every address, and above the ordinals of devices.
 const maxOrdinal = 1<<12 - 1
 
-// keepContext sees to it that the calling thread, the polling thread, has a living context, of any device: events of
-// all devices may be asked for under it. It returns whether it changed something, for a retry; the context that the
+// keepContext sees to it that the calling thread, the polling thread, has a living context, of any device: the events
+// of all devices may be queried under it. It returns whether it changed something, for a retry; the context that the
 // events in question belong to may itself be the destroyed one.
 func (b *Backend) keepContext() (changed bool) {
 	current, err := b.driver.Current()
@@ -141,7 +141,7 @@ func (b *Backend) adopt(ctx driver.Context) (int, error) {
 		i++
 	}
 	if i == len(b.devices) {
-		return 0, fmt.Errorf("its device %d is not among those that the driver lists", handle)
+		return 0, fmt.Errorf("its device %d is not in the driver's list", handle)
 	}
 	d := &b.devices[i]
 	if old := driver.Context(d.context.Load()); old == 0 || old != ctx && !b.lives(old) {

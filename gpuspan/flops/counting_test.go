@@ -5,7 +5,7 @@ package flops_test
 
 import "math"
 
-// machine executes definitions and counts the operations that it is asked for.
+// machine executes definitions and counts the requested operations.
 type machine struct{ ops int }
 
 func (m *machine) add(a, b float64) float64 { m.ops++; return a + b }

@@ -23,7 +23,7 @@ type Einsum struct {
 	output   []rune
 }
 
-// ellipsis stands for "..." in terms; it is no letter.
+// ellipsis represents "..." in terms; it is no letter.
 const ellipsis = '…'
 
 // ParseEinsum reads an equation as numpy.einsum and torch.einsum do: letters of any script name dimensions, "..." are
@@ -213,7 +213,7 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 	return d, nil
 }
 
-// names are the indices of a term, in which "..." stands for so many.
+// names are the indices of a term, in which "..." represents so many.
 func names(term []rune, broadcast int) (list []string) {
 	for _, r := range term {
 		if r != ellipsis {

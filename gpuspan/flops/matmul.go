@@ -9,7 +9,7 @@
 // elementary function in the operation's definition: add, subtract, multiply, divide, compare, max, exp, log, tanh,
 // erf, sqrt and rsqrt are one each, copies and type conversions none. For sparse operands only the values that are
 // stored count, so that a rate compares with the dense peak. What an implementation does beyond the definition (padding
-// to a tile, recomputation unless it is asked for) is not counted.
+// to a tile, recomputation unless requested) is not counted.
 //
 // Read and Written are the compulsory traffic: every operand read once and every result written once, in elements of
 // the precision's size. Re-reading for want of cache is not in them, nor is what stays in cache.
@@ -138,7 +138,7 @@ func invalid(dims ...int) bool { return slices.ContainsFunc(dims, func(d int) bo
 func empty(dims ...int) bool { return slices.Contains(dims, 0) }
 
 // Sum adds works up, as of the parts of a layer. Bytes are the sum too, so results that a next part reads count twice,
-// as they do when the parts are separate kernels. Precision is that of the part with the most operations.
+// as they do when the parts are separate kernels. Precision is the precision of the part with the most operations.
 func Sum(works ...gpuspan.Work) gpuspan.Work {
 	var s gpuspan.Work
 	most := -1.0

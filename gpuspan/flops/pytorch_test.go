@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// The figures of this file are those that PyTorch's FlopCounterMode is held to in pytorch/test/test_flop_counter.py.
+// The figures of this file are the expectations for PyTorch's FlopCounterMode in pytorch/test/test_flop_counter.py.
 
 func TestProductsCountWhatPyTorchCounts(t *testing.T) {
 	mm := func(m, n, k int) float64 { return flops.MatMul(m, n, k, gpuspan.FP32).FLOPs }

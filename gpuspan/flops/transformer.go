@@ -17,7 +17,7 @@ const (
 	Full Mask = iota // every key
 	// Causal lets each query see the keys up to its own position, the last query being at the last key. Exactly those
 	// pairs count: q·k − q(q−1)/2. Papers that halve the full count (FlashAttention) are below that by q/2 pairs of a
-	// square; those that do not halve it (PaLM, Megatron-LM) count Full.
+	// square; papers that do not halve it (PaLM, Megatron-LM) count Full.
 	Causal
 )
 
@@ -80,7 +80,7 @@ func (a AttentionShape) products(sizes, read, written float64, p gpuspan.Precisi
 	return work(2*float64(a.Batch)*float64(a.Heads)*a.Pairs()*sizes, read, written, p)
 }
 
-// elements are those of Q, of K and V, and of the output.
+// elements counts the elements of Q, of K and V, and of the output.
 func (a AttentionShape) elements() (q, kv, o float64) {
 	b, h, d, v := float64(a.Batch), float64(a.Heads), float64(a.HeadDim), float64(a.valueDim())
 	q = b * h * float64(a.Queries) * d
@@ -106,7 +106,7 @@ type Transformer struct {
 	Tied    bool // the output layer is the embedding table
 
 	Experts       int // feed-forward networks of a mixture; 0 or 1: no mixture
-	ActiveExperts int // of them, those that each token passes through; 0 means 1
+	ActiveExperts int // how many of them each token passes through; 0 means 1
 
 	Bias      bool // every projection, and the normalisation, has a bias
 	Positions int  // learned position embeddings; 0: none (rotary)
@@ -145,7 +145,7 @@ func (t Transformer) experts() (all, active, router float64) {
 	return float64(t.Experts), float64(max(t.ActiveExperts, 1)), float64(t.Hidden) * float64(t.Experts)
 }
 
-// Parameters is the number of weights: everything, and those that one token uses (of a mixture of experts). Embedding
+// Parameters is the number of weights: all, and the ones that one token uses (of a mixture of experts). Embedding
 // tables count once when tied.
 func (t Transformer) Parameters() (all, active float64) {
 	n, a, router := t.experts()

@@ -285,7 +285,7 @@ var functions = []string{
 	"hipSetDevice", "hipStreamGetDevice", "hipMalloc", "hipFree", "hipMemsetAsync",
 }
 
-// optional are those that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
+// optional lists functions that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
 var optional = []string{"hipDeviceGetUuid", "hipGetErrorName", "hipGetErrorString"}
 
 func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {

@@ -16,7 +16,8 @@ import (
 )
 
 // Where AMD's library is installed every function is there but hipStreamGetDevice, which came with ROCm 5.6, and a
-// machine without a device says so. The library is the loader's, or the one that OTELGPU_TEST_LIBAMDHIP64 names.
+// machine without a device returns an error. The library is the loader's, or the one that OTELGPU_TEST_LIBAMDHIP64
+// names.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	paths := places
 	if path := os.Getenv("OTELGPU_TEST_LIBAMDHIP64"); path != "" {

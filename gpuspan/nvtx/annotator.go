@@ -37,7 +37,7 @@ type operation struct {
 
 // Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without one
 // it returns an Annotator that does nothing, and no error: that is the normal case outside of a profiler. With one that
-// cannot be loaded, is no NVTX tool or refuses, it returns such an Annotator and an error that says so.
+// cannot be loaded, is no NVTX tool or refuses, it returns such an Annotator and an error.
 func Open(opts ...Option) (*Annotator, error) {
 	c := config{domain: "gpuspan"}
 	options.All(opts, Option.apply)(&c)
@@ -161,11 +161,11 @@ const (
 	// IDsInPayload puts the span id into the payload, as the unsigned number whose hexadecimal form it is, and before
 	// ranges whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01",
 	// for steps followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's
-	// summaries by name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it. The
-	// default.
+	// summaries by name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it.
+	// The default.
 	IDsInPayload IDs = iota
-	// IDsInMessage puts both ids into the text of ranges whose trace is sampled: found by the eye, and a name of its own
-	// for every range.
+	// IDsInMessage puts both ids into the text of ranges whose trace is sampled: found by the eye, and a name of its
+	// own for every range.
 	IDsInMessage
 	// NoIDs leaves both out.
 	NoIDs

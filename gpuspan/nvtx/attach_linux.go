@@ -26,7 +26,7 @@ const envLibrary = "NVTX_INJECTION64_PATH"
 const (
 	version = 3
 
-	tableCallbacks = 1 // what getExportTable is asked for
+	tableCallbacks = 1 // the argument of getExportTable
 	tableVersion   = 3
 
 	moduleCore  = 1

@@ -151,7 +151,7 @@ func (e *event) number(id [8]byte) {
 // start begins a text; more appends to it.
 func (e *event) start() []byte { return e.text[:0] }
 
-// ascii makes the text the message. What is too long is cut; append then has moved it elsewhere.
+// ascii makes the text the message. Long text is truncated; append then has moved it elsewhere.
 func (e *event) ascii(b []byte) {
 	n := copy(e.text[:maxText], b)
 	e.text[n] = 0

@@ -38,7 +38,7 @@ func texts(t *testing.T, tool *recorder) (out []string) {
 	return out
 }
 
-// What the tool sees and what the exporter sees name each other: a range's ids are those of the section's own span,
+// What the tool sees and what the exporter sees name each other: a range's ids are the ids of the section's own span,
 // though that span is made much later.
 func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	tool := newRecorder(t)
@@ -87,7 +87,7 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	require.Len(t, want, 15)
 	got := map[string]bool{}
 	for _, text := range texts(t, tool) {
-		if strings.HasPrefix(text, "tile") { // no span of its own: it stands for the one around
+		if strings.HasPrefix(text, "tile") { // no span of its own: it uses the span around
 			root := find(t, spans, "root").SpanContext()
 			require.Equal(t, "tile trace_id="+root.TraceID().String()+" span_id="+root.SpanID().String(), text)
 			continue
@@ -110,7 +110,7 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 }
 
 // Whatever the sampler says, no id is handed out twice and none is lost to a sampler: ranges of sections whose span is
-// dropped name a span that nobody has, all others the right one.
+// dropped name a span that does not exist, all others the right one.
 func TestRangesUnderSamplers(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{
 		"ratio": sdktrace.TraceIDRatioBased(0.5), "parent or ratio": sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.5)),

@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 )
 
-// recorder is an NVTX injection library that records what it is told.
+// recorder is an NVTX injection library that records its calls.
 type recorder struct {
 	Path string
 

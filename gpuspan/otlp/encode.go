@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
-// The field numbers are those of opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and
+// The field numbers are from opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and
 // collector/trace/v1/trace_service.proto. A tag is the number times 8 plus the wire type: 0 varint, 1 eight bytes, 2
 // length and bytes, 5 four bytes.
 
@@ -256,7 +256,7 @@ func appendScope(b []byte, s *sink.Scope) []byte {
 	return appendAttributes(b, 3, s.Attributes)
 }
 
-// batch is what becomes one request: the encoded spans of each scope.
+// batch holds one request: the encoded spans of each scope.
 type batch struct {
 	resource []byte // the field of ResourceSpans; may be empty
 	scopes   []scopeSpans
@@ -265,7 +265,7 @@ type batch struct {
 }
 
 // scopeSpans are the spans of a scope, one after the other, behind room for what is known when they are complete: so
-// that a request is made in the place where its spans were written, but for those of further scopes.
+// that a request is made in the place where its spans were written, except spans of further scopes.
 type scopeSpans struct {
 	scope *sink.Scope
 	head  []byte // the scope's field of ScopeSpans

@@ -15,7 +15,7 @@
 // batch also if one of its requests is, and a section without a parent always.
 //
 // Requests wait in a bounded queue, are sent again while the receiver asks for it or cannot be reached, and are dropped
-// in the end; [Sink.Stats] counts spans by what became of them.
+// in the end; [Sink.Stats] counts spans by outcome.
 package otlp
 
 import (
@@ -79,7 +79,7 @@ const (
 )
 
 // New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults
-// stand in, and with an endpoint that is none everything is dropped.
+// are used, and with an endpoint that is none everything is dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	options.All(opts, Option.apply)(&c)
@@ -229,7 +229,7 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 	}
 }
 
-// sayEvery is the least time between two errors that are told.
+// sayEvery is the least time between two reported errors.
 const sayEvery = 10 * time.Second
 
 // send delivers a request and counts its spans, whatever the sender does. Its memory then serves another.
@@ -263,7 +263,7 @@ func (s *Sink) settle(r request, dropped int64, reason string, err error) {
 	}
 }
 
-// Stats counts spans by what became of them.
+// Stats counts spans by outcome.
 func (s *Sink) Stats() Stats {
 	if !s.made() {
 		return Stats{}

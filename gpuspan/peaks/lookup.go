@@ -10,7 +10,7 @@
 //
 //   - FLOP rates are dense, at boost clock. Vendors quote the rate with 2:4 structured sparsity, which is twice as
 //     high; those figures are halved here.
-//   - The rate of a precision is that of the fastest engine that computes in it. So on NVIDIA fp32 is the vector
+//   - The rate of a precision is the rate of the fastest engine that computes in it. So on NVIDIA fp32 is the vector
 //     units (tensor cores round the operands: that is tf32), fp64 the FP64 tensor cores where the chip has them; on AMD
 //     fp32 and fp64 are the matrix cores. On GeForce cards fp16 is with fp16 accumulation, bf16 with fp32
 //     accumulation, which those cards do at half the rate.
@@ -123,7 +123,7 @@ func PCIeRate(generation, lanes int) float64 {
 	return laneRates[generation] / 8 * float64(lanes)
 }
 
-// laneRates are those of one lane in bits per second, by generation.
+// laneRates are the rates of one lane in bits per second, by generation.
 var laneRates = [...]float64{
 	1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, 3: 8e9 * 128 / 130, 4: 16e9 * 128 / 130, 5: 32e9 * 128 / 130, 6: 64e9 * 242 / 256,
 }

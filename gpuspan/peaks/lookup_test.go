@@ -66,7 +66,7 @@ func TestNoTwoRowsShareAName(t *testing.T) {
 		for _, n := range d.names {
 			k := normalise(strings.ToLower(n))
 			if was, ok := seen[k]; ok {
-				t.Errorf("%q stands for %q and for %q", n, was, d.Name)
+				t.Errorf("%q names %q and %q", n, was, d.Name)
 			}
 			seen[k] = d.Name
 		}

@@ -32,7 +32,7 @@ type Device struct {
 	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per second in one
 	// direction, all links together. Zero also for models that have none.
 	Interconnect float64
-	// Domain is how many devices reach each other at Interconnect: those of one board, of one rack, or two that a
+	// Domain is how many devices reach each other at Interconnect: the devices of one board, of one rack, or two that a
 	// bridge joins. A collective over more than these uses another path too.
 	Domain int
 	// Power is the board's power limit as shipped (TDP, TBP), in watts.
@@ -85,7 +85,7 @@ func (r FLOPRates) Scale(by float64) FLOPRates {
 	return FLOPRates{r.FP64 * by, r.FP32 * by, r.TF32 * by, r.FP16 * by, r.BF16 * by, r.FP8 * by, r.FP4 * by, r.INT8 * by}
 }
 
-// table is in the module, not beside it: nobody has to ship it, and a test reads all of it.
+// table is in the module, not beside it: it need not be shipped, and a test reads all of it.
 //
 //go:embed table.csv
 var table string
@@ -96,7 +96,7 @@ const (
 	tera = 1e12
 )
 
-// rows are those of the table. A test holds that it can be read.
+// rows returns the rows of the table. A test ensures that it can be parsed.
 var rows = sync.OnceValue(func() []Device {
 	d, _ := read(table)
 	return d

@@ -152,7 +152,7 @@ func (e *environment) process(l launcher) (process, bool) {
 	return p, true
 }
 
-// compare holds a second launcher against the one that is used. Where both count the same number of processes they must
+// compare checks a second launcher against the one in use. Where both count the same number of processes they must
 // agree, unless torchrun's rendezvous assigned ranks anew; else the second counts something else, such as torchruns.
 func (e *environment) compare(used, other process) {
 	same := used.size.set() && other.size.set() && used.size.value == other.size.value

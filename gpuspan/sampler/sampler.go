@@ -3,7 +3,7 @@
 
 // Package sampler decides which batches are recorded. A batch serves requests of many traces and has at most one
 // parent, so a sampler that looks at the parent, or at the batch's own trace ID, records batches of requests that
-// nobody records and leaves out those of requests that somebody does.
+// are not recorded and leaves out batches of recorded requests.
 package sampler
 
 import (

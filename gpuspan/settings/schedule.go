@@ -14,8 +14,9 @@ import (
 //	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …
 //	  none    │ none warm   record │ none warm   record │
 //
-// The zero Schedule records every step. Every records in each k-th step: it stands for the Wait that makes a cycle k
-// steps long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
+// The zero Schedule records every step. Every records in each k-th step: it is equivalent to the Wait that makes a
+// cycle k steps long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18
+// to 20 …
 //
 // Negative SkipFirst, Wait, Warmup, Repeat and Every are refused by Validate and count as 0. Active of 0 or less
 // is 1 where Every is set; otherwise the first active step begins a window without end, so that {SkipFirst: 50} records

@@ -82,7 +82,7 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 			}
 		}
 	}
-	// The older guide's minimum, wait + (warmup + active) × (repeat + 1), is that of skip_first = wait and repeat + 1
+	// The older guide's minimum, wait + (warmup + active) × (repeat + 1), equals skip_first = wait and repeat + 1
 	// cycles.
 	require.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
 }

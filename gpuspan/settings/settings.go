@@ -31,7 +31,7 @@ type Settings struct {
 	HangDeadline  time.Duration
 	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
 	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
-	OpenLimit     time.Duration // an open section older than this is given up; default 1 h
+	OpenLimit     time.Duration // an open section older than this is abandoned; default 1 h
 	FlushDeadline time.Duration // limit of Flush and Shutdown whose context has no deadline; default 5 s
 	Report        bool          // keep the statistics of Snapshot; default true
 	PrintReport   bool          // print the report to standard error at Shutdown; default false
@@ -154,7 +154,7 @@ type MetricsMode uint8
 const (
 	metricsUnset MetricsMode = iota
 	MetricsTimed             // durations of the sections that are timed because their parent is sampled (default)
-	MetricsAll               // every section is timed, sampled or not, but for those of steps that a Schedule skips
+	MetricsAll               // every section is timed, sampled or not, except in steps that a Schedule skips
 	MetricsOff               // no gpu.operation.* metrics; gpu_metrics of the Collector may derive them from spans
 )
 

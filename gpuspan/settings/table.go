@@ -46,7 +46,7 @@ func Keys() []Key {
 	return s.keys()
 }
 
-// keys are those that read and change s.
+// keys are the keys that read and change s.
 func (s *Settings) keys() []Key {
 	return []Key{
 		boolKey("enabled", "time sections from the start; SetEnabled changes it later", &s.Enabled),

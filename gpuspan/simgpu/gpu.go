@@ -6,7 +6,7 @@
 //
 // It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
 // device has a clock of its own (offset, drift, tick), event times are float32 milliseconds, and the true host time
-// of every event can be asked for, which no real device offers.
+// of every event can be queried, which no real device offers.
 //
 // Work is stated as bytes and FLOPs; how long it takes follows from the device: a kernel runs for the longer of its
 // memory and its arithmetic time at the clock that the power limit allows, on one compute engine shared by all
@@ -15,7 +15,7 @@
 // tested on simgpu is not handed its own answer.
 //
 // With a [ManualClock] everything is deterministic and nothing waits. Numbers are a model, not a measurement; a
-// device says so in its vendor name, "simulated".
+// device states this in its vendor name, "simulated".
 package simgpu
 
 import (
@@ -176,7 +176,7 @@ func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
 // polls until a time has come from polling for ever.
 const readCost = 40 * time.Nanosecond
 
-// ManualClock moves when it is told to, and by a little at each reading.
+// ManualClock moves on request, and by a little at each reading.
 type ManualClock struct {
 	mu   sync.Mutex
 	now  time.Time

@@ -75,7 +75,7 @@ func (s Spec) peaks() *report.Peaks {
 
 // Identity describes the simulated device of a number (from 0) in a machine. It depends on nothing else, so programs
 // that simulate devices each for itself, such as a service and the Collector beside it, speak of the same ones. Machine
-// 0 is that of [New]; others tell the devices of several hosts apart, up to 2^24.
+// 0 is [New]'s; others distinguish the devices of several hosts, up to 2^24.
 func Identity(machine uint64, ordinal int, spec Spec) backend.Device {
 	return backend.Device{
 		Ordinal: ordinal, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",

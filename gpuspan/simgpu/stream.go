@@ -162,7 +162,7 @@ type piece struct {
 	gen      uint32
 }
 
-// start is when the head of a stream could start: after what came before it on the stream, and when its engine is free.
+// start is when the head of a stream could start: after its predecessor on the stream, and when its engine is free.
 func (d *device) start(st *stream) int64 {
 	p := &st.queue[0]
 	t := max(st.doneAt, p.earliest)
@@ -172,7 +172,7 @@ func (d *device) start(st *stream) int64 {
 	return max(t, d.engines[p.engine])
 }
 
-// next finds the head that starts first. Heads that wait for the same engine take turns: the stream that it served
+// next finds the head that starts first. Heads that wait for the same engine alternate: the stream that it served
 // longest ago is next, so that two busy streams interleave piece by piece, as on hardware.
 func (d *device) next() (best *stream, at int64) {
 	at = math.MaxInt64

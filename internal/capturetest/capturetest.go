@@ -94,7 +94,7 @@ type Process struct {
 	stderr *lockedBuffer
 }
 
-// Start runs a host whose ring lies in the folder, with more environment if given.
+// Start runs a host whose ring is in the folder, with more environment if given.
 func Start(t testing.TB, folder string, env ...string) *Process {
 	t.Helper()
 	return StartIn(t, folder, nil, env...)
@@ -124,7 +124,7 @@ func StartIn(t testing.TB, folder string, attr *syscall.SysProcAttr, env ...stri
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		if s := p.stderr.String(); strings.Contains(s, "Sanitizer") || strings.Contains(s, "broken rule") {
-			t.Errorf("the host complained: %s", s)
+			t.Errorf("the host's error: %s", s)
 		}
 	})
 	require.True(t, strings.HasPrefix(p.line(), "ready "), p.stderr)

@@ -23,7 +23,7 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// README reads README.md and metadata.yaml of the working directory and holds them against a component of that kind
+// README reads README.md and metadata.yaml of the working directory and checks them against a component of that kind
 // ("receivers" and so on) and type, whose default configuration defaults makes:
 //
 //   - the first YAML block of the README configures the component, and each block that does is valid;

@@ -13,8 +13,9 @@ import (
 	"sync"
 )
 
-// Ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to listeners
-// on port 0. Of those, any connection on the machine could take the one that was free before the program listens on it.
+// Ports below the ranges that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to
+// listeners on port 0. Of those, any connection on the machine could take the one that was free before the program
+// listens on it.
 //
 // The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
 // that listens on it. So each process chooses from blocks of its own, by its number, and never chooses a port twice
@@ -25,7 +26,7 @@ const (
 	first, last = 20_000, 32_000
 	block       = 16
 	blocks      = (last - first) / block // 750
-	// to the next block of a process; its first seven are more than 70 from those of its neighbours
+	// to the next block of a process; its first seven are more than 70 from its neighbors'
 	stride = 97
 )
 
@@ -63,7 +64,7 @@ func Address() (string, error) {
 	return "", fmt.Errorf("no free port was found (of %d to %d): %w", first, last-1, failed)
 }
 
-// Pair is two addresses like that of Address, on a port and the next one.
+// Pair is two addresses like Address's, on a port and the next one.
 func Pair() (one, next string, err error) {
 	number := func(address string) int {
 		_, p, _ := net.SplitHostPort(address)

@@ -98,8 +98,8 @@ var catalogue = [Num]Info{
 		Name: "power", Domain: Domain{Most: 100_000}, Metric: Metric{Name: semconv.HWPowerName}, Chart: true,
 		Span: Span{Key: semconv.GPUPowerKey, Lean: true},
 		DCGM: []Field{
-			// NVML answers an unsupported instantaneous power with a call that succeeds and a field that says so; DCGM reads
-			// the result of the call only and stores 0 W. A board that is on draws more.
+			// NVML answers an unsupported instantaneous power with a call that succeeds and a status in the field; DCGM
+			// reads the result of the call only and stores 0 W. A board that is on draws more.
 			{ID: 157, Names: []string{"DEV_POWER_USAGE_INSTANT", "DEV_BOARD_POWER_RAW_WATTS"}, Pace: Fast, Positive: true},
 			// a mean over up to 1 s on newer chips
 			{ID: 155, Names: []string{"DEV_POWER_USAGE", "DEV_BOARD_POWER_WATTS"}, Rank: 1, Pace: Fast},
@@ -129,7 +129,7 @@ var catalogue = [Num]Info{
 		DCGM: []Field{
 			// still 0 to 100 under its newer name
 			{ID: 203, Names: []string{"DEV_GPU_UTIL", "DEV_GPU_UTIL_RATIO"}, Scale: percent, Pace: Fast},
-			// replaces 203, which instances and boards that are cut into them do not have
+			// replaces 203, which instances and divided boards do not have
 			{
 				ID: 1001, Names: []string{"PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO"}, Rank: 1, Pace: Profiling,
 				Levels: GPUInstance | ComputeInstance,

@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A request stands out when it takes slowTimes the median of those of its service; of fewer than leastRequests nothing
+// A request stands out when it takes slowTimes the median of its service; of fewer than leastRequests nothing
 // is said.
 const (
 	slowTimes     = 2

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// bare takes the operation's type off spans, so that they are those of a service.
+// bare takes the operation's type off spans, so that they look like a service's.
 func bare(td ptrace.Traces, change func(ptrace.Span)) ptrace.Traces {
 	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		s.Attributes().Remove("gpu.operation.type")
@@ -27,7 +27,7 @@ func TestWhatStandsOutIsSaid(t *testing.T) {
 	m := at()
 	require.Empty(t, m.State(Query{}).Findings)
 
-	// Five requests of 50 ms and one of 400 ms, with an account each; of a seventh nobody knows its length.
+	// Five requests of 50 ms and one of 400 ms, with an account each; a seventh's length is unknown.
 	for i := range byte(7) {
 		length := 50 * time.Millisecond
 		if i == 3 {

@@ -43,7 +43,7 @@ const (
 	maxCounters   = 64  // throttle reasons of a device
 	maxName       = 256 // bytes of a text from the wire
 	maxBetween    = 75  // s from a sample to the next; beyond, nothing is known between them
-	maxSkew       = 300 // s that another host's clock may be ahead: what lies beyond would push out the present
+	maxSkew       = 300 // s that another host's clock may be ahead: what is later would push out the present
 )
 
 // Model is recent GPU work. Its methods may be called from any goroutine.
@@ -56,7 +56,7 @@ type Model struct {
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
 	requests   boundedmap.Recent[pcommon.TraceID, *Request]
-	slowest    *Request                                    // of those that gave way within the kept time, to be found
+	slowest    *Request                                    // of the ones removed within the kept time, to be found
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
@@ -174,7 +174,7 @@ func (r *ring[T]) put(v T, limit int) {
 	r.next = (r.next + 1) % limit
 }
 
-// clip bounds a text from the wire; a text that is cut does not keep the whole one in memory.
+// clip bounds a text from the wire; a truncated text does not keep the whole one in memory.
 func clip(s string) string {
 	if len(s) <= maxName {
 		return s
@@ -206,7 +206,7 @@ func (m *Model) operation(k operationKey, at int64) *operation {
 	return o
 }
 
-// dropOldestOperations makes room for a tenth, so that a flood of names costs a sort now and then and not for each.
+// dropOldestOperations removes a tenth, so that a flood of names costs a sort now and then and not for each.
 func (m *Model) dropOldestOperations() {
 	type aged struct {
 		k    operationKey
@@ -311,7 +311,7 @@ func (m *Model) deviceOf(key, name, model string) *device {
 }
 
 // cover marks what a span covered of the device's last ten minutes, to a 64th of a second. Seconds beyond the latest
-// are those of a clock that was set back since.
+// are from a clock that was set back since.
 func (d *device) cover(start, end uint64, latest int64) {
 	const part = uint64(time.Second) / 64
 	first, last := start/part, (end+part-1)/part

@@ -257,7 +257,7 @@ func (m *Model) metric(x pmetric.Metric) {
 	}
 }
 
-// measureOf is what the metrics of a device say; its memory's limit is of no time.
+// measureOf is what the metrics of a device say; its memory's limit has no time.
 var measureOf = map[string]int{
 	semconv.HWGPUUtilizationName: busy, semconv.HWPowerName: power, semconv.HWTemperatureName: temperature,
 	semconv.HWGPUMemoryUsageName: memory, semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,

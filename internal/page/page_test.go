@@ -114,7 +114,7 @@ func TestWhatIsNotKnownIsAbsent(t *testing.T) {
 	}
 }
 
-// A clock that is set back leaves seconds in the strips that are not to come for an hour; they give way.
+// A clock that is set back leaves seconds in the strips that are not to come for an hour; they are overwritten.
 func TestStripsGoOnWhenTheClockIsSetBack(t *testing.T) {
 	now := noon.Add(time.Hour + 10*time.Second)
 	m := NewWithClock(func() time.Time { return now })
@@ -204,7 +204,7 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Len(t, d.Power, 60)
 }
 
-// Devices are asked every ten seconds and more seldom: what they say is of the time since they were asked before.
+// Devices are read every ten seconds or less often: values are for the time since the last reading.
 func TestASampleIsOfTheTimeSinceTheOneBefore(t *testing.T) {
 	m := at()
 	for before, watts := range map[int]float64{170: 100, 50: 200, 40: 300, 20: 400} {
@@ -297,7 +297,7 @@ func TestStepsAndRequests(t *testing.T) {
 	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
 }
 
-// A request that its engine times on the host stands beside those of batches; what batches count comes first.
+// A request that its engine times on the host is shown beside batched ones; batches' counts come first.
 func TestRequestsOfEngines(t *testing.T) {
 	m := at()
 	request := span{
@@ -492,7 +492,7 @@ func TestAReportIsOneFileThatNeedsNothing(t *testing.T) {
 	assert.NotContains(t, page, `<script>alert`)
 	assert.NotContains(t, page, `src="app.js"`)
 	assert.NotContains(t, page, `href="app.css"`)
-	assert.Equal(t, 2, strings.Count(page, "</script>"), "no name ends the script that it stands in")
+	assert.Equal(t, 2, strings.Count(page, "</script>"), "no name ends the script that contains it")
 	assert.Less(t, b.Len(), 150_000)
 	_, rest, ok := strings.Cut(page, `id="state">`)
 	require.True(t, ok)

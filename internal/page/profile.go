@@ -262,7 +262,7 @@ type Job struct {
 	Start  int64     `json:"start_unix_ns"` // of the rank that was recorded longest
 	End    int64     `json:"end_unix_ns"`
 	Ranks  []Rank    `json:"ranks"`
-	// Late are ranks that hold the others up for more than a hundredth of the time, the worst first, at most 3; of the
+	// Late are ranks that delay the others for more than a hundredth of the time, the worst first, at most 3; of the
 	// last two methods one at most.
 	Late []LateRank `json:"late,omitempty"`
 	// of the communication of the ranks but the worst, what is waiting for a late one, 0 to 1
@@ -308,8 +308,8 @@ type LateRank struct {
 	At    []LateAt      `json:"at,omitempty"`
 	First time.Duration `json:"first_ns,omitzero"`
 	Last  time.Duration `json:"last_ns,omitzero"`
-	// What it did longer than the others' median before those: kernels, copies, and nothing on its device, while its host
-	// was mostly in In.
+	// What it did longer than the others' median before those: kernels, copies, and nothing on its device, while its
+	// host was mostly in In.
 	Computing time.Duration `json:"more_computing_ns"`
 	Copying   time.Duration `json:"more_copying_ns"`
 	Idle      time.Duration `json:"more_idle_ns"`

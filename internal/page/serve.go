@@ -34,9 +34,9 @@ var assets embed.FS
 var scripts = []string{"base.js", "charts.js", "flames.js", "live.js", "profile.js", "main.js"}
 
 const (
-	// refresh is how often a browser is told that something has come.
+	// refresh is how often a browser is notified of news.
 	refresh = time.Second
-	// maxListeners is how many browsers are told at a time; others ask by themselves.
+	// maxListeners is how many browsers are notified at a time; others poll.
 	maxListeners = 64
 	// maxAnswers is how many states are written at a time, each of at most about a megabyte.
 	maxAnswers = 64
@@ -59,7 +59,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 //
-// What comes to a loopback address is answered for localhost, addresses and the given hosts only. Else a site could
+// Requests to a loopback address are answered for localhost, addresses and the given hosts only. Else a site could
 // point a name of its own to the loopback, whose pages a browser would let read all that is here.
 func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	mux := http.NewServeMux()
@@ -147,7 +147,7 @@ func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
 
 // encode is a state as JSON. Sums of numbers from the wire may be none (1e308 twice): such count as absent.
 func encode(s *State) ([]byte, error) {
-	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that it stands in
+	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that contains it
 	if none := new(json.UnsupportedValueError); errors.As(err, &none) {
 		finite(reflect.ValueOf(s).Elem())
 		b, err = json.Marshal(s)
@@ -179,7 +179,7 @@ func finite(v reflect.Value) {
 	}
 }
 
-// query reads what a State is asked of.
+// query parses the query of a State.
 func query(v url.Values) (q Query, err error) {
 	if text := v.Get("range"); text != "" {
 		seconds, err := strconv.Atoi(text)

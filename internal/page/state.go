@@ -98,7 +98,7 @@ type Operation struct {
 	ByteRate  float64 `json:"byteRate,omitempty"`
 	Intensity float64 `json:"intensity,omitempty"` // FLOPs per byte
 	Roofline  float64 `json:"roofline,omitempty"`  // 0..1, weighted by time
-	Bound     string  `json:"bound,omitempty"`     // that of most of the time
+	Bound     string  `json:"bound,omitempty"`     // the most frequent one
 	Trace     string  `json:"trace,omitempty"`     // of the longest run
 }
 
@@ -166,7 +166,7 @@ type Health struct {
 	LastMetric        int64   `json:"lastMetric,omitempty"`      // unix ms
 	Coverage          float64 `json:"coverage,omitempty"`        // mean gpu.join.coverage in the range
 	OperationsSince   int64   `json:"operationsSince,omitempty"` // unix s: there were too many for ten minutes
-	FutureDropped     int64   `json:"futureDropped,omitempty"`   // spans and points that lie in the future
+	FutureDropped     int64   `json:"futureDropped,omitempty"`   // spans and points from the future
 	OperationsDropped int64   `json:"operationsDropped,omitempty"`
 	DevicesDropped    int64   `json:"devicesDropped,omitempty"`
 	RequestsDropped   int64   `json:"requestsDropped,omitempty"`
@@ -377,7 +377,7 @@ func (d *device) cells(measure int, first, newest, step int64, parts float64) (l
 	return list
 }
 
-// mean is that of values that are known.
+// mean returns the mean of the known values.
 type mean struct{ sum, count float64 }
 
 func (m *mean) add(v float64, known bool) {

@@ -17,7 +17,7 @@ const (
 	maxCells     = 4096 // of a row
 	shownInCells = 40_000
 	maxNames     = 20_000
-	maxReach     = int64(1) << 55 // ns from the first activity, about a year: what lies beyond has a wrong clock
+	maxReach     = int64(1) << 55 // ns from the first activity, about a year: what is later has a wrong clock
 )
 
 // Classes of activities in a cell.
@@ -98,7 +98,7 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 	}
 }
 
-// stretch makes room at the side where it lacks: by moving the origin while cells are free, else by doubling their
+// stretch extends the side that is too short: by moving the origin while cells are free, else by doubling their
 // length.
 func (t *timeline) stretch(start int64) {
 	if start < t.origin {
@@ -139,7 +139,7 @@ func halve(cells []cell) []cell {
 	return cells[:n]
 }
 
-// name is a number for a name; 0 for those that found no room.
+// name is a number for a name; 0 for names beyond the limit.
 func (t *timeline) name(s string) int32 {
 	if id, ok := t.names[s]; ok {
 		return id

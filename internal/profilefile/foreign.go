@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package profilefile tells files of profilers apart by what they begin with, for all who read or look for them, and
-// says of those that no reader here takes which command makes one of them that is taken.
+// names the command that converts unsupported ones.
 package profilefile
 
 import (
@@ -17,7 +17,7 @@ import (
 // HeadSize is how many bytes of a file [Foreign] wants to see.
 const HeadSize = 4096
 
-// kind is a format that is known by name. Formats are told by their first bytes where those are documented, else by
+// kind is a format that is known by name. Formats are recognized by their first bytes where documented, else by
 // what the name ends in.
 type kind struct {
 	is     func(head []byte) bool // nil: by the name alone
@@ -124,7 +124,7 @@ func named(path, says, remedy string) string {
 }
 
 // Foreign says what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems (nsys
-// export --type sqlite FILE)". It is empty for files that are read, and for those that nothing is known of.
+// export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
 func Foreign(path string, head []byte) string {
 	for _, k := range kinds {
 		ends := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })

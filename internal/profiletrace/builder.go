@@ -20,7 +20,7 @@ type builder struct {
 	over bool  // nobody takes jobs any more
 }
 
-// job is one span: that of a node, or else of an activity.
+// job is one span: of a node, or else of an activity.
 type job struct {
 	node  *node
 	act   activity

@@ -123,7 +123,7 @@ type graphs struct {
 	ids     map[int64]map[int64]Kind // kinds of nodes by number, by graph
 	idCount int
 	keys    map[uint32]uint64 // by name
-	wanted  bool              // replays are looked at
+	wanted  bool              // replays are analyzed
 }
 
 type capturedCall struct {

@@ -19,6 +19,6 @@ func TestADeviceThatTheFileDoesNotListHasTheModelOfAll(t *testing.T) {
 	require.Equal(t, Device{Model: h100}, same.deviceOf(7), "and no identity of another")
 	require.EqualValues(t, 132, same.multiprocessors(7))
 	require.EqualValues(t, 108, mixed.multiprocessors(1))
-	require.Zero(t, mixed.multiprocessors(7), "which of the two it is nobody knows")
+	require.Zero(t, mixed.multiprocessors(7), "it is unknown which of the two it is")
 	require.Zero(t, of().multiprocessors(0))
 }

@@ -17,7 +17,7 @@
 // names (bounded), and the host ranges that are open at one instant of the trace.
 //
 // Where the program has several processors and the level brings many spans, the sweep runs in a goroutine of its own
-// and hands over what becomes a span; spans are made, and handed to the function, in that which called Emit.
+// and hands over what is to be a span; spans are made, and handed to the function, in that which called Emit.
 //
 // # Times
 //

@@ -86,7 +86,7 @@ func flagOf(kind Kind, name string) nameFlag {
 	return f
 }
 
-// ProfilerFrame begins the names of frames that stand for the profiler's own work. They have no process and no thread
+// ProfilerFrame begins the names of frames for the profiler's own work. They have no process and no thread
 // of the program: readers put them in ProfilerProcess.
 const (
 	ProfilerFrame         = "profiler: "
@@ -170,7 +170,7 @@ var standard = []string{
 	"ssl", "subprocess", "threading",
 }
 
-// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
+// loader reports whether a range is waiting for data, by the names that frameworks and programs give it: a word
 // for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",
 // "wait for input"). Operators have names of their own.
 func loader(name string) bool {
@@ -203,15 +203,15 @@ var loaderWords = map[string]int{
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 
-// eventLoops are parts of the frames of Python that run what comes from outside, and wait for it by themselves; polls
-// of those in which they wait, as others do for files and processes.
+// eventLoops are parts of the frames of Python that run requests from outside, and wait for it by themselves; polls
+// of the frames in which they wait, as others do for files and processes.
 var (
 	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
-// awaits reports whether a range stands for waiting for work from outside: a word for waiting or taking beside one for
-// what comes ("wait for requests", "poll_queries"). One request alone is more often a collective's: "Request wait()".
+// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for
+// requests ("wait for requests", "poll_queries"). One request alone is more often a collective's: "Request wait()".
 func awaits(name string) bool {
 	const work, wait = 1, 2
 	var seen int
@@ -248,7 +248,7 @@ func words(name string) iter.Seq[string] {
 	}
 }
 
-// peer reports whether a range stands for waiting for other ranks on the host.
+// peer reports whether a range is waiting for other ranks on the host.
 func peer(name string) bool {
 	return strings.HasPrefix(name, "gloo:") || strings.HasPrefix(name, "mpi:") || strings.HasPrefix(name, "MPI_") ||
 		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
@@ -273,7 +273,7 @@ func (f *frame) name(r *record, fl *nameFlag) {
 	}
 }
 
-// needs is from when on what the host did may be asked for.
+// needs is the time from which the host's activity may be queried.
 func (s *sweep) needs() int64 {
 	if len(s.devices) < s.ordinals {
 		return s.p.first
@@ -330,7 +330,7 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 	return s.threadsOf
 }
 
-// others is the frame in which a thread of the process other than those of around was for more than half of the time;
+// others is the frame in which a thread of the process other than around's was for more than half of the time;
 // of several, the longest. Threads that wait do not count.
 func (s *sweep) others(proc *process, from, to int64) (name uint32) {
 	most := (to - from) / 2

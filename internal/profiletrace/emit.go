@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Stats says what became of a profile.
+// Stats counts what was read of a profile.
 type Stats struct {
 	Events       int64 // activities that were taken
 	Kernels      int64
@@ -56,10 +56,10 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 		n      int64
 		reason string
 	}{
-		{s.Strays.Count, "time more than a day from that of all other events"},
+		{s.Strays.Count, "time more than a day from all other events"},
 		{s.DeepSteps, "totals of the device, of a step within 64 others"},
 		{s.Forgotten, "launch that was forgotten before its work began, for want of memory"},
-		{s.NamesDropped, "name beyond those that are kept, for want of memory"},
+		{s.NamesDropped, "name beyond the limit of memory"},
 	} {
 		if loss.n > 0 {
 			s.Skipped[loss.reason] += loss.n
@@ -205,7 +205,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	return n
 }
 
-// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there.
+// placeStep makes a step the root of a trace of its own where the level asks for it. Under a live trace it stays there.
 // Where the job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps
 // whose number comes again, as of a second loop or of other processes, have identifiers of the content.
 func (p *Profile) placeStep(n *node, st *step, proc *process) {

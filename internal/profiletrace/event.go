@@ -3,7 +3,7 @@
 
 package profiletrace
 
-// Kind is what an Event stands for.
+// Kind is the kind of an Event.
 type Kind uint8
 
 // Kinds of event. The order is that in which ranges with the same start and length enclose each other.
@@ -33,7 +33,7 @@ type Event struct {
 	Name        uint32 // full name, by Profile.Names
 	Process     int64  // process id: of host events always, of device events where HasProcess
 	HasProcess  bool
-	Thread      int64  // host events: thread id, or a number that stands for its name
+	Thread      int64  // host events: thread id, or a number assigned to its name
 	Device      int64  // device events: ordinal as the file says
 	Stream      int64  // device events: stream as the file says
 	Correlation int64  // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
@@ -93,7 +93,7 @@ type Detail struct {
 	OutElements    int64
 	Graph          int64
 	GraphNode      int64
-	WholeGraph     bool // a kernel that stands for all work of one launch of a graph, which is not shown
+	WholeGraph     bool // a kernel that represents all work of one launch of a graph, which is not shown
 	FLOPs          float64
 	Traffic        float64 // bytes of device memory that an operator reads and writes at least
 	Elements       float64 // that it reads and writes, where their type is not recorded

@@ -11,12 +11,12 @@ import (
 // totals of steps do not depend on it. The zero Extent is ExtentAll.
 type Extent uint8
 
-// Extents. The last two are those of Holistic Trace Analysis with and without include_last_profiler_step: as there,
+// Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step: as there,
 // they take what a call in the file launched, and leave files with fewer than two steps whole.
 const (
 	ExtentAll          Extent = iota // every activity
-	ExtentSteps                      // those that were launched by the end of the last step
-	ExtentStepsButLast               // those that were launched before the last step began
+	ExtentSteps                      // activities launched by the end of the last step
+	ExtentStepsButLast               // activities launched before the last step began
 )
 
 var extents = [...]string{"all", "steps", "steps_but_last"}
@@ -45,7 +45,7 @@ func (b *stepBounds) add(e *Event) {
 	b.lastStart, b.lastEnd = max(b.lastStart, e.Start), max(b.lastEnd, e.End())
 }
 
-// extent is the one that was asked for, where the file has the steps for it.
+// extent is the requested one, where the file has the steps for it.
 func (p *Profile) extent() Extent {
 	if !p.bounds.several {
 		return ExtentAll

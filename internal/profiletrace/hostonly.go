@@ -21,14 +21,14 @@ type hostOnly map[hostPlace]*finding.Place
 
 type hostPlace struct{ track, name uint32 }
 
-// maxHostPlaces bounds the names that are told apart.
+// maxHostPlaces bounds the distinct names.
 const maxHostPlaces = 1 << 14
 
 func (h hostOnly) at(track, name uint32) *finding.Place {
 	return boundedmap.Bounded(h, hostPlace{track, name}, hostPlace{track: track}, maxHostPlaces)
 }
 
-// hostFinding says where most time went, on the thread that was in ranges for longest; nil where there are none.
+// hostFinding says where most time went, on the thread that was in ranges for longest; nil without any.
 func (s *sweep) hostFinding() *finding.Finding {
 	threads := map[uint32]time.Duration{}
 	for k, p := range s.hosts {
@@ -82,7 +82,7 @@ func (s *sweep) hostFinding() *finding.Finding {
 	return v
 }
 
-// hostOnly gives a range's time to its name, or to the loader around it, and takes it off that of the range around. It
+// hostOnly gives a range's time to its name, or to the loader around it, and subtracts it from the range around. It
 // returns the name.
 func (s *sweep) hostOnly(r *record, st []frame) (name uint32) {
 	if r.kind != KindStep {

@@ -74,7 +74,7 @@ func (s *spans) host(n *node) {
 // attributesOf is how many attributes nearly all spans of a kind have, but for a summary.
 var attributesOf = [kindCount]int{KindStep: 12, KindAnnotation: 2, KindModule: 2, KindOperator: 3, KindRuntime: 3}
 
-// stepFindings are those of a step: of what launched late only where it ran on one device, whose idle time it is.
+// stepFindings are the findings of a step: of late launches only where it ran on one device, whose idle time it is.
 func (s *spans) stepFindings(name string, st *step) []finding.Finding {
 	if _, ok := st.onlyDevice(); !ok {
 		return nil
@@ -96,7 +96,7 @@ func (s *spans) keepStep(name string, st *step) {
 // maxSteps bounds the steps of a device's report.
 const maxSteps = 2000
 
-// maxStepFindings bounds those of a step's span; the largest are kept.
+// maxStepFindings bounds the findings of a step's span; the largest are kept.
 const maxStepFindings = 4
 
 func (s *spans) step(m pcommon.Map, st *step) {

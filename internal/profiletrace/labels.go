@@ -150,7 +150,7 @@ func CopyKind(name string) (direction, memory string) {
 }
 
 // RocCopy is a name as CopyKind reads it for a copy that rocprofv3 names, as MEMORY_COPY_HOST_TO_DEVICE: "Memcpy HtoD",
-// or "Memcpy" where no direction is told.
+// or "Memcpy" if the direction is unknown.
 func RocCopy(operation string) string {
 	for _, d := range [...]struct{ ending, name string }{
 		{"HOST_TO_DEVICE", "Memcpy HtoD"}, {"DEVICE_TO_HOST", "Memcpy DtoH"}, {"DEVICE_TO_DEVICE", "Memcpy DtoD"},
@@ -193,7 +193,8 @@ func CopyName(kind, source, target int64) string {
 	return "Memcpy " + d + " (" + memory(source, d[0]) + " -> " + memory(target, d[3]) + ")"
 }
 
-// launching are parts of the names of calls that put work on a stream; waiting those of calls that wait for it.
+// launching are parts of the names of calls that put work on a stream; waiting parts of the names of calls that wait
+// for it.
 var (
 	launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset", "urEnqueue"}
 	waiting   = []string{"Synchronize", "urQueueFinish", "urEventWait"}

@@ -98,7 +98,7 @@ func TestCopyKind(t *testing.T) {
 	}
 }
 
-// The numbers are those of cupti_activity.h, the names those of libkineto's memcpyName.
+// The numbers are from cupti_activity.h, the names from libkineto's memcpyName.
 func TestCopyName(t *testing.T) {
 	for numbers, want := range map[[3]int64]string{
 		{1, 1, 3}:  "Memcpy HtoD (Pageable -> Device)",

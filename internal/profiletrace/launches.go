@@ -19,7 +19,7 @@ type launch struct {
 	previous   int64  // end of the launch before, of the same thread or of the main one
 }
 
-// surroundings are the ranges around a moment of a thread of the host; names are 0 where there is none.
+// surroundings are the ranges around a moment of a thread of the host; names are 0 if unknown.
 type surroundings struct {
 	node   *node         // nearest with a span
 	step   *step         // nil: none
@@ -41,10 +41,10 @@ type surroundings struct {
 type launchTable struct {
 	buckets  []launchBucket
 	launches []launch
-	// The least and the highest correlation that was given up. An activity between them without a launch counts as one
+	// The least and the highest correlation that was dropped. An activity between them without a launch counts as one
 	// whose launch was forgotten; that it has none in the file is unlikely there.
 	least, highest int64
-	forgotten      int64 // activities whose launch was given up before they began
+	forgotten      int64 // activities whose launch was dropped before they began
 }
 
 const (

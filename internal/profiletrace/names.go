@@ -9,7 +9,7 @@ import (
 )
 
 // Names interns strings: equal strings get one number, so that a record holds four bytes for a name of hundreds.
-// Past its limit new names are all the number 0, which stands for an unknown name, and are counted.
+// Past its limit new names are all the number 0, an unknown name, and are counted.
 type Names struct {
 	index map[string]uint32
 	list  []string
@@ -52,7 +52,7 @@ func (n *Names) Bytes(name []byte) uint32 {
 // Name is the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
 
-// text is the name with a number, empty for 0, which mostly stands for none.
+// text is the name with a number, empty for 0, which mostly means none.
 func (n *Names) text(id uint32) string {
 	if id == 0 {
 		return ""

@@ -25,7 +25,7 @@ type node struct {
 	thread     int64 // of the host; negative: a track that is no thread, as of ranges that end on any
 	process    *process
 	parent     *node // nil: the window
-	step       *step // the step that it is or lies in
+	step       *step // the step that it is or belongs to
 	self       place
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []link
@@ -93,7 +93,7 @@ func (s *step) device(a *activity) {
 	s.devices[a.device] = struct{}{}
 }
 
-// onlyDevice is the device that all of the step ran on; ok is false where there is none or there are several.
+// onlyDevice is the device that all of the step ran on; ok is false if there is not exactly one.
 func (s *step) onlyDevice() (ordinal int64, ok bool) {
 	for ordinal = range s.devices {
 	}
@@ -103,7 +103,7 @@ func (s *step) onlyDevice() (ordinal int64, ok bool) {
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
-// place counts a collective among those of its name, from 1 on.
+// place counts a collective among others of its name, from 1 on.
 func (s *step) place(name uint32) int64 {
 	s.places[name]++
 	return s.places[name]
@@ -119,7 +119,7 @@ func (s *step) launched(a *activity, firstOfWork bool) {
 	}
 }
 
-// phase takes a host range that stands for a phase of the step.
+// phase takes a host range that is a phase of the step.
 func (s *step) phase(name string, start, end int64) {
 	start, end = max(start, s.start), min(end, s.end)
 	if end > start {
@@ -145,12 +145,12 @@ type process struct {
 	pid    int64
 	known  bool // the file says a pid
 	window *node
-	steps  []*step // open ones and those that the device's rows have not passed, by start; see track
-	sweep  int     // length of steps at which those that are over are looked for
+	steps  []*step // open ones and ones that the device's rows have not passed, by start; see track
+	sweep  int     // length of steps at which ended ones are searched
 	deep   int64   // steps that track did not keep
 	ids    idSource
 
-	main    uint32 // track of the thread that leads: that of the first step, else of the first launch
+	main    uint32 // track of the thread that leads: the first step's, else the first launch's
 	hasMain bool
 	bySteps bool
 }
@@ -179,7 +179,7 @@ func (p *process) track(st *step) {
 	p.steps = append(p.steps, st)
 }
 
-// passed forgets steps that ended before an instant, as soon as they may be half of those that are kept.
+// passed forgets steps that ended before an instant, as soon as they may be half of the kept ones.
 func (p *process) passed(t int64) {
 	if len(p.steps) >= max(p.sweep, openSteps) {
 		p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return s.end <= t })
@@ -187,7 +187,7 @@ func (p *process) passed(t int64) {
 	}
 }
 
-// during calls f for the steps that overlap [from, to), the latest first, of those that are kept: at most the latest
+// during calls f for the steps that overlap [from, to), the latest first, of the kept ones: at most the latest
 // maxSteps, so that files with thousands of steps within a millisecond cost no more than others.
 func (p *process) during(from, to int64, f func(*step)) {
 	const maxSteps = 4096

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Steps within each other are asked for by each activity: there are never more of them than openSteps, and what is over
+// Each activity queries steps inside one another: there are never more of them than openSteps, and what is over
 // goes.
 func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	p := &process{}

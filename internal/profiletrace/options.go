@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Options say what becomes of a profile. They are what the receivers of profiler files have in common in their
+// Options control how a profile is read. They are the common part of profile file receivers'
 // configuration, and what their functions take. The zero value is usable.
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
@@ -24,14 +24,14 @@ type Options struct {
 	MaxSpans int `mapstructure:"max_spans"`
 	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
 	MaxBytes int `mapstructure:"max_bytes"`
-	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is refused: a few megabytes that
-	// are compressed may expand to any number.
+	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is refused: a few megabytes
+	// that are compressed may expand to any number.
 	MaxEvents int `mapstructure:"max_events"`
 	// BatchSpans is the most spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
 	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
 	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
-	// TempDir holds that file (default: that of the operating system).
+	// TempDir holds that file (default: the operating system's).
 	TempDir string `mapstructure:"temp_dir"`
 	// ServiceName is service.name where the file does not say (default: the receiver's).
 	ServiceName string `mapstructure:"service_name"`
@@ -40,7 +40,7 @@ type Options struct {
 	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known
 	// then).
 	Device string `mapstructure:"device"`
-	// Resource are further resource attributes; they win over those of the file (default none).
+	// Resource are further resource attributes; they override the file's (default none).
 	Resource map[string]string `mapstructure:"resource"`
 
 	// Partial reads what is there of a text file that ends early or breaks off; without it, such a file is refused.
@@ -51,7 +51,7 @@ type Options struct {
 	Cache *CaptureCache `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
-	// Version is that of the program that reads, and so of the instrumentation scope (default: none).
+	// Version is the version of the reading program, and so of the instrumentation scope (default: none).
 	Version string `mapstructure:"-"`
 
 	// prevent unkeyed literal initialization
@@ -76,7 +76,7 @@ const (
 	namesLimit      = 48 * mebi
 )
 
-// DefaultOptions are those of a configuration, for spans of a service that the file does not name.
+// DefaultOptions are the defaults of a configuration, for spans of a service that the file does not name.
 func DefaultOptions(service string) Options {
 	return Options{MaxEvents: defaultEvents, BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
 }

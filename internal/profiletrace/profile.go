@@ -36,7 +36,7 @@ type Meta struct {
 	Service      string
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file
-	TimingSource string            // value of gpu.timing.source of device activities; empty where there is no name for it
+	TimingSource string            // value of gpu.timing.source of device activities; empty if it has no name
 	Partial      string            // why only the beginning of the file could be read; empty: all of it was
 }
 
@@ -71,11 +71,11 @@ type Profile struct {
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool
 	hasStep                 bool
-	streams, queues         bool // there are streams that the file states; queues that stand for some
+	streams, queues         bool // there are streams that the file states; queues that represent some
 	counts                  [kindCount]int64
 	offers                  [kindCount]offered
 	comm                    []kernelIs // by name
-	named                   int64      // annotations that stand for something of the application's own
+	named                   int64      // annotations that mark the application's own work
 }
 
 // track is a row of the profile: a thread of the host or a stream of a device.
@@ -160,7 +160,7 @@ func (p *Profile) Clock(device, at int64, value float64) {
 	p.clocks[device] = append(facts.LimitClocks(p.clocks[device]), facts.Sample{Time: at, Clock: value})
 }
 
-// trackID numbers rows. Most files write the events of a row one after the other, so the last one is asked first.
+// trackID numbers rows. Most files write the events of a row one after the other, so the last one is tried first.
 func (p *Profile) trackID(t track) uint32 {
 	if len(p.trackList) > 0 && p.trackList[p.lastTrack] == t {
 		return p.lastTrack
@@ -176,7 +176,7 @@ func (p *Profile) trackID(t track) uint32 {
 }
 
 // Stream is the stream of an activity for Event, of files that state the hardware's queue, too, and stream 0 where they
-// know none. There the queue stands for the stream, unless the file has other streams: these are numbered apart, and
+// know none. There the queue is used as the stream, unless the file has other streams: these are numbered apart, and
 // stream 0 is the default one.
 func (p *Profile) Stream(stream, queue int64) int64 {
 	if stream != 0 || queue <= 0 {

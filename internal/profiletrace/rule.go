@@ -7,7 +7,7 @@ package profiletrace
 type rule struct {
 	level    Level
 	names    *Names
-	standIn  bool // operators of depth 0 and 1 stand in for annotations, of which there are none
+	standIn  bool // operators of depth 0 and 1 are used as annotations, since there are none
 	runtimes map[uint32]bool
 }
 
@@ -16,7 +16,7 @@ const (
 	autoKernel     = 100_000   // ns: the least length of a kernel
 	autoKernelPart = 200       // and 1/200 (0.5 %) of its step
 	autoCopy       = 1_000_000 // bytes: the least size of a copy
-	autoDepth      = 1         // the deepest operator that stands in
+	autoDepth      = 1         // the deepest operator used as an annotation
 )
 
 func (p *Profile) newRule() *rule {

@@ -50,7 +50,7 @@ type candidates struct {
 	spans  int
 	bytes  int
 	cut    bool
-	cutoff candidate // the greatest that was cut
+	cutoff candidate // the greatest that was left out
 	bySize bool
 }
 
@@ -118,7 +118,7 @@ func (s *selection) key(p *process, st *step) traceKey {
 	return traceKey{p.pid, -1}
 }
 
-// host is the first sweep's: it decides nothing, since what comes later may be longer.
+// host is the first sweep's: it decides nothing, since later ones may be longer.
 func (s *selection) host(r *record, depth int, p *process, st *step) bool {
 	if s.rule.host(r, depth) {
 		s.offer(s.key(p, st), s.hostCandidate(r))

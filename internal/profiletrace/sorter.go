@@ -19,7 +19,7 @@ import (
 type sorter struct {
 	dir    string
 	limit  int
-	chunks [][]byte // the arena; a record lies within one chunk
+	chunks [][]byte // the arena; a record is within one chunk
 	used   int      // chunks that hold records
 	bytes  int
 	index  []entry

@@ -98,7 +98,7 @@ func (p *Profile) modelOf(ordinal int64) string {
 	return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device)
 }
 
-// multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
+// multiprocessors counts a device's, by the table of peaks; 0 where its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
 	return int64(facts.PeakOf(p.modelOf(ordinal)).SMs)
 }
@@ -173,7 +173,7 @@ func (s *spans) names(m pcommon.Map, ordinal int64) {
 	putText(m, semconv.HWIDKey, s.p.deviceOf(ordinal).ID)
 }
 
-// identity is names with the model, for spans that stand for a device as a whole.
+// identity is names with the model, for spans that represent a device as a whole.
 func (s *spans) identity(m pcommon.Map, ordinal int64) {
 	s.names(m, ordinal)
 	putText(m, semconv.HWModelKey, s.p.modelOf(ordinal))
@@ -241,7 +241,7 @@ func (s *spans) resource(m pcommon.Map, p *process) {
 	}
 }
 
-// PutResource puts an attribute that was written as text. Those of this project that are whole numbers are such.
+// PutResource puts an attribute that was written as text. This project's whole numbers become integers.
 func PutResource(m pcommon.Map, k, v string) {
 	switch attribute.Key(k) {
 	case semconv.GPUJobRankKey, semconv.GPUJobLocalRankKey, semconv.GPUJobWorldSizeKey, semconv.ProcessPidKey:

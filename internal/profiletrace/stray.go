@@ -51,7 +51,7 @@ func (p *Profile) each(f func(*record) error) error {
 	})
 }
 
-// bound sets the time of the profile from that of its events and, where that is near them, what the file says.
+// bound sets the time of the profile from its events' and, if that is near them, what the file says.
 func (p *Profile) bound() error {
 	if err := p.findStrays(); err != nil {
 		return err

@@ -34,9 +34,9 @@ type activity struct {
 
 // visitor is what a sweep is for: choosing spans, or writing them.
 type visitor interface {
-	// host reports whether the range gets a span; it is asked for every range in order.
+	// host reports whether the range gets a span; it is called for every range in order.
 	host(r *record, depth int, p *process, s *step) (keep bool)
-	// device is called for every activity, with the node that stands above it.
+	// device is called for every activity, with the node above it.
 	device(a *activity, above *node, p *process)
 	// opened is called for every new node.
 	opened(n *node, r *record)
@@ -57,7 +57,7 @@ type sweep struct {
 	act       activity
 	slot      func() *activity // where the next one goes; nil: to act
 	devices   map[int64]*deviceWindow
-	flags     []nameFlag // by name; those of kinds that have flags
+	flags     []nameFlag // by name; flags of kinds that have them
 	memories  map[int64]*allocated
 	ordinals  int               // of devices that the file has activities of
 	threadsOf []*timeline.Log   // of one launch
@@ -82,7 +82,7 @@ type thread struct {
 
 // frame is an open host range.
 type frame struct {
-	surroundings // of what lies in it
+	surroundings // of its content
 	end          int64
 	depth        int    // operators around it
 	self         uint32 // what its own time counts for, in a file without activities of a device
@@ -244,7 +244,7 @@ func (s *sweep) autograd(r *record) bool {
 // waiting is the innermost annotation with a span on the thread of the step that holds the instant: while the backward
 // pass runs on threads of its own, the thread that began it waits there.
 func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
-	const deep = 256 // ranges within each other that are looked at
+	const deep = 256 // nested ranges that are visited
 	stack := s.threads[st.track].stack
 	for _, s := range slices.Backward(stack[max(0, len(stack)-deep):]) {
 		if n := s.node; s.end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
@@ -343,7 +343,7 @@ func (s *sweep) memory(r *record) {
 	m := boundedmap.Of(s.memories, d.MemoryDevice)
 	th := &s.threads[r.track]
 	in := uint32(0)
-	// Ranges lie within each other: those that are over are at the top.
+	// Ranges are nested: ended ones are at the top.
 	if i := sort.Search(len(th.stack), func(i int) bool { return th.stack[i].end <= r.key }); i > 0 {
 		in = th.stack[i-1].named
 	}

@@ -118,7 +118,7 @@ func ReportOf(s ptrace.Span) (facts.Report, bool) {
 	return r, true
 }
 
-// textOf is empty where there is no text.
+// textOf is empty without a text.
 func textOf(m pcommon.Map, k attribute.Key) string {
 	v, ok := m.Get(string(k))
 	if !ok {
@@ -127,7 +127,7 @@ func textOf(m pcommon.Map, k attribute.Key) string {
 	return clip(v.AsString(), maxText)
 }
 
-// numberOf is 0 where there is no number.
+// numberOf is 0 without a number.
 func numberOf(m pcommon.Map, k attribute.Key) float64 {
 	v, ok := m.Get(string(k))
 	switch {

@@ -27,7 +27,7 @@ type deviceWindow struct {
 	before     uint32 // thread of the launch before
 	hasBefore  bool
 	sms        int64         // multiprocessors; 0: not known
-	last       timeline.Unit // of those that launched something, the one that ends last
+	last       timeline.Unit // of the units that launched something, the one that ends last
 	worked     intervals.Set // lately, where there are other devices; see beside
 	beside     func(from, to int64) uint32
 	others     func(from, to int64) uint32
@@ -124,7 +124,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	}
 }
 
-// maxWorked bounds the intervals that a device remembers for others: a gap is asked for when it ends.
+// maxWorked bounds the intervals that a device remembers for others: a gap is queried when it ends.
 const maxWorked = 1 << 10
 
 // besideOf is what the device asks when launched work does not begin: which other device worked for more than half of
@@ -149,7 +149,7 @@ func (d *deviceWindow) after(s *sweep) {
 	}
 }
 
-// launchedAs stands for a launch configuration.
+// launchedAs identifies a launch configuration.
 func launchedAs(d *Detail) (sum uint64) {
 	for i := range d.Grid {
 		sum = sum*31 + uint64(d.Grid[i]*4096+d.Block[i])
@@ -157,7 +157,7 @@ func launchedAs(d *Detail) (sum uint64) {
 	return sum
 }
 
-// maxLeads bounds the devices of which the time before their first activity is looked at, which may be the whole
+// maxLeads bounds the devices of which the time before their first activity is analyzed, which may be the whole
 // profile.
 const maxLeads = 256
 

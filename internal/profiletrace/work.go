@@ -91,7 +91,7 @@ func (c *computed) add(a *activity, first bool) {
 	c.flops += w.FLOPs
 }
 
-// samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings
+// samePrecision is the part of the FLOPs from which on their precision is the sum's: the rest, rotary embeddings
 // in single precision among products in bfloat16, changes a utilization by no more than this.
 const samePrecision = 0.99
 

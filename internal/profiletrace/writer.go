@@ -14,7 +14,7 @@ type writer struct {
 	builder *builder // makes the spans; nil: the writer does
 }
 
-// gathering is how many nodes may gather at one time. When there are more, those that ended a while ago are written,
+// gathering is how many nodes may gather at one time. When there are more, nodes that ended a while ago are written,
 // and what a late kernel would add to them goes to the next above that still gathers.
 const (
 	gathering   = 20_000
@@ -90,7 +90,7 @@ func (w *writer) opened(n *node, r *record) {
 	}
 	clear(w.queue[len(keep):])
 	w.queue = keep
-	w.next = 2 * len(keep) // where most are still open, looking again soon would be in vain
+	w.next = 2 * len(keep) // where most are still open, looking again soon would find nothing
 }
 
 // flush writes the nodes that are left.

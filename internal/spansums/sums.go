@@ -44,7 +44,7 @@ var bounds = [...]string{
 	semconv.GPURooflineBoundLatency,
 }
 
-// Sums are those of some spans. Sums of parts can be added, and taken away again.
+// Sums are the sums over some spans. Sums of parts can be added, and taken away again.
 type Sums [size]float64
 
 // Of is what one GPU span adds.

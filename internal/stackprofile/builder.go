@@ -21,7 +21,7 @@ type Options struct {
 	Repeats   int           // spans that are remembered to be counted once; negative: none
 }
 
-// DefaultOptions are those of the connector.
+// DefaultOptions are the connector's.
 func DefaultOptions() Options {
 	return Options{
 		Window: time.Minute, Settle: 5 * time.Second, MaxWait: time.Minute, MaxGap: time.Second,

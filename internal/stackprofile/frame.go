@@ -10,7 +10,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// Kind is what a frame stands for.
+// Kind is the kind of a frame.
 type Kind uint8
 
 // Kinds of frames, from the root to the leaf.

@@ -159,7 +159,7 @@ func (p *Profile) extend(s *span) {
 	p.start, p.end = min(p.start, s.start), max(p.end, s.end)
 }
 
-// sample returns the sample of a stack, or that of all other stacks where there are too many.
+// sample returns the sample of a stack, or the sample of all other stacks if there are too many.
 func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 	if s := p.samples[sampleKey{stack, l}]; s != nil {
 		return s

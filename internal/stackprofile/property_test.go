@@ -53,7 +53,7 @@ func (d drawn) write(ss ptrace.SpanSlice) {
 	}
 }
 
-// draw makes trees of spans of two devices and the host; children mostly lie within their parents, and mostly come
+// draw makes trees of spans of two devices and the host; children are mostly within their parents, and mostly come
 // before them.
 func draw(rng *rand.Rand, traces int) (all []drawn) {
 	id := 0
@@ -210,7 +210,7 @@ func TestEveryStackHasTheTimeAndEnergyOfItsSpans(t *testing.T) {
 	}
 }
 
-// Trees are torn apart by a settle time of almost nothing and by little room: stacks lack what came later, but no time
+// Trees are torn apart by a settle time of almost nothing and by little room: stacks lack later spans, but no time
 // counts twice, and joules are all there.
 func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 	for seed := range uint64(40) {

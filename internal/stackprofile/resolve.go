@@ -20,7 +20,7 @@ type tree struct {
 // maxDepth bounds the way up; parents that form a circle end there.
 const maxDepth = 1024
 
-// Resolve counts the trees that are complete and have been quiet for the settle time, and those of which a span waits
+// Resolve counts the trees that are complete and have been quiet for the settle time, and trees of which a span waits
 // for too long. all: every tree, at the end.
 func (b *Builder) Resolve(now int64, all bool) {
 	settle, wait := int64(b.opts.Settle), int64(b.opts.MaxWait)
@@ -170,7 +170,7 @@ type resolved struct {
 	late    counted       // where the tree's top hangs below a span that was counted
 }
 
-// stackOf finds the stack of a span, and those of the spans around it.
+// stackOf finds the stack of a span, and the stacks of the spans around it.
 func (b *Builder) stackOf(i int32, stacks []resolved) {
 	b.path = b.path[:0]
 	for at := i; at >= 0 && stacks[at].stack == nil; at = b.spans[at].up {

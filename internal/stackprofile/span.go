@@ -327,7 +327,7 @@ func withoutIndex(name string) string {
 	return name
 }
 
-// deviceKey is a device; one without an ID is that of its service.
+// deviceKey is a device; one without an ID is its service's.
 type deviceKey struct {
 	id      string
 	ordinal int64

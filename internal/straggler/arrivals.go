@@ -39,7 +39,8 @@ type Arrival struct {
 	// before it.
 	Waited, HeldUp, Delay float64
 	// Caused is for how many seconds the others together waited because of this rank, at whatever collective: who comes
-	// last because it was held up itself, at a collective that the others take no part in, is not to blame for that part.
+	// last because it was held up itself, at a collective that the others take no part in, is not to blame for that
+	// part.
 	Caused float64
 	// LastAt are this rank's runs at which it came last and most of that was its own doing, by start.
 	LastAt []Lateness
@@ -53,7 +54,7 @@ type Lateness struct {
 	Held float64
 }
 
-// maxParts is the number of runs of one stated sequence that are told apart.
+// maxParts is the number of runs of one stated sequence that are distinguished.
 const maxParts = 1 << 10
 
 // Number sets Sequence where the source states none: to the run's number among its rank's runs in the group, by start.

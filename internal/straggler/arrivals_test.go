@@ -165,7 +165,7 @@ func TestWhoHadToWaitItselfIsNotToBlame(t *testing.T) {
 	require.Len(t, got, 4)
 	const exact = 1e-7 // s; clocks are aligned to the nanosecond
 	assert.InDelta(t, 5*(910+910+10)*1e-6, got[0].HeldUp, exact, "at all five collectives of all")
-	assert.InDelta(t, 5*900*1e-6, got[1].HeldUp, exact, "at those of the pair")
+	assert.InDelta(t, 5*900*1e-6, got[1].HeldUp, exact, "at the pair's collectives")
 	assert.InDelta(t, 5*(10+10+10)*1e-6, got[0].Caused, exact, "what it did itself after the pair had met")
 	assert.InDelta(t, 5*(900+900+900)*1e-6, got[1].Caused, exact)
 	assert.Zero(t, got[2].Caused)

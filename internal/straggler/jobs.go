@@ -24,10 +24,10 @@ type Limits struct {
 	MaxWaiting int           // bounds the steps that wait, each rank's counted, over all loops
 }
 
-// Outcome says what became of a step.
+// Outcome is the outcome of a step.
 type Outcome uint8
 
-// What became of a step.
+// Outcomes of a step.
 const (
 	Taken Outcome = iota
 	Late          // the step was compared already
@@ -146,14 +146,14 @@ type Compared[T any] struct {
 	Newest uint64 // end of the loop's newest step, unix ns
 	Ranks  []int64
 	Steps  []T // by rank, as Ranks
-	// Enough says whether there are ranks enough for a comparison. Steps without are only given up.
+	// Enough says whether there are ranks enough for a comparison. Steps without are only removed.
 	Enough bool
 	// History is of the loop's earlier steps, for the comparison of this one.
 	History *History
 }
 
 // Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take:
-// of one loop in the order of their indices. Loops that were silent since before forget are
+// of one loop in the order of their indices. Loops without steps since before forget are
 // forgotten.
 func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 	for key, l := range g.loops {

@@ -80,7 +80,7 @@ func TestAJobThatGoesBackIsComparedAgainHoweverFar(t *testing.T) {
 	}
 }
 
-// The word of the run before does not mix with that of the new one, nor keep a rank out that had come less far.
+// The word of the run before does not mix with the new run's, nor keep a rank out that had come less far.
 func TestRunsAreKeptApart(t *testing.T) {
 	g := newRig(t, 1000)
 	for rank := range int64(3) { // rank 3 died at step 5

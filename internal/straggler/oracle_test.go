@@ -53,7 +53,7 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 					ranks = append(ranks, rank)
 					x := report{run: run, rank: rank, index: index, start: uint64(at + skew[rank])}
 					x.end, x.comes = x.start+uint64(step), at+step
-					if rank > 0 { // the first one's come at once, so that of each step something is known
+					if rank > 0 { // the first one's come at once, so something is known of each step
 						x.comes += r.Int64N(1000 * ms)
 						if r.IntN(10) == 0 {
 							x.comes += r.Int64N(20_000 * ms)
@@ -95,7 +95,7 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 	}
 }
 
-// part is a section of a rank; in is nil where nothing is known of what lies in it.
+// part is a section of a rank; in is nil where its content is unknown.
 type part struct {
 	time float64
 	in   parts
@@ -134,7 +134,7 @@ func half(values []float64) float64 {
 	return values[(len(values)-1)/2] // the lower middle, so that half of the ranks may be slow
 }
 
-// most is the section in which a rank is furthest above the median of those of which anything is known.
+// most is the section in which a rank is furthest above the median of the known ones.
 func most(all []parts, rank int) (worst string, above float64) {
 	for name, p := range all[rank] {
 		var values []float64

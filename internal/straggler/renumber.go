@@ -11,15 +11,15 @@ import (
 // Limits of the search for the collective at which a record begins.
 const (
 	maxShift   = 1024 // runs of a group
-	maxPairs   = 64   // of runs that are looked at for one shift
+	maxPairs   = 64   // of runs that are examined for one shift
 	leastPairs = 4
 	precision  = 1_000 // ns, of the times in many records
 )
 
-// Renumber changes the sequences of one rank's collectives, as [Number] gave them, to those of another rank's where the
-// two records begin at different collectives. A collective ends on all ranks at nearly one time, so the right numbers
-// are those under which the clocks are apart by the same at all collectives. Where that holds as well for the numbers
-// as they are, they stay, unless the records are of different length and others let the clocks agree.
+// Renumber changes the sequences of one rank's collectives, as [Number] gave them, to the sequences of another rank's
+// where the two records begin at different collectives. A collective ends on all ranks at nearly one time, so the right
+// numbers are those under which the clocks are apart by the same at all collectives. Where that holds as well for the
+// numbers as they are, they stay, unless the records are of different length and others let the clocks agree.
 func Renumber(these, others []Collective) {
 	mine, theirs := byGroup(these), byGroup(others)
 	var group string
@@ -102,7 +102,7 @@ func bestShift(x, y []*Collective) shifted {
 	}
 }
 
-// shiftBy holds runs against each other, at most maxPairs of them, and tells whether they can be the same: half of the
+// shiftBy compares runs with each other, at most maxPairs of them, and tells whether they can be the same: half of the
 // shorter list at least has a partner, and three quarters of those looked at have its name.
 func shiftBy(x, y []*Collective, by int) (s shifted, ok bool) {
 	from, to := max(0, -by), min(len(x), len(y)-by)
@@ -176,7 +176,7 @@ func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	return clock, spread, spread <= middle(lengths)/4
 }
 
-// spreadOf is the median of values and that of their distances from it. It changes the values.
+// spreadOf is the median of values and the median of their distances from it. It changes the values.
 func spreadOf(values []int64) (median, spread int64) {
 	median = middle(values)
 	for i := range values {

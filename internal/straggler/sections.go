@@ -10,7 +10,7 @@ const (
 	explains = 0.5
 	// separator stands between a section and the one in it.
 	separator = "/"
-	// Other is the section that stands for the part of a step that is in no phase.
+	// Other is the section for the part of a step that is in no phase.
 	Other = "other"
 )
 
@@ -27,7 +27,7 @@ func (x *Extent) join(y Extent) {
 	}
 }
 
-// Section are the runs of one name in a step or in a section, and what lies in those.
+// Section are the runs of one name in a step or in a section, and the sections inside.
 type Section struct {
 	Name, Category string
 	Duration       float64 // s, of all runs
@@ -35,7 +35,7 @@ type Section struct {
 	Below          *Sections // nil: nothing is known
 }
 
-// Sections are what lies in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is none.
+// Sections are the sections in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is none.
 type Sections struct {
 	list   []*Section
 	height int // levels; at most maxDepth
@@ -67,7 +67,7 @@ func (p *Sections) Size() (n int) {
 	return n
 }
 
-// Add adds runs of one name and what lies in them, which it then owns. The result is the change of the size.
+// Add adds runs of one name and the sections inside, which it then owns. The result is the change of the size.
 func (p *Sections) Add(name, category string, duration float64, at Extent, below *Sections) (grown int) {
 	if below != nil {
 		below.cut(maxDepth - 1)
@@ -123,8 +123,8 @@ func (p *Sections) cut(levels int) {
 	}
 }
 
-// Divide puts the sections below a step into its phases, and returns those that lie in none. A section that is a
-// phase has its name; a section that has it as its category lies in it. A phase keeps the time that the step states.
+// Divide puts the sections below a step into its phases, and returns the sections in none. A section that is a
+// phase has its name; a section that has it as its category is in it. A phase keeps the time that the step states.
 func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	if below == nil {
 		return nil
@@ -146,7 +146,7 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 }
 
 // blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the
-// operations directly below the step that lie in none, down to the deepest one that explains most of it.
+// operations directly below the step that are in none, down to the deepest one that explains most of it.
 func (v *Result) blame(phases, loose *level, rank int) {
 	v.Slow = true
 	at := phases
@@ -195,7 +195,7 @@ func newLevel(ranks []*Sections) *level {
 	return l
 }
 
-// furthest is the section of a rank that is furthest above the median; nil where none is above.
+// furthest is the section of a rank that is furthest above the median; nil if all are below.
 func (l *level) furthest(rank int) (worst *Section, delay float64) {
 	for _, x := range l.ranks[rank].All() {
 		if d := x.Duration - l.median(x.Name); d > delay {

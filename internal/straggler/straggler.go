@@ -43,7 +43,7 @@ type Rank struct {
 	Step float64 // s, the step with all communication; 0: not known
 	// Meetings are the rank's last collectives of the step, by process group; nil: not known.
 	Meetings []Meeting
-	// Phases are the phases of the step, Loose the operations directly below the step that lie in no phase. Nil: not
+	// Phases are the phases of the step, Loose the operations directly below the step that are in no phase. Nil: not
 	// known.
 	Phases, Loose *Sections
 }
@@ -57,12 +57,12 @@ type Result struct {
 
 	// Delay is by how many seconds the rank is above the median: in Section where one is named, else in the step.
 	Delay float64
-	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty where none is
+	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty if unknown
 	// known.
 	Section string
-	// Phase is the phase that the section is, or lies in; empty: none.
+	// Phase is the phase that the section is, or is in; empty: none.
 	Phase string
-	// At is where the section lies in the rank's step; zero where that is not known.
+	// At is the section's position in the rank's step; zero if unknown.
 	At Extent
 }
 

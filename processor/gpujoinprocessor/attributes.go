@@ -85,7 +85,7 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 			if share.Own != share.Value {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}
-			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
+			// The share knows only what was there when it was dealt out; the quality is the worst value's.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c
 			}

@@ -30,7 +30,7 @@ type batch struct {
 	boards    []boardEnd
 	packed    packed
 	seed      maphash.Seed
-	waiting   int   // of the spans, those that are waited for
+	waiting   int   // the spans that are waited for
 	latest    int64 // end of those
 	seen      int64 // when the first of them arrived first
 }

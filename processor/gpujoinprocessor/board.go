@@ -51,7 +51,7 @@ func (b *board) watermark(v gpusamplesextension.View) int64 {
 	b.instances = slices.DeleteFunc(b.instances, func(id string) bool {
 		inst, ok := v.Lookup(id)
 		if ok {
-			// An instance that was silent for 3 intervals holds nobody up.
+			// An instance without samples for 3 intervals delays nothing.
 			if n := inst.Newest(); n < oldest && n >= w-3*int64(inst.Interval()) {
 				oldest = n
 			}
@@ -61,7 +61,7 @@ func (b *board) watermark(v gpusamplesextension.View) int64 {
 	return oldest - b.meter.shift
 }
 
-// meter reads a board's energy on the clock of spans. Where there is no energy counter the power is integrated.
+// meter reads a board's energy on the clock of spans. Without an energy counter the power is integrated.
 type meter struct {
 	dev   gpusamplesextension.DeviceView
 	field gpusamplesextension.Field
@@ -138,7 +138,7 @@ func (m *meter) Covered(from, to int64) int64 {
 	return int64(math.Round(coverage * float64(to-from)))
 }
 
-// What became of a board's energy; the value of `state` in the processor's own metrics.
+// Outcomes of a board's energy; the value of `state` in the processor's own metrics.
 const (
 	attributed = iota
 	unattributed

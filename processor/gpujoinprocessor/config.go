@@ -31,7 +31,7 @@ type Config struct {
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
-	// Shift moves the clock of the samples against that of the spans: a sample of time t describes what spans did at
+	// Shift moves the clock of the samples against the spans' clock: a sample of time t describes what spans did at
 	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
 	// whose clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`

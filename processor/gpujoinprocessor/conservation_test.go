@@ -18,7 +18,7 @@ import (
 )
 
 // TestEnergyIsConserved sends random work of several processes, exported as SDKs do (every second, some late, parents
-// after their children), and holds the sums against the device's own counter.
+// after their children), and compares the sums with the device's own counter.
 func TestEnergyIsConserved(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 type engine struct {
 	cfg      *Config
 	reader   gpusamplesextension.Reader
-	uses     gpusamplesextension.UseReader // nil: nobody knows who holds which device
+	uses     gpusamplesextension.UseReader // nil: unknown which process holds which device
 	ordinals map[int64]string
 	loads    loads
 

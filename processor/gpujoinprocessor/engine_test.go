@@ -151,7 +151,7 @@ func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
 	s.now = zero.Add(20 * time.Second)
 	s.settled(b, s.now, false)
 	at, _ = b.boards[0].board.dev.Settled()
-	assert.Equal(t, zero.Add(12*time.Second).UnixNano(), at, "the instance is silent")
+	assert.Equal(t, zero.Add(12*time.Second).UnixNano(), at, "the instance has no samples")
 }
 
 func TestMaxSpansBoundsTheFairShareOnly(t *testing.T) {

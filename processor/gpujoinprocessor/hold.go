@@ -36,7 +36,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		p.put(b)
 	}
 	if p.cfg.Queue.Storage != nil {
-		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the
+		// Data read from a storage has no owner yet. The pipeline would take it for its own and give it up when the
 		// next component returns, and then the queue would do so again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}

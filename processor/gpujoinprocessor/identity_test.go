@@ -134,7 +134,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			assert.InDelta(t, 0.2, attr(t, s[1], "gpu.utilization"), 1e-9)
 			assert.InDelta(t, 0.9, attr(t, s[2], "gpu.utilization"), 1e-9)
 			assert.InDelta(t, 300, attr(t, s[1], "gpu.power"), 1e-9, "the board's")
-			assert.NotContains(t, s[1].Attributes().AsRaw(), "gpu.sm.utilization", "that of others too")
+			assert.NotContains(t, s[1].Attributes().AsRaw(), "gpu.sm.utilization", "also of others")
 			if withEnergy {
 				assert.InDelta(t, 150, energy(t, s[1]), 1e-6)
 				assert.InDelta(t, 150, energy(t, s[2]), 1e-6)

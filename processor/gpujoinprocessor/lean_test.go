@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// lean joins spans at level lean beside samples of one device; it returns what came out.
+// lean joins spans at level lean beside samples of one device; it returns the output.
 func lean(t *testing.T, put func(td *traces, zero, end time.Time)) ptrace.Traces {
 	t.Helper()
 	zero := time.Now()
@@ -98,7 +98,7 @@ func TestTheUsualMethodStandsOnTheScope(t *testing.T) {
 	})
 }
 
-// Where not all spans of a scope could be joined, each that was says so itself.
+// Where not all spans of a scope could be joined, each joined one states it itself.
 func TestSpansOfAMixedScopeAreMarkedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := lean(t, func(td *traces, zero, end time.Time) {

@@ -182,7 +182,7 @@ func TestShutdownDrainsWithTheSamplesThatAreThere(t *testing.T) {
 		assert.Empty(t, r.spans())
 		start := time.Now()
 		r.close()
-		assert.Less(t, time.Since(start), time.Second, "nobody waits for settle at shutdown")
+		assert.Less(t, time.Since(start), time.Second, "no wait for settle at shutdown")
 		s := r.spans()
 		require.Len(t, s, 10)
 		for id := range uint64(10) {
@@ -200,7 +200,7 @@ func TestShutdownGivesEnergyOfTheCoveredPart(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(time.Second), time.Now())
 		r.consume(td.Traces)
-		r.close() // receivers stop first, so the newest sample is that of 1.9 s
+		r.close() // receivers stop first, so the newest sample is from 1.9 s
 		s := r.spans()[1]
 		assert.InDelta(t, 0.9*300, energy(t, s), 1e-6)
 		assert.InDelta(t, 0.9/0.98, attr(t, s, "gpu.join.coverage"), 1e-6)

@@ -185,7 +185,7 @@ func (x *oracle) up(s *worked) *worked {
 	return nil
 }
 
-// boards are those of a span's devices, each once.
+// boards are the boards of a span's devices, each once.
 func (x *oracle) boards(s *worked) (list []int) {
 	for _, d := range s.devices {
 		if b := x.devices[d].board; !slices.Contains(list, b) {
@@ -219,7 +219,7 @@ func (x *oracle) share() {
 			above := map[*worked]bool{}
 			for _, s := range active {
 				for a := x.up(s); a != nil && slices.Contains(x.boards(a), b); a = x.up(a) {
-					above[a] = true // beyond one on another board nobody knows
+					above[a] = true // beyond one on another board it is unknown
 				}
 			}
 			innermost := map[int][2][]*worked{}

@@ -17,8 +17,8 @@ import (
 //
 // pdata has a span of 15 attributes in some 30 pieces of memory. As long as it is held, the collector of garbage visits
 // each of them again and again, and when it leaves all have left the processor's caches. Here they are one array of
-// numbers; names and texts, which most spans of a request have in common, are kept once. What comes out is what went
-// in, in the same order.
+// numbers; names and texts, which most spans of a request have in common, are kept once. The output equals the
+// input, in the same order.
 //
 //	forms   name, type | name, type | ...       one for each sequence of names and types
 //	spans   form, first value | ...             one for each span, in the order of the wire
@@ -44,7 +44,7 @@ type column struct {
 	last uint64 // the last text here
 }
 
-// noForm is that of a span without attributes.
+// noForm is the form of a span without attributes.
 const noForm = -1
 
 // recentForms bounds the search for a form; one that was met longer ago is kept twice.
@@ -122,7 +122,7 @@ func (p *packed) text(s string, known map[string]uint64) uint64 {
 	return n
 }
 
-// form finds the form of a span's attributes; the search begins at that of the last span.
+// form finds the form of a span's attributes; the search begins at the last span's.
 func (p *packed) form(attrs pcommon.Map) int {
 	if n := len(p.forms); n > 0 {
 		if fits(p.forms[p.last], attrs) {

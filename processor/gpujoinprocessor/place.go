@@ -66,7 +66,7 @@ type places struct {
 // recentPlaces bounds the search for a place; one that was named longer ago gets a second number.
 const recentPlaces = 8
 
-// number gives the number of a place. The search begins at that of the last span: most follow one another on a
+// number gives the number of a place. The search begins at the last span's: most follow one another on a
 // device, or go round the devices.
 func (p *places) number(name *placeName) int32 {
 	n := min(len(p.list), recentPlaces)

@@ -246,7 +246,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and gives out that
 		b.packed.take(td)
 	}
-	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with what came out of the storage
+	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with data from the storage
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)

@@ -207,7 +207,7 @@ func TestWhatIsRepeatedInAnotherRequestLosesNothingBesideIt(t *testing.T) {
 		}
 		assert.Equal(t, map[uint64]int{
 			1: 1, 2: 1, 3: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 1, 101: 2, 102: 2, 103: 1,
-		}, times, "those of no device were in two requests")
+		}, times, "spans without a device were in two requests")
 		assert.InDelta(t, 300, joules, 1e-6)
 		assert.Zero(t, r.gauge("held_spans"))
 	})

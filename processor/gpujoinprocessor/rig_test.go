@@ -79,7 +79,7 @@ func (r *rig) join(edit ...func(*Config)) *rig { return r.joinTo(r.sink, edit...
 func (r *rig) joinTo(next consumer.Traces, edit ...func(*Config)) *rig {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Samples = &samplesID
-	cfg.Attributes = spanfacts.Full // tests of level lean say so
+	cfg.Attributes = spanfacts.Full // tests of level lean change it
 	for _, e := range edit {
 		e(cfg)
 	}

@@ -116,7 +116,7 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from a storage
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
-		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "that of the energy")
+		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "the energy's")
 		assert.NotContains(t, s[2].Attributes().AsRaw(), "gpu.energy")
 		assert.InDelta(t, 0.75, attr(t, s[2], "gpu.utilization"), 1e-9)
 		assert.InDelta(t, 1., attr(t, s[2], "gpu.join.coverage"), 1e-9)
@@ -224,7 +224,7 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 	})
 }
 
-// A broken exporter gives absurd values for a while. Spans of then lack them, and those of later are as if nothing
+// A broken exporter gives absurd values for a while. Spans of then lack them, and later spans are as if nothing
 // had been.
 func TestAbsurdSamplesSpoilNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

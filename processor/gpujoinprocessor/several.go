@@ -13,15 +13,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// spot is a further device of spans that are on several, as those of a model that is spread over them.
+// spot is a further device of spans that are on several, as spans of a model that is spread over them.
 type spot struct {
 	board *board
 	dev   gpusamplesextension.DeviceView // while the samples are locked
-	again bool                           // the board is that of a device before it too, another instance
+	again bool                           // the board is a device's before it, too, another instance
 }
 
-// devicesOf are the devices of spans that do not name one: a list in hw.id, else those that the span's process, pod
-// or host has (gpusamplesextension.UseReader). nil: the place names a device, or nobody knows.
+// devicesOf are the devices of spans that do not name one: a list in hw.id, else the devices that the span's process,
+// pod or host has (gpusamplesextension.UseReader). nil: the place names a device, or it is unknown.
 func (e *engine) devicesOf(x *place) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
@@ -64,7 +64,7 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome 
 	return found
 }
 
-// arriveMore brings a span into the fair share of the further boards of its place, and keeps it there if pin says so.
+// arriveMore brings a span into the fair share of the further boards of its place, and keeps it there if pin is true.
 func (x *place) arriveMore(g *gpuSpan, now int64, pin bool) {
 	if len(x.more) == 0 {
 		return

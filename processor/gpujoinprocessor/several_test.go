@@ -199,7 +199,7 @@ func TestDeviceTimedWorkComesBeforeItsRequests(t *testing.T) {
 	})
 }
 
-// What happened to any of the devices happened to the request, and a request that comes late says so.
+// What happened to any of the devices happened to the request, and a late request states it.
 func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
 	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
 		synctest.Test(t, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 	}
 }
 
-// The number of samples of several devices is that of the device with the fewest, wherever it is in the list.
+// The number of samples of several devices is the smallest among them, wherever it is in the list.
 func TestSeveralDevicesHaveTheFewestSamplesOfAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

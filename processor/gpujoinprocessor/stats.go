@@ -112,7 +112,7 @@ func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, untracked, nil)
 }
 
-// energy reports what became of a board's energy since the last report.
+// energy reports the outcomes of a board's energy since the last report.
 func (s *stats) energy(b *board) {
 	ctx := context.Background()
 	more, orphans := b.energy.take(b)

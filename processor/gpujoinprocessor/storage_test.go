@@ -144,7 +144,7 @@ func TestStorageKeepsWhatIsRefusedAtShutdown(t *testing.T) {
 		c.RetryOnFailure.InitialInterval = 10 * time.Millisecond
 	})
 	require.Eventually(t, func() bool { return r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
-	assert.EqualValues(t, 10, r.count("uncovered_spans", "no_device"), "what comes before its device does is counted")
+	assert.EqualValues(t, 10, r.count("uncovered_spans", "no_device"), "spans before their device are counted")
 	r.close()
 	assert.Len(t, r.spans(), 10)
 }

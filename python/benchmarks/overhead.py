@@ -5,7 +5,7 @@
     python benchmarks/overhead.py [sections]
 
 Rows: ns per turn on the calling thread, and CPU of the whole process per turn, spans made and exported to nowhere.
-The events are those of a stand-in that does nothing; a real cudaEventRecord through torch comes on top, twice a section.
+The events come from a fake that does nothing; a real cudaEventRecord through torch comes on top, twice a section.
 """
 
 import sys

@@ -26,12 +26,12 @@ type Config struct {
 	Every time.Duration `mapstructure:"every"`
 	// Budget is the most records per second of a window; a window that has had its share ends early (default 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one
-	// record.
+	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is
+	// one record.
 	Kinds []string `mapstructure:"kinds"`
 	// MaxProcesses bounds how many rings are read at once (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
-	// Spans says what becomes of a window.
+	// Spans controls how a window becomes spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
 }
 
@@ -87,7 +87,7 @@ func (c *Config) kinds() uint32 {
 // budget is the most records of one window.
 func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Window.Seconds())) }
 
-// Result says what became of one window.
+// Result is the outcome of one window.
 type Result struct {
 	profiletrace.Stats
 	Outcome  string           // recorded, budget, or why there is nothing

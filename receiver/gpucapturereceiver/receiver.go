@@ -31,7 +31,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
 
-// rescanInterval is how often the folder is looked at for new processes.
+// rescanInterval is how often the folder is scanned for new processes.
 const rescanInterval = time.Second
 
 // captureReceiver looks for rings and opens windows, one goroutine for each process.

@@ -182,7 +182,7 @@ func TestAThreadThatIsHeldUpBetweenTwoClocksMovesNothing(t *testing.T) {
 	spans, res, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
 	start := spans["k"].StartTimestamp().AsTime()
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
-	assert.Empty(t, res.Remark, "nobody has set a clock")
+	assert.Empty(t, res.Remark, "no clock was set")
 }
 
 func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {

@@ -309,7 +309,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				require.Equal(t, want[i], got[i], "activity %d by start", i)
 			}
 
-			// And the analysis is that of the file.
+			// And the analysis equals the file's.
 			st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps},
 				func(context.Context, ptrace.Traces) error { return nil })
 			require.NoError(t, err)

@@ -166,12 +166,12 @@ func (w *window) take(r ring.Record, most int) {
 // pushed is whose launches they were.
 type pushed struct {
 	parent   string // traceparent; empty: no span
-	requests string // traceparents of those that were served together
+	requests string // traceparents of requests that were served together
 	lost     int64  // requests that are not among them
 	id       uint32 // of requests among the profile's names
 }
 
-// find is what a number stands for; nil if its place was used again before it was read.
+// find returns the meaning of a number; nil if its place was used again before it was read.
 func (w *window) find(number uint64) *pushed {
 	p, ok := w.ring.Pushed(number)
 	if !ok {
@@ -267,8 +267,8 @@ func (w *window) describe(m *profiletrace.Meta) {
 	case jump != 0:
 		offset += int64(jump) // the clock after it is the one that was meant to be right
 	case w.end.set:
-		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by both
-		// ends.
+		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by
+		// both ends.
 		offset += (w.end.wall - w.end.cupti - offset) / 2
 	}
 	m.Base = w.begin.cupti + offset

@@ -29,10 +29,11 @@ type Config struct {
 	SamplingInterval time.Duration `mapstructure:"sampling_interval"`
 	// Samples is the gpu_samples extension that every sample is written to. Default none.
 	Samples *component.ID `mapstructure:"samples"`
-	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` goes on
-	// to the next source. DCGM takes 5s to say that nobody listens. Default 10s.
+	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` goes
+	// on to the next source. DCGM takes 5s to say that nobody listens. Default 10s.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
-	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default 30s.
+	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default
+	// 30s.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
 
 	// DCGM, NVML, Replay and Simulated are for the source of that name; the others are not looked at.
@@ -41,7 +42,8 @@ type Config struct {
 	Replay    ReplayConfig    `mapstructure:"replay"`
 	Simulated SimulatedConfig `mapstructure:"simulated"`
 
-	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it on.
+	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it
+	// on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
 	// Metrics switches single metrics on and off, by name. Default: as docs/semconv.md and the README say.
@@ -80,7 +82,7 @@ type NVMLConfig struct {
 type ReplayConfig struct {
 	// File is the recording; required for source replay.
 	File string `mapstructure:"file"`
-	// Loop plays it again from the start for ever. Default false: at the end the receiver falls silent.
+	// Loop plays it again from the start for ever. Default false: at the end the receiver sends nothing more.
 	Loop bool `mapstructure:"loop"`
 	// Speed is recorded time per real time. Default 1.
 	Speed float64 `mapstructure:"speed"`

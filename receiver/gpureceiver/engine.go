@@ -35,7 +35,7 @@ func newEngine(cfg *Config, sources []gpudata.Source, h handler) *engine {
 	return e
 }
 
-// handler is told what happens, from the engine's goroutine.
+// handler is notified of events, from the engine's goroutine.
 type handler interface {
 	// opened: the source answers; devices is what it has (maybe nothing), skipped why sources before it were not taken.
 	opened(source string, devices []gpusamplesextension.Device, skipped error)
@@ -43,7 +43,7 @@ type handler interface {
 	read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration)
 	// late: the call has not come back within the call timeout. A later opened or read takes it back.
 	late(source, op string)
-	// lost: an open source failed and was given up.
+	// lost: an open source failed and was closed.
 	lost(source string, err error)
 	// unavailable: no source could be opened; the next try is after d.
 	unavailable(err error, d time.Duration)

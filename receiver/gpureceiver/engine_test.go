@@ -98,7 +98,7 @@ func (f *fakeSource) isOpen() bool {
 	return f.open
 }
 
-// log is a handler that writes down what it is told, without repetitions.
+// log is a handler that records its calls, without repetitions.
 type logHandler struct {
 	mu    sync.Mutex
 	lines []string

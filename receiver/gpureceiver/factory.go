@@ -35,7 +35,7 @@ type Option func(*factory)
 // samples with jitter of its own, so what is sampled is never what the device knows about its work.
 func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulated = gpu } }
 
-// factory holds the receivers in the making: one receiver serves the metrics and the logs pipelines of one
+// factory holds the receivers under construction: one receiver serves the metrics and the logs pipelines of one
 // configuration, because opening a source twice would sample twice.
 type factory struct {
 	simulated *simgpu.GPU

@@ -26,12 +26,12 @@ import (
 type metricDef struct {
 	semconv.Metric
 	name       string
-	off        bool                   // emitted only where the configuration says so
+	off        bool                   // emitted only where the configuration enables it
 	quantities []gpuquantity.Quantity // by the attribute by which they differ
 	emit       func(w *pointWriter, d *deviceState)
 }
 
-// metricDefs are all metrics, by name: those of the catalogue and those that are made of more than one value. Points
+// metricDefs are all metrics, by name: from the catalogue, and metrics that are made of more than one value. Points
 // have the time of the sample they come from: an instant is the newest sample, a ratio the time-weighted mean over the
 // samples since the last emission, a counter what was counted since its first sample. Without a new sample there is no
 // point.
@@ -99,7 +99,7 @@ var metricByName = func() map[string]*metricDef {
 	m := make(map[string]*metricDef, len(metricDefs))
 	for i := range metricDefs {
 		def := &metricDefs[i]
-		def.Metric, _ = semconv.LookupMetric(def.name) // a test holds all of them against the registry
+		def.Metric, _ = semconv.LookupMetric(def.name) // a test compares all of them with the registry
 		m[def.name] = def
 	}
 	return m

@@ -219,7 +219,8 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	r.host.fill(rm.Resource())
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
-	// The scope has no version and no schema, which Prometheus makes labels of, so that a release would rename all series.
+	// The scope has no version and no schema, which Prometheus makes labels of, so that a release would rename all
+	// series.
 	sm.Scope().SetName(metadata.ScopeName)
 
 	r.mu.Lock()
@@ -266,7 +267,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 	r.known = devices
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	gone := map[string]bool{} // of those that were there, or failed before
+	gone := map[string]bool{} // of devices that were there, or failed before
 	for id, d := range r.devices {
 		gone[id], d.present = !d.present, false
 	}

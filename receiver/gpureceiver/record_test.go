@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// recordSimulated records two devices until enough says so of what came in a time, which is doubled until then: a busy
-// machine samples more rarely.
+// recordSimulated records two devices until enough accepts what was recorded in a time, which is doubled until then: a
+// busy machine samples more rarely.
 func recordSimulated(t *testing.T, d time.Duration, enough func(file []byte) bool) ([]byte, RecordSummary) {
 	t.Helper()
 	for ; d < time.Minute; d *= 2 {
@@ -186,7 +186,7 @@ func TestReplayNamesWhatIsWrong(t *testing.T) {
 		{write("newer", newer), `newer": recording has version 2, this reader knows 1 to 1 (use a newer otelcol-gpu)`},
 		{
 			write("foreign", recordingWithHeader(t, `{"traceEvents":[]}`)),
-			`foreign": not a recording: the first line is not that of format "otelgpu-recording"`,
+			`foreign": not a recording: the first line is not a header of format "otelgpu-recording"`,
 		},
 		{
 			write("nodevices", recordingWithHeader(t, `{"format":"otelgpu-recording","version":1}`)),

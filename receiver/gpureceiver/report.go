@@ -85,8 +85,8 @@ func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 		return
 	}
 	r.trouble = err.Error()
-	// A machine without a GPU is a normal place for auto, which was asked to look: it found none. A source that was asked
-	// for by name, or one that had devices before, is missed.
+	// A machine without a GPU is a normal place for auto, which searches: it found none. A source that was selected
+	// by name, or one that had devices before, is missed.
 	log := r.set.Logger.Warn
 	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
 		log = r.set.Logger.Info

@@ -190,7 +190,7 @@ func TestWhoHoldsADeviceIsTold(t *testing.T) {
 		{Device: 0, PID: 10}, {Device: 1, PID: 11}, {Device: 2, PID: 11},
 	}})
 	assert.Equal(t, []gpusamplesextension.DeviceUse{{Device: "GPU-1", PID: 10}, {Device: "MIG-3", PID: 11}},
-		rec.uses[gpusamplesextension.UsesOfProcesses], "a board that is cut up is none that a process is on")
+		rec.uses[gpusamplesextension.UsesOfProcesses], "no process is on a divided board")
 	r.usesOfProcesses(devices, &gpudata.Batch{})
 	assert.Len(t, rec.uses[gpusamplesextension.UsesOfProcesses], 2, "no list, no change")
 

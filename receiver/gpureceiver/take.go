@@ -22,7 +22,7 @@ import (
 const maxScratch = 4096
 
 // take puts a batch into the states of its devices and into gpu_samples. Values come in order of time for each device
-// and quantity; those of one device with the same time become one sample.
+// and quantity; values of one device with the same time become one sample.
 func (r *gpuReceiver) take(b *gpudata.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

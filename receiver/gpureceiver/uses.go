@@ -17,7 +17,7 @@ import (
 // podsTimeout is how long the kubelet may take for an answer.
 const podsTimeout = 5 * time.Second
 
-// followPods asks the kubelet who holds which device, at every collection interval. While it does not answer, nobody is
+// followPods asks the kubelet who holds which device, at every collection interval. While it does not answer, no pod is
 // known to hold any.
 func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 	client, err := podresources.New(socket)
@@ -77,7 +77,7 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
 }
 
-// usesOfProcesses tells gpu_samples which process is on which devices. A board that is cut into MIG instances lists the
+// usesOfProcesses tells gpu_samples which process is on which devices. A board divided into MIG instances lists the
 // processes of all of them, which say themselves where they are.
 func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *gpudata.Batch) {
 	if r.samples == nil || !b.Listed {

@@ -39,10 +39,10 @@ func (c *collect) knowCaptures(ctx context.Context) error {
 	return nil
 }
 
-// maxCaptureFiles bounds the files that a pattern may stand for.
+// maxCaptureFiles bounds the files that a pattern may match.
 const maxCaptureFiles = 256
 
-// captureFiles are the files of the patterns; a folder stands for the traces below it.
+// captureFiles are the files of the patterns; a folder means the traces below it.
 func captureFiles(patterns []string) (files, faults []string) {
 	for _, p := range patterns {
 		if info, err := os.Stat(p); err == nil && info.IsDir() {

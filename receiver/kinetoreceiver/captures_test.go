@@ -37,7 +37,7 @@ func kernel(name string, corr, stream, start, end int64, args string) string {
 func ofKernel(name string) string { return fmt.Sprintf(`"kernel":%q,`, name) }
 
 // capture is the capture of a product of 64 × 128 by 128 × columns, of a copy and of an addition of ten numbers, in a
-// module; while the addition is computed on the device, for it is of no capturing stream.
+// module; while the addition is computed on the device, because its stream does not capture.
 func capture(named bool, columns int) string {
 	of := ofKernel
 	if !named {
@@ -61,7 +61,7 @@ func capture(named bool, columns int) string {
 	}, ",")
 }
 
-// replays are two launches of the graph, and one of another. Kernels lie on two streams and begin in another order.
+// replays are two launches of the graph, and one of another. Kernels are on two streams and begin in another order.
 const firstReplay, secondReplay, otherReplay = 31, 32, 33
 
 func replays(numbers bool) string {

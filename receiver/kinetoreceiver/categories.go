@@ -33,7 +33,7 @@ func mtiaCommand(name []byte) profiletrace.Kind {
 }
 
 // category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
-// cuda_runtime, kernel, gpu_memcpy), and those of other devices (privateuse1, XPU, MTIA, HPU).
+// cuda_runtime, kernel, gpu_memcpy), and categories of other devices (privateuse1, XPU, MTIA, HPU).
 func category(cat []byte) profiletrace.Kind {
 	switch string(cat) {
 	case "cpu_op", "Operator", "hpu_op", "cpu_instant_event":
@@ -73,7 +73,7 @@ func category(cat []byte) profiletrace.Kind {
 }
 
 // uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without
-// Kineto: its process is "CPU functions" or that of a device, "CUDA functions". Of other files only what has PyTorch's
+// Kineto: its process is "CPU functions" or a device, "CUDA functions". Of other files only what has PyTorch's
 // names is taken.
 func uncategorised(pid, name []byte) profiletrace.Kind {
 	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))

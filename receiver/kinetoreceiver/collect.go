@@ -28,9 +28,9 @@ type collect struct {
 	counts       []counting            // by name
 	layouts      [16]chromejson.Layout // of arguments, by kind
 	correlates   bool                  // some event of the file has a correlation
-	withoutFLOPs int                   // operators, of those that were looked at
+	withoutFLOPs int                   // operators, of the examined ones
 	group        []byte                // identity of a process group, reused
-	texts        map[string]int64      // numbers that stand for thread and process ids that are no numbers
+	texts        map[string]int64      // numbers assigned to thread and process ids that are not numbers
 	foreign      *producer             // who else wrote the file
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
@@ -189,7 +189,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 	return true
 }
 
-// memory takes an event of PyTorch's allocator; those of the host's are left out.
+// memory takes an event of PyTorch's allocator; events of host memory are left out.
 func (c *collect) memory(j *chromejson.Event) error {
 	e := &c.event
 	*e = profiletrace.Event{Kind: profiletrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}

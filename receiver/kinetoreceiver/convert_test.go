@@ -144,7 +144,7 @@ func TestSpillingChangesNothing(t *testing.T) {
 	for i := range int64(500) {
 		parts = append(parts, step(i+1, 1000*(i+1)))
 	}
-	// Rows in an order that is not that of time.
+	// Rows that are not in the order of time.
 	for i, j := 0, len(parts)-1; i < j; i, j = i+2, j-2 {
 		parts[i], parts[j] = parts[j], parts[i]
 	}
@@ -317,7 +317,7 @@ func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
 }
 
 // What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own,
-// waits and metrics of kernels stand in rows of their own beside what they are of.
+// waits and metrics of kernels are in rows of their own beside their kernels.
 func TestIntelDevices(t *testing.T) {
 	b, st := convert(t, `{"deviceProperties":[{"id":0,"name":"Intel(R) Data Center GPU Max 1550"}],"traceEvents":[`+
 		`{"ph":"X","cat":"user_annotation","name":"xccl:all_reduce","pid":9,"tid":9,"ts":1,"dur":100},`+

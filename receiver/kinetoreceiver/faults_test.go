@@ -385,7 +385,7 @@ func faults() map[string]program {
 	}
 }
 
-// A profile without a device says so, and where the host's time went.
+// A profile without a device states it, and where the host's time went.
 func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 	for _, s := range styles() {
 		m := newMachine(7, s)
@@ -402,7 +402,7 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 		require.Empty(t, st.Devices)
 		require.NotNil(t, st.Host, s.name)
 		window := find(t, batches, "pytorch profile")
-		require.Equal(t, 1, window.Events().Len(), "the span of the window says so, too")
+		require.Equal(t, 1, window.Events().Len(), "the span of the window states it, too")
 		v, ok := profiletrace.FindingOf("host", window.Events().At(0))
 		require.True(t, ok)
 		assert.Equal(t, st.Host.Kind, v.Kind)

@@ -16,8 +16,8 @@ import (
 // maxInputs bounds the text of an operator's inputs: those above take hundreds of bytes.
 const maxInputs = 1 << 14
 
-// inputs are dimensions, types and values of an operator's inputs, as raw JSON. What is asked of them and not there, or
-// not of the form that is asked for, sets bad. It is used again for every operator.
+// inputs are dimensions, types and values of an operator's inputs, as raw JSON. A requested value that is missing, or
+// not of the expected form, sets bad. It is used again for every operator.
 type inputs struct {
 	dims, types, values [][]byte
 	bad                 bool
@@ -71,7 +71,7 @@ func (in *inputs) shape(i int) []int {
 	return nil
 }
 
-// shapes are those of several tensors, which have n dimensions each (any number where n is 0).
+// shapes are the shapes of several tensors, which have n dimensions each (any number where n is 0).
 func (in *inputs) shapes(n int, at ...int) [][]int {
 	out := make([][]int, len(at))
 	for i, k := range at {
@@ -98,7 +98,7 @@ func (in *inputs) flag(i int) bool {
 	return v == "True"
 }
 
-// list is a parameter of n spatial dimensions; one number stands for all.
+// list is a parameter of n spatial dimensions; one number means all.
 func (in *inputs) list(i, n int) []int {
 	v, ok := integers([]byte(in.value(i)))
 	in.bad = in.bad || !ok
@@ -131,7 +131,7 @@ func integers(array []byte) (list []int, ok bool) {
 	return list, ok
 }
 
-// precision is that of input i. float is fp32: whether TF32 was allowed is not in the file.
+// precision is the precision of input i. float is fp32: whether TF32 was allowed is not in the file.
 func (in *inputs) precision(i int) gpuspan.Precision {
 	if i >= len(in.types) {
 		return gpuspan.PrecisionUnset

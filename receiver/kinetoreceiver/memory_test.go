@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TestMemoryStaysBoundedForLargeFiles streams a generated trace through the reader; nothing of it lies on disk but the
+// TestMemoryStaysBoundedForLargeFiles streams a generated trace through the reader; nothing of it is on disk but the
 // spill file. Its size is 256 MB, or OTELGPU_LARGE_TRACE_MB; memory must stay under 256 MB whatever the size.
 func TestMemoryStaysBoundedForLargeFiles(t *testing.T) {
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 
 // Rules of products, convolutions and attention.
 
-// product is that of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of them, where a
-// dimension of 1 repeats. What input added holds is added to it; -1: nothing.
+// product is the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of them,
+// where a dimension of 1 repeats. What input added holds is added to it; -1: nothing.
 func product(i, added int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(0, i, i+1)
@@ -84,7 +84,7 @@ func linear(in *inputs) gpuspan.Work {
 	return work
 }
 
-// grouped takes rows [T, K] and matrices [E, K, N]: each row is multiplied by that of its group, whatever the groups'
+// grouped takes rows [T, K] and matrices [E, K, N]: each row is multiplied by its group's matrix, whatever the groups'
 // sizes are. As many matrices are read as there can be groups.
 func grouped(i int) rule {
 	return func(in *inputs) gpuspan.Work {
@@ -128,8 +128,8 @@ func flashAttention(first, causal int, backward bool) rule {
 	}
 }
 
-// attentionShape is that of query, key and value, the inputs from first on, whose heads and lengths stand at the given
-// axes of four.
+// attentionShape is the shape of query, key and value, the inputs from first on, whose heads and lengths stand at the
+// given axes of four.
 func attentionShape(in *inputs, first, causal, heads, length int) flops.AttentionShape {
 	t := in.shapes(4, first, first+1, first+2)
 	masked := in.flag(causal)

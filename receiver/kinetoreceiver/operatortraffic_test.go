@@ -16,7 +16,7 @@ import (
 )
 
 // TestWorkIsThatOfTraceLens holds FLOPs and bytes of one call to the reports that TraceLens publishes beside these
-// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB). There products stand below linear, which calls
+// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB). There products are below linear, which calls
 // them.
 func TestWorkIsThatOfTraceLens(t *testing.T) {
 	type work struct {

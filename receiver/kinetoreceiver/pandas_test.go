@@ -99,7 +99,7 @@ func pythonSums(b *testing.B, python, path string, detail Detail) (s sums) {
 	return s
 }
 
-// check holds the sums against what Read wrote on the spans of devices and steps, and what its spans of activities add
+// check compares the sums with what Read wrote on the spans of devices and steps, and what its spans of activities add
 // up to. Where times pass through a double in Python, sums of them may differ by its resolution for each activity.
 func (s *sums) check(b *testing.B, path string) {
 	batches, st := read(b, path, Options{Detail: DetailSteps})
@@ -253,7 +253,7 @@ func (s *sums) checkProjections(b *testing.B, path string) {
 	assert.Equal(b, s.Auto.Single, single)
 }
 
-// checkProducts holds FLOPs of matrix products against the report of the devices.
+// checkProducts compares FLOPs of matrix products with the report of the devices.
 func (s *sums) checkProducts(b *testing.B, st *Stats) {
 	have := map[string]float64{}
 	for _, d := range st.Devices {
@@ -267,12 +267,12 @@ func (s *sums) checkProducts(b *testing.B, st *Stats) {
 }
 
 // BenchmarkAgainstPandas reads uncompressed traces from files with ReadFile and with testdata/sums.py in turn. First it
-// holds the sums of both against each other; then it reports the least time of each over the iterations (garbage
+// compares the sums of both; then it reports the least time of each over the iterations (garbage
 // collection included; without starting Python and importing pandas) as MB and events per second of one processor, and
 // how many times less ReadFile takes at each detail: on one processor (x-steps), where processor time is compared, and
 // as users run it on two (x-steps-on-2), where it is the time that passes, which says something only on a machine where
-// nothing else runs. Python uses one processor however many there are. cpu-on-2 is the processor time of ReadFile on two,
-// by that on one. Both answer the same at each detail: see there for what either leaves out.
+// nothing else runs. Python uses one processor however many there are. cpu-on-2 is the processor time of ReadFile on
+// two, by that on one. Both answer the same at each detail: see there for what either leaves out.
 func BenchmarkAgainstPandas(b *testing.B) {
 	python := pandas(b)
 	dir := b.TempDir()

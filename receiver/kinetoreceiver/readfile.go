@@ -48,7 +48,7 @@ var (
 // Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
 type Extent = profiletrace.Extent
 
-// Extents; the last two are those of Holistic Trace Analysis with and without include_last_profiler_step.
+// Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.
 const (
 	ExtentAll          = profiletrace.ExtentAll          // every activity
 	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
@@ -63,7 +63,7 @@ const (
 	defaultService = "pytorch"
 )
 
-// Stats says what became of a file.
+// Stats is the outcome of a file.
 type Stats struct {
 	profiletrace.Stats
 	JSONBytes  int64 // uncompressed
@@ -78,7 +78,7 @@ type Stats struct {
 // error of emit ends reading and is returned.
 //
 // A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only
-// BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are those that the spans state, in the
+// BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are the ones that the spans state, in the
 // order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
@@ -234,7 +234,7 @@ func known(path string, b *bufio.Reader) error {
 		return err
 	}
 	if profilefile.IsSQLite(head) {
-		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads those of Nsight Systems)", ErrNotTrace)
+		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads databases of Nsight Systems)", ErrNotTrace)
 	}
 	if what := profilefile.Foreign(path, head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotTrace, what)

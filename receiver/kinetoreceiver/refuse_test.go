@@ -225,7 +225,7 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 	}
 }
 
-// Streams that are no numbers of ours, as addresses, are not that of the row, which is another's.
+// Streams that are no numbers of ours, as addresses, are not the row's stream, which is another's.
 func TestStreamsThatAreAddressesStayApart(t *testing.T) {
 	seen := map[any]bool{}
 	of := func(stream string) string { return strings.Replace(oneEvent, `"stream":7`, `"stream":`+stream, 1) }

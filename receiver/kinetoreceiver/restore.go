@@ -29,7 +29,7 @@ type restorer struct {
 	last    ptrace.Span
 	hasLast bool
 	origins []ptrace.ResourceSpans // resource and scope, without spans
-	unknown ptrace.ResourceSpans   // of spans whose origin the file does not hold: too many, or cut off
+	unknown ptrace.ResourceSpans   // of spans whose origin the file does not hold: too many, or truncated
 	values  values
 	n       int64
 	batches int64
@@ -87,7 +87,7 @@ func (r *restorer) flush() error {
 	return err
 }
 
-// event takes an event if it is, or belongs to, a span. Events without identifiers are the reader's as those of any
+// event takes an event if it is, or belongs to, a span. Events without identifiers are the reader's, as in any
 // file: programs may write such with gpuspan/chrometrace.
 func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 	if j.Phase == 'i' && string(j.Cat) == "event" {
@@ -171,7 +171,7 @@ func (r *restorer) device(s ptrace.Span) {
 	}
 }
 
-// finding takes note of one on a device's window. Those of steps are on their spans, as always.
+// finding takes note of one on a device's window. Findings of steps are on their spans, as always.
 func (r *restorer) verdict(e ptrace.SpanEvent) {
 	if !r.isDevice {
 		return
@@ -195,7 +195,7 @@ func (r *restorer) add(origin int64) ptrace.Span {
 	return to.AppendEmpty()
 }
 
-// times are those of the span: of the slice, where nothing else is noted.
+// times are the span's: of the slice, where nothing else is noted.
 func (r *restorer) times(j *chromejson.Event, what *note) (start, end int64, ok bool) {
 	start, ok = chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)
@@ -320,7 +320,7 @@ func link(s ptrace.Span, v string) {
 	l.SetSpanID(p)
 }
 
-// spanKinds are those that a file states; without one, a span is internal.
+// spanKinds are the kinds that a file states; without one, a span is internal.
 var spanKinds = map[string]ptrace.SpanKind{
 	"server": ptrace.SpanKindServer, "client": ptrace.SpanKindClient, "producer": ptrace.SpanKindProducer,
 	"consumer": ptrace.SpanKindConsumer, "unspecified": ptrace.SpanKindUnspecified,

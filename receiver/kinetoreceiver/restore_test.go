@@ -45,7 +45,7 @@ func TestOnlyMarkedFilesAreRestored(t *testing.T) {
 	assert.Equal(t, map[string]any{"gpu.device.ordinal": int64(0)}, s.Attributes().AsRaw())
 }
 
-// Events without any identifier are read as those of a profiler, beside spans.
+// Events without any identifier are read as events of a profiler, beside spans.
 func TestEventsWithoutIdentifiersAreRead(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,`+step(1, 1000)+`]}`, Options{})
 	assert.EqualValues(t, 1, st.Restored)
@@ -78,7 +78,7 @@ func TestWhatIsBrokenInARestoredFileIsCounted(t *testing.T) {
 	assert.Equal(t, map[string]int64{brokenTimes: 1}, st.Skipped)
 }
 
-// The end of a file that was cut off says what the resources are; what was read comes without them.
+// The missing end of a truncated file says what the resources are; what was read comes without them.
 func TestTheBeginningOfARestoredFile(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{
 		Partial:  true,
@@ -114,7 +114,7 @@ func TestValuesHaveABound(t *testing.T) {
 	assert.Equal(t, deep[maxDepth+1:len(deep)-maxDepth-1], v.Str(), "JSON text")
 }
 
-// What a file says of its devices is told again, and no more than its spans say. The first of many are.
+// What a file says of its devices is repeated, and no more than its spans say. The first of many are.
 func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
 	given := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"loader","gpu.finding.evidence":"waited",` +
 		`"gpu.finding.chain":"a -> b","gpu.finding.share":0.4,"gpu.finding.threshold":0.05,"gpu.finding.gain":1.5,"gpu.finding.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`

@@ -376,7 +376,7 @@ func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
 
 func (r *rocprofiler) copied(e *profiletrace.Event, x *rocRecord) string {
 	e.Kind = profiletrace.KindCopy
-	r.on(e, x.To, x.From) // a copy stands on the device that it ends on, else comes from
+	r.on(e, x.To, x.From) // a copy is on the device that it ends on, else comes from
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true

@@ -97,7 +97,7 @@ func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
 	assert.Equal(t, int64(1), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.device.ordinal"])
 }
 
-// Streams and queues are numbered apart: queue 4 is no stream 4. Where no stream is told of, as of programs without HIP,
+// Streams and queues are numbered apart: queue 4 is no stream 4. Where no stream is stated, as of programs without HIP,
 // queues are what runs side by side.
 func TestFilesOfRocprofv3WithStreams(t *testing.T) {
 	text := strings.Replace(rocText, `"bytes": 4096`, `"stream_id": {"handle": 4}, "bytes": 4096`, 1)
@@ -106,7 +106,7 @@ func TestFilesOfRocprofv3WithStreams(t *testing.T) {
 	assert.Equal(t, int64(4), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.stream.id"])
 }
 
-// Copies from host to host, and kernels of agents that are not in the list, are of no GPU.
+// Copies from host to host, and kernels of agents that are not in the list, have no GPU.
 func TestFilesOfRocprofv3WithWorkOfOthers(t *testing.T) {
 	text := strings.Replace(rocText, `"dst_agent_id": {"handle": 3}`, `"dst_agent_id": {"handle": 1}`, 1)
 	text = strings.Replace(text, `"dispatch_info": {"agent_id": {"handle": 3}`, `"dispatch_info": {"agent_id": {"handle": 9}`, 1)

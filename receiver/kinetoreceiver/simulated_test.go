@@ -168,7 +168,7 @@ func (m *machine) text(devices int) string {
 		strings.Join(m.events, ",\n") + `]}`
 }
 
-// styles are those of PyTorch 2 on NVIDIA and AMD, of 2021, of Lightning and of a program with its own words.
+// styles are the styles of PyTorch 2 on NVIDIA and AMD, of 2021, of Lightning and of a program with its own words.
 func styles() []style {
 	modern := style{
 		name: "torch", operator: "cpu_op", runtime: "cuda_runtime", kernel: "kernel", copying: "gpu_memcpy",

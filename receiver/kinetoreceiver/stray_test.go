@@ -15,7 +15,7 @@ import (
 
 const (
 	year        = int64(365 * 24 * time.Hour)
-	strayReason = "time more than a day from that of all other events"
+	strayReason = "time more than a day from all other events"
 )
 
 // loop is a program whose device waits for its loader, from 1 ms on.
@@ -89,7 +89,7 @@ func extremes(batches []ptrace.Traces) (first, last time.Duration) {
 	return first, last
 }
 
-// A program that does nothing for an hour or for days and then goes on is told so.
+// A program that does nothing for an hour or for days and then continues is reported as such.
 func TestLongPausesAreIdleTime(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, 23 * time.Hour, 72 * time.Hour} {
 		m := loop()

@@ -53,7 +53,7 @@ func (m *machine) recorded(n int, pause int64) {
 	}
 }
 
-// warmUp is what comes before the replays of graphs: eager steps, and the capture.
+// warmUp is the part before the replays of graphs: eager steps, and the capture.
 func (m *machine) warmUp() {
 	m.steps(3, func(int) {
 		m.tiny(250, 4000)

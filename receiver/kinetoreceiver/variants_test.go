@@ -43,7 +43,7 @@ func variants() map[string]func(m *machine) {
 				})
 			}
 		},
-		"kernels that nobody knows": func(m *machine) {
+		"unknown kernels": func(m *machine) {
 			names := map[string]string{}
 			for i, e := range m.events {
 				at := kernelEvent.FindStringSubmatchIndex(e)

@@ -190,7 +190,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[timeline.Cause]int64{timeline.CauseUnknown: 4810},
 			semconv.GPUFindingKindUnexplainedIdle, "no call in the file",
 		},
-		"backward on a thread of its own": { // the main thread is asked where the launching one did nothing
+		"backward on a thread of its own": { // the main thread explains where the launching one did nothing
 			host("user_annotation", "augment", 200, 4000) + "," + first +
 				`,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":10,"ts":5000,"dur":1,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
@@ -256,7 +256,7 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 }
 
 // Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds
-// are told apart by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
+// are distinguished by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
 func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
 	four := func(sizes string, lengths ...int64) string {

@@ -244,7 +244,7 @@ func (c *collect) graphs(ctx context.Context) error {
 // maxCalls bounds the names of calls that are kept; CUDA has about a thousand.
 const maxCalls = 1 << 16
 
-// calls reads those of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
+// calls reads the calls of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
 	err := c.callsOf(ctx, tableRuntime, "nameId", profiletrace.KindRuntime, callName)
 	if err == nil {
@@ -290,7 +290,7 @@ func (c *collect) callsOf(ctx context.Context, table, column string, kind profil
 		})
 }
 
-// overhead reads what the profiler itself took, which is no work of the program's and may hold it up.
+// overhead reads what the profiler itself took, which is no work of the program's and may delay it.
 func (c *collect) overhead(ctx context.Context) error {
 	for _, table := range []string{tableOverhead, tableCUPTI} {
 		if err := c.db.each(ctx, table, []string{"start", "end", "nameId"}, func(r []any) error {

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Files says which files are read and when.
 	Files follow.Config `mapstructure:",squash"`
-	// Spans says what becomes of them.
+	// Spans controls how they become spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
 }
 

@@ -108,7 +108,7 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"gpu.device.ordinal": int64(0), "hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100",
 		"gpu.timing.source": "cupti",
-	}, scopes.At(1).Scope().Attributes().AsRaw(), "of the device, beside that of the host")
+	}, scopes.At(1).Scope().Attributes().AsRaw(), "of the device, beside the host's")
 	assert.Equal(t, int64(1700000000000001000), int64(k.StartTimestamp()))
 	for _, up := range []string{"cudaLaunchKernel", "aten::mm", "forward", "ProfilerStep#3"} {
 		if up == "cudaLaunchKernel" { // both processes have one: compare by time
@@ -264,8 +264,8 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
-// A program without NVTX is in the calls of the system and of MPI that were recorded; waits of the CUDA runtime are waits,
-// whatever the system does in them.
+// A program without NVTX is in the calls of the system and of MPI that were recorded; waits of the CUDA runtime are
+// waits, whatever the system does in them.
 func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
 	report := func(rows ...string) facts.Report {
@@ -324,7 +324,7 @@ func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 	} {
 		got, latest := read(row)
 		assert.Equal(t, want.Devices, got.Devices, name)
-		assert.Equal(t, map[string]int64{"time more than a day from that of all other events": 1}, got.Skipped, name)
+		assert.Equal(t, map[string]int64{"time more than a day from all other events": 1}, got.Skipped, name)
 		require.Len(t, got.Faults, len(want.Faults)+1, name)
 		assert.Contains(t, got.Faults[len(want.Faults)], "is left out: it", name)
 		assert.Equal(t, end, latest, name)
@@ -348,8 +348,8 @@ func TestPageMigrations(t *testing.T) {
 	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
 }
 
-// Kernels that touch pages which are elsewhere wait for them: the migrations run beside them. What the program prefetches
-// is a copy.
+// Kernels that touch pages which are elsewhere wait for them: the migrations run beside them. What the program
+// prefetches is a copy.
 func TestKernelsThatWaitForPages(t *testing.T) {
 	report := func(cause string) facts.Report {
 		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
@@ -363,7 +363,7 @@ func TestKernelsThatWaitForPages(t *testing.T) {
 	for _, fault := range []string{"2", "3", "NULL"} {
 		v := report(fault).Findings[0]
 		assert.Equal(t, semconv.GPUFindingKindPageMigrations, v.Kind)
-		assert.Equal(t, 3*time.Millisecond, v.Gain, "3 ms of pages that come, those that go stop no kernel")
+		assert.Equal(t, 3*time.Millisecond, v.Gain, "3 ms of incoming pages; outgoing ones stop no kernel")
 		assert.Contains(t, v.String(), "its kernels waited for pages for up to 3ms")
 	}
 	assert.Equal(t, semconv.GPUFindingKindHealthy, report("1").Findings[0].Kind)

@@ -86,7 +86,7 @@ func (d *database) lists(table, column string) bool {
 	return d.has(table) && slices.Contains(d.Tables[table].Columns(), column)
 }
 
-// each calls f for every row with the columns that were asked for; those that the file lacks are nil.
+// each calls f for every row with the requested columns; missing ones are nil.
 func (d *database) each(ctx context.Context, table string, columns []string, f func(row []any) error) error {
 	t := d.Tables[table]
 	if t == nil {

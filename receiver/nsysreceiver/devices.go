@@ -14,7 +14,7 @@ import (
 type seen struct{ process, ordinal int64 }
 
 // devices reads which devices there are, and by which numbers processes call them. Activities name the process's
-// number; where two processes mean different devices by one number, Nsight's own number stands for it.
+// number; where two processes mean different devices by one number, Nsight's own number is used.
 func (c *collect) devices(ctx context.Context) error {
 	byNumber := map[int64]int64{} // CUDA's by Nsight's
 	visible, meant := map[seen]int64{}, map[int64]int64{}

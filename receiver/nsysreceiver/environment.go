@@ -54,7 +54,7 @@ func (c *collect) environment(ctx context.Context) error {
 // maxVariables bounds what is believed to be an environment.
 const maxVariables = 1 << 12
 
-// rankName finds the rank in names such as those of nsys profile -o train_rank%q{RANK}.
+// rankName finds the rank in names such as from nsys profile -o train_rank%q{RANK}.
 var rankName = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]|$)`)
 
 // job says which job and rank the file is of: from the environment by gpuspan/rank, else the rank from the file's name.

@@ -21,7 +21,7 @@ var (
 	versioned     = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
 )
 
-// rangeOf says what an NVTX range stands for: a numbered step, an operator of PyTorch, or an annotation.
+// rangeOf classifies an NVTX range: a numbered step, an operator of PyTorch, or an annotation.
 func rangeOf(e *profiletrace.Event, text string) (name string) {
 	e.Kind = profiletrace.KindAnnotation
 	if m := stepName.FindStringSubmatch(text); m != nil {
@@ -71,7 +71,7 @@ type texts struct {
 	bytes  int
 }
 
-// text is the text with an id, empty where there is none.
+// text is the text with an id, empty if missing.
 func (t *texts) text(id int64) (string, error) {
 	if s, ok := t.held[id]; ok || t.table == nil {
 		return s, nil

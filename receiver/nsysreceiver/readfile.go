@@ -27,7 +27,7 @@ const (
 // Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
 type Extent = profiletrace.Extent
 
-// Extents; the last two are those of Holistic Trace Analysis with and without include_last_profiler_step.
+// Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.
 const (
 	ExtentAll          = profiletrace.ExtentAll          // every activity
 	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
@@ -42,7 +42,7 @@ const (
 	defaultService = "nsys"
 )
 
-// Stats says what became of a file.
+// Stats is the outcome of a file.
 type Stats struct {
 	profiletrace.Stats
 	Rows int64 // rows of the tables that are used

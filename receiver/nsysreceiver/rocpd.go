@@ -21,7 +21,7 @@ import (
 //	rocpd_info_node           hostname
 //	rocpd_info_process        id, pid, environment (JSON)
 //	rocpd_info_thread         id, tid
-//	rocpd_info_agent          id, type, type_index: the number among those of a type, product_name, name
+//	rocpd_info_agent          id, type, type_index: the number among agents of a type, product_name, name
 //	rocpd_info_kernel_symbol  id, display_name, kernel_name
 //	rocpd_event               id, category_id, stack_id: the same of a call and of what it launched, extdata (JSON)
 //	rocpd_kernel_dispatch     start, end (ns since the start of the machine), agent_id, kernel_id, event_id …

@@ -245,7 +245,7 @@ func (b *tab) hangsTogether() {
 	assert.Empty(b.t, faults)
 }
 
-// readable says that no label of a drawing is cut or lies over another.
+// readable checks that no label of a drawing is truncated or covers another.
 func (b *tab) readable() {
 	b.t.Helper()
 	faults := eval[[]string](b, `(() => {

@@ -35,7 +35,7 @@ var figures = flag.Duration("figures", 0, "take figures of the page, each CPU ti
 //	go test -run Figures -figures 60s -program ../../bin/otelcol-gpu -v .
 func TestFigures(t *testing.T) {
 	if *figures == 0 {
-		t.Skip("no figures are asked for: -figures 60s")
+		t.Skip("no figures requested: -figures 60s")
 	}
 	needsBrowser(t)
 	live := serve(t, busy(t))
@@ -78,7 +78,7 @@ service:
 		closed, sentClosed := used(t, collector.Process.Pid, page)
 		b := open(t, page, 1300, 1000)
 		opened, sentOpen := used(t, collector.Process.Pid, page)
-		b.do(chromedp.Navigate("about:blank")) // or it complains that the Collector has gone
+		b.do(chromedp.Navigate("about:blank")) // or it reports that the Collector has gone
 		stop()
 		<-ended
 		require.NoError(t, collector.Process.Kill())

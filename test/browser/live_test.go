@@ -207,7 +207,7 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007",
 		eval[string](b, `document.querySelector("#requests a").href`))
 
-	// What comes is shown by itself.
+	// New data is shown by itself.
 	m.Traces(spans(t, "training", "GPU-0", 0, span{
 		"brand_new", "section",
 		time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil,
@@ -260,7 +260,7 @@ func TestARedrawLeavesWhatIsSaidAndWhatIsHidden(t *testing.T) {
 	said := b.text("#tip")
 	require.Contains(t, said, "GPU-0")
 	b.run(`draw()`)
-	assert.Equal(t, said, b.text("#tip"), "the same place is told after a redraw")
+	assert.Equal(t, said, b.text("#tip"), "the same tooltip after a redraw")
 	assert.False(t, eval[bool](b, `document.getElementById("tip").hidden`))
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.run(`draw()`)
@@ -310,7 +310,7 @@ func TestEmptyViewsSayWhatIsMissing(t *testing.T) {
 		"ranks": "gpu.job.rank", "health": "none yet", "memory": "hw.gpu.memory.usage", "standsOut": "Nothing yet",
 	} {
 		assert.Contains(t, b.text("#"+section), want)
-		assert.Contains(t, b.text("#"+section+" h2"), "?", "a question stands above each view")
+		assert.Contains(t, b.text("#"+section+" h2"), "?", "a question is above each view")
 	}
 	b.hangsTogether()
 }
@@ -388,7 +388,7 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 	}
 }
 
-// fleet is a minute of a training job on 64 devices whose drivers are asked every ten seconds. The last four are late.
+// fleet is a minute of a training job on 64 devices whose drivers are read every ten seconds. The last four are late.
 func fleet(t testing.TB) *page.Model {
 	m, now := stopped()
 	for rank := range 64 {
@@ -422,7 +422,7 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 		b.readable()
 		b.fits()
 		assert.Equal(t, 1, eval[int](b, `new Set([...document.querySelectorAll("#steps .column")].map((n) =>
-			[...n.querySelectorAll("rect[class]")].map((r) => r.getAttribute("class")).join())).size`), "phases lie in one order")
+			[...n.querySelectorAll("rect[class]")].map((r) => r.getAttribute("class")).join())).size`), "phases have one order")
 		assert.Equal(t, []string{"forward", "backward", "loss", "log", "other"}, sorted(lines(b.text("#steps .legend li"))),
 			"what a chart shows")
 		assert.Equal(t, 5, eval[int](b, `new Set([...document.querySelectorAll("#steps .legend rect")].map((n) =>
@@ -431,7 +431,7 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 			`[...document.querySelectorAll("#memory path.level")].filter((n) => n.getTotalLength() > 100).length`),
 			"a sample is of the time since the one before")
 		assert.Empty(t, b.text("#memory .legend"), "seven colours tell no 64 lines apart")
-		assert.Contains(t, b.text("#summary"), "3,776 steps", "also those that are not in the page")
+		assert.Contains(t, b.text("#summary"), "3,776 steps", "including steps that are not in the page")
 		assert.Contains(t, b.text("#steps"), "3,376 older steps of this time are not in this page.")
 	}
 }

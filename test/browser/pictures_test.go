@@ -132,7 +132,7 @@ func (o *output) String() string {
 //	go test -run Pictures -pictures ../../docs/images -program ../../bin/otelcol-gpu .
 func TestPictures(t *testing.T) {
 	if *pictures == "" || *program == "" {
-		t.Skip("no pictures are asked for: -pictures DIR -program otelcol-gpu")
+		t.Skip("no pictures requested: -pictures DIR -program otelcol-gpu")
 	}
 	qwen := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
 	ranks := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(qwen))), "param", "dlrm_8ranks")

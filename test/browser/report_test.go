@@ -75,7 +75,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.NotContains(t, headings, "Which rank", "one rank holds nobody up")
 	assert.NotContains(t, headings, "requests")
 
-	// The numbers are those of the analysis.
+	// The numbers equal the analysis.
 	assert.Contains(t, b.text("#findings h3"), "launch bound")
 	assert.Contains(t, b.text("#findings"), device.Findings[0].Evidence)
 	assert.Equal(t, []string{"computing", "exposed communication", "exposed copies"}, b.column("where", "part")[:3])
@@ -136,11 +136,11 @@ func TestTheLateRankIsTheFirstFinding(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "param/dlrm_8ranks/worker1.pt.trace.json.gz"))
 	b := open(t, write(t, book.State([]page.Job{{
-		World: 8, Says: "rank 7 holds the others up", Late: []page.LateRank{{Rank: 7, Each: 5 * time.Millisecond}},
+		World: 8, Says: "rank 7 delays the others", Late: []page.LateRank{{Rank: 7, Each: 5 * time.Millisecond}},
 		Ranks: []page.Rank{{Rank: 1}, {Rank: 7}},
 	}})), 1200, 900)
 	b.hangsTogether()
-	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 holds the others up", b.text("#findings li:first-child"))
+	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 delays the others", b.text("#findings li:first-child"))
 }
 
 func TestAllocatedMemoryOverTime(t *testing.T) {

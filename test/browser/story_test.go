@@ -81,7 +81,7 @@ func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
 		`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
 	b.run(`live.paused = true`)
 	told(b)
-	b.do(chromedp.Navigate("about:blank")) // the demo ends, and a page that asks it then says so on the console
+	b.do(chromedp.Navigate("about:blank")) // the demo ends, and a page that queries it then logs an error
 
 	require.NoError(t, cmd.Wait(), said.String())
 	told(open(t, "file://"+filepath.Join(out, "report.html"), 1400, 1000))

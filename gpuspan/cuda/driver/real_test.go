@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// Where the vendor's library is installed every function that is asked for is there under the name of its header, and
-// a machine without a device says so (100). The library is the loader's, or the one that OTELGPU_TEST_LIBCUDA names.
+// Where the vendor's library is installed every requested function exists under the name of its header, and
+// a machine without a device returns 100. The library is the loader's, or the one that OTELGPU_TEST_LIBCUDA names.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	path := os.Getenv("OTELGPU_TEST_LIBCUDA")
 	if path == "" {

@@ -16,7 +16,7 @@ import (
 )
 
 // This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the
-// kernels' arithmetic, indices and barriers where there is no GPU.
+// kernels' arithmetic, indices and barriers without a GPU.
 
 type instruction struct {
 	guard string // predicate register, empty for always

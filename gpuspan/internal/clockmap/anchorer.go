@@ -38,8 +38,8 @@ type Anchorer struct {
 	context backend.Context
 	stream  backend.StreamHandle
 	events  [ringSize + probes]backend.Event // every event that was made
-	spare   [probes]backend.Event            // those of the next burst
-	ring    [ringSize]mark                   // those of past anchors, half a second apart
+	spare   [probes]backend.Event            // events of the next burst
+	ring    [ringSize]mark                   // marks of past anchors, half a second apart
 	count   int                              // anchors in the ring; the newest is ring[(count-1)%ringSize]
 	made    int                              // anchors since the beginning
 	opened  int                              // how often stream and events were made
@@ -181,7 +181,7 @@ func (a *Anchorer) anchor() backend.Status {
 	}
 	from, to := a.intersect(best, before[:made], after[:made])
 	if a.count > 1 && gpu-a.ring[(a.count-2)%ringSize].gpu < apart {
-		a.count-- // the newest mark gives way, so that the ring reaches back for minutes
+		a.count-- // the newest mark is replaced, so that the ring reaches back for minutes
 	}
 	slot := &a.ring[a.count%ringSize]
 	slot.event, a.spare[best] = a.spare[best], slot.event

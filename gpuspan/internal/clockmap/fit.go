@@ -107,7 +107,7 @@ func (m *Map) centre(ref, rate, guard float64) float64 {
 // The rate before and after is the same, the distance of the clocks is not:
 //
 //	host  ───a────a────a──╮                 a: anchors
-//	                      ╰──a────a────a──  between the two anchors nobody knows on which side an event lies
+//	                      ╰──a────a────a──  between the two anchors the side of an event is unknown
 //
 // So anchors on one side say nothing of the position on the other. What lies between the two gets the limits of both.
 const (
@@ -123,7 +123,7 @@ type jump struct {
 	segment  int     // that begins after it
 }
 
-// jumps are those that were seen, oldest first.
+// jumps are the observed ones, oldest first.
 type jumps struct {
 	list []jump
 	made int // since the map began: the segment of now
@@ -137,7 +137,7 @@ func (j *jumps) add(from, to, size float64) {
 	j.list = append(j.list, jump{from, to, size, j.made})
 }
 
-// segment is the one that a GPU time lies in. gap: it may as well lie in the one before.
+// segment is the one that contains a GPU time. gap: it may as well be in the one before.
 func (j *jumps) segment(gpu float64) (segment int, gap bool) {
 	segment = j.made
 	for i := len(j.list) - 1; i >= 0; i-- {
@@ -153,7 +153,7 @@ func (j *jumps) segment(gpu float64) (segment int, gap bool) {
 	return segment, false
 }
 
-// size is that of the jump at which a segment begins; 0 of one that is forgotten.
+// size is the size of the jump at which a segment begins; 0 for a forgotten one.
 func (j *jumps) size(segment int) float64 {
 	for i := range j.list {
 		if j.list[i].segment == segment {

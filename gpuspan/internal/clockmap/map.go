@@ -137,7 +137,7 @@ func (m *Map) forget(gpu float64) {
 func (m *Map) drop(n int) { m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])] }
 
 // limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate
-// between them, which is that of p but for what it changed in half of the time.
+// between them, which is the rate at p but for its change in half of the time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
 	for i := range m.reach(math.Inf(-1)) {
@@ -185,7 +185,7 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// reach is how many anchors may say something of a GPU time: those of the window, and those of the past where the
+// reach is how many anchors may say something of a GPU time: all of the window, and past ones where the
 // window does not reach back to it.
 func (m *Map) reach(gpu float64) int {
 	n := len(m.anchors)
@@ -239,7 +239,7 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 		m.anomalies.Add(1)
 	}
 	if segment, gap := m.jumps.segment(gpuNs); gap || segment != m.jumps.made {
-		return (lo + hi) / 2, lo, hi, true // the line is that of the time after
+		return (lo + hi) / 2, lo, hi, true // the line belongs to the time after
 	}
 	return min(max(m.fit.at(gpuNs), lo), hi), lo, hi, true
 }
@@ -255,8 +255,8 @@ func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. Where none is left of it, those
-// of the next segment say it, but for the jump.
+// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. If the intersection is empty,
+// the anchors of the next segment say it, but for the jump.
 func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	tick := float64(m.opts.Tick)
 	for {

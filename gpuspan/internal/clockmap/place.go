@@ -25,7 +25,7 @@ func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.len
 // SameClock reports whether the intervals of s and o can be compared: a device that was reset counts anew.
 func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
-// Placement is where a section lies on the host's clock.
+// Placement is a section's position on the host's clock.
 type Placement struct {
 	Start, End int64 // on the axis of [Anchorer.Axis]
 	HalfWidth  int64 // ns: the error of both places is at most this
@@ -49,7 +49,7 @@ func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stam
 }
 
 // Bracketed reports whether an anchor lies behind the section, so that it is between two: one that was made since the
-// stamps were read, or already when they were. Those of a clock that is gone will have none.
+// stamps were read, or already when they were. Sections of a clock that is gone will have none.
 func (a *Anchorer) Bracketed(s *Stamps) bool {
 	return a.made > s.anchors || s.m != a.m || a.count > 0 && s.start+s.length <= a.newest().gpu
 }
@@ -72,7 +72,7 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 		s.end.lo, s.end.hi = m.limits(end)
 		from, gapBefore := m.jumps.segment(st.start)
 		to, gapAfter := m.jumps.segment(end)
-		// across a jump the length of one clock is not that of the other
+		// across a jump the length of one clock is not the length of the other
 		if whole = from == to && !gapBefore && !gapAfter; whole {
 			s.slow, s.fast = m.stretch(st.start, end)
 		}
@@ -152,7 +152,7 @@ func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
 }
 
 // elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other
-// order, or answers 0, the opposite question is asked.
+// order, or answers 0, the opposite order is queried.
 func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
 	if st == backend.StatusOK && d != 0 {
@@ -213,7 +213,7 @@ type bracket struct {
 	known       bool    // else it is to be computed
 }
 
-// within gives the two ends of a section their limits and the rate between them, if both lie in the bracket.
+// within gives the two ends of a section their limits and the rate between them, if both are in the bracket.
 func (m *Map) within(s *section, start, end float64) bool {
 	b := &m.bracket
 	if !b.known {

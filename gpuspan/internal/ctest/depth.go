@@ -11,7 +11,7 @@ const Depths = 3000
 // therefore moves, between any two steps of it. Memory on the stack whose address C has been given by then is lost;
 // with GODEBUG=efence=1 touching it is a fault.
 //
-// What is tested must be the first thing that a call does, and be looked at afterwards and without making its memory
+// What is tested must be the first thing that a call does, and be inspected afterwards and without making its memory
 // escape: whatever runs before it may grow the stack beforehand. Calls must not end their goroutine (FailNow).
 func AtEachDepth(calls ...func(depth int)) {
 	for _, f := range calls {

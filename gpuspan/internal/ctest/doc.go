@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ctest builds the C libraries that tests use in place of a GPU's driver and of a tool: a stub of libcuda, a
-// stub of libamdhip64 and an NVTX injection library that records what it is told.
+// stub of libamdhip64 and an NVTX injection library that records its calls.
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,
 // streams, events and captures, fail on demand, and tell when each event truly happened. They are built by gcc once in
-// a process; where there is no gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
+// a process; without gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
 // of its own, so that tests do not share state.
 package ctest

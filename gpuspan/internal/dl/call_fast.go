@@ -12,7 +12,7 @@ import (
 )
 
 // A call of up to four integers through an own trampoline costs half of purego.SyscallN, which moves three blocks of 32
-// words for each. It depends on two things that the Go project promises to nobody: that runtime.cgocall may be linked to,
+// words for each. It depends on two things that the Go project does not promise: that runtime.cgocall may be linked to,
 // and purego's own set-up of the C side in programs without cgo. So the build tag gpuspan_asm has to ask for it.
 //
 // cgocall and not asmcgocall, which is faster still: a driver call can block, and must not hold up the scheduler.
@@ -25,7 +25,7 @@ var trampolineAddr uintptr
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
 // call passes the frame itself to the trampoline. Arguments on the goroutine's stack, as cgo has them, would be enough
-// for functions that never call back into Go; those that do return after the stack has moved.
+// for functions that never call back into Go; functions that do return after the stack has moved.
 func (f *Frame) call(fn Func, n int) uintptr {
 	if n > 4 {
 		r, _, _ := purego.SyscallN(uintptr(fn), f.Args[:n]...)

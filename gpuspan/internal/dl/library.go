@@ -65,7 +65,7 @@ func (l *Library) Lookup(names ...string) Func {
 	return 0
 }
 
-// Symbols resolves several functions and remembers those that are missing.
+// Symbols resolves several functions and remembers the missing ones.
 type Symbols struct {
 	lib     *Library
 	missing []string

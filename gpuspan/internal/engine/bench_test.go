@@ -218,7 +218,7 @@ func inlineSpan(ctx context.Context, tracer trace.Tracer) {
 }
 
 // BenchmarkSectionLive is Start and EndWith as they run in a service: the polling thread reads back and spans are made
-// meanwhile. A span of the SDK takes turns with it, in bursts of each, and the medians of the bursts are told.
+// meanwhile. Bursts of SDK spans alternate with it, and the medians of the bursts are reported.
 func BenchmarkSectionLive(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()

@@ -134,7 +134,7 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 		{"memory error", func(b *scripted) { b.query.Store(214) }, `status 214 (uncorrectable ECC error)`},
 		{"restart of the MPS server", func(b *scripted) { b.record.Store(806) }, `status 806 (MPS server failed)`},
 		{"MPS client ended", func(b *scripted) { b.query.Store(810) }, `status 810 (MPS client terminated)`},
-		{"shutdown of the driver is silent", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
+		{"shutdown of the driver reports nothing", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newBench(t, newScripted())
@@ -271,7 +271,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	require.ErrorContains(t, err, "1 sections are not read back")
 	err = f.p.Shutdown(ctx)
 	require.Error(t, err)
-	require.Len(t, f.spans.Ended(), 2, "what is given up still becomes a span")
+	require.Len(t, f.spans.Ended(), 2, "an abandoned section still becomes a span")
 	for i := range 2 {
 		status, source := f.status(i)
 		require.Equal(t, "timeout", status)
@@ -362,7 +362,7 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
 
-// Whose section it is that ends decides whether the driver is asked, before it is: after Shutdown an answer would need
+// Whose section it is that ends decides whether the driver is called, before it is: after Shutdown an answer would need
 // a context that nobody gives back.
 func TestWhatHasEndedAsksForNoMemory(t *testing.T) {
 	set := settings.Default()

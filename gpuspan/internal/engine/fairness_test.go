@@ -85,8 +85,8 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	flush(t, p) // what had ended by then
 	close(stop)
 	wg.Wait()
-	// As many spans wait again. Shutdown gives up in time those that the test's code takes long for; they would be made
-	// while the next test runs.
+	// As many spans wait again. Shutdown abandons in time the spans for which the test's code takes long; they would be
+	// made while the next test runs.
 	flush(t, p)
 }
 
@@ -129,7 +129,7 @@ func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
 	require.GreaterOrEqual(t, spans.Load(), 4*slots)
 }
 
-// A stream that always has more to be read gives way to those who call after each of its turns.
+// A stream that always has more to be read yields to goroutines that call after each of its turns.
 func TestThoseWhoCallHaveTheirTurnWhileAStreamHasMore(t *testing.T) {
 	set := settings.Default()
 	set.Slots = settings.MaxSlots

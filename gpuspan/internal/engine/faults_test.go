@@ -246,7 +246,7 @@ func application(p *Profiler, arm func()) (done int) {
 }
 
 // Whatever the application's own code does, and whatever the driver does, the application goes on: no panic comes back
-// through any call, nothing waits, and the error handler hears of it.
+// through any call, nothing waits, and the error handler is called.
 func TestNoPanicReachesTheApplication(t *testing.T) {
 	for _, at := range []string{
 		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents",
@@ -331,7 +331,7 @@ func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 func TestAPanickingLoggerIsHarmless(t *testing.T) {
 	f := &fault{at: "Handle"}
 	f.armed.Store(true)
-	for _, b := range []backend.Backend{nil, &scripted{live: map[backend.Event]bool{}}} { // both say so
+	for _, b := range []backend.Backend{nil, &scripted{live: map[backend.Event]bool{}}} { // both report it
 		require.NotPanics(t, func() {
 			p, _ := New(b, WithLogger(slog.New(faultyLogger{f})))
 			require.NoError(t, p.Shutdown(context.Background()))

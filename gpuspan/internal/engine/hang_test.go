@@ -79,7 +79,7 @@ func (slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { time.Sleep(tim
 func TestShutdownWaitsForSlowSpans(t *testing.T) {
 	f := newBench(t, newScripted(), WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(slowEnd{}))))
 	s := f.p.Stream(3, "main")
-	for range 3 { // open, so that their spans end when everything is given up
+	for range 3 { // open, so that their spans end when everything is abandoned
 		testOp.Start(context.Background(), s)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

@@ -78,7 +78,7 @@ func BenchmarkSaturation(b *testing.B) {
 	}
 }
 
-// pollingCPU is the processor time of the polling thread; 0 where that cannot be told.
+// pollingCPU is the processor time of the polling thread; 0 if unknown.
 func pollingCPU(p *Profiler) (d time.Duration) {
 	_ = p.poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
 	return d
@@ -128,7 +128,7 @@ func BenchmarkSectionBurst(b *testing.B) {
 	}
 }
 
-// residentMemory is what the system has given the process; 0 where that cannot be told.
+// residentMemory is what the system has given the process; 0 if unknown.
 func residentMemory() (bytes int64) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if f := strings.Fields(string(b)); err == nil && len(f) > 1 {

@@ -113,7 +113,7 @@ func TestTheSpansOfANest(t *testing.T) {
 			section(5, 99, 1, work.Work{FLOPs: 1}),
 		}
 		f.p.emitter.EmitNest(n)
-		require.Equal(t, float64(7), n.Root.ChildFLOPs, "of those that know their parents")
+		require.Equal(t, float64(7), n.Root.ChildFLOPs, "of sections that know their parents")
 	}))
 	below := map[string]string{}
 	names := map[string]string{}

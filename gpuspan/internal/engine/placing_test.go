@@ -31,7 +31,7 @@ func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
 	require.Len(t, s.Stamps, 1)
 	require.Equal(t, []int64{1, 2}, readsOf(s.Emits))
 	require.Equal(t, []int64{3}, readsOf(s.Unplaced))
-	require.Equal(t, []int64{3, 0, 0}, readsOf(s.Unplaced[:3]), "nothing of what went is kept")
+	require.Equal(t, []int64{3, 0, 0}, readsOf(s.Unplaced[:3]), "nothing that was removed is kept")
 	timeline.HandOver(s, 1)
 	require.Equal(t, []int64{1, 2, 3}, readsOf(s.Emits))
 	require.Empty(t, s.Unplaced)
@@ -45,7 +45,7 @@ func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
 	s.Emits, s.Unplaced = make([]record.Stamped, 0, timeline.UsualQueue+1), append(s.Unplaced[:0], record.Stamped{Read: 6})
 	s.Stamps = make([]clockmap.Stamps, 1)
 	timeline.HandOver(s, 1)
-	require.Nil(t, s.Unplaced, "the room of a burst is given up")
+	require.Nil(t, s.Unplaced, "the memory of a burst is freed")
 }
 
 // queue reads n sections back and returns how many are not placed yet.
@@ -106,7 +106,7 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 	require.Len(t, f.spans.Ended(), 3+2+2*(timeline.Crowded+1))
 }
 
-// A stream's section may lie in one of a stream on another device, and is placed by its own.
+// A stream's section may be inside one of a stream on another device, and is placed by its own.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	d, other := &record.Device{Anchorer: &clockmap.Anchorer{}}, &record.Device{Anchorer: &clockmap.Anchorer{}}
 	s := &record.Stream{EventRecorder: record.EventRecorder{Device: d}}

@@ -96,7 +96,7 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 		for range slots/2 + 1 {
 			testOp.Start(context.Background(), s).End()
 		}
-		// What came after the thread has looked, and is less than half of what was free then, waits for one more.
+		// Records after the thread's last look, and is less than half of what was free then, waits for one more.
 		require.Eventually(t, func() bool {
 			used, _ := s.Filled()
 			if used >= slots/2 && used < slots*3/4 {
@@ -108,7 +108,7 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 	require.Zero(t, p.Drops[record.DropPoolFull].Load())
 }
 
-// Nothing ends where no slot is free, so the section that finds none has to say so.
+// Nothing ends where no slot is free, so the section without one has to report it.
 func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 	const slots = 16
 	p, s := asleep(t, slots)

@@ -45,7 +45,7 @@ type Profiler struct {
 }
 
 func (p *Profiler) summary() (s report.Summary) {
-	defer p.Guard("the recorder was asked for a summary")
+	defer p.Guard("summary of the recorder")
 	s = p.Recorder.Summary()
 	for _, st := range p.StreamList.All() {
 		_, pending := st.Filled()

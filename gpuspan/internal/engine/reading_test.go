@@ -77,7 +77,7 @@ func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
 		_, timed, pending, asked := b.read(t, 100, finished)
 		require.EqualValues(t, finished, timed)
 		require.Equal(t, 100-finished, pending)
-		require.LessOrEqual(t, asked, 2+7+1, "of a hundred; the first that is not done is asked what is wrong with it")
+		require.LessOrEqual(t, asked, 2+7+1, "of a hundred; the first that is not done is queried for its error")
 	}
 }
 

@@ -139,7 +139,7 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	require.Contains(t, f.errors(), `stream "c": too many streams`)
 }
 
-// Who asks for the stream with each request must not run out of streams where there is no device, or where the stream
+// Who asks for the stream with each request must not run out of streams without a device, or where the stream
 // is refused.
 func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 	legacy := newScripted()
@@ -164,5 +164,5 @@ func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 		require.True(t, x.Timed())
 		x.End()
 	}
-	require.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "what was refused may be asked for in another way")
+	require.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "a refused stream may be requested in another way")
 }

@@ -167,7 +167,7 @@ func (a *API) FreeEvents(_ backend.Context, events []backend.Event) {
 	}
 }
 
-// contextGone reports whether a status means that the context of the stream or event that was asked for does not exist
+// contextGone reports whether a status means that the context of the queried stream or event does not exist
 // any more. All that was made in it went with it, and must not be destroyed again: drivers call that undefined.
 func contextGone(st backend.Status) bool {
 	switch st {
@@ -249,7 +249,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Functions are the others of a driver library, by name; 0 for those that it may lack.
+// Functions are the other functions of a driver library, by name; 0 for missing ones.
 type Functions struct {
 	API string // CUDA or HIP
 	Of  map[string]dl.Func

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// names are those of HIP, whose streams and events need no current context.
+// names are HIP's, whose streams and events need no current context.
 var names = eventapi.Names{
 	EventCreate:               []string{"hipEventCreateWithFlags"},
 	EventDestroy:              []string{"hipEventDestroy"},
@@ -203,7 +203,7 @@ func TestTheThreadsCaptureModeIsGivenBack(t *testing.T) {
 	}
 	r.stub.Fail("hipThreadExchangeStreamCaptureMode", int32(invalidValue), 0, 1)
 	_, st := r.MemoryUsage(0)
-	require.Equal(t, invalidValue, st, "nothing is asked in a mode that could harm")
+	require.Equal(t, invalidValue, st, "no call is made in a mode that could harm")
 	r.stub.Fail("hipThreadExchangeStreamCaptureMode", int32(invalidValue), 0, 1)
 	require.ErrorContains(t, r.Relax("HIP"),
 		"cannot switch the polling thread to relaxed capture mode: HIP error 1")

@@ -87,8 +87,8 @@ func (t *spanMaker) makeSpan(ctx context.Context, r *record.Record, s *record.St
 	return out
 }
 
-// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the
-// device is stands on the scope.
+// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. The
+// device's identity is on the scope.
 func (t *spanMaker) describe(
 	kv []attribute.KeyValue, f *sink.Facts, r *record.Record, s *record.Stream,
 ) []attribute.KeyValue {

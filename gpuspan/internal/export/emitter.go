@@ -62,7 +62,7 @@ func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
 	return t
 }
 
-// Loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
+// Loop works until told to stop. A panic ends it early; foreseen ones are recovered closer to their cause.
 func (t *Exporter) Loop() (quit bool) {
 	defer t.p.Guard("spans were made")
 	defer t.p.Exporting.Since.Store(0)
@@ -198,7 +198,7 @@ func (t *Exporter) EmitNest(n *record.Nest) {
 	t.tree.Release()
 }
 
-// emitFinished makes the span of a section below that of its parent, which was made before.
+// emitFinished makes the span of a section below its parent's, which was made before.
 func (t *Exporter) emitFinished(f tree.Finished) {
 	if f.Parent == nil {
 		t.emit(f.Record, f.Stream, trace.SpanContext{}, 0)
@@ -220,7 +220,7 @@ func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 	if t.p.Recorder == nil {
 		return 0
 	}
-	defer t.p.Guard("a section's place in the report was asked for")
+	defer t.p.Guard("place of a section in the report")
 	return int32(t.p.Recorder.Node(0, st.Op.Cfg.Info))
 }
 
@@ -254,7 +254,7 @@ func (t *Exporter) ReportUntimed() {
 	if rec == nil {
 		return
 	}
-	defer t.p.Guard("the recorder was told of untimed sections")
+	defer t.p.Guard("recorder's count of untimed sections")
 	for _, st := range t.p.OpList.All() {
 		reportPlace(&st.Outermost, rec)
 	}

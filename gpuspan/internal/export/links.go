@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns those
-// that the span is to have: at most limit if that is not 0, those that are sampled first. items are those of the
+// shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns the
+// links that the span is to have: at most limit if that is not 0, the sampled ones first. items are the items of the
 // section. Equal parts go without saying, and shares follow from items, unless there may be requests without a link: as
 // many as kept are known to stay.
 func shareLinks(e *record.Extra, attrs []attribute.KeyValue, items int64, kept, limit int) []trace.Link {

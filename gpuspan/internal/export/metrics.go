@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// durationBuckets are the default boundaries of gpu.operation.duration in seconds, those of the Collector's
+// durationBuckets are the default boundaries of gpu.operation.duration in seconds, equal to the Collector's
 // gpu_metrics: 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus.
 var durationBuckets = []float64{
 	1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30,
@@ -223,7 +223,7 @@ func (f *Farewell) Freeze(ctx context.Context) {
 	f.live.Store(nil)
 }
 
-// notes are observations to be told later.
+// notes are observations to report later.
 type notes struct {
 	embedded.Observer
 	list []func(metric.Observer)

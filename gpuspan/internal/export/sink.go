@@ -27,7 +27,7 @@ func records(r *record.Record, parent trace.SpanContext) bool {
 		func(l trace.Link) bool { return l.SpanContext.IsSampled() })
 }
 
-// sinkSpan hands a section's span to the sink. parent is valid where the section lies in another.
+// sinkSpan hands a section's span to the sink. parent is valid where the section is inside another.
 func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.SpanContext) {
 	defer t.p.Guard("a section's span was handed to the sink")
 	if !parent.IsValid() && r.Ctx != nil {
@@ -82,7 +82,7 @@ func (t *spanMaker) sinkContext(r *record.Record, parent *trace.SpanContext) tra
 	return trace.NewSpanContext(c)
 }
 
-// constantOn is what all spans of the operation on a stream say, of those that computed with one precision.
+// constantOn are the attributes of all spans of the operation on a stream that computed with one precision.
 func (t *spanMaker) constantOn(st *record.OpState, s *record.Stream, w *work.Work) *sink.Constant {
 	precision := w.Precision
 	if w.FLOPs == 0 {

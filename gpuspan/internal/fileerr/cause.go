@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Cause strips the path from a path or link error: it may be that of a temporary file, and the caller names another
+// Cause strips the path from a path or link error: the path may be a temporary file's, and the caller names another
 // one.
 func Cause(err error) error {
 	var p *fs.PathError

@@ -62,7 +62,7 @@ func (c *Clock) Time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) 
 // Wall is a point of the axis in unix nanoseconds.
 func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
 
-// At is wall with an offset that was read before: all times of a section are told by one, so that a step of the wall
+// At is wall with an offset that was read before: all times of a section use one, so that a step of the wall
 // clock bends none of their differences.
 func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
 

@@ -51,7 +51,7 @@ func (s *Set[T]) Take(n int) (length, end T) {
 	return length, end
 }
 
-// Length is that of the union.
+// Length is the length of the union.
 func (s *Set[T]) Length() (sum T) {
 	for _, v := range s.List {
 		sum += v.To - v.From

@@ -16,7 +16,7 @@ import (
 
 var (
 	seed   = flag.Uint64("property.seed", 0, "the seed of drawn values (0: of the clock)")
-	checks = flag.Int("property.checks", 100, "how many inputs each property is held against")
+	checks = flag.Int("property.checks", 100, "how many inputs each property is checked with")
 )
 
 // T is the test of one drawn input.

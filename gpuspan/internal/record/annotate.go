@@ -47,7 +47,7 @@ func (x Section) annotate(n *Nesting) {
 		}
 	}
 	s.Mu.Unlock()
-	if !open { // given up already: the profiler shuts down
+	if !open { // abandoned already: the profiler shuts down
 		p.RangeEnd(id)
 	}
 }
@@ -59,7 +59,7 @@ func (n *Nesting) reserves(p *Core, parent trace.SpanContext) bool {
 		(n.Step == nil || n.Step.Recorded)
 }
 
-// reserve draws the ids of a section's span. A section without a span stands for the one around it.
+// reserve draws the ids of a section's span. A section without a span uses the span around it.
 func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids spanid.IDs) {
 	defer p.Guard("an id was drawn")
 	around := n.idsAround()
@@ -77,7 +77,7 @@ func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids 
 	return ids
 }
 
-// idsAround are those of the section around, or of the outermost one if that has ended meanwhile.
+// idsAround are the ids of the section around, or of the outermost one if that has ended meanwhile.
 func (n *Nesting) idsAround() (ids spanid.IDs) {
 	for _, sl := range []*Slot{n.around, n.root} {
 		if sl == nil || ids.Trace.IsValid() {
@@ -106,7 +106,7 @@ func (p *Core) CheckIDs(want spanid.IDs, got trace.SpanContext) {
 // Listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not
 // called at all.
 func (p *Core) Listens(a Annotator) (enabled bool) {
-	defer p.Guard("the annotator was asked whether it is enabled")
+	defer p.Guard("annotator's Enabled")
 	return a.Enabled()
 }
 

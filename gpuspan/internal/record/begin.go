@@ -45,7 +45,7 @@ func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !p.TimeAll && !o.Cfg.Batch && Unsampled(parent)
 }
 
-// Unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a
+// Unsampled reports whether the head of the trace is unsampled; without a trace it is false. IsValid would ask for a
 // span ID as well, which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an
 // atomic add that waits for all of them.
 func Unsampled(parent trace.Span) bool {
@@ -96,7 +96,7 @@ func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags Flags) Sect
 	return s.OpenOuter(o, &n, flags)
 }
 
-// OpenOuter opens an outermost section, or counts it where there is no slot.
+// OpenOuter opens an outermost section, or counts it if no slot is free.
 func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags Flags) Section {
 	x := s.open(o, n, flags)
 	if x.Slot == nil {

@@ -23,7 +23,7 @@ type OpState struct {
 	inner     shared[*Place] // within other sections
 	Outermost Place          // as an outermost section
 
-	// sections that took a slot, added by the polling thread when they are read back; and all steps, those without a slot
+	// sections that took a slot, added by the polling thread when they are read back; and all steps, without a slot
 	// when they end
 	Timed work.Tally
 }

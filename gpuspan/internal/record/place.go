@@ -20,7 +20,8 @@ type Place struct {
 
 	Untimed work.Tally // runs without a slot: unsampled, captured in full pools …
 
-	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
+	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds
+	// nothing.
 	ended [ticketRing]atomic.Int64
 
 	children shared[*Place] // few: found by looking at each
@@ -32,11 +33,11 @@ type Place struct {
 }
 
 const (
-	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What comes beyond these limits
+	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What exceeds these limits
 	// counts as outermost.
 	maxPlaces   = 2048
 	maxDepth    = 64 // recursions
-	maxChildren = 64 // each is looked at
+	maxChildren = 64 // each is visited
 )
 
 // ticketRing is how many sections of one place may end between two Ends of the same untimed section and still have

@@ -73,7 +73,7 @@ func (x Section) Add(w work.Work) {
 	}
 	if w.Wrong() {
 		x.p.Misuses.InvalidWork.Add(1)
-		w.Mend()
+		w.Sanitize()
 	}
 	if x.Slot == nil {
 		x.at.Untimed.Add(&w, x.at.State.Op.Cfg.Direction)
@@ -199,7 +199,7 @@ func (x Section) EndWork(read, written, bytes, items int64, flops float64, p wor
 func (x Section) endWith(w *work.Work) {
 	if w.Wrong() {
 		x.p.Misuses.InvalidWork.Add(1)
-		w.Mend()
+		w.Sanitize()
 	}
 	if x.Slot != nil {
 		x.finish(w)

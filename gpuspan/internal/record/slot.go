@@ -74,10 +74,10 @@ const (
 	flagRecorded                   // and has said that it did
 	flagExtra                      // extra holds something
 
-	FlagsPlain = FlagStarted | FlagWait // those of a plain section
+	FlagsPlain = FlagStarted | FlagWait // flags of a plain section
 )
 
-// Record is what is known of one section: what callers said, and what came of it. It is copied out of the slot when the
+// Record is what is known of one section: what callers stated, and the result. It is copied out of the slot when the
 // section resolves.
 type Record struct {
 	Claim
@@ -111,8 +111,8 @@ type Claim struct {
 	Borrowed      *Slot // whose event startEvent is
 }
 
-// Result is the polling thread's, later the emitter's. That of a slot stays empty where the record is copied out as
-// soon as it is read.
+// Result is the polling thread's, later the emitter's. The result in a slot stays empty where the record is copied out
+// as soon as it is read.
 type Result struct {
 	Times
 	Stamps      clockmap.Stamps // of the device; placed when the next anchor is there
@@ -126,7 +126,7 @@ type Result struct {
 	ChildWork   work.Work
 	ChildCopied *[work.Directions]int64 // bytes of chunks that moved another way than the section's own; nil: none
 	ChildChunks int32
-	Summed      bool // work is that of chunks
+	Summed      bool // work is the sum of chunks
 	Node        int32
 	Done        bool    // resolved
 	HeldOn      *Stream // of a record that was taken out of its slot
@@ -208,7 +208,7 @@ func (sl *Slot) Hold() {
 }
 
 // Take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty one. The stream's
-// mutex must be held, unless the section is outermost and no other lies in it.
+// mutex must be held, unless the section is outermost and contains no other.
 func (r *Record) Take(sl *Slot) {
 	spare := r.Extra
 	*r = sl.Rec
@@ -218,5 +218,5 @@ func (r *Record) Take(sl *Slot) {
 // TooOld reports whether a point of the host's axis is more than d ago.
 func TooOld(then, now int64, d time.Duration) bool { return now-then > int64(d) }
 
-// JustEnded stands for the start of a section of Record that ended when it was told.
+// JustEnded is the start of a section of Record that ended at the call.
 const JustEnded = math.MinInt64

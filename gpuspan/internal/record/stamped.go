@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Nest is an outermost section with those in it, all out of their slots: what becomes spans together.
+// Nest is an outermost section with those in it, all out of their slots: what is exported together.
 type Nest struct {
 	Stream *Stream
 	Root   *Record // mostly own
@@ -49,7 +49,7 @@ func (n *Nest) Put(spare *SpareNests) {
 	spare.put(n)
 }
 
-// Count is how many records there are: that of a step's boundary or of the outermost section, and those of sections in
+// Count is how many records there are: the record of a step's boundary or of the outermost section, and the sections in
 // it.
 func (n *Nest) Count() int { return 1 + len(n.Held) }
 

@@ -28,7 +28,7 @@ func WithStep(ctx context.Context, st *StepState) context.Context {
 	return context.WithValue(ctx, stepKey{}, st)
 }
 
-// stepOf is the step that a section belongs to: that of its context, else the one that runs on its stream.
+// stepOf is the step that a section belongs to: its context's, else the one that runs on its stream.
 func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	if ctx != nil {
 		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {
@@ -41,7 +41,7 @@ func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 }
 
 // SetStep makes st the step of sections on the stream that have none in their context. It may begin within another, as
-// those of an evaluation do within a training step.
+// an evaluation's steps do within a training step.
 func (s *Stream) SetStep(st *StepState) {
 	s.Mu.Lock()
 	st.around, s.step = s.step, st

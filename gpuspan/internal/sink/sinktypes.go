@@ -18,7 +18,7 @@ type Sink interface {
 	Section(*Span)
 }
 
-// Span is the span of a section. Its attributes are Facts, those of Constant, and Attributes; no key is among two
+// Span is the span of a section. Its attributes are Facts, Constant's, and Attributes; no key is among two
 // of them.
 type Span struct {
 	Context    trace.SpanContext
@@ -77,7 +77,7 @@ var FactKeys = [NumFacts]attribute.Key{
 	semconv.GPUOperationOccurrenceKey,
 }
 
-// Facts are those of one section, so that a sink need not go through attributes for what every section has.
+// Facts are the facts of one section, so that a sink need not go through attributes for what every section has.
 type Facts struct {
 	Known uint16           // bit 1<<f: Fact f is there
 	Bits  [NumFacts]uint64 // of a float64, or an int64

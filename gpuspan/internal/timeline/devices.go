@@ -101,7 +101,7 @@ func sameDevice(a, b backend.Device) bool {
 
 // describeDevice tells the recorder what a device can do.
 func describeDevice(p *record.Core, d *record.Device) {
-	defer p.Guard("the recorder was told of a device")
+	defer p.Guard("recorder's list of devices")
 	if c, ok := p.Recorder.(interface{ SetDevice(report.Device) }); ok {
 		c.SetDevice(report.Device{
 			Ordinal: d.Info.Ordinal, ID: d.Info.UUID, Model: d.Info.Model,
@@ -110,8 +110,8 @@ func describeDevice(p *record.Core, d *record.Device) {
 	}
 }
 
-// peaksOf are the limits that the backend states, else those of the model that the driver names. Instances of MIG have
-// none here: which part of the device they are is not known to this process.
+// peaksOf are the limits that the backend states, else the limits of the model that the driver names. Instances of MIG
+// have none here: which part of the device they are is not known to this process.
 func peaksOf(info backend.Device) report.Peaks {
 	if info.Peaks != nil {
 		return *info.Peaks

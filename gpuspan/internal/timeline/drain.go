@@ -19,7 +19,7 @@ const batchSize = 256
 type reader struct {
 	nester
 	batch   [batchSize]int32           // the oldest pending slots of a stream
-	stamps  [batchSize]clockmap.Stamps // of those that are plain
+	stamps  [batchSize]clockmap.Stamps // stamps of plain records
 	plain   [batchSize]bool
 	counted Counted
 	closing bool // sections dropped from now on count as dropped by Shutdown
@@ -113,7 +113,7 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 
 // completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event
 // answers for all, and if that is not there a binary search takes a few questions. 0 where the order is not known, as
-// of events that foreign code records: then each is asked for.
+// of events that foreign code records: then each is queried.
 func (t *reader) completed(s *record.Stream, n int) int {
 	for i := range n {
 		sl := &s.Slots[t.batch[i]]

@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// MaxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and
+// MaxHeld bounds the records of all nests that wait for their outermost section. More records are measured and
 // counted but gets no span.
 const MaxHeld = 8192
 
@@ -22,7 +22,7 @@ type nester struct {
 	HeldNow int            // records held by waiting nests
 }
 
-// settleInner passes on a resolved section that lies in another, so that a long outer section does not block short
+// settleInner passes on a resolved section that is inside another, so that a long outer section does not block short
 // inner ones.
 func (t *nester) settleInner(r *record.Record, s *record.Stream, root *record.Slot) {
 	r.HeldOn = s
@@ -32,7 +32,7 @@ func (t *nester) settleInner(r *record.Record, s *record.Stream, root *record.Sl
 		return
 	}
 	n := t.newNestOf(s, r)
-	// Where its outermost section was given up waiting for it, the span hangs directly below that one's.
+	// Where its outermost section was abandoned waiting for it, the span hangs directly below that one's.
 	if n.Late = root.Nest; n.Late == nil {
 		t.p.Drop(record.DropNestLimit)
 		n.Around = root.Rec.Op
@@ -81,7 +81,7 @@ func (t *nester) unref(root *record.Slot) {
 	}
 }
 
-// CheckWaiting completes nests whose inner sections are gone, and gives up those that waited too long.
+// CheckWaiting completes nests whose inner sections are gone, and abandons nests that waited too long.
 func (t *nester) CheckWaiting(now int64, all bool) {
 	t.Waiting = slices.DeleteFunc(t.Waiting, func(sl *record.Slot) bool {
 		if sl.Refs.Load() == 1 {
@@ -133,7 +133,7 @@ func (t *nester) settleBoundary(sl *record.Slot) {
 	t.queue(sl.Stream, n)
 }
 
-// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
+// nestsPending reports whether a nest waits for its deadline. Nests past theirs are not visited: an inner section
 // wakes the thread when it ends after all.
 func (t *nester) nestsPending() bool {
 	return slices.ContainsFunc(t.Waiting, func(sl *record.Slot) bool { return sl.Nest == nil })

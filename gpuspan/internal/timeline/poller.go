@@ -75,7 +75,7 @@ func (t *Poller) Run() {
 	})
 }
 
-// loop works until told to quit. A panic ends it early; those that are foreseen are recovered closer to their cause.
+// loop works until told to quit. A panic ends it early; foreseen ones are recovered closer to their cause.
 func (t *Poller) loop() (quit bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -151,7 +151,7 @@ func (t *Poller) loop() (quit bool) {
 			return true
 		}
 		select {
-		case <-t.Quit: // also of a thread that was given up while it hung
+		case <-t.Quit: // also of a thread that was abandoned while it hung
 			return true
 		default:
 		}
@@ -270,7 +270,7 @@ func (t *Poller) Ended() map[*record.Stream]uint64 {
 	return out
 }
 
-// Unread counts those that are not read back, but for what the device does not finish.
+// Unread counts records not yet read back, except those the device never finishes.
 func (t *Poller) Unread(targets map[*record.Stream]uint64) (n int) {
 	for s, target := range targets {
 		s.Mu.Lock()

@@ -51,7 +51,7 @@ func (t *registrar) Stream(h uintptr, name string, opts ...func(*StreamConfig)) 
 
 const registerLimit = 5 * time.Second
 
-var errTooManyStreams = errors.New("too many streams (close those that are gone, or raise `streams`)")
+var errTooManyStreams = errors.New("too many streams (close unused streams, or raise `streams`)")
 
 // register runs on the polling thread. It always returns a usable stream.
 func (t *registrar) register(h backend.StreamHandle, name string, c StreamConfig) (*record.Stream, error) {
@@ -86,7 +86,7 @@ func (t *registrar) register(h backend.StreamHandle, name string, c StreamConfig
 }
 
 // openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without
-// a device many streams may have the same handle, so that names tell those of host times apart.
+// a device many streams may have the same handle, so that names distinguish streams with host times.
 func openStreamOf(
 	streams []*record.Stream, h backend.StreamHandle, name string, c StreamConfig,
 ) (known, refused *record.Stream) {
@@ -182,7 +182,8 @@ func (t *registrar) selfTest(s *record.Stream) bool {
 	case <-time.After(registerLimit / 2):
 		return false
 	}
-	// Work that the stream already holds may keep the event from completing in time; then the record itself was the proof.
+	// Work that the stream already holds may keep the event from completing in time; then the record itself was the
+	// proof.
 	for deadline := time.Now().Add(selfTestLimit); ; time.Sleep(100 * time.Microsecond) {
 		switch st := s.Backend.Query(backend.Event(call.Args[0])); {
 		case st == backend.StatusOK:

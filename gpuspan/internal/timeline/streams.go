@@ -30,7 +30,7 @@ type StreamConfig struct {
 // currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is
 // resolved.
 func currentContext(p *record.Core) (c backend.Context) {
-	defer p.Guard("the current context was asked for")
+	defer p.Guard("current context")
 	c, _ = p.Backend.Current()
 	return c
 }

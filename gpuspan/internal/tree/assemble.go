@@ -119,7 +119,7 @@ func (t *Assembler) Assemble(n *record.Nest) []Finished {
 	}
 	t.list = t.list[:0]
 	for _, r := range t.order {
-		p := cmp.Or(byID[r.Parent], root) // root is its own, and that of those whose parent was given up
+		p := cmp.Or(byID[r.Parent], root) // root is its own parent, and the parent of orphans
 		t.list = append(t.list, Finished{Record: r, Stream: cmp.Or(r.HeldOn, n.Stream), Parent: p})
 	}
 	clear(byID)

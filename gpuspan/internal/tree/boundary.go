@@ -84,7 +84,7 @@ func sealStep(s *record.Stream, l *Loop, st *Step, chain bool) {
 	s.Mu.Lock()
 	r := &sl.Rec
 	if sl.State != record.SlotOpen || r.Step != &st.StepState {
-		s.Mu.Unlock() // given up: the stream was closed, or the step took too long
+		s.Mu.Unlock() // abandoned: the stream was closed, or the step took too long
 		return
 	}
 	r.HostEnd = now

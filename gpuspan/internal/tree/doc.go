@@ -4,7 +4,7 @@
 // Package tree relates sections to each other: sections within sections, sections to steps, steps to loops.
 //
 // An [Assembler] takes placed sections and returns [Finished] values, parents before children, with the sums of what
-// lies in each. [Loop] and [Step] are the caller's side of steps; a step ends when its sections have.
+// each contains. [Loop] and [Step] are the caller's side of steps; a step ends when its sections have.
 //
 // Invariants:
 //   - A step's duration is the sum of its phases, minus their overlap, plus what no phase covers; none is negative.

@@ -84,7 +84,7 @@ func (t *Assembler) Boundary(n *record.Nest, read int64) {
 	t.Sealed = append(t.Sealed, st)
 }
 
-// CheckSealed ends steps whose sections are all resolved, and those that waited too long for them.
+// CheckSealed ends steps whose sections are all resolved, and steps that waited too long for them.
 func (t *Assembler) CheckSealed(now int64, all bool) {
 	for i := 0; i < len(t.Sealed); {
 		st := t.Sealed[i]
@@ -184,7 +184,7 @@ func (st *Step) endUntimed(now int64) {
 // stepTimes is a step's time and what it consists of, in ns:
 // total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
 //
-// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as
+// It is unknown what time without a place (AddPhase, SetPhase) overlapped with. It is taken to have overlapped as
 // little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
 // overlap is a lower bound.
 type stepTimes struct {
@@ -278,7 +278,7 @@ func describe(st *Step,
 	return describeDeclared(st, kv)
 }
 
-// precisionOf is what the loop states, else that of all sections if they have one.
+// precisionOf returns the loop's stated precision, else the one that all sections share.
 func (st *stepFLOPs) precisionOf(stated work.Precision) work.Precision {
 	if stated != work.PrecisionUnset || st.mixed {
 		return stated
@@ -344,7 +344,7 @@ func (st *stepPhases) exposed(of Phase, total float64) time.Duration {
 	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
 }
 
-// stretches are when something ran, on the step's device where its clock is that of the step, else in ns of the host's
+// stretches are when something ran, on the step's device where its clock is the step's, else in ns of the host's
 // clock from hostStart.
 type stretches struct{ device, host union }
 

@@ -16,7 +16,7 @@ type Tally struct {
 	items   atomic.Int64
 	Read    atomic.Int64
 	written atomic.Int64
-	Copied  [Directions]atomic.Int64  // bytes; with DirectionUnset those of device memory whose split is not known
+	Copied  [Directions]atomic.Int64  // bytes; with DirectionUnset device memory whose split is not known
 	flops   [Precisions]atomic.Uint64 // bits of a float64
 }
 

@@ -54,8 +54,8 @@ func (w *Work) Wrong() bool {
 func Impossible(n int64) bool        { return uint64(n) >= mostStated } // negative ones are above, too
 func ImpossibleFLOPs(f float64) bool { return !(f >= 0 && f <= mostFLOPs) }
 
-// Mend takes out what cannot be.
-func (w *Work) Mend() {
+// Sanitize removes impossible values.
+func (w *Work) Sanitize() {
 	for _, n := range [...]*int64{&w.Read, &w.Written, &w.Bytes, &w.Items} {
 		if Impossible(*n) {
 			*n = 0
@@ -110,7 +110,7 @@ var directionNames = [Directions]string{
 // String is the value of gpu.copy.direction; empty when not stated.
 func (d Direction) String() string { return nameIn(directionNames[:], uint8(d)) }
 
-// nameIn is the i-th name, and empty where there is none.
+// nameIn is the i-th name, and empty if missing.
 func nameIn(names []string, i uint8) string {
 	if int(i) < len(names) {
 		return names[i]

@@ -28,7 +28,7 @@ function wide(t, bold) {
   pen.font = `${bold ? 600 : 400} 11px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(t).width;
 }
-// under draws labels [[x, text]] below a chart of this width: none is cut, none twice in a row, none over the one before.
+// under draws labels [[x, text]] below a chart of this width: none is truncated, none twice in a row, none over the one before.
 function under(labels, y, W) {
   let end = -Infinity, last;
   return labels.map(([x, t]) => {
@@ -43,7 +43,7 @@ function under(labels, y, W) {
 const named = (t) => el("bdi", {class: "name", title: t}, t);
 // short cuts a name for a label.
 const short = (t, n) => ([...t].length > n ? [...t].slice(0, n - 1).join("") + "…" : t);
-// widths are those of the views before they are drawn: to ask for them meanwhile would lay the page out for each.
+// widths are the widths of the views before they are drawn: reading them meanwhile would lay the page out for each.
 const widths = new Map();
 const widthOf = (view) => Math.max(240, Math.floor(widths.get(view) || view.clientWidth || 640));
 

@@ -1,5 +1,5 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
-// The views of what is going on now. Each answers the question that stands above it.
+// The views of what is going on now. Each answers the question above it.
 
 const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", reload: () => {}};
 
@@ -157,7 +157,7 @@ function chosenInWords() {
 const keyOf = (o) => [o.service, o.name, o.type].join("\n");
 function operations(view) {
   const all = state.operations;
-  if (!all.length) return nothing("No span of GPU work lies in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
+  if (!all.length) return nothing("No span of GPU work is in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
   const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); draw(); };
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
@@ -169,7 +169,7 @@ function operations(view) {
     {title: "type", left: true, of: (o) => [o.type, o.memory].filter(Boolean).join(", ")},
     {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
-    {title: "own J", help: "joules, without those of operations that ran within it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
+    {title: "own J", help: "joules, without operations that ran inside it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
     {title: "of roof", of: (o) => o.roofline, cell: (o) => or(o.roofline, percent)},
     {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
     {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
@@ -258,7 +258,7 @@ function ranks(view) {
       byRank.set(s.rank, r);
     }
   }
-  if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attributes gpu.job.id and gpu.job.rank: rank.Detector in Go, otelgpu.job() in Python.");
+  if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are identified by the resource attributes gpu.job.id and gpu.job.rank: rank.Detector in Go, otelgpu.job() in Python.");
   const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
   const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), T = 4, H = T + list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
   list.forEach((r, row) => {

@@ -230,7 +230,7 @@ function lists() {
     kernels: () => table("Kernels by name", [{title: "kernel", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, ...device, {title: "count", of: (r) => r.count, cell: (r) => count(r.count)}, ...time,
       {title: "mean", of: (r) => r.time_ns / r.count, cell: (r) => nanos(r.time_ns / r.count)}, {title: "alone", help: "time in which no other kernel ran", of: (r) => r.alone_ns, cell: (r) => nanos(r.alone_ns)}, ...rates],
     flat("by_kernel"), {key: "kernels", sort: ["time", true], filter: (r) => r.name, most: 25, more: more("moreKernels")}),
-    operators: () => table("Operators by name and shapes; their time is that of the kernels which they launched", [{title: "operator", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "shapes", left: true, of: (r) => r.shapes || "", cell: (r) => named(r.shapes || "")}, ...device,
+    operators: () => table("Operators by name and shapes; their time is the time of the kernels they launched", [{title: "operator", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "shapes", left: true, of: (r) => r.shapes || "", cell: (r) => named(r.shapes || "")}, ...device,
       {title: "kernels", of: (r) => r.kernels, cell: (r) => count(r.kernels)}, ...time, ...rates, {title: "longest kernel", left: true, of: (r) => r.kernel, cell: (r) => named(r.kernel)}],
     flat("operators"), {key: "operators", sort: ["time", true], filter: (r) => `${r.name} ${r.shapes || ""} ${r.kernel}`, most: 25, more: more("moreOperators"), chosen: (r) => r.name === profile.chosen}),
   };
@@ -287,7 +287,7 @@ function job(j, i) {
   const more = (r, k) => or(late.get(r.rank)?.[k], nanos);
   const matched = j.ranks.some((r) => r.collectives > 0);
   return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
-    ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "held others up", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at, cell: (r) => el("bdi", {class: "name", title: at(r)}, short(at(r), 36))}] : []),
+    ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "delayed others by", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at, cell: (r) => el("bdi", {class: "name", title: at(r)}, short(at(r), 36))}] : []),
     {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64})];
 }
 

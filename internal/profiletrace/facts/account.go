@@ -103,7 +103,7 @@ func (a *Spending) slot(k placeKey) uint64 {
 	return at
 }
 
-// grow makes room for four times as many places.
+// grow allocates four times as many places.
 func (a *Spending) grow() {
 	n := max(16, 4*len(a.index))
 	a.index = make([]uint32, n)
@@ -113,7 +113,7 @@ func (a *Spending) grow() {
 	}
 }
 
-// Take adds the part of a claim that lies in [from, to).
+// Take adds the part of a claim within [from, to).
 func (a *StepSpending) Take(c timeline.Claim, from, to int64) {
 	c.From, c.To = max(from, c.From), min(to, c.To)
 	n := c.To - c.From

@@ -15,8 +15,8 @@ import (
 
 // Device collects the facts of one device: it takes its activities in the order of their starts.
 type Device struct {
-	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was before
-	// its first activity, in order; nil: nobody asks.
+	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was
+	// before its first activity, in order; nil: not needed.
 	Took func(timeline.Claim)
 
 	Totals
@@ -96,7 +96,7 @@ func NewDevice(s *timeline.Splitter) *Device {
 	}
 }
 
-// Needs is from when on what the host did may still be asked for: until the first activity, from the beginning.
+// Needs is the time from which the host's activity may still be queried: until the first activity, from the beginning.
 func (d *Device) Needs(beginning int64) int64 {
 	if !d.any {
 		return beginning
@@ -380,5 +380,5 @@ func (d *Totals) FedBy() string {
 // ShortKernel is the length under which a kernel is shorter than what launching it costs the host.
 const ShortKernel = 10 * time.Microsecond
 
-// Gap reports whether an activity that starts then ends a gap, so that its launch is asked for.
+// Gap reports whether an activity that starts then ends a gap, so that its launch is looked up.
 func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

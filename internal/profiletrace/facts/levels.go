@@ -3,7 +3,7 @@
 
 package facts
 
-// Level is the most bytes that were in use from a time on, until that of the next level.
+// Level is the most bytes that were in use from a time on, until the next level's.
 type Level struct {
 	At    int64 `json:"at_unix_ns"`
 	Bytes int64 `json:"bytes"`

@@ -155,7 +155,7 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	return s, true
 }
 
-// placesOf says at which place of its step each sample stands among those of its kind, of so many places: parts of a
+// placesOf says at which place of its step each sample is among the samples of its kind, of so many places: parts of a
 // step that differ by nature (longer sequences, other layers) are not compared with each other.
 func placesOf(list []paced) []int {
 	type inStep struct {
@@ -196,7 +196,7 @@ func twoClasses(levels []float64) (limit, factor float64) {
 	return limit, factor
 }
 
-// steady reports whether most levels of both classes stand beside one of their own: a device becomes slower for a
+// steady reports whether most levels of both classes are next to one of their own class: a device becomes slower for a
 // while, and levels that are high by chance stand alone.
 func steady(levels []float64, limit float64) bool {
 	var alone, all [2]int
@@ -225,7 +225,7 @@ func moments(list []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// clocksOf are the mean clocks within and without an interval; 0 where there are none.
+// clocksOf are the mean clocks within and without an interval; 0 if unknown.
 func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
 	var a, na, b, nb float64
 	for _, c := range clocks {

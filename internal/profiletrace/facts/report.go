@@ -23,7 +23,7 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
-	// Around is idle time out of the window that lies in the first or last step (without steps, in the outermost range of
+	// Around is idle time out of the window in the first or last step (without steps, in the outermost range of
 	// the host), Before what the host did before that: start-up and the loader.
 	Around []CauseTime `json:"around,omitempty"`
 	Before []CauseTime `json:"before,omitempty"`
@@ -137,7 +137,7 @@ type Collective struct {
 	Time    time.Duration `json:"time_ns"`
 	Waiting time.Duration `json:"waiting_ns"`
 	Moving  time.Duration `json:"moving_ns"`
-	Mixed   bool          `json:"-"` // what is waiting cannot be told, so that all counts as moving
+	Mixed   bool          `json:"-"` // waiting cannot be distinguished, so that all counts as moving
 	Bytes   int64         `json:"-"`
 	Best    float64       `json:"-"` // bytes ÷ the shortest of the kind, per second; 0: not known
 }
@@ -200,7 +200,7 @@ func (a *Spending) exclusive() Parts {
 	}
 }
 
-// causeTimes are those that have any time, the longest first.
+// causeTimes are the causes with any time, the longest first.
 func causeTimes(idles [timeline.Causes]int64) (list []CauseTime) {
 	for c, n := range idles {
 		if n > 0 {

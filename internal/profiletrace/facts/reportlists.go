@@ -65,7 +65,7 @@ func (d *Device) operators(r *Report, f *Context) {
 }
 
 // PrecisionOf is the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on tensor
-// cores say so in their names.
+// cores show it in their names.
 func PrecisionOf(precision, kernel string) string {
 	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
 		strings.Contains(kernel, "tensorop_s")) {

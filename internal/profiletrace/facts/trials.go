@@ -13,7 +13,7 @@ import (
 // kernel is the fastest. The zero value is empty.
 type trials map[uint32]*Trial
 
-// Trial is what the calls of one operator did: those with few names of kernels, and those with many.
+// Trial is what the calls of one operator did: calls with few names of kernels, and calls with many.
 type Trial struct {
 	now  opCall
 	Few  called

@@ -17,8 +17,8 @@ type Mode string
 
 // Modes.
 const (
-	ModeFollow Mode = "follow" // those that are there, and those that come
-	ModeOnce   Mode = "once"   // those that are there
+	ModeFollow Mode = "follow" // existing and new files
+	ModeOnce   Mode = "once"   // existing files
 )
 
 // Config says which files are read and when.
@@ -37,9 +37,9 @@ type Config struct {
 	// Storage is a storage extension that remembers what was read (default none: a restart reads all files again).
 	Storage *component.ID `mapstructure:"storage"`
 	// ReplayBatches is how many of the last batches are handed on again, with the same ids, where the Collector did not
-	// end by itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its queue_size,
-	// times the batches that a batch processor joins, is right. Without Storage it has no effect: all files are read
-	// again.
+	// end by itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its
+	// queue_size, times the batches that a batch processor joins, is right. Without Storage it has no effect: all files
+	// are read again.
 	ReplayBatches int `mapstructure:"replay_batches"`
 	// prevent unkeyed literal initialization
 	_ struct{}

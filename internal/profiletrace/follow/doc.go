@@ -6,7 +6,7 @@
 //
 // A file is read when its size and time of change stood still for a while, so that one that is being written is left
 // alone; one that appears by an atomic rename is complete and only waits that long. Files are polled, not watched:
-// profiler files often lie on network file systems, where notifications do not arrive.
+// profiler files are often on network file systems, where notifications do not arrive.
 //
 // What was read is remembered by path, size and time of change, in a storage extension where one is given. A file that
 // changes after it was read is read again; one that is gone is forgotten after an hour, since its file system may only

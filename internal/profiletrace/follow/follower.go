@@ -225,7 +225,7 @@ func (f *Follower) settled(path string, v version, stable time.Duration) bool {
 	return now.Sub(s.since) >= stable
 }
 
-// file reads one file and hands its batches on, but those that were taken before.
+// file reads one file and hands its batches on, except batches that were taken before.
 func (f *Follower) file(ctx context.Context, path string, v version) (content uint64, err error) {
 	first, skip := true, 0
 	err = f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {

@@ -47,13 +47,13 @@ type Telemetry struct {
 	Close   func()
 }
 
-// Summary is what became of a file.
+// Summary is the outcome of a file.
 type Summary struct {
 	profiletrace.Stats
 	Parts int64 // that it consists of
 }
 
-// Receiver is the component that follows files, counts what becomes of them, and logs each reason for leaving something
+// Receiver is the component that follows files, counts their outcomes, and logs each reason for leaving something
 // out once for all files.
 type Receiver struct {
 	*Follower

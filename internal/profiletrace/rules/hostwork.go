@@ -139,7 +139,7 @@ func (j *judge) afterWaits() {
 	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", finding.Names(v.Where),
 		finding.Duration(timeline.PauseLimit))
 	if w > 0 {
-		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was of no use, and %s would have "+
+		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was useless, and %s would have "+
 			"run beside the device", finding.Duration(w))
 	}
 	j.add(v)

@@ -63,7 +63,7 @@ func (j *judge) idle(d *facts.Totals) {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindUnexplainedIdle, Gain: time.Duration(n), Certainty: finding.Low,
 			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
-			Evidence: "no call in the file launched what came next",
+			Evidence: "no call in the file launched the next activity",
 			Remedy:   remedyOf(semconv.GPUFindingKindUnexplainedIdle),
 		})
 	}

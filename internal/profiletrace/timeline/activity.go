@@ -36,7 +36,7 @@ type Activity struct {
 	Phase      uint32 // outermost annotation around the launch that is no step and has no number; 0: none
 	Maps       bool   // an elementwise kernel: reads each element of its inputs once, and writes as many
 	Moves      Move   // a kernel that moves bytes and computes nothing
-	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself says so
+	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself states it
 	Caller     uint32 // range that wants them moved; 0: none
 	Role       Role   // in attention that is computed in parts
 	Launched   uint64 // launch configuration of a kernel, in any form; 0: not known
@@ -46,7 +46,7 @@ type Activity struct {
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
 	Step       int32 // that launched it, from 1 on; 0: none
-	Place      int64 // of a collective among those of its kernel that the step launched, from 1 on; 0: there are no steps
+	Place      int64 // of a collective among others of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
 // Length returns how long the activity took.

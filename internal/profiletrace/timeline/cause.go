@@ -15,7 +15,7 @@ type Cause uint8
 
 // Causes.
 const (
-	CauseUnknown  Cause = iota // nothing is known: the launch of what came next is not in the file
+	CauseUnknown  Cause = iota // nothing is known: the next activity's launch is not in the file
 	CauseLoader                // the host waited for data
 	CauseHost                  // the host did something else, named or not
 	CauseDispatch              // the host launched, one thing after the other, slower than the device worked
@@ -49,7 +49,7 @@ var causesForPeople = map[Cause]string{
 // ForPeople returns the name of the cause in sentences.
 func (c Cause) ForPeople() string { return cmp.Or(causesForPeople[c], c.String()) }
 
-// String is the value that stands for the cause in attributes and JSON.
+// String is the value for the cause in attributes and JSON.
 func (c Cause) String() string { return causes[c] }
 
 // MarshalText writes the cause as String.

@@ -9,7 +9,7 @@ type Launch struct {
 	Start, End int64
 	Previous   int64  // end of the launch before, by the same thread or the main one
 	Unit       Unit   // that it is of
-	Threads    []*Log // the launching thread, then those that it may have waited for
+	Threads    []*Log // the launching thread, then threads that it may have waited for
 	// Others names what a thread that is none of those did for most of an interval; 0: nothing. May be nil.
 	Others func(from, to int64) uint32
 	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
@@ -110,7 +110,7 @@ func (s *Splitter) waited(from, to int64, l *Launch) {
 	s.put(from, to, c, name, 0)
 }
 
-// rest fills what no thread was asked for.
+// rest fills what no thread explains.
 func (s *Splitter) rest(from, to int64, c Cause) {
 	if n := len(s.shares); n > 0 {
 		from = s.shares[n-1].To
@@ -118,7 +118,8 @@ func (s *Splitter) rest(from, to int64, c Cause) {
 	s.put(from, to, c, 0, 0)
 }
 
-// did sets pieces to what the threads did: at each moment that of the thread that says most, of equals the first.
+// did sets pieces to what the threads did: at each moment the activity of the most specific thread, of equals the
+// first.
 func (s *Splitter) did(from, to int64, threads []*Log) {
 	for i, t := range threads {
 		if i == 0 {
@@ -154,8 +155,8 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 }
 
 // host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things
-// that are causes by themselves; whether the host was busy launching is asked for each stretch. After a wait, no more
-// counts as its cost than it lasted: without it, the host would have been that much earlier.
+// that are causes by themselves; whether the host was busy launching is determined for each stretch. After a wait, no
+// more counts as its cost than it lasted: without it, the host would have been that much earlier.
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	cost := int64(0)    // what may still count for the wait with which it began
@@ -200,7 +201,8 @@ func (s *Splitter) host(from int64, l *Launch) {
 			switch long := !busy && quiet > PauseLimit; {
 			case start >= p.end:
 			case long && nameless && after:
-				// It lasts too long to be the way to the next launch: work of its own, which may need what was waited for.
+				// It lasts too long to be the way to the next launch: work of its own, which may need what was waited
+				// for.
 				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
 				s.shares[len(s.shares)-1].Waited += to - start
 				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end
@@ -220,7 +222,7 @@ func (s *Splitter) host(from int64, l *Launch) {
 	}
 }
 
-// causeOf is that of ranges which are one by themselves; CauseUnknown of others.
+// causeOf is the cause of ranges that are one by themselves; CauseUnknown of others.
 var causeOf = [rangeCount]Cause{
 	RangeLoader: CauseLoader, RangePeer: CausePeer, CallWait: CauseSynchronization, CallAllocate: CauseAllocation,
 	CallOther: CauseCall, RangeProfiler: CauseProfiler, RangeOutside: CauseNoLoad, RangeCapture: CauseCapture,

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
-// Range is what a range on a thread of the host stands for.
+// Range is the meaning of a range on a thread of the host.
 type Range uint8
 
 // Ranges. From RangeOperator on all say as much of what the host did, but for the last.
@@ -28,7 +28,7 @@ const (
 	CallOther           // any other call of the runtime or driver
 	RangeCompile        // code is made
 	RangeProfiler       // the profiler works for itself
-	RangeOutside        // the program waits for work from outside: an event loop, a range that says so
+	RangeOutside        // the program waits for work from outside: an event loop, a range named so
 	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
 	CallCaptured        // ends that
 	RangePoll           // a frame that waits for an event: in an event loop for work from outside
@@ -64,7 +64,7 @@ func (d doing) named() uint32 {
 	return d.in &^ InnerName
 }
 
-// within is what a thread does in a range of the class that lies in [start, end) and begins while it does d.
+// within is what a thread does in a range of the class within [start, end) and begins while it does d.
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
 	in := d.named()
@@ -137,7 +137,7 @@ type piece struct {
 // logPieces is how many pieces a log keeps before it joins neighbours.
 const logPieces = 1 << 13
 
-// Add takes a range; ranges come by start, longer ones first. keep says from when on what was done may be asked for.
+// Add takes a range; ranges come by start, longer ones first. keep is the time from which it may be queried.
 func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64) {
 	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
 		top := l.stack[len(l.stack)-1]

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nest makes ranges that lie in each other, by start, the longer one first.
+// nest makes nested ranges, by start, the longer one first.
 func nest(r *rand.Rand, from, to int64, depth int, add func(start, end int64)) {
 	for at := from; at < to; {
 		start := at + r.Int64N(20)

@@ -38,7 +38,7 @@ def _find() -> Any:
 
 def push(traceparent: Optional[str], requests: Sequence[str] = ()) -> bool:
     """Says that kernels launched by this thread from now on belong to that W3C traceparent, until pop(); None: to no span.
-    requests are the traceparents of those that the kernels serve together: each kernel links to them, at most 128. False
+    requests are the traceparents of the requests that the kernels serve together: each kernel links to them, at most 128. False
     where the capture library is not loaded."""
     try:
         lib = _find()
@@ -66,7 +66,7 @@ def pop() -> None:
 
 
 def push_span(sc: trace.SpanContext, links: Sequence[Tuple[trace.SpanContext, Any]] = ()) -> bool:
-    """push() of a span context and of the requests that it serves; nothing where none is valid and sampled."""
+    """push() of a span context and of the requests that it serves; nothing if none is valid and sampled."""
     if not (_library or os.environ.get("CUDA_INJECTION64_PATH")):
         return False
     requests = [traceparent(x) for x, _ in links if x.is_valid and x.trace_flags.sampled]

@@ -7,7 +7,7 @@ parallelism) or wherever the collective is: all ranks' phases look alike. What a
 collective and the collective's end is taken out of its phases and becomes the phase "comm".
 
 The last collective of each process group in a step becomes a span with the group's identity and the collective's number
-in the group, so that ranks are compared with those that run the same collectives. Numbers count all collectives since
+in the group, so that ranks are compared with ranks that run the same collectives. Numbers count all collectives since
 watch_collectives(), recorded or not: every rank of a group runs them in the same order.
 """
 

@@ -86,7 +86,7 @@ class TorchBackend:
         return out
 
     def _uuid(self, device: int, props: Any) -> Optional[str]:
-        # A MIG instance stands in CUDA_VISIBLE_DEVICES under the name that every other tool knows it by.
+        # A MIG instance is in CUDA_VISIBLE_DEVICES under the name that every other tool knows it by.
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
         if device < len(visible) and visible[device].strip().startswith("MIG-"):
             return visible[device].strip()

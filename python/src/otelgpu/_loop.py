@@ -191,7 +191,7 @@ class Step:
                     phase.intervals.append(where)
 
     def _interval(self, node: Node) -> Optional[Tuple[float, float]]:
-        """Where the section lies in the step, ns from its start: by the device's own events where both have them."""
+        """The section's position in the step, ns from its start: by the device's own events where both have them."""
         if node.end == 0:
             return None
         if node.elapsed is not None and self._start_event is not None and node.device == self.device:
@@ -199,7 +199,7 @@ class Step:
                 at = self._start_event.elapsed_time(node.start_event) * 1e6
                 return at, at + node.elapsed * 1e9
             except Exception:
-                return None  # the boundary itself failed; the step then says so
+                return None  # the boundary itself failed; the step then states it
         if self._start_event is not None:
             return None
         return node.start - self._host_start, node.end - self._host_start

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names on the wire. The registry, semconv/ in the repository, defines them; a test holds this file against it."""
+"""Names on the wire. The registry, semconv/ in the repository, defines them; a test compares this file with it."""
 
 OPERATION_TYPE = "gpu.operation.type"
 OPERATION_CATEGORY = "gpu.operation.category"

@@ -47,7 +47,7 @@ def enabled_by_environment() -> bool:
 
 
 class Node:
-    """One section: what it said, its two events, and what became of them."""
+    """One section: what it stated, its two events, and their outcome."""
 
     __slots__ = ("name", "attributes", "context", "links", "children", "step", "phase", "error", "stream", "stream_id",
                  "device", "start_event", "end_event", "host_start", "host_end", "status", "start", "end", "bound",
@@ -114,7 +114,7 @@ class Runtime:
     # -- the program's side -------------------------------------------------------------------------------------------
 
     def trouble(self, where: str, reason: str) -> None:
-        """Counts what went wrong and says it once per place."""
+        """Counts errors and reports each once per place."""
         self.counts["error"] += 1
         if where not in self.said and len(self.said) < 64:
             self.said.add(where)
@@ -364,7 +364,7 @@ class Runtime:
         return out
 
     def tracer(self, device: Optional[int]) -> Any:
-        """The tracer of a device: who the device is stands on the instrumentation scope."""
+        """The tracer of a device: the device's identity is on the instrumentation scope."""
         provider = trace.get_tracer_provider()
         self.attach(provider)
         known = self.tracers.get(device)

@@ -279,7 +279,7 @@ def section(name: str, *, type: str = "section", category: Optional[str] = None,
             copy: Optional[str] = None, host_memory: Optional[str] = None, stream: Any = None, batched: bool = False,
             links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
             attributes: Optional[Dict[str, Any]] = None) -> Section:
-    """A section for a with statement, or a decorator; the keywords are those of Section.
+    """A section for a with statement, or a decorator; the keywords are Section's.
 
     type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
     peer_to_peer), collective, graph, or host for work of the host (compilation) that is no GPU work.

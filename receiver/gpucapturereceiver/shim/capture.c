@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// libotelgpu_capture.so: the driver loads it (CUDA_INJECTION64_PATH) and calls InitializeInjection within cuInit. It makes the
-// ring and one thread that sleeps on the ring's `request` (a futex, so it costs nothing) until a Collector asks for a window.
-// Only then is libcupti opened, and closed windows leave nothing of it switched on.
+// libotelgpu_capture.so: the driver loads it (CUDA_INJECTION64_PATH) and calls InitializeInjection within cuInit. It
+// makes the ring and one thread that sleeps on the ring's `request` (a futex, so it costs nothing) until a Collector
+// asks for a window. Only then is libcupti opened, and closed windows leave nothing of it switched on.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -115,8 +115,9 @@ static void refuse(struct header *h, enum reason why, int result, const char *me
 	atomic_store_explicit(&h->state, STATE_REFUSED, memory_order_release);
 }
 
-// mark writes where the clocks stand: the Collector places the records between the window's two marks. They are read one
-// after the other, and a thread can be held up in between: of several readings the quickest is taken, until one is quick.
+// mark writes where the clocks stand: the Collector places the records between the window's two marks. They are read
+// one after the other, and a thread can be held up in between: of several readings the quickest is taken, until one is
+// quick.
 static void mark(struct header *h, enum record_kind kind, uint32_t request) {
 	struct record r = {.kind = (uint8_t)kind, .name = NAME_UNKNOWN, .b = request};
 	uint64_t took = UINT64_MAX;
@@ -265,7 +266,7 @@ static void start(void) {
 	if (!folder || !*folder) folder = "/dev/shm/otelgpu";
 	struct header *h = ring_create(folder, message, sizeof message);
 	if (!h) {
-		// Only who asked for it hears of it: a program's standard error is its own.
+		// Reports go only where they are requested: a program's standard error is its own.
 		if (getenv("OTELGPU_CAPTURE_VERBOSE")) fprintf(stderr, "otelgpu capture: off: %s\n", message);
 		return;
 	}

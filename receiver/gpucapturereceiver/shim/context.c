@@ -10,7 +10,7 @@
 
 #include "shim.h"
 
-enum { DEPTH = 64 }; // pushes of one thread within one another that are told apart; deeper ones count only
+enum { DEPTH = 64 }; // pushes of one thread within one another that are distinguished; deeper ones count only
 
 struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: CUPTI knows of it
 
@@ -58,7 +58,7 @@ static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t l
 	atomic_store_explicit(&c->sequence, n + 1, memory_order_release);
 }
 
-// tell gives CUPTI a number for the launches that follow, and the Collector what the number stands for.
+// tell gives CUPTI a number for the launches that follow, and the Collector its meaning.
 static void tell(struct header *h, struct pushed *p, const char *const *requests, size_t count) {
 	struct pushed one;
 	uint32_t links = 0, lost = 0;
@@ -83,7 +83,7 @@ void otelgpu_push_batch(const char *traceparent, const char *const *requests, si
 	}
 	struct pushed *p = &stack[depth++];
 	bool span = parse(traceparent, p);
-	// No CUPTI call without a window. "No span" within a span is told, too: it hides the outer one.
+	// No CUPTI call without a window. "No span" within a span is recorded, too: it hides the outer one.
 	if (h && (span || count || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire))
 		tell(h, p, requests, count);
 }

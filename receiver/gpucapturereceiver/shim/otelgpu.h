@@ -5,7 +5,8 @@
 // nothing (before glibc 2.34: -ldl): the calls do nothing unless the driver has loaded libotelgpu_capture.so.
 //
 //     #include "otelgpu.h"
-//     otelgpu_push("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");  // the W3C traceparent of the current span
+//     otelgpu_push("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");  // the W3C traceparent of the current
+// span
 //     kernel<<<...>>>(...);
 //     otelgpu_pop();
 //
@@ -14,16 +15,16 @@
 //     const char *requests[] = {"00-…-01", "00-…-01"};
 //     otelgpu_push_batch(traceparent_or_NULL, requests, 2);  // at most 128 are kept, the others are counted
 //
-// By thread, nested; a kernel belongs to the newest push of the thread that launched it. What is no traceparent of version
-// 00 pushes "no span", so that pops stay balanced.
+// By thread, nested; a kernel belongs to the newest push of the thread that launched it. What is no traceparent of
+// version 00 pushes "no span", so that pops stay balanced.
 #ifndef OTELGPU_H
 #define OTELGPU_H
 
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// The driver loads the library where the program's symbols do not see it, so it is asked for by its path; once found, never
-// again.
+// The driver loads the library where the program's symbols do not see it, so it is loaded by its path; once found,
+// never again.
 static inline void *otelgpu_find_(void **known, const char *name) {
 	void *f = __atomic_load_n(known, __ATOMIC_ACQUIRE);
 	const char *path = f ? NULL : getenv("CUDA_INJECTION64_PATH");

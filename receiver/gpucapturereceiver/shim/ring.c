@@ -21,7 +21,7 @@ enum {
 	CONTEXTS = 1 << 13,
 	NAMES = 1 << 20,
 	INTERNED = 1 << 13, // places of the table of names
-	PROBES = 16,        // places that are looked at for one name
+	PROBES = 16,        // places that are probed for one name
 };
 
 uint64_t clock_ns(int clock) {
@@ -75,8 +75,8 @@ static void describe(struct header *h) {
 	copy_text(h->resource, sizeof h->resource, getenv("OTEL_RESOURCE_ATTRIBUTES"));
 }
 
-// sweep removes what is left of this user's processes that ended while no Collector was there. A ring with unread records
-// is kept for an hour, as is an empty file, whose process may be about to take its lock.
+// sweep removes what is left of this user's processes that ended while no Collector was there. A ring with unread
+// records is kept for an hour, as is an empty file, whose process may be about to take its lock.
 static void sweep(const char *folder) {
 	DIR *dir = opendir(folder);
 	if (!dir) return;
@@ -182,9 +182,9 @@ void ring_put(struct header *h, const struct record *r) {
 	atomic_store_explicit(&h->head, head + 1, memory_order_release);
 }
 
-// Names that are in the ring, found by the pointer that CUPTI gives: it stays the same for a kernel as long as its module is
-// loaded. The text is compared, for another module's may come to lie there later. The same text under another pointer is
-// written once more; the reader unites equal texts.
+// Names that are in the ring, found by the pointer that CUPTI gives: it stays the same for a kernel as long as its
+// module is loaded. The text is compared, for another module's may come to lie there later. The same text under another
+// pointer is written once more; the reader unites equal texts.
 static struct interned { const char *pointer; uint32_t number, length; } table[INTERNED];
 
 static uint32_t add_name(struct header *h, const char *name, uint32_t length) {

@@ -3,25 +3,26 @@
 
 // The ring: what a captured process writes into shared memory and a Collector reads. This is a file format.
 //
-//   0                8192 (offsets of the other parts stand in the header)
+//   0                8192 (offsets of the other parts are in the header)
 //   ┌────────────────┬──────────────┬─────────────┬─────────────────────────┐
 //   │ header         │ contexts     │ names       │ records                 │
 //   └────────────────┴──────────────┴─────────────┴─────────────────────────┘
 //
 // Before the first window only the header has memory behind it.
 //
-// All numbers are of the machine's byte order, which is little on every machine with CUDA. One file for each process, in
-// the folder OTELGPU_CAPTURE_DIR, named <pid>-<creation, ns>.ring. The process holds a POSIX lock on the file's first byte
-// as long as it lives: who can take the lock has found a ring that nobody writes any more. A forked child has no lock.
+// All numbers are of the machine's byte order, which is little on every machine with CUDA. One file for each process,
+// in the folder OTELGPU_CAPTURE_DIR, named <pid>-<creation, ns>.ring. The process holds a POSIX lock on the file's
+// first byte as long as it lives: who can take the lock has found a ring that nobody writes any more. A forked child
+// has no lock.
 //
 // records is a ring of records_capacity (a power of two) places of record_size bytes. The writer stores a record, then
-// head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). A record that finds the ring
-// full is dropped and counted: nothing that was not read is overwritten. Both count for ever.
+// head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). A record that finds the
+// ring full is dropped and counted: nothing that was not read is overwritten. Both count for ever.
 //
 // contexts is a ring of contexts_capacity places of 64 bytes that any thread of the process writes: a thread takes a
-// number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release). A
-// reader takes a place only if its sequence is the expected one before and after it was copied. Old ones are overwritten.
-// A push for a batch of requests takes one number for itself and the following ones for the requests.
+// number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release).
+// A reader takes a place only if its sequence is the expected one before and after it was copied. Old ones are
+// overwritten. A push for a batch of requests takes one number for itself and the following ones for the requests.
 //
 // names grows: each entry is a length (u32) and so many bytes of UTF-8, filled up to 8 bytes. A record's name is the
 // offset of its entry divided by 8, or NAME_UNKNOWN. names_used (release) says how far it is written.
@@ -37,7 +38,7 @@
 #define RING_MAGIC "OTELGPUR"
 #define RING_VERSION 1u
 #define NAME_UNKNOWN 0xffffffffu
-#define NAME_LIMIT 4096u // longer names are cut
+#define NAME_LIMIT 4096u // longer names are truncated
 #define LINK_LIMIT 128u  // requests of one push
 
 enum record_kind {
@@ -130,7 +131,7 @@ struct header {
 	_Atomic uint64_t dropped_budget;  // records of windows beyond their budget
 	_Atomic uint64_t dropped_cupti;   // records that CUPTI dropped
 	_Atomic uint64_t names_dropped;   // records whose name found no room
-	_Atomic uint64_t unknown;         // records of kinds that nobody asked for
+	_Atomic uint64_t unknown;         // records of unrequested kinds
 	_Atomic uint32_t state;
 	_Atomic uint32_t answered;        // the newest request that was dealt with
 	_Atomic uint32_t reason;

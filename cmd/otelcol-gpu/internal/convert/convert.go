@@ -44,7 +44,7 @@ type Result struct {
 	Cut     int64    // spans that were summed on others, or cut by a limit
 	Partial bool     // only the beginning of the file could be read; Remarks say why
 	Remarks []string // what was found, and what was odd, once each
-	Odd     []string // of the remarks those that say what was odd
+	Odd     []string // the remarks about oddities of the file
 	Devices []facts.Report
 	Host    *finding.Finding // of a profile without activities of a device
 }
@@ -74,8 +74,8 @@ var (
 var errNoSpans = errors.New("it has no device activity and no host range or API call")
 
 // Run converts each file. A file that cannot be read is named with the reason on problems, and the others are
-// converted. Results take their names at the end, all at once: a run that fails or is killed leaves those of an earlier
-// one alone.
+// converted. Results take their names at the end, all at once: a run that fails or is killed leaves the results of an
+// earlier one alone.
 func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	results, err := newResults(o.Out)
 	if err != nil {
@@ -201,7 +201,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	return nil
 }
 
-// fileProfile is one profile of everything that files hold: gaps are those of the profiled program, whatever their
+// fileProfile is one profile of everything that files hold: gaps belong to the profiled program, whatever their
 // length, and a span waits for the end of its file.
 var fileProfile = stackprofile.Options{
 	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
@@ -229,7 +229,7 @@ func complain(problems io.Writer, err error) {
 	fmt.Fprintf(problems, "otelcol-gpu: %s\n", printable.Text(err.Error()))
 }
 
-// sink remembers what went wrong behind it, which is no fault of the file that is read.
+// sink remembers errors of later stages, which are not errors of the file being read.
 type sink struct{ err error }
 
 func (s *sink) to(next consumer.ConsumeTracesFunc) consumer.ConsumeTracesFunc {

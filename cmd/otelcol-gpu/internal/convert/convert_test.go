@@ -143,7 +143,7 @@ func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
 
 	_, _, err = run(t, out, map[string]string{"b.json": "broken"}, nil)
 	require.ErrorIs(t, err, ErrSomeFailed)
-	assert.Contains(t, read(t, out, "trace.json"), "every a", "a run without a result leaves those of the one before")
+	assert.Contains(t, read(t, out, "trace.json"), "every a", "a run without a result keeps the earlier run's results")
 
 	entries, err := os.ReadDir(out)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ const (
 	pageFile  = "report.html"
 )
 
-// results are written to a folder of their own, within that of the results, and renamed at the end: two runs into one
+// results are written to a temporary folder inside the results folder and renamed at the end: two runs into one
 // folder do not mix, and one that fails changes nothing.
 type results struct {
 	out, tmp string
@@ -58,7 +58,7 @@ func (r *results) named(err error) error {
 	return err
 }
 
-// publish gives the results their names and returns those of an earlier run that are replaced or, since there is no new
+// publish gives the results their names and returns the earlier run's files that are replaced or, since there is no new
 // one of that name, removed.
 func (r *results) publish() (replaced []string, err error) {
 	unlock, err := lockFolder(r.out)

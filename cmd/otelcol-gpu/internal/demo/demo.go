@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package demo runs an instrumented inference service and a training loop through the Collector's own pipelines, inside
-// one process, and shows what comes out.
+// one process, and shows the output.
 package demo
 
 import (
@@ -60,7 +60,7 @@ const (
 type files struct {
 	Source, Socket, Spans, Metrics, Trace, Page string
 
-	Store, Endpoint string // the exporter to a store and its endpoint, empty where there is none
+	Store, Endpoint string // the exporter to a store and its endpoint, empty without a store
 	Plain           bool   // without TLS
 }
 
@@ -72,7 +72,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return fmt.Errorf("cannot create the output directory: %w", err)
 	}
-	// The socket's path is short (the system allows 108 bytes), so it does not stand in the output folder.
+	// The socket's path is short (the system allows 108 bytes), so it is not in the output folder.
 	scratch, err := os.MkdirTemp("", "otelgpu")
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		f.Page)
 	fmt.Fprint(out, intro)
 
-	// The SDK reports a periodic collection that its own shutdown cut off; the shutdown collects again.
+	// The SDK reports a periodic collection that its own shutdown interrupted; the shutdown collects again.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !errors.Is(err, context.Canceled) {
 			fmt.Fprintln(os.Stderr, "otelcol-gpu demo:", err)
@@ -176,7 +176,7 @@ func (f *files) send(to string) error {
 	return nil
 }
 
-// choose takes the first CUDA device, or a simulated one where there is none, and says which. The simulated GPU is nil
+// choose takes the first CUDA device, or a simulated one, and says which. The simulated GPU is nil
 // where a real one was taken.
 func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 	reason := "asked for"
@@ -185,11 +185,11 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		if err == nil {
 			return m, "Running on the GPU of this machine: " + model + ".", nil
 		}
-		reason, _, _ = strings.Cut(err.Error(), " (") // not all places that were looked at
+		reason, _, _ = strings.Cut(err.Error(), " (") // without the list of searched paths
 	}
 	sim := newSimulatedMachine()
 	return sim, "No GPU is used: " + reason + ".\n" +
-		"Devices are simulated, and every value says so (gpu.timing.source=simulated).", sim.gpu
+		"Devices are simulated, and every value is marked (gpu.timing.source=simulated).", sim.gpu
 }
 
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the
@@ -254,7 +254,7 @@ func epilogue(out io.Writer, f files) error {
 %s
     the metrics of the device and of the operations, likewise
 
-To keep such traces: otelcol-gpu demo --otlp HOST:PORT; those of your own service: otelcol-gpu --config jaeger
+To keep such traces: otelcol-gpu demo --otlp HOST:PORT; to trace your own service: otelcol-gpu --config jaeger
 `, f.Trace, f.Spans, f.Metrics)
 	return err
 }

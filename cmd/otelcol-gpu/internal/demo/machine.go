@@ -17,7 +17,7 @@ type machine interface {
 	devices() int
 	// queue makes a stream of a device, with a backend to time it.
 	queue(device int) (queue, error)
-	// precision is that of the arithmetic that the device does here.
+	// precision is the precision of the arithmetic.
 	precision() gpuspan.Precision
 	close() error
 }
@@ -45,7 +45,7 @@ type shape struct{ efficiency, occupancy float64 }
 // A simulated machine has several devices; the service has the first, which a rank of the job has, too.
 const simulatedDevices = 4
 
-// linkRate is what a device sends to the others at once, in bytes per second: that of NVLink 4, 18 links of 25 GB/s.
+// linkRate is what a device sends to the others at once, in bytes per second: NVLink 4, 18 links of 25 GB/s.
 const linkRate = 450e9
 
 type simulatedMachine struct{ gpu *simgpu.GPU }

@@ -177,7 +177,8 @@ func link(x gpuspan.Section, requests []*request, tokens int64) {
 	}
 }
 
-// prefill processes the prompts of requests, which are of one length; efficiency is that of the dense products.
+// prefill processes the prompts of requests, which are of one length; efficiency is the efficiency of the dense
+// products.
 func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency float64) {
 	ctx := context.Background()
 	tokens := int64(len(requests)) * requests[0].prompt
@@ -340,7 +341,7 @@ func (m *meeting) arrive(ctx context.Context) bool {
 	}
 }
 
-// launch splits work into n kernels, so that those of the other service come between, and returns the FLOPs of all.
+// launch splits work into n kernels, so that kernels of the other service run in between, and returns the FLOPs of all.
 func (t *trainer) launch(n int, w gpuspan.Work, s shape) (flops float64) {
 	w.FLOPs /= float64(n)
 	w.Read /= int64(n)

@@ -41,7 +41,7 @@ type analysis struct {
 	out   page.Job
 }
 
-// inStep is said of a job whose ranks are not told apart from those of another one.
+// inStep describes a job whose ranks cannot be distinguished from another job's.
 const inStep = " Profiles of several jobs of this size fit together, for they ran in step, and nothing in them " +
 	"names their job: a rank may be another job's (name it: gpu.job.id in the profiles, or a folder for each job)."
 

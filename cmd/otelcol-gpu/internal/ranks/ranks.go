@@ -26,7 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Limits of what is kept of one profile; what comes later is not looked at.
+// Limits of what is kept of one profile; the rest is ignored.
 const (
 	maxActivities = 1 << 20
 	maxRanges     = 1 << 20
@@ -104,7 +104,7 @@ func (p *Profiles) NotCompared() string {
 		return ""
 	}
 	return fmt.Sprintf("%d profiles have collectives but no rank, so they are not compared "+
-		"(PyTorch's say so if the profiler starts after init_process_group, exports of Nsight Systems by their "+
+		"(PyTorch's do if the profiler starts after init_process_group, exports of Nsight Systems by their "+
 		"environment or a name as rank3.sqlite)", p.rankless)
 }
 
@@ -210,7 +210,7 @@ func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval
 }
 
 // jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each rank once. They met
-// at collectives, whatever their clocks say, or, of those that met nobody, their windows overlap. What remains alone is
+// at collectives, whatever their clocks say, or, if they met at none, their windows overlap. What remains alone is
 // no job.
 //
 // Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as many jobs, so they
@@ -233,7 +233,7 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 	for _, x := range list {
 		var best, other meeting // of the jobs that have room, and of all others
 		at := -1
-		for _, together := range []bool{true, false} { // those of another time only if none of its own fits
+		for _, together := range []bool{true, false} { // profiles of another time only if none of its own fits
 			if at >= 0 {
 				break
 			}
@@ -378,14 +378,14 @@ func (x *profile) overlaps(y *profile) bool {
 // one's, beyond the grain of clocks in ns.
 const clearly, timeGrain = 4, 1_000
 
-// meeting is how a profile met those of a job.
+// meeting describes how a profile met the profiles of a job.
 type meeting struct {
 	first         *profile
 	collectives   []straggler.Collective // numbered as the job's
 	clock, spread int64                  // see straggler.Met
 }
 
-// meets reports how a profile met those of a job, of which the first is given, and whether it did.
+// meets reports how a profile met the profiles of a job, whose first is given, and whether it did.
 func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	if first.shared == nil {
 		first.shared = map[string][]straggler.Collective{}
@@ -401,8 +401,8 @@ func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	return m, ok
 }
 
-// join numbers the collectives of the profile as the job's, and keeps those of groups that are new to the job for those
-// who come.
+// join numbers the collectives of the profile as the job's, and keeps the collectives of groups that are new to the job
+// for profiles that come.
 func (m *meeting) join(x *profile) {
 	x.collectives = m.collectives
 	m.first.share(x, m.clock)

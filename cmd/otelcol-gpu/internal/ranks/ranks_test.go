@@ -25,8 +25,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// world is a made-up job. Ranks compute, meet in the collective of their pair, compute and meet in that of all; a
-// collective ends for all when the last one has come and its bytes have moved.
+// world is a made-up job. Ranks compute, meet in the collective of their pair, compute and meet in the collective of
+// all; a collective ends for all when the last one has come and its bytes have moved.
 type world struct {
 	r       *rand.Rand
 	ranks   int
@@ -202,7 +202,7 @@ func TestEvenRanksHaveNoCulprit(t *testing.T) {
 	w.extra = func(int, int) int64 { return 0 }
 	jobs := jobsOf(w.run())
 	require.Len(t, jobs, 1)
-	for _, l := range jobs[0].Late { // noise of 40 µs in steps of 2 ms may be worth a word, for nobody in particular
+	for _, l := range jobs[0].Late { // noise of 40 µs in steps of 2 ms may be reported, but blame no rank
 		assert.Less(t, l.Each, 150*time.Microsecond)
 	}
 }
@@ -248,7 +248,8 @@ func TestStagesOfAPipelineThatAreInBalanceHaveNoCulprit(t *testing.T) {
 			continue
 		}
 		assert.Empty(t, jobs[0].Late)
-		// What no stage computes of a step of s stages and b batches is (s-1)/(b+s-1) of it, and a little for the bytes.
+		// What no stage computes of a step of s stages and b batches is (s-1)/(b+s-1) of it, and a little for the
+		// bytes.
 		assert.InDelta(t, float64(stages-1)/float64(batches+stages-1), jobs[0].Bubbles, 0.05)
 		assert.Contains(t, jobs[0].Says, "they are stages of a pipeline that compute equally long")
 	}
@@ -331,8 +332,8 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 	assert.Empty(t, alone.Jobs(), "one rank is no comparison")
 }
 
-// Jobs that run the same program at the same time: collectives of one job end together more nearly than those of two.
-// Where those of two do, too, the finding says that they cannot be told apart.
+// Jobs that run the same program at the same time: collectives of one job end closer together than collectives of two
+// jobs. If two jobs' also do, the finding says that the jobs cannot be distinguished.
 func TestJobsThatRunInStep(t *testing.T) {
 	jobs := func(jitter int64) []page.Job {
 		one := newWorld(13, 4, 30)
@@ -342,7 +343,7 @@ func TestJobsThatRunInStep(t *testing.T) {
 		two.extra = late(2, 300_000)
 		two.run()
 		r := rand.New(rand.NewPCG(5, 5))
-		for step := range 60 { // its ranks' collectives end together, up to the jitter beside those of the other job
+		for step := range 60 { // its ranks' collectives end together, up to the jitter beside the other job's
 			off := r.Int64N(jitter + 1)
 			for rank := range two.ranks {
 				n := 0
@@ -358,7 +359,7 @@ func TestJobsThatRunInStep(t *testing.T) {
 			}
 		}
 		var p Profiles
-		for rank := range one.ranks { // as files of both jobs lie in one folder, with another job's first now and then
+		for rank := range one.ranks { // as files of both jobs may share one folder, with another job's first now and then
 			first, second := one, two
 			if rank%2 == 1 {
 				first, second = two, one

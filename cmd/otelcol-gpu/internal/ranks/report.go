@@ -232,7 +232,7 @@ func when(l *page.LateRank) string {
 	return fmt.Sprintf("from %s to %s of its window", span(l.First), span(l.Last))
 }
 
-// names are the collectives with how often, those of one name together.
+// names lists the collectives with their counts, grouped by name.
 func names(list []page.LateAt) string {
 	var order []string
 	counts := map[string]int{}

@@ -3,7 +3,7 @@
  *
  * Second half of cuda.c: what an application does besides timing. */
 
-/* ---- memory: host memory stands in for the device's ---- */
+/* ---- memory: host memory replaces the device's ---- */
 struct block { size_t n, pad; };
 static CUresult in_context(CUstream h, CUstream *s) {
 	CUresult r = context_check(current());

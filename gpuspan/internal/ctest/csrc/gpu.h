@@ -1,9 +1,9 @@
 /* Copyright The otelgpu Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A GPU on a virtual clock. No threads: a stream is the time until which it is busy, a launch moves that time, a recorded
- * event takes it. The GPU's clock is offset + host time × (1 + drift), truncated to a tick. The host time is CLOCK_MONOTONIC
- * or, in manual mode, a number that the test moves. Times are nanoseconds. */
+ * A GPU on a virtual clock. No threads: a stream is the time until which it is busy, a launch moves that time, a
+ * recorded event takes it. The GPU's clock is offset + host time × (1 + drift), truncated to a tick. The host time is
+ * CLOCK_MONOTONIC or, in manual mode, a number that the test moves. Times are nanoseconds. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -135,7 +135,7 @@ static int fault(const char *fn) {
 
 /* ---- counters of calls, for tests of what the library does not do ---- */
 static int64_t records, queries, synchronizes, elapseds, live_events, live_streams;
-static int64_t dead_destroys; /* of what went with its context, which drivers call undefined */
+static int64_t dead_destroys; /* of objects destroyed with their context, which drivers call undefined */
 static int64_t dead_uses;     /* of destroyed streams and events: undefined, too */
 #define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
 #define VALUE(c) __atomic_load_n(&c, __ATOMIC_RELAXED)

@@ -95,7 +95,7 @@ type Share struct {
 	Ended   bool    // its end is settled; false: Value is what it has so far
 }
 
-// Place is where a span that arrived is kept. The zero Place is of no span.
+// Place is where a span that arrived is kept. The zero Place has no span.
 type Place struct{ node ref }
 
 // Share reads what the span k has. at is the Place that its arrival gave; false when it was refused or is forgotten.
@@ -168,7 +168,7 @@ func (d *Device) Close() {
 	d.nodes, d.caller = newIndex(&d.budget.slab), 0
 }
 
-// Arrival is what became of a span that arrived.
+// Arrival is the outcome of a span's arrival.
 type Arrival uint8
 
 // What can become of it.

@@ -91,7 +91,7 @@ func TestProcessesAndSpansAreForgotten(t *testing.T) {
 	assert.Zero(t, d.Pending())
 }
 
-// A pinned span outlives Remember, until its share is asked for.
+// A pinned span outlives Remember, until its share is requested.
 func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 10}, &Budget{Max: 100}), even{}
 	_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)

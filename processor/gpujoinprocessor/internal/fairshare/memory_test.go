@@ -22,7 +22,7 @@ func TestBudgetBoundsMemory(t *testing.T) {
 		}
 		require.LessOrEqual(t, b.Used(), 100)
 	}
-	assert.Positive(t, refused, "pending spans are not given up for new ones")
+	assert.Positive(t, refused, "pending spans are not dropped for new ones")
 	d.Settle(900*cellNS, g)
 	for i := 2001; i <= 3000; i++ {
 		require.Equal(t, fairshare.Taken, take(d, span(i, 7000+i, 1, 950, 960), g), "ended spans make room")

@@ -167,7 +167,7 @@ func (d *Device) forget(n *node) {
 	d.budget.slab.give(n)
 }
 
-// node is that of a key, nil when there is none.
+// node returns the node of a key, nil if unknown.
 func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
 
 // of is the node of a span, nil when there is none. The span's hash is worked out once: looking, arriving and keeping

@@ -10,7 +10,7 @@ import (
 )
 
 // point is the start or the end of a pending span. Points of the same time need no order: no time passes between
-// them, so nobody gets anything there.
+// them, so nothing is attributed there.
 type point struct {
 	t     int64
 	start bool

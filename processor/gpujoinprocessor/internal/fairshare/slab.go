@@ -75,7 +75,7 @@ func newIndex(s *slab) index {
 	return index{slab: s, slots: make([]slot, minSlots)}
 }
 
-// hash is that of a key in all indexes of the slab, never 0.
+// hash is the hash of a key in all indexes of the slab, never 0.
 func (s *slab) hash(k *Key) uint32 { return uint32(maphash.Comparable(s.seed, *k)) | 1<<31 }
 
 // find looks for a key with its hash; nil when there is no such node.

@@ -196,7 +196,7 @@ func (p *process) advance(v sum) {
 	p.seen = v
 }
 
-// processes are those with pending spans. A node knows its own by number.
+// processes are the processes with pending spans. A node knows its own by number.
 type processes struct {
 	all   []process
 	byID  map[uint64]int32

@@ -4,7 +4,7 @@
 // Package ring reads the rings that libotelgpu_capture.so writes; ../../shim/ring.h is the format.
 //
 // A ring is written by another process, maybe another user's and maybe hostile: nothing in it is believed. Records are
-// copied out by read calls, for a mapping of a file that is cut short under the reader would end this process. Only the
+// copied out by read calls, for a mapping of a file that is truncated under the reader would end this process. Only the
 // header's page is mapped, for the few words that both sides change, and a fault in it is an error.
 package ring
 
@@ -88,7 +88,7 @@ func (l layout) check(header uint32, size uint64) error {
 	return nil
 }
 
-// Kind says what a record stands for.
+// Kind is the kind of a record.
 type Kind uint8
 
 // Kinds of record; the values are of the format.
@@ -126,7 +126,7 @@ type Record []byte
 func (r Record) u32(at int) uint32 { return binary.LittleEndian.Uint32(r[at:]) }
 func (r Record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
 
-// Kind is what the record stands for.
+// Kind is the kind of the record.
 func (r Record) Kind() Kind { return Kind(r[0]) }
 
 // CopyKinds are CUPTI's kinds of a copy, of the memory that is read and of that which is written.
@@ -175,7 +175,7 @@ type Pushed struct {
 	SpanID  [8]byte
 	Flags   byte
 	Thread  uint32
-	// The contexts of the numbers that follow are requests that the launches served together, so many; so many more were
-	// pushed and not kept.
+	// The contexts of the numbers that follow are requests that the launches served together, so many; so many more
+	// were pushed and not kept.
 	Links, LinksLost uint32
 }

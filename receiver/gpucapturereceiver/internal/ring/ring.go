@@ -59,7 +59,7 @@ const (
 
 var reasons = [...]string{"none", "no_cupti", "busy", "cupti_error", "budget", "memory"}
 
-// String is the reason as it stands in metrics.
+// String is the reason as written in metrics.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]
@@ -67,7 +67,7 @@ func (r Reason) String() string {
 	return "other"
 }
 
-// State is what became of the newest request.
+// State is the state of the newest request.
 type State struct {
 	Open     bool
 	Refused  bool
@@ -192,7 +192,7 @@ func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint3
 		r.word32(offKinds).Store(kinds)
 		r.word64(offWindow).Store(uint64(max(length, 0)))
 		r.word64(offBudget).Store(budget)
-		number = cmp.Or(r.word32(offRequest).Load()+1, 1) // 0 stands for none
+		number = cmp.Or(r.word32(offRequest).Load()+1, 1) // 0 means none
 		r.word32(offRequest).Store(number)
 	})
 	if err == nil {
@@ -218,7 +218,7 @@ func (r *Ring) wake(at int) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, address, futexWake, 1, 0, 0, 0)
 }
 
-// State is what became of the newest request.
+// State returns the state of the newest request.
 func (r *Ring) State() (s State, err error) {
 	err = r.guard(func() {
 		// First, as the process stores it last: what is said of an answered request is then its own.

@@ -262,7 +262,7 @@ func TestABudgetEndsTheWindow(t *testing.T) {
 	c, err := r.Counts()
 	require.NoError(t, err)
 	assert.EqualValues(t, 102, c.Records, "the budget and two marks")
-	assert.LessOrEqual(t, c.DroppedBudget, uint64(400), "what came before the window closed")
+	assert.LessOrEqual(t, c.DroppedBudget, uint64(400), "records before the window closed")
 	assert.Len(t, all(t, r), 102)
 }
 
@@ -382,7 +382,7 @@ func TestEndsOfTheProcess(t *testing.T) {
 	assert.Equal(t, []string{third.Ring()}, found)
 }
 
-// Whether a process lives is told by its lock, not by its number, which means nothing in another namespace.
+// Whether a process lives is shown by its lock, not by its number, which means nothing in another namespace.
 func TestAProcessInANamespaceOfItsOwn(t *testing.T) {
 	p := capturetest.StartIn(t, t.TempDir(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
 	r := open(t, p.Ring())

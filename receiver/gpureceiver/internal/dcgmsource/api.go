@@ -21,7 +21,7 @@ import (
 	"slices"
 )
 
-// entityKind is the kind of a DCGM entity; the numbers are those of dcgm_field_entity_group_t.
+// entityKind is the kind of a DCGM entity; the numbers are from dcgm_field_entity_group_t.
 type entityKind uint8
 
 const (

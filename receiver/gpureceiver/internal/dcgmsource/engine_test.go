@@ -19,7 +19,7 @@ import (
 )
 
 // envEngine names a real host engine, as the setting `endpoint` does. The tests of this file then run against it and
-// those with the stub are skipped; LD_LIBRARY_PATH must lead to the engine's libdcgm.so.4.
+// tests with the stub are skipped; LD_LIBRARY_PATH must lead to the engine's libdcgm.so.4.
 const envEngine = "OTELGPU_DCGM_ENGINE"
 
 // engine returns the engine and for how long a test watches it: OTELGPU_DCGM_SECONDS, 15 without it.

@@ -257,7 +257,7 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 	s.now = func() time.Time { return time.UnixMicro(m["now"].(int64)) }
 	require.NoError(t, s.Open())
 	b := read(t, s)
-	assert.Less(t, len(b.Values), 8*50, "one sample of each field, and not those of two minutes")
+	assert.Less(t, len(b.Values), 8*50, "one sample of each field, and not two minutes of them")
 	assert.Zero(t, b.Dropped[gpudata.DropStale])
 	m.advance(t, time.Second)
 	before := of(read(t, s), 0, gpuquantity.Power)

@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// TestFieldsAgainstDCGMsHeader holds the table of fields against dcgm_fields.h: the number, the name and the words of
+// TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: the number, the name and the words of
 // the header's comment that tell the unit or what it is. raw and want are one value in the header's unit and in base
 // units.
 func TestFieldsAgainstDCGMsHeader(t *testing.T) {

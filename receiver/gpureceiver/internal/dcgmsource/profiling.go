@@ -105,8 +105,8 @@ func (s *session) watchProfiling(kind watchKind) (refused int64) {
 	return refused
 }
 
-// watchClass tries all fields, then those that every device with profiling has; one entity first, so that a refused
-// class costs the host engine one group and not one for each board.
+// watchClass tries all fields, then the fields that every device with profiling has; one entity first, so that a
+// refused class costs the host engine one group and not one for each board.
 func (s *session) watchClass(kind watchKind, c *class) error {
 	if len(c.entities) > 1 {
 		probe := &class{fields: c.fields, entities: c.entities[:1]}

@@ -36,8 +36,8 @@ const (
 )
 
 const (
-	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, in place of
-	// histories: a round trip in place of one for each field of each board. What a stall left out is then read as
+	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, in place
+	// of histories: a round trip in place of one for each field of each board. What a stall left out is then read as
 	// history.
 	coarse = 500 * time.Millisecond
 	// processesEvery is the shortest time between two looks at the processes.
@@ -150,7 +150,7 @@ type run struct {
 	field  uint16
 	n      int
 	last   int64
-	resume int64 // the earliest end of a run that was cut short; 0: none was
+	resume int64 // the earliest end of a run that was interrupted; 0: none was
 }
 
 // fullRun: the library gives at most 4 MiB for a field of an entity, the oldest first, and does not say that there are

@@ -52,7 +52,7 @@ type session struct {
 type part struct {
 	gpu      uint
 	entities []entity
-	gives    []uint16 // of a board: the fields that it has, of those that others can replace
+	gives    []uint16 // of a board: the fields that it has, of the fields that others can replace
 }
 
 // kept is what outlives sessions: after a restart of the host engine or a new connection, counters go on, no sample and
@@ -140,7 +140,7 @@ func (s *session) adopt() {
 }
 
 // resume is where histories of a new session begin: where the session before has stopped, or now. What the host engine
-// has from before that belongs to nobody, and can be gigabytes.
+// has from before that is not wanted, and can be gigabytes.
 func (s *session) resume() int64 {
 	if m := s.kept.mark; m > 0 && m <= s.started && s.started-m <= s.set.KeepAge.Microseconds() {
 		return m
@@ -340,7 +340,7 @@ const (
 // silence is for how long a board may give blanks only before it counts as failed: a driver that is busy recovers.
 const silence = 5 * time.Second
 
-// judge says how the boards are, from what the read brought. The host engine is asked only about a board that gave
+// judge says how the boards are, from what the read brought. The host engine is queried only about a board that gave
 // nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a
 // second.
 func (s *session) judge(b *gpudata.Batch) {

@@ -90,7 +90,7 @@ func goDCGM() (string, error) {
 // pipes are the quantities that a receiver leaves out by default.
 var pipes = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return !q.Info().Metric.Off })
 
-// machine is what the stub is told.
+// machine is the stub's configuration.
 type machine map[string]any
 
 // baseTime is a whole minute.

@@ -73,7 +73,7 @@ func TestBlanksOfEveryKindAreNoValues(t *testing.T) {
 	}
 	power := of(b, 1, gpuquantity.Power)
 	require.Equal(t, 10, len(power))
-	assert.Equal(t, 300.0, power[0].V, "field 155 stands in for 157")
+	assert.Equal(t, 300.0, power[0].V, "field 155 replaces 157")
 	assert.Positive(t, b.Dropped[gpudata.DropBlank])
 	for _, v := range b.Values {
 		require.Less(t, v.V, 1e13)

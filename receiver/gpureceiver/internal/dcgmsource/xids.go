@@ -42,8 +42,8 @@ func (s *seenXIDs) begin(now int64) {
 	s.since = cmp.Or(s.since, now)
 }
 
-// add says whether an event is new. One with exactly the time of another is the same; one of a time near to that of an
-// event of an earlier session is that event, each being met once in a session.
+// add says whether an event is new. One with exactly the time of another is the same; one with a time near an
+// earlier session's event is that event, each being met once in a session.
 func (s *seenXIDs) add(device string, ts, code int64) bool {
 	near := -1
 	for i := range s.list {

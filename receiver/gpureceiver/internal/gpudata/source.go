@@ -16,7 +16,7 @@ import (
 )
 
 // Source reads devices. No method is called while another runs, but any of them may block for long (a hung host
-// engine blocks for a minute): the caller waits elsewhere. Times that a source gives are those of the measurement.
+// engine blocks for a minute): the caller waits elsewhere. Times that a source gives are times of measurement.
 type Source interface {
 	// Name is dcgm, nvml, replay or simulated, for logs and telemetry.
 	Name() string
@@ -109,7 +109,7 @@ func (c *Condition) Take(q gpuquantity.Quantity, v float64) {
 	}
 }
 
-// Health is that of a board that answers.
+// Health of a board that answers.
 func (c *Condition) Health() Health {
 	switch {
 	case c.remapFailed:
@@ -187,7 +187,7 @@ func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
 }
 
-// NotBuilt stands for a source whose library is not in this build: it cannot be opened and says why.
+// NotBuilt represents a source whose library is not in this build: it cannot be opened and says why.
 func NotBuilt(name, library string) Source { return notBuilt{name, library} }
 
 type notBuilt struct{ name, library string }

@@ -29,7 +29,7 @@ func New(path string) Library {
 	return &library{path: cmp.Or(path, "libnvidia-ml.so.1"), known: map[string]uintptr{}}
 }
 
-// symbol is the address of a function, 0 where there is none. The loader keeps the reason of a failure for the thread,
+// symbol is the address of a function, 0 if missing. The loader keeps the reason of a failure for the thread,
 // so both of purego's calls are made on one.
 func (l *library) symbol(name string) uintptr {
 	l.mu.Lock()

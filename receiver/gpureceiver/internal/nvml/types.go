@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nvml calls the NVIDIA Management Library without a C compiler: the library is loaded at run time, and a
-// function that the installed driver lacks answers [ErrorFunctionNotFound]. Names, numbers and layouts are those of
-// NVIDIA's nvml.h (CUDA 13); tests hold them against it.
+// function that the installed driver lacks answers [ErrorFunctionNotFound]. Names, numbers and layouts are from
+// NVIDIA's nvml.h (CUDA 13); tests compare them with it.
 package nvml
 
 import (

@@ -62,8 +62,8 @@ func (s *source) discover() (changed bool, err error) {
 		return false, nil
 	}
 	if len(found) == 0 && len(s.units) == 0 {
-		// The library lists what was there when it was initialised: of a driver that was loaded again nothing is seen until
-		// it is initialised again. That the boards are gone was told the time before.
+		// The library lists what was there when it was initialised: of a driver that was loaded again nothing is seen
+		// until it is initialised again. That the boards are gone was reported the time before.
 		return false, fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
 	}
 	s.closeUnits()

@@ -74,7 +74,7 @@ func retiredPages(r *reading, s *source, device any) (uint64, nvml.Return) {
 	return n, ret
 }
 
-// fieldValue returns a value of nvmlDeviceGetFieldValues; where the driver does not have it, that of the function, as
+// fieldValue returns a value of nvmlDeviceGetFieldValues; where the driver does not have it, the function's result, as
 // the average power (up to 1 s on newer chips) for the power now.
 func fieldValue(r *reading, s *source, device any) (uint64, nvml.Return) {
 	v := &s.field
@@ -106,7 +106,7 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	return float64(v) * r.Factor(), ret
 }
 
-// call calls a function that writes results behind its arguments. These and the results lie in the source's own memory,
+// call calls a function that writes results behind its arguments. These and the results are in the source's own memory,
 // since a call on every device at every sample would make garbage.
 func (s *source) call(function string, results int, args ...any) nvml.Return {
 	s.results = [4]uint64{}

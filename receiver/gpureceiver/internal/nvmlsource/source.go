@@ -134,7 +134,7 @@ func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 }
 
 // readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is
-// that of the energy counter.
+// the energy counter's.
 func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
@@ -257,7 +257,8 @@ func (s *source) unwatch() {
 	}
 }
 
-// readEvents takes what is queued, without waiting. NVML events have no time of their own; theirs is that of the read.
+// readEvents takes what is queued, without waiting. NVML events have no time of their own; they get the time of the
+// read.
 func (s *source) readEvents(b *gpudata.Batch) {
 	if s.events == 0 {
 		return

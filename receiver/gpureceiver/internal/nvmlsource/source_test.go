@@ -38,7 +38,7 @@ type machine struct {
 	inits   int
 	samples int // GPM samples allocated
 	made    int
-	ratios  map[nvml.Handle]float64 // percent; the ratio that two samples give is that of the newer
+	ratios  map[nvml.Handle]float64 // percent; the ratio that two samples give belongs to the newer
 }
 
 type board struct {
@@ -375,7 +375,7 @@ func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 	s := open(t, m)
 	for range 5 {
 		v, _ := value(read(t, s), 0, gpuquantity.Power)
-		assert.Equal(t, 290.0, v.V, "the average stands in for the instant")
+		assert.Equal(t, 290.0, v.V, "the average replaces the instant")
 	}
 	assert.Equal(t, 1, asked)
 }

@@ -100,7 +100,7 @@ func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
 	return nil
 }
 
-// Containers are all that the kubelet lists, also those without a device.
+// Containers are all that the kubelet lists, including containers without a device.
 func (d *Devices) Containers() []Pod {
 	if d == nil {
 		return nil
@@ -156,7 +156,7 @@ func (d *Devices) add(key string, p Pod) {
 	}
 }
 
-// fields are those of a message that have a length, strings and messages, by number.
+// fields are the fields of a message that have a length, strings and messages, by number.
 type fields map[protowire.Number][][]byte
 
 func (f fields) text(number protowire.Number) string {

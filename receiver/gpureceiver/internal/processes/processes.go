@@ -64,7 +64,7 @@ func (h *Host) path(pid int64, name string) string {
 // status is what /proc/<pid>/status says.
 type status struct {
 	parent int64
-	inner  int64 // the last number of NSpid: that of the innermost namespace
+	inner  int64 // the last number of NSpid: for the innermost namespace
 }
 
 func (h *Host) status(pid int64) (s status) {

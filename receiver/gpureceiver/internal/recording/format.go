@@ -17,7 +17,7 @@
 // derived from samples, such as throttling, is not written).
 //
 // Version 1 readers ignore keys and names that they do not know, so fields can be added; the version is raised when an
-// old reader would misread. The stream is flushed every second: a file that was cut off is readable up to there.
+// old reader would misread. The stream is flushed every second: a truncated file is readable up to there.
 package recording
 
 import (
@@ -116,7 +116,7 @@ func (r *Reader) header() error {
 	}
 	r.n = 1
 	if err := json.Unmarshal(r.lines.Bytes(), &r.Header); err != nil || r.Header.Format != Format {
-		return fmt.Errorf("not a recording: the first line is not that of format %q", Format)
+		return fmt.Errorf("not a recording: the first line is not a header of format %q", Format)
 	}
 	if r.Header.Version < 1 || r.Header.Version > Version {
 		return fmt.Errorf("recording has version %d, this reader knows 1 to %d (use a newer otelcol-gpu)", r.Header.Version,
@@ -136,7 +136,7 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF when the file was cut off, a *LineError for a line that
+// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF when the file is truncated, a *LineError for a line that
 // makes no sense.
 func (r *Reader) Next() (Record, error) {
 	if !r.lines.Scan() {

@@ -54,7 +54,7 @@ const (
 	memoryClock = 2619e6
 )
 
-// epoch makes the counters of a load as large as those of a machine that runs for days.
+// epoch makes the counters of a load as large as on a machine that runs for days.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Loads returns n devices under the built-in load.

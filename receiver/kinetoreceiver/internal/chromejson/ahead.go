@@ -51,7 +51,7 @@ func (b *batch) use(h Handler) (Stats, error) {
 	return Stats{}, nil
 }
 
-const keptBatch = 1 << 20 // bytes of a window that is used again; those of seldom long values are not
+const keptBatch = 1 << 20 // bytes of a window that is used again; windows of rare long values are not
 
 var errStopped = errors.New("stopped")
 

@@ -326,7 +326,7 @@ func seeds(f *testing.F) {
 	f.Add([]byte(sample))
 }
 
-// FuzzRead holds the reader against encoding/json: what that accepts as a trace, this must accept with the same events.
+// FuzzRead compares the reader with encoding/json: what that accepts as a trace, this must accept with the same events.
 func FuzzRead(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -364,7 +364,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzMicros holds the fast way against the definition.
+// FuzzMicros compares the fast path with the definition.
 func FuzzMicros(f *testing.F) {
 	for _, s := range []string{"1712195495505583.2", "41.768", "1e3", "-0.0005", "\"7\"", "1.5e-3"} {
 		f.Add(s)

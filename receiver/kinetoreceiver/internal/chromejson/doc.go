@@ -10,7 +10,7 @@
 // exact decimals of microseconds into integer nanoseconds.
 //
 //	file, gunzip ──► window ──► event: fields at known keys, one pass ──► Handler.Event
-//	                  │           (cut off by the window's end: shift, fill, begin the event again)
+//	                  │           (truncated by the window's end: shift, fill, begin the event again)
 //	                  └──► other keys of the top level ──► Handler.Meta
 //
 // Writers lay objects of a kind out alike. A Layout remembers the text between values, so that the keys of the next

@@ -9,7 +9,7 @@ import (
 )
 
 // Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and Name without their
-// quotes, everything else as it stands in the file. Absent fields are empty.
+// quotes, everything else as it is in the file. Absent fields are empty.
 type Event struct {
 	Phase   byte // of ph, 0 when absent
 	Cat     []byte
@@ -41,11 +41,11 @@ const (
 	keyPhase
 )
 
-// seldom are the fields whose values are mostly those of an event before.
+// seldom are the fields whose values are mostly equal to an earlier event's.
 const seldom = 1<<keyPhase | 1<<keyCat | 1<<keyPID | 1<<keyTID
 
-// parsed is where the values of an event are, by the numbers of their keys. The first is that of the key that was read
-// last among the phase and those that have no number.
+// parsed is where the values of an event are, by the numbers of their keys. The first is for the key that was read
+// last among the phase and the keys without a number.
 type parsed struct {
 	values [8]value
 	phase  byte

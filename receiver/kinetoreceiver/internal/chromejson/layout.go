@@ -19,7 +19,7 @@ type Layout struct {
 type stride struct {
 	text   string
 	fields []field
-	ids    uint64    // bits of those of fields
+	ids    uint64    // bits of the fields' ones
 	id     int       // of the key at the end
 	next   []*stride // that came after the value
 	likely *stride   // that came last; nil: none did
@@ -31,7 +31,7 @@ type field struct{ id, from, to uint8 }
 // Of objects with longer texts or more kinds of them, what is beyond is read as if it were new.
 const layoutText, layoutChoice, layoutStrides = 200, 16, 512
 
-// Numbers of keys that stand for something else.
+// Numbers of keys with a special meaning.
 const (
 	last   = -1 - iota // the end of the object
 	broken             // the text ends after its last value: what follows cannot be read
@@ -127,7 +127,7 @@ func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id in
 	}
 }
 
-// member reads what comes before a value of an object: b[i] is the opening bracket before the first, else what follows
+// member reads the text before a value of an object: b[i] is the opening bracket before the first, else what follows
 // the value before. It returns the number that number gives the key, and where the value begins; last and where the
 // object ends.
 func member(b []byte, i int, first bool, number func(key []byte) int) (id, at int, err error) {

@@ -62,8 +62,8 @@ func Micros(b []byte) (ns int64, ok bool) {
 	return int64(v), true
 }
 
-// eightDigits is the number of eight digits, the first of which is the lowest byte: those of pairs are added, then
-// those of pairs of pairs.
+// eightDigits is the number of eight digits, the first of which is the lowest byte: the digits of pairs are added, then
+// the sums of pairs of pairs.
 func eightDigits(x uint64) (n uint64, ok bool) {
 	x -= lows * '0'
 	if (x|(x+lows*(0x7f-9)))&highs != 0 {
@@ -104,7 +104,7 @@ func rational(b []byte) (*big.Rat, bool) {
 	switch {
 	case err != nil || math.Abs(f) > 1<<63:
 		return nil, false
-	case f == 0: // however many zeros the exponent stands for
+	case f == 0: // whatever the exponent
 		mantissa, _, _ := bytes.Cut(bytes.ToLower(b), []byte("e"))
 		if !bytes.ContainsAny(mantissa, "123456789") {
 			return new(big.Rat), true

@@ -39,7 +39,7 @@ const (
 type Stats struct {
 	Bytes    int64 // of JSON
 	Events   int64 // elements of traceEvents that are objects
-	NoEvents int64 // those that are not, which are passed over
+	NoEvents int64 // elements that are not events, which are skipped
 	Rest     int64 // where something else begins after the end of the trace, which is not read; 0: nothing does
 }
 
@@ -55,7 +55,7 @@ type reader struct {
 	known Layout
 	out   *batch
 	pipe  *prefetch.Pipe[*batch] // takes out when the window is used up
-	h     Handler                // uses out at once, where there is no pipe
+	h     Handler                // uses out at once, without a pipe
 }
 
 // Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream. Where
@@ -123,7 +123,7 @@ func (d *reader) fill() error {
 			return nil
 		case err != nil && len(d.buf) == before:
 			return err
-		case err != nil: // what came before the fault is used first
+		case err != nil: // events before the fault are used first
 			d.r = failed{err}
 			return nil
 		case n > 0:
@@ -217,7 +217,7 @@ func (d *reader) document() error {
 	return err
 }
 
-// drain reads what comes after the trace, so that faults of the stream (a checksum) are met.
+// drain reads the rest after the trace, so that faults of the stream (a checksum) are met.
 func (d *reader) drain() error {
 	for {
 		d.pos = len(d.buf)
@@ -397,7 +397,7 @@ func (d *reader) one() error {
 	}
 }
 
-// found lets what was found be used at once, where there is no pipe.
+// found lets what was found be used at once, without a pipe.
 func (d *reader) found() error {
 	if d.pipe != nil {
 		return nil

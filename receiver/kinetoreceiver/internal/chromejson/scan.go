@@ -86,7 +86,7 @@ func unlikeNumber(x uint64) uint64 {
 	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs
 }
 
-// skip returns the index after the value at b[i]. A value at the very end of b is taken as cut off.
+// skip returns the index after the value at b[i]. A value at the very end of b is taken as incomplete.
 func skip(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return i, errShort

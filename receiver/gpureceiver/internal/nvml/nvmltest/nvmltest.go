@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvmltest builds a library that stands in for NVML, for tests.
+// Package nvmltest builds a fake of the NVML library, for tests.
 package nvmltest
 
 import (
@@ -19,7 +19,7 @@ import (
 var source []byte
 
 // Build returns the path of a library that was compiled with NVIDIA's header, which comes with the binding of DCGM. It
-// skips the test where there is no gcc.
+// skips the test without gcc.
 func Build(t testing.TB) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
