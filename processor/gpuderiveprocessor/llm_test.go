@@ -87,7 +87,7 @@ func TestAClientSpanOfTritonIsNotARequest(t *testing.T) {
 	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
 }
 
-// A replica of Ray Serve and a predictor of KServe send spans of any request, also of those that use no GPU: they become
+// A replica of Ray Serve and a predictor of KServe send spans of any request, also if it uses no GPU: they become
 // requests by a mapping only, which docs/llm.md has.
 func TestSpansOfReplicasNeedAMapping(t *testing.T) {
 	for file, m := range map[string]MappingConfig{

@@ -69,7 +69,7 @@ var presets = map[string][]MappingConfig{
 	)},
 	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that an engine generates
 	// tokens for; prefill and decode workers have one each. Numbers can be texts, as Rust's tracing exports unsigned ones.
-	// Only workers state the role; the frontend's spans are of no device.
+	// Only workers state the role; the frontend has no device.
 	"dynamo": {request(MappingConfig{Span: "engine.generate", Has: "disagg_role"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("output_tokens", toItems),

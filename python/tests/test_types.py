@@ -71,7 +71,10 @@ def test_pyright_finds_nothing_in_the_package_and_the_faults_of_a_program(tmp_pa
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(PACKAGE.parent)]}))
     out = subprocess.run([pyright, "--pythonpath", sys.executable, "--outputjson", str(PACKAGE)], capture_output=True,
                          text=True, timeout=300, cwd=tmp_path)
-    assert json.loads(out.stdout)["summary"]["errorCount"] == 0, out.stdout
+    # Torch and the trainers are not installed everywhere.
+    errors = [d for d in json.loads(out.stdout)["generalDiagnostics"]
+              if d["severity"] == "error" and d.get("rule") != "reportMissingImports"]
+    assert not errors, out.stdout
     out = subprocess.run([pyright, "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson"],
                          capture_output=True, text=True, timeout=300)
     found = sorted({d["range"]["start"]["line"] + 1 for d in json.loads(out.stdout)["generalDiagnostics"]

@@ -28,7 +28,8 @@ def job() -> Dict[str, Union[str, int]]:
         Resource.create({"service.name": "train", **otelgpu.job()})
 
     Ranks are compared where they have a rank and an id in common. torchrun gives an id with --rdzv-id only;
-    else it is the address where the ranks meet. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. What makes no sense is left out and logged.
+    else it is the address where the ranks meet. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. What makes no sense
+    is left out and logged.
     """
     out: Dict[str, Union[str, int]] = {}
     for name in _JOB_IDS:
