@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml kafka/*.yaml kubernetes/*.yaml jaeger-ui.json
+//go:embed *.yaml kafka/*.yaml kubernetes/*.yaml jaeger-ui.json otelcol-gpu.schema.json
 var files embed.FS
 
 // AllInOne is the pipeline that runs when no configuration is given.
@@ -47,5 +47,12 @@ func YAML(name string) (string, error) {
 // jaeger_query).
 func JaegerUI() []byte {
 	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time
+	return b
+}
+
+// Schema is the JSON schema of the configurations that otelcol-gpu accepts, for editors. It is generated from the
+// configuration structs.
+func Schema() []byte {
+	b, _ := files.ReadFile("otelcol-gpu.schema.json") // the embedded tree is fixed at build time
 	return b
 }

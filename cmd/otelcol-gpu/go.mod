@@ -17,6 +17,7 @@ require (
 	github.com/otelgpu/otelgpu v0.1.0
 	github.com/otelgpu/otelgpu/gpuspan v0.1.0
 	github.com/otelgpu/otelgpu/semconv v0.1.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1

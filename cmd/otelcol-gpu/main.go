@@ -163,11 +163,19 @@ func command() (*cobra.Command, error) {
 }
 
 func newConfigCommand() *cobra.Command {
-	return &cobra.Command{
+	schema := false
+	cmd := &cobra.Command{
 		Use:   "config [NAME]",
 		Short: "Print a ready pipeline, or list all of them",
 		Args:  takes(0, 1, "config takes one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				if len(args) > 0 {
+					return fmt.Errorf("--schema describes all configurations, found the name %q (remove one of the two)", args[0])
+				}
+				_, err := cmd.OutOrStdout().Write(config.Schema())
+				return err
+			}
 			if len(args) == 0 {
 				for _, name := range config.Names() {
 					fmt.Fprintln(cmd.OutOrStdout(), name)
@@ -182,6 +190,8 @@ func newConfigCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of configurations, for editors")
+	return cmd
 }
 
 // interruptible is the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the

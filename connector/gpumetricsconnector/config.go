@@ -19,7 +19,7 @@ type Config struct {
 	// FlushInterval is the time between two outputs. Default 15s.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
-	Temporality string `mapstructure:"temporality"`
+	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
 	// Histogram is the form of the distributions. Default explicit.
 	Histogram HistogramConfig `mapstructure:"histogram"`
 	// MaxExemplars is the maximum number of exemplars of a histogram point. Default 5; 0: none.

@@ -6,7 +6,6 @@ package gpuprofilesconnector
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/configtest"
@@ -32,22 +30,6 @@ import (
 
 func TestTheReadmeIsTrue(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_profiles", createDefaultConfig)
-}
-
-func TestTheSchemaHasTheKeysOfTheConfiguration(t *testing.T) {
-	b, err := os.ReadFile("config.schema.yaml")
-	require.NoError(t, err)
-	var schema struct {
-		Properties map[string]struct{ Default any }
-	}
-	require.NoError(t, yaml.Unmarshal(b, &schema))
-	keys := []string{}
-	for k := range schema.Properties {
-		keys = append(keys, k)
-	}
-	assert.ElementsMatch(t, []string{
-		"window", "settle", "max_wait", "max_gap", "max_stacks", "max_spans", "max_repeats",
-	}, keys)
 }
 
 func TestConfig(t *testing.T) {

@@ -30,7 +30,7 @@ type Config struct {
 	// FlushInterval is the time between two outputs of metrics. Default 15s.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
-	Temporality string `mapstructure:"temporality"`
+	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
 	// Histogram is the form of the histograms.
 	Histogram HistogramConfig `mapstructure:"histogram"`
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with

@@ -24,7 +24,7 @@ type Config struct {
 	// Compression is gzip or zstd. Default none.
 	Compression chrometrace.Compression `mapstructure:"compression"`
 	// Existing is what happens when the name is taken: number (default) or replace.
-	Existing chrometrace.Existing `mapstructure:"existing"`
+	Existing chrometrace.Existing `mapstructure:"existing" enum:"number,replace"`
 	// Rotation begins a new file by size or time. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 	// PerTrace makes one file for each trace; it excludes Rotation. Default off; the empty key turns it on.

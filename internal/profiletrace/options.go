@@ -14,12 +14,12 @@ import (
 // configuration, and what their functions take. The zero value is usable.
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
-	Detail Level `mapstructure:"detail"`
+	Detail Level `mapstructure:"detail" enum:"auto,steps,annotations,operators,kernels"`
 	// Attributes is how much is written on spans: lean (default) leaves out how a kernel was launched, which its
 	// occupancy says in one number; full is everything.
-	Attributes spanfacts.Level `mapstructure:"attributes"`
+	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
-	Extent Extent `mapstructure:"extent"`
+	Extent Extent `mapstructure:"extent" enum:"all,steps,steps_but_last"`
 	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.
 	MaxSpans int `mapstructure:"max_spans"`
 	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.

@@ -45,7 +45,7 @@ type Config struct {
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
 	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
 	// and values of five significant digits, or full for all known values. Default lean.
-	Attributes spanfacts.Level `mapstructure:"attributes"`
+	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default none.
 	Repeat []string `mapstructure:"repeat"`
 }

@@ -43,7 +43,7 @@ type Config struct {
 	Events bool `mapstructure:"events"`
 	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
 	// normal one and means of five significant digits, or full for all that is known. Default lean.
-	Attributes spanfacts.Level `mapstructure:"attributes"`
+	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 }
 
 // QueueConfig bounds what is held.

@@ -22,7 +22,7 @@ import (
 // Config of the receiver.
 type Config struct {
 	// Source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated. Default auto.
-	Source string `mapstructure:"source"`
+	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,simulated"`
 	// CollectionInterval is the time between two emissions of metrics. Default 10s.
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
 	// SamplingInterval is the time between two samples of a device. Default 100ms.

@@ -28,7 +28,7 @@ type Config struct {
 	// Exclude are patterns of paths that are left out (default none).
 	Exclude []string `mapstructure:"exclude"`
 	// Mode is follow (default) or once.
-	Mode Mode `mapstructure:"mode"`
+	Mode Mode `mapstructure:"mode" enum:"follow,once"`
 	// PollInterval is how often the patterns are looked up (default 5s).
 	PollInterval time.Duration `mapstructure:"poll_interval"`
 	// StableFor is how long a file's size and time of change must stand still before it is read (default 5s; 0 reads
