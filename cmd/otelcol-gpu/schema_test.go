@@ -170,7 +170,7 @@ func free(at string) bool {
 	if len(parts) < 3 {
 		return false
 	}
-	return slices.Contains(fullBuildTypes[parts[0]], parts[1]) 
+	return slices.Contains(fullBuildTypes[parts[0]], parts[1])
 }
 
 func TestSchemaRejectsValuesOfAnotherKind(t *testing.T) {

@@ -294,7 +294,7 @@ func duration(d time.Duration) string { return zeroParts.ReplaceAllString(d.Stri
 func text(v reflect.Value) any {
 	p := reflect.New(v.Type())
 	p.Elem().Set(v)
-	m, ok := p.Interface().(encoding.TextMarshaler)
+	m, ok := reflect.TypeAssert[encoding.TextMarshaler](p)
 	var out string
 	if ok {
 		b, err := m.MarshalText()
@@ -314,7 +314,7 @@ func text(v reflect.Value) any {
 func list(v reflect.Value) []any {
 	var out []any
 	for i := range v.Len() {
-		if d, ok := v.Index(i).Interface().(time.Duration); ok {
+		if d, ok := reflect.TypeAssert[time.Duration](v.Index(i)); ok {
 			out = append(out, duration(d))
 		} else {
 			out = append(out, v.Index(i).Interface())

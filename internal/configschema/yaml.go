@@ -123,8 +123,8 @@ func (n *Node) JSON() map[string]any {
 	case n.Enum != nil:
 		out["anyOf"] = []any{map[string]any{"enum": n.Enum}, variable}
 	case n.Duration:
-		out["anyOf"] = []any{map[string]any{"type": "string", "pattern": durationPattern}, variable,
-			map[string]any{"const": 0}}
+		text := map[string]any{"type": "string", "pattern": durationPattern}
+		out["anyOf"] = []any{text, variable, map[string]any{"const": 0}}
 	case n.Kind == String:
 		out["type"] = []any{"string", "number", "boolean", "null"}
 	case n.Kind == Object:

@@ -170,7 +170,7 @@ func words(t *testing.T, node *configschema.Node, defaults func() component.Conf
 		assert.Contains(t, read("not-a-word"), `"not-a-word"`, "%v", path)
 	}
 	for key, field := range node.Keys() {
-		words(t, field, defaults, append(path[:len(path):len(path)], key))
+		words(t, field, defaults, append(slices.Clip(path), key))
 	}
 }
 
