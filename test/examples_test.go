@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -48,15 +49,27 @@ func TestExamplesPassTheCheck(t *testing.T) {
 		require.NoError(t, err)
 		return path
 	}
-	interpreter := func(t *testing.T, script string) (string, string) {
-		path := python(t)
-		if torch := os.Getenv("OTELGPU_TORCH"); torch != "" {
-			path = torch
+	interpreter := func(t *testing.T, script string, modules ...string) (string, string) {
+		path := os.Getenv("OTELGPU_TORCH")
+		if path == "" {
+			path = python(t)
 		}
-		if exec.Command(path, "-c", "import torch, opentelemetry.exporter.otlp.proto.http").Run() != nil {
-			t.Skip("no Python with PyTorch and the OpenTelemetry SDK: install them into python/.venv, or set OTELGPU_TORCH")
+		if len(modules) == 0 {
+			modules = []string{"torch"}
+		}
+		needed := "import opentelemetry.exporter.otlp.proto.http, " + strings.Join(modules, ", ")
+		if exec.Command(path, "-c", needed).Run() != nil {
+			t.Skipf("no Python that can %q: install into python/.venv, or set OTELGPU_TORCH", needed)
 		}
 		return path, filepath.Join("..", "examples", "pytorch", script)
+	}
+	trainer := func(script string, modules ...string) func(t *testing.T, grpc, http string) *exec.Cmd {
+		return func(t *testing.T, _, http string) *exec.Cmd {
+			path, script := interpreter(t, script, modules...)
+			cmd := exec.Command(path, script, "--steps=5")
+			cmd.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http}
+			return cmd
+		}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -86,6 +99,16 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			cmd.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http}
 			return cmd
 		}},
+		{"FSDP", 2 * 5, func(t *testing.T, _, http string) *exec.Cmd {
+			path, script := interpreter(t, "fsdp.py")
+			cmd := exec.Command(path, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, "--steps=5")
+			cmd.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http, "OMP_NUM_THREADS=1"}
+			return cmd
+		}},
+		{"Accelerate", 5, trainer("accelerate_train.py", "torch", "accelerate")},
+		{"Transformers", 5, trainer("transformers_train.py", "torch", "transformers", "accelerate")},
+		{"Lightning", 5, trainer("lightning_train.py", "torch", "lightning")},
+		{"JAX", 5, trainer("jax_train.py", "jax")},
 		{"PyTorch, training", 20, func(t *testing.T, _, http string) *exec.Cmd {
 			path, script := interpreter(t, "train.py")
 			cmd := exec.Command(path, script, "--steps=5")
