@@ -1,0 +1,231 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package regression
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// From tables of Student's t.
+func TestQuantilesAreThoseOfTables(t *testing.T) {
+	for _, c := range []struct{ p, freedom, want float64 }{
+		{0.975, 1, 12.7062}, {0.975, 10, 2.2281}, {0.9995, 7, 5.4079}, {0.9995, 30, 3.6460}, {0.995, 100, 2.6259},
+		{0.9995, 1e6, 3.2905}, {0.95, 4.5, 2.0696},
+	} {
+		assert.InDelta(t, c.want, quantile(c.p, c.freedom), 3e-3*c.want, c)
+	}
+}
+
+// The example of unequal variances: two lists with known difference and interval, by hand.
+func TestTheIntervalIsWelchs(t *testing.T) {
+	list := func(values ...float64) (out []block) {
+		for _, v := range values {
+			out = append(out, block{2 * v, 2})
+		}
+		return out
+	}
+	// means 2 and 5; variances 1 and 4 of 3 values each, so the error is sqrt(1/3+4/3) and freedom (5/3)²/(1/18+16/18)
+	diff, half, ok := welch(list(1, 2, 3), list(3, 5, 7))
+	require.True(t, ok)
+	assert.InDelta(t, 3, diff, 1e-12)
+	assert.InDelta(t, quantile(0.99995, 25.0/9*18/17)*math.Sqrt(5.0/3), half, 1e-9)
+	_, _, ok = welch(list(1), list(1, 2, 3))
+	assert.False(t, ok)
+}
+
+// load is an operation whose runs have noise and, from block to block, drift.
+type load struct {
+	r            *rand.Rand
+	noise, drift float64 // standard deviations of the logarithm
+	persistence  float64 // of the drift, from second to second
+	state        float64
+}
+
+// runs adds n seconds of runs, ten a second, with the mean.
+func (l *load) runs(s *Series, from time.Time, seconds int, mean float64) time.Time {
+	for i := range seconds {
+		l.state = l.persistence*l.state + math.Sqrt(1-l.persistence*l.persistence)*l.drift*l.r.NormFloat64()
+		for k := range 3 {
+			at := from.Add(time.Duration(i)*time.Second + time.Duration(k)*300*time.Millisecond)
+			v := mean * math.Exp(l.state+l.noise*l.r.NormFloat64())
+			run := Example{Start: uint64(at.UnixNano()) - 1000, End: uint64(at.UnixNano())}
+			run.Trace[0], run.Span[0] = 1, byte(k+1)
+			s.Add([2]float64{v, 300 * v}, run)
+		}
+	}
+	return from.Add(time.Duration(seconds) * time.Second)
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func versions(t *testing.T, l *load, seconds int, rise float64) []*Finding {
+	t.Helper()
+	tr := New(0.1, 10)
+	k := Key{Service: "llm", Operation: "decode", PerItem: true}
+	at := l.runs(tr.Series(k, "1.4.1"), start, seconds, 0.02)
+	l.runs(tr.Series(k, "1.4.2"), at, seconds, 0.02*rise)
+	found, dropped := tr.Take()
+	assert.Zero(t, dropped)
+	return found
+}
+
+func TestAPlantedRegressionIsFound(t *testing.T) {
+	for seed := range uint64(20) {
+		l := &load{r: rand.New(rand.NewPCG(seed, 1)), noise: 0.3, drift: 0.05, persistence: 0.5}
+		found := versions(t, l, 700, 1.25)
+		require.Len(t, found, 2, "time and energy, each once")
+		for q, f := range found {
+			assert.EqualValues(t, q, f.Quantity)
+			assert.Equal(t, []string{"1.4.1", "1.4.2"}, []string{f.Baseline, f.Version})
+			assert.InDelta(t, 1.25, f.Ratio, 0.15)
+			assert.Less(t, 1.1, f.Lower)
+			assert.Less(t, f.Lower, f.Ratio)
+			assert.Less(t, f.Ratio, f.Upper)
+			assert.InDelta(t, f.Ratio, f.Now.Mean/f.Before.Mean, 1e-9)
+			assert.Greater(t, f.Now.Count, int64(400))
+			assert.Greater(t, f.Before.Count, f.Now.Count)
+			assert.NotZero(t, f.Now.Example.Span)
+			assert.Less(t, f.Before.Example.End, f.Now.Example.Start)
+		}
+	}
+}
+
+// 3,000 comparisons of every kind of noise, of which 3 may be wrong: of unchanged operations, and of those that rose by
+// exactly the threshold.
+func TestFalseAlarmsAreBelowOneInAThousand(t *testing.T) {
+	comparisons := 3000
+	if testing.Short() {
+		comparisons = 300
+	}
+	for i, c := range []struct {
+		noise, drift, persistence, rise float64
+	}{
+		{0.3, 0, 0, 1}, {0.05, 0, 0, 1.1}, {1, 0.3, 0.5, 1}, {0.3, 0.3, 0.9, 1}, {0.3, 0.1, 0.8, 1.1},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Parallel()
+			l := &load{
+				r: rand.New(rand.NewPCG(uint64(i), 7)), noise: c.noise, drift: c.drift, persistence: c.persistence,
+			}
+			wrong := 0
+			for range comparisons {
+				for _, f := range versions(t, l, 360, c.rise) {
+					if f.Quantity == Time {
+						wrong++
+					}
+				}
+			}
+			t.Logf("%d of %d comparisons are false alarms", wrong, comparisons)
+			assert.LessOrEqual(t, wrong*1000, comparisons)
+		})
+	}
+}
+
+func TestARiseSinceTheDayBeforeIsFound(t *testing.T) {
+	for rise, want := range map[float64]int{1: 0, 1.3: 2} {
+		l := &load{r: rand.New(rand.NewPCG(3, 3)), noise: 0.2, drift: 0.02, persistence: 0.9}
+		tr := New(0.1, 10)
+		s := tr.Series(Key{Service: "llm", Operation: "decode"}, "1")
+		l.runs(s, start, 3600, 0.02)
+		l.runs(s, start.Add(10*time.Hour), 3600, 0.04) // another time of day is another load
+		end := l.runs(s, start.Add(24*time.Hour), 3600, 0.02*rise)
+		l.runs(s, end, 1, 0.02)
+		found, _ := tr.Take()
+		require.Len(t, found, want, rise)
+		if want > 0 {
+			f := found[0]
+			assert.Equal(t, []string{Yesterday, "1"}, []string{f.Baseline, f.Version})
+			assert.InDelta(t, rise, f.Ratio, 0.1)
+			assert.InDelta(t, 3*3600, f.Now.Count, 0)
+			assert.Less(t, f.Before.Example.End, uint64(start.Add(2*time.Hour).UnixNano()))
+		}
+	}
+}
+
+func TestARegressionHoldsUntilAComparisonDoesNotFindIt(t *testing.T) {
+	l := &load{r: rand.New(rand.NewPCG(5, 5)), noise: 0.1}
+	tr := New(0.1, 10)
+	k := Key{Service: "llm", Operation: "decode"}
+	active := func() (n int) {
+		tr.Active(func(*Finding) { n++ })
+		return n
+	}
+	at := l.runs(tr.Series(k, "1"), start, 400, 1)
+	at = l.runs(tr.Series(k, "2"), at, 400, 1.5)
+	assert.Equal(t, 2, active())
+	found, _ := tr.Take()
+	assert.Len(t, found, 2)
+	at = l.runs(tr.Series(k, "2"), at, 7000, 0.9)
+	assert.Zero(t, active(), "its cause went away")
+	at = l.runs(tr.Series(k, "3"), at, 400, 2)
+	assert.Equal(t, 2, active(), "against the version before, not the first one")
+	found, _ = tr.Take()
+	require.Len(t, found, 2)
+	assert.Equal(t, "2", found[0].Baseline)
+	l.runs(tr.Series(k, "4"), at, 1, 2)
+	assert.Zero(t, active(), "another version, which is not compared yet")
+}
+
+func TestFewRunsAndTheWarmUpAreNotCompared(t *testing.T) {
+	l := &load{r: rand.New(rand.NewPCG(5, 5)), noise: 0.01}
+	assert.Empty(t, versions(t, l, 100, 3), "too few blocks")
+	tr := New(0.1, 10)
+	k := Key{Service: "llm"}
+	at := l.runs(tr.Series(k, "1"), start, 400, 1)
+	at = l.runs(tr.Series(k, "2"), at, 10, 1e6)
+	l.runs(tr.Series(k, "2"), at, 400, 1)
+	found, _ := tr.Take()
+	assert.Empty(t, found, "the first seconds compile and allocate")
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	l := &load{r: rand.New(rand.NewPCG(5, 5))}
+	tr := New(0.1, 5)
+	for i := range 20 {
+		s := tr.Series(Key{Operation: fmt.Sprint(i)}, "1")
+		assert.Equal(t, i >= 5, s.Gone())
+		if s != nil {
+			l.runs(s, start, 1, 1)
+		}
+	}
+	_, dropped := tr.Take()
+	assert.EqualValues(t, 15, dropped)
+	kept := tr.Series(Key{Operation: "4"}, "1")
+	l.runs(kept, start.Add(3*time.Hour), 1, 1)
+	require.NotNil(t, tr.Series(Key{Operation: "new"}, "1"), "one that is idle gives room")
+	assert.False(t, kept.Gone())
+	var all []*Series
+	for i := range 10 {
+		s := tr.Series(Key{Operation: "4"}, fmt.Sprint("v", i))
+		l.runs(s, start.Add(time.Duration(4+i)*time.Hour), 1, 1)
+		all = append(all, s)
+	}
+	assert.True(t, all[0].Gone())
+	assert.False(t, all[9].Gone())
+	assert.Len(t, tr.ops[Key{Operation: "4"}].versions, maxVersions)
+}
+
+func TestAddingARunAllocatesNothing(t *testing.T) {
+	tr := New(0.1, 5)
+	s := tr.Series(Key{}, "1")
+	at := start
+	add := func() {
+		at = at.Add(time.Second)
+		s.Add([2]float64{1, 2}, Example{End: uint64(at.UnixNano())})
+	}
+	for range 20 {
+		add()
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, add))
+}
