@@ -454,6 +454,33 @@ const (
 	// GPURateStatusKey (string): Why a rate is missing. Absent if there was nothing to derive.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
 
+	// GPURegressionBaselineKey (string): What the operation is compared with: a version of the service, or "the
+	// day before" for the same hour.
+	GPURegressionBaselineKey = attribute.Key("gpu.regression.baseline")
+
+	// GPURegressionBaselineCountKey (int, {run}): Number of runs of the baseline that are compared.
+	GPURegressionBaselineCountKey = attribute.Key("gpu.regression.baseline.count")
+
+	// GPURegressionCountKey (int, {run}): Number of runs of the present version that are compared.
+	GPURegressionCountKey = attribute.Key("gpu.regression.count")
+
+	// GPURegressionLowerKey (double, 1): Lower bound of the ratio, of a confidence interval of 99.99 %. The
+	// finding is given if it is above 1 plus the threshold.
+	GPURegressionLowerKey = attribute.Key("gpu.regression.lower")
+
+	// GPURegressionQuantityKey (string): What rose.
+	GPURegressionQuantityKey = attribute.Key("gpu.regression.quantity")
+
+	// GPURegressionRatioKey (double, 1): Present value divided by the baseline, of geometric means over blocks
+	// of time.
+	GPURegressionRatioKey = attribute.Key("gpu.regression.ratio")
+
+	// GPURegressionUpperKey (double, 1): Upper bound of the ratio, of a confidence interval of 99.99 %.
+	GPURegressionUpperKey = attribute.Key("gpu.regression.upper")
+
+	// GPURegressionVersionKey (string): Version of the service that is compared with the baseline.
+	GPURegressionVersionKey = attribute.Key("gpu.regression.version")
+
 	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, such as
 	// iterations of decoding.
 	GPURequestBatchCountKey = attribute.Key("gpu.request.batch.count")
@@ -1051,6 +1078,7 @@ const (
 	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
+	GPUFindingKindRegression           = "regression"            // an operation takes more GPU time or energy than in the version before, or than the day before
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
@@ -1179,6 +1207,12 @@ const (
 const (
 	GPURateStatusBelowFloor = "below_floor" // shorter than 10 times the measured empty section, so no rate was derived
 	GPURateStatusOk         = "ok"          // rates were derived
+)
+
+// Values of gpu.regression.quantity.
+const (
+	GPURegressionQuantityEnergy = "energy" // joules, per item where items are known
+	GPURegressionQuantityTime   = "time"   // seconds on the device, per item where items are known
 )
 
 // Values of gpu.roofline.bound.

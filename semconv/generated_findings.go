@@ -28,6 +28,7 @@ const (
 	FindingPageMigrationsThreshold       = 0.05 // of window
 	FindingPageableCopiesThreshold       = 0.05 // of window
 	FindingProfilerOverheadThreshold     = 0.05 // of window
+	FindingRegressionThreshold           = 0.1  // of time or energy before
 	FindingSinglePrecisionThreshold      = 0.05 // of window
 	FindingSlowRuntimeCallsThreshold     = 0.05 // of window
 	FindingSynchronizationThreshold      = 0.05 // of window
@@ -123,6 +124,10 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "profiler_overhead", Title: "the profiler itself holds the host up", Threshold: FindingProfilerOverheadThreshold, Of: "window",
 			Remedy: "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
+		},
+		{
+			Kind: "regression", Title: "an operation takes more GPU time or energy than in the version before, or than the day before", Threshold: FindingRegressionThreshold, Of: "time or energy before",
+			Remedy: "compare a trace of each version, and their flame graphs",
 		},
 		{
 			Kind: "single_precision", Title: "products in single or double precision without tensor cores", Threshold: FindingSinglePrecisionThreshold, Of: "window",

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -95,10 +96,14 @@ type settings struct {
 // aggregator is the state behind the connector's lock.
 type aggregator struct {
 	settings
-	resources  map[string]*resource
-	gone       map[string]uint64 // evicted resources, with the times of their last points
-	jobs       *stragglers       // nil: off
-	activities int               // waiting, over all devices
+	resources map[string]*resource
+	gone      map[string]uint64 // evicted resources, with the times of their last points
+	jobs      *stragglers       // nil: off
+
+	regressions *regressions // nil: off
+	found       []*finding   // regressions since the last call of findings
+
+	activities int // waiting, over all devices
 	repeats    spanfacts.Repeats
 	targets    series.Targets
 	now        int64 // of the current batch or output, by a series.Clock
@@ -113,7 +118,7 @@ type aggregator struct {
 type counts struct {
 	spans, repeated, overflow, evicted        int64
 	activityLate, activityLimit, activityTime int64
-	stepLate, stepLimit                       int64
+	stepLate, stepLimit, operationLimit       int64
 	uncompared                                [aloneReasons]int64
 }
 
@@ -141,6 +146,9 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 	if s := cfg.Stragglers.Get(); s != nil {
 		a.jobs = newStragglers(*s)
 	}
+	if g := cfg.Regressions.Get(); g != nil {
+		a.regressions = &regressions{tracker: regression.New(g.Threshold, g.MaxOperations)}
+	}
 	return a
 }
 
@@ -154,6 +162,9 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		var r *resource // made for the first GPU span
 		if a.jobs != nil {
 			a.jobs.source = rs.Resource().Attributes()
+		}
+		if a.regressions != nil {
+			a.regressions.source(rs.Resource().Attributes())
 		}
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&res, ss.Scope().Attributes())
@@ -273,13 +284,14 @@ func (a *aggregator) onlyStragglers() {
 	a.cfg = &cfg
 }
 
-// findings returns the ranks that stood out since the last call.
+// findings returns the ranks and operations that stood out since the last call.
 func (a *aggregator) findings() []*finding {
-	if a.jobs == nil {
-		return nil
+	found := a.found
+	a.found = nil
+	if a.jobs != nil {
+		found = append(found, a.jobs.found...)
+		a.jobs.found = nil
 	}
-	found := a.jobs.found
-	a.jobs.found = nil
 	return found
 }
 
@@ -293,6 +305,7 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
+	a.regressed(now)
 	a.Output()
 	for _, r := range a.resources {
 		r.write(&a.settings, out, now+a.ahead)

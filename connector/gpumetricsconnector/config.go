@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Config of the gpu_metrics connector.
@@ -55,6 +56,8 @@ type Config struct {
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
 	// Stragglers compares the ranks of a job. On by default.
 	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
+	// Regressions compares operations with the version of their service before, and with the day before. On by default.
+	Regressions configoptional.Optional[RegressionConfig] `mapstructure:"regressions"`
 }
 
 // Temporalities.
@@ -109,6 +112,15 @@ type StragglerConfig struct {
 	_          struct{}
 }
 
+// RegressionConfig limits the comparison of versions.
+type RegressionConfig struct {
+	// Threshold is the share by which time or energy must have risen. Default 0.1.
+	Threshold float64 `mapstructure:"threshold"`
+	// MaxOperations limits the operations of all services that are compared, up to 40 kB each. Default 500.
+	MaxOperations int `mapstructure:"max_operations"`
+	_             struct{}
+}
+
 // defaultBounds returns 1 and 3 of each decade from 1 µs to 30 s. Each bound is a series for each operation and device
 // in Prometheus; use exponential histograms for a finer resolution.
 func defaultBounds() []time.Duration {
@@ -134,6 +146,9 @@ func createDefaultConfig() component.Config {
 			MaxActivities: 200_000,
 		}),
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 2, MaxWaiting: 100_000}),
+		Regressions: configoptional.Some(RegressionConfig{
+			Threshold: semconv.FindingRegressionThreshold, MaxOperations: 500,
+		}),
 	}
 }
 
@@ -166,6 +181,11 @@ func (c *Config) Validate() error {
 		configvalidate.Positive(&bad, "stragglers::max_wait", s.MaxWait)
 		configvalidate.Positive(&bad, "stragglers::max_waiting", s.MaxWaiting)
 		bad.If(s.MinRanks < 2, "`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks)
+	}
+	if g := c.Regressions.Get(); g != nil {
+		bad.If(!(g.Threshold > 0 && g.Threshold <= 10), "`regressions::threshold` must be above 0 and at most 10, found %g",
+			g.Threshold)
+		configvalidate.Positive(&bad, "regressions::max_operations", g.MaxOperations)
 	}
 	return bad.Err()
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
@@ -24,7 +25,7 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// finding is a rank that stood out in a step. It is immutable, so it is read without a lock.
+// finding is a rank that stood out in a step, or an operation that takes more than before. It is immutable, so it is read without a lock.
 type finding struct {
 	straggler.Result
 	step        stepSpan
@@ -33,6 +34,7 @@ type finding struct {
 	ranks       int
 	typicalStep spanfacts.Key // of the rank nearest to the median
 	typicalRank int64
+	regression  *regression.Finding // of an operation; nil: of a rank
 }
 
 // findingSpans makes the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
@@ -54,7 +56,11 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 			spans = ss.Spans()
 			of[f.step.resource] = spans
 		}
-		f.write(spans.AppendEmpty())
+		if f.regression != nil {
+			f.writeRegression(spans.AppendEmpty())
+		} else {
+			f.write(spans.AppendEmpty())
+		}
 	}
 	return td
 }

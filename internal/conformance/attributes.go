@@ -138,7 +138,7 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 // declared ratios may be above 1 where the declaration is wrong, which gpu.declaration.status says.
 var declared = []string{
 	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
-	"gpu.straggler.score",
+	"gpu.straggler.score", "gpu.regression.ratio", "gpu.regression.lower", "gpu.regression.upper",
 }
 
 // amount checks what a number can be by its unit and name.

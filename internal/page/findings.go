@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -30,6 +31,7 @@ const (
 	FindingSlow      = "slow request"
 	FindingThrottle  = "throttle"
 	FindingPageable  = "pageable copy"
+	FindingRegressed = "regression"
 )
 
 // Finding is one thing that stands out, in words, with what it is seen by.
@@ -65,6 +67,59 @@ func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Sp
 	}
 }
 
+// regressed is an operation that takes more than before.
+type regressed struct {
+	spanfacts.Regression
+	service string
+	time    float64 // when it was reported, unix ms
+	trace   string
+}
+
+// maxRegressed bounds the regressions that are kept.
+const maxRegressed = 100
+
+// regress takes a span of gpu_metrics on a regression; others say nothing. Its own times are those of the example.
+func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	x := regressed{service: clip(r.Service), time: float64(m.now().UnixMilli()), trace: f.Key.Trace.String()}
+	if m.fixed {
+		x.time = millis(f.End)
+	}
+	if x.Load(s) {
+		for _, text := range []*string{&x.Operation, &x.Quantity, &x.Version, &x.Baseline} {
+			*text = clip(*text)
+		}
+		x.Evidence = strings.Clone(x.Evidence[:min(len(x.Evidence), maxEvidence)])
+		m.regressed.put(x, maxRegressed)
+	}
+}
+
+// maxEvidence bounds the text of a finding that another component wrote.
+const maxEvidence = 512
+
+// regression is the operation that rose most, of those reported from one time to another.
+func (m *Model) regression(from, to float64) (found Finding, ok bool) {
+	most := 0.0
+	m.regressed.each(func(x *regressed) {
+		if x.time < from || x.time > to || x.Ratio <= most {
+			return
+		}
+		most, ok = x.Ratio, true
+		text := cmp.Or(x.Evidence, fmt.Sprintf("%s takes %.2f times as much %s as in %s", x.Operation, x.Ratio, x.Quantity,
+			x.Baseline))
+		if x.Version != "" {
+			text += " in version " + x.Version
+		}
+		if x.service != "" {
+			text += " of " + x.service
+		}
+		if x.Before != "" {
+			text += "; before: trace " + x.Before
+		}
+		found = Finding{FindingRegressed, text, x.trace}
+	})
+	return found, ok
+}
+
 // served takes the span of a request, as its server sees it.
 func (m *Model) served(f *spanfacts.Facts) {
 	seconds := spanfacts.Elapsed(f.Start, f.End)
@@ -80,6 +135,7 @@ func (m *Model) served(f *spanfacts.Facts) {
 func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	for _, f := range []func() (Finding, bool){
 		func() (Finding, bool) { return m.lateRank(from, to) },
+		func() (Finding, bool) { return m.regression(from, to) },
 		func() (Finding, bool) { return m.slowRequest(from, to) },
 		func() (Finding, bool) { return m.throttled(first, last) },
 		func() (Finding, bool) { return m.pageable(first, last) },

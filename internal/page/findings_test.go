@@ -211,3 +211,29 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 		require.Len(t, m.State(Query{Range: time.Minute}).Findings, c.want, name)
 	}
 }
+
+func TestARegressionIsShownWithBothTraces(t *testing.T) {
+	m := New()
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "llm")
+	s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{2})
+	s.SetSpanID(pcommon.SpanID{2})
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(time.Now().Add(-time.Hour)))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(time.Now().Add(-time.Hour)))
+	s.Links().AppendEmpty().SetTraceID(pcommon.TraceID{1})
+	require.NoError(t, s.Attributes().FromRaw(map[string]any{
+		"gpu.operation.name": "decode", "gpu.regression.ratio": 1.3, "gpu.regression.quantity": "time",
+		"gpu.regression.version": "2", "gpu.regression.baseline": "1",
+		"gpu.finding.evidence": "GPU time per token of decode is 1.3 times as much as in 1",
+	}))
+	m.Traces(td)
+	now := float64(time.Now().UnixMilli())
+	f, ok := m.regression(now-60_000, now+60_000)
+	require.True(t, ok)
+	require.Equal(t, "regression: GPU time per token of decode is 1.3 times as much as in 1 in version 2 of llm; before: trace "+
+		"01000000000000000000000000000000 (trace 02000000000000000000000000000000)", f.String())
+	_, ok = m.regression(now-3600_000, now-60_000)
+	require.False(t, ok, "reported later")
+}

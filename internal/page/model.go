@@ -59,6 +59,7 @@ type Model struct {
 	slowest    *Request                                    // of the ones removed within the kept time, to be found
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
+	regressed  ring[regressed]
 	health     Health
 	stacks     *stackprofile.Builder // of a live page
 	resolved   time.Time             // when stacks were resolved last

@@ -51,6 +51,7 @@ func (m *Model) traces(td ptrace.Traces, p *Profile) {
 					q.Queue = max(q.Queue, spanfacts.Positive(v))
 				} else if s.Kind() != ptrace.SpanKindServer {
 					m.straggler(&f, &r, s)
+					m.regress(&f, &r, s)
 				}
 				if s.Kind() == ptrace.SpanKindServer {
 					m.served(&f)

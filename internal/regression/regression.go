@@ -86,6 +86,9 @@ type Series struct {
 // Gone reports whether the series is nil or was evicted; find it again then.
 func (s *Series) Gone() bool { return s == nil || s.gone }
 
+// PerItem reports whether the runs' values are per item.
+func (s *Series) PerItem() bool { return s.op.key.PerItem }
+
 // operation is the versions of one operation.
 type operation struct {
 	key      Key

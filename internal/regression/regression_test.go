@@ -101,10 +101,10 @@ func TestAPlantedRegressionIsFound(t *testing.T) {
 	}
 }
 
-// 3,000 comparisons of every kind of noise, of which 3 may be wrong: of unchanged operations, and of those that rose by
+// 2,000 comparisons for each kind of noise, of which 2 may be wrong: of unchanged operations, and of those that rose by
 // exactly the threshold.
 func TestFalseAlarmsAreBelowOneInAThousand(t *testing.T) {
-	comparisons := 3000
+	comparisons := 2000
 	if testing.Short() {
 		comparisons = 300
 	}
