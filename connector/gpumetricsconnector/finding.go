@@ -25,7 +25,8 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// finding is a rank that stood out in a step, or an operation that takes more than before. It is immutable, so it is read without a lock.
+// finding is a rank that stood out in a step, or an operation that takes more than before. It is immutable, so it is
+// read without a lock.
 type finding struct {
 	straggler.Result
 	step        stepSpan

@@ -35,7 +35,9 @@ func (g *regressions) source(attrs pcommon.Map) {
 
 // compareVersions adds a span to its operation's series, which the caller keeps from span to span. seconds are on the
 // device.
-func (a *aggregator) compareVersions(r *resource, f *facts, s **regression.Series, seconds, items float64, unit string) {
+func (a *aggregator) compareVersions(
+	r *resource, f *facts, s **regression.Series, seconds, items float64, unit string,
+) {
 	g := a.regressions
 	if g == nil || r.service == "" || f.End > a.latest() || seconds <= 0 && f.Energy <= 0 {
 		return
