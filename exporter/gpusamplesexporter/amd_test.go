@@ -46,7 +46,7 @@ func TestAMDsExporterIsUnderstood(t *testing.T) {
 			require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
 		}
 		v := store.Acquire()
-		d, ok := v.Lookup("51ff74a1-0000-1000-802e-2769a3f6a69e")
+		d, ok := v.Lookup("GPU-512e2769a3f6a69e") // as HIP names it
 		require.True(t, ok)
 		desc := d.Device()
 		assert.Equal(t, []any{"AMD", "gpu1", 1, "102-G30211-00", "node1"},

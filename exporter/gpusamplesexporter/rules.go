@@ -130,6 +130,9 @@ func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Devi
 			d.ID += "/" + p // partitions of a board have its serial number
 		}
 	}
+	if id, ok := uniqueID(d.ID); amd && ok {
+		d.ID = id
+	}
 	if d.ID == "" {
 		return d, false
 	}
@@ -156,6 +159,34 @@ func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Devi
 		}
 	}
 	return d, true
+}
+
+// uniqueID returns the ID by which HIP knows a physical GPU, from the UUID that AMD's management library makes of it: a
+// UUID of version 1 with the unique ID of 64 bits in the first byte, the low byte of the clock sequence and the node,
+// the index of the partition in the second byte (0 or 0xff: the board) and the PCI device ID behind it (amd_smi_uuid.cc
+// in ROCm/amdsmi). Later partitions keep their UUID.
+func uniqueID(uuid string) (string, bool) {
+	const form = "xx##xxxx-0000-1000-80xx-xxxxxxxxxxxx"
+	if len(uuid) != len(form) {
+		return "", false
+	}
+	uuid = strings.ToLower(uuid)
+	for i := range form {
+		switch c := uuid[i]; form[i] {
+		case 'x', '#':
+			if !strings.ContainsRune("0123456789abcdef", rune(c)) {
+				return "", false
+			}
+		default:
+			if c != form[i] {
+				return "", false
+			}
+		}
+	}
+	if index := uuid[2:4]; index != "ff" && index != "00" {
+		return "", false
+	}
+	return "GPU-" + uuid[:2] + uuid[21:23] + uuid[24:], true
 }
 
 // instanceID is the ID of a MIG instance, of which dcgm-exporter says only the number.
