@@ -5,11 +5,11 @@
 // of the service before, or since the same hour of the day before.
 //
 // It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. Values of one
-// moment resemble each other, so the unit of the comparison is not the run but the mean of a block of time: blocks get longer
-// as time passes, and their number stays between 16 and 32. A finding needs the whole confidence interval of the ratio
-// above the threshold. The interval is Welch's, at 99.99 %: a comparison is repeated whenever the length of the blocks
-// doubles, at most about 15 times in the life of a version, so that all looks together are wrong in less than 1 of
-// 1,000 comparisons, even of operations whose true ratio is exactly the threshold.
+// moment resemble each other, so the unit of the comparison is not the run but the mean of a block of time: blocks get
+// longer as time passes, and their number stays between 16 and 32. A finding needs the whole confidence interval of the
+// ratio above the threshold. The interval is Welch's, at 99.99 %: a comparison is repeated whenever the length of the
+// blocks doubles, at most about 15 times in the life of a version, so that all looks together are wrong in less than 1
+// of 1,000 comparisons, even of operations whose true ratio is exactly the threshold.
 package regression
 
 import (

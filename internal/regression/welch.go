@@ -25,7 +25,8 @@ func moments(list []block) (mean, variance float64) {
 }
 
 // welch returns the difference of two means, the later less the earlier, and half the width of its interval (Welch
-// 1947, with Satterthwaite's degrees of freedom). It returns false if there is no variance to judge by or too few blocks.
+// 1947, with Satterthwaite's degrees of freedom). It returns false if there is no variance to judge by or if there are
+// too few blocks.
 func welch(before, now []block) (diff, half float64, ok bool) {
 	if len(before) < 2 || len(now) < 2 {
 		return 0, 0, false
