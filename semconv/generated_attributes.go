@@ -459,7 +459,7 @@ const (
 	GPURegressionBaselineKey = attribute.Key("gpu.regression.baseline")
 
 	// GPURegressionBaselineCountKey (int, {run}): Number of runs of the baseline that are compared.
-	GPURegressionBaselineCountKey = attribute.Key("gpu.regression.baseline.count")
+	GPURegressionBaselineCountKey = attribute.Key("gpu.regression.baseline_count")
 
 	// GPURegressionCountKey (int, {run}): Number of runs of the present version that are compared.
 	GPURegressionCountKey = attribute.Key("gpu.regression.count")

@@ -189,8 +189,8 @@ func (s *session) unwatchLast() {
 	s.giveUpUnused()
 }
 
-// unprofiled reports devices whose profiling fields are watched and have no value. A board that is cut into instances can
-// lack them.
+// unprofiled reports devices whose profiling fields are watched and have no value. A board that is cut into instances
+// can lack them.
 func (s *session) unprofiled() (list []gpudata.Notice) {
 	now := s.now()
 	for _, normal := range []bool{false, true} {
