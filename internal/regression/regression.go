@@ -55,7 +55,7 @@ type Example struct {
 // Side is one side of a comparison.
 type Side struct {
 	Count   int64   // runs
-	Mean    float64 // geometric; s or J, per item if the key says so
+	Mean    float64 // geometric; s or J, per item if the key has PerItem
 	Example Example
 }
 
@@ -212,7 +212,7 @@ func (t *Tracker) Active(fn func(*Finding)) {
 // warmUp is the time after the first run of a version that is not compared: first launches, compilation, caches.
 const warmUp = int64(10 * time.Second)
 
-// Add adds a run with the seconds and joules that it took, each 0 if unknown and per item if the key says so.
+// Add adds a run with the seconds and joules that it took, each 0 if unknown and per item if the key has PerItem.
 func (s *Series) Add(values [2]float64, run Example) {
 	at := int64(run.End)
 	if at <= 0 {
