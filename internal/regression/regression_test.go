@@ -105,8 +105,8 @@ func TestAPlantedRegressionIsFound(t *testing.T) {
 	}
 }
 
-// 2,000 comparisons for each kind of noise, of which 2 may be wrong: of unchanged operations, and of operations that rose by
-// exactly the threshold.
+// 2,000 comparisons for each kind of noise, of which 2 may be wrong: of unchanged operations, and of operations that
+// rose by exactly the threshold.
 func TestFalseAlarmsAreBelowOneInAThousand(t *testing.T) {
 	comparisons := 2000
 	if testing.Short() {
