@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+//go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
 // Package gpusamplesextension holds the recent samples of every device in memory, so that one component can write
 // them (the gpu receiver, the gpu_samples exporter) and another can look into the interval of a span (gpu_join).

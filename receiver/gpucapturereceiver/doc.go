@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+//go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
 // Package gpucapturereceiver records the kernels, copies and memsets of running CUDA processes in short windows and
 // turns them into spans, below the spans that launched them, with the analysis that profiler files get.

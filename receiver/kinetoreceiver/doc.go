@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+//go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
 // Package kinetoreceiver reads PyTorch profiler (Kineto) traces and turns them into spans.
 //

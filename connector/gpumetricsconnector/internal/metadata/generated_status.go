@@ -14,6 +14,6 @@ var (
 )
 
 const (
-	TracesToMetricsStability = component.StabilityLevelDevelopment
-	TracesToTracesStability  = component.StabilityLevelDevelopment
+	TracesToMetricsStability = component.StabilityLevelAlpha
+	TracesToTracesStability  = component.StabilityLevelAlpha
 )
