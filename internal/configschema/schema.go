@@ -100,7 +100,7 @@ type walker struct {
 	inside   []reflect.Type
 }
 
-// walk describes a type. value holds its default; it is invalid where there is none, as for the items of a list.
+// walk describes a type. value holds its default; it is invalid if missing, as for the items of a list.
 func (w *walker) walk(t reflect.Type, value reflect.Value) (*Node, error) {
 	n := &Node{Type: t}
 	switch {

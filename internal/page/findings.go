@@ -78,7 +78,7 @@ type regressed struct {
 // maxRegressed bounds the regressions that are kept.
 const maxRegressed = 100
 
-// regress takes a span of gpu_metrics on a regression; others say nothing. Its own times are those of the example.
+// regress takes a span of gpu_metrics on a regression; others say nothing. Its own times are the times of the example.
 func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	x := regressed{service: clip(r.Service), time: float64(m.now().UnixMilli()), trace: f.Key.Trace.String()}
 	if m.fixed {

@@ -40,7 +40,7 @@ type scope struct {
 	scope  pcommon.InstrumentationScope
 	source string // of the samples of all of its spans
 	mixed  bool   // they have several, or some are not joined
-	cells  int    // spans of method cell minus those of method interval
+	cells  int    // spans of method cell minus spans of method interval
 	method string // of its spans that state none
 }
 

@@ -189,7 +189,7 @@ func (s *session) unwatchLast() {
 	s.giveUpUnused()
 }
 
-// unprofiled reports devices whose profiling fields are watched and have no value. A board that is cut into instances
+// unprofiled reports devices whose profiling fields are watched and have no value. A board divided into instances
 // can lack them.
 func (s *session) unprofiled() (list []gpudata.Notice) {
 	now := s.now()
