@@ -119,7 +119,8 @@ func TestShippedConfigurationsUseOnlyRegisteredNames(t *testing.T) {
 		for i, line := range strings.Split(string(b), "\n") {
 			line, _, _ = strings.Cut(line, "#")
 			for _, m := range inYAML.FindAllStringSubmatch(line, -1) {
-				if !registered(m[1]) {
+				prose := filepath.Base(path) == "config.schema.yaml" // descriptions name attributes in groups, too
+				if !registered(m[1]) && !(prose && namespace(m[1])) {
 					t.Errorf("%s:%d: %q is not in semconv/registry", path, i+1, m[1])
 				}
 			}
