@@ -5,6 +5,7 @@ package gpusamplesextension
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -30,18 +31,24 @@ type LoadWriter interface {
 type LoadReader interface {
 	// LoadOf returns the name under which the load of a service is known; false if nothing reports it.
 	LoadOf(service string) (name string, ok bool)
-	// LoadLevels appends the load of a service over [from, to] to dst as steps, the first at from. A step of 0 means
-	// that no reading is near, or that nothing ran.
+	// LoadLevels appends the readings of a service that cover [from, to] to dst in time order: the last one until from,
+	// if any, all up to to, and the next one. LoadLapsed and LoadAhead mark times without a reading nearby.
 	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
 	// LoadKnown reports whether readings cover all of [from, to], and at least one is inside.
 	LoadKnown(name string, from, to int64) bool
 }
 
-// LoadLevel is the number of running requests from a time on.
+// LoadLevel is the number of running requests at a time, or LoadLapsed or LoadAhead.
 type LoadLevel struct {
 	Time    int64 // unix ns
 	Running float64
 }
+
+// Values of LoadLevel.Running that are no readings.
+const (
+	LoadLapsed = -1 // nothing is known up to the next level
+	LoadAhead  = -2 // the next level is near enough from here on
+)
 
 // loadHold is how far from a reading its value counts: half of the longest usual interval between scrapes, a minute.
 const loadHold = int64(30 * time.Second)
@@ -145,42 +152,54 @@ func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadL
 	if len(all) == 0 {
 		return dst
 	}
-	times := []int64{from}
-	add := func(t int64) {
-		if t > from && t < to {
-			times = append(times, t)
-		}
-	}
+	var times []int64
 	for _, s := range all {
 		r := *s
-		first := sort.Search(len(r), func(i int) bool { return r[i].Time >= from-2*loadHold })
-		for i := first; i < len(r) && r[i].Time <= to+2*loadHold; i++ {
-			if i == 0 || r[i].Time-r[i-1].Time > 2*loadHold {
-				add(r[i].Time - loadHold)
-			}
-			add(r[i].Time)
-			if i+1 == len(r) || r[i+1].Time-r[i].Time > 2*loadHold {
-				add(r[i].Time + loadHold)
+		first := max(0, sort.Search(len(r), func(i int) bool { return r[i].Time > from })-1)
+		for _, x := range r[first:] {
+			times = append(times, x.Time)
+			if x.Time > to {
+				break
 			}
 		}
 	}
 	slices.Sort(times)
-	for _, t := range slices.Compact(times) {
+	times = slices.Compact(times)
+	first := max(0, sort.Search(len(times), func(i int) bool { return times[i] > from })-1)
+	last := sort.Search(len(times), func(i int) bool { return times[i] > to })
+	times = times[first:min(last+1, len(times))]
+	known := int64(math.MinInt64) // until then a reading is near
+	for _, t := range times {
+		if t-loadHold > known {
+			if known != math.MinInt64 {
+				dst = append(dst, LoadLevel{known, LoadLapsed})
+			} else if t-loadHold > from {
+				dst = append(dst, LoadLevel{from, LoadLapsed})
+			}
+			if known != math.MinInt64 || t > from {
+				dst = append(dst, LoadLevel{max(t-loadHold, min(from, t)), LoadAhead})
+			}
+		}
 		var sum float64
 		for _, s := range all {
 			sum += around(*s, t)
 		}
 		dst = append(dst, LoadLevel{t, sum})
+		known = t + loadHold
+	}
+	if n := len(times); n > 0 && times[n-1] <= to {
+		dst = append(dst, LoadLevel{known, LoadLapsed})
 	}
 	return dst
 }
 
-// around is the larger one of the readings before and after a time; 0 if none is near. What ran between two readings is
-// not known. With the smaller one, requests that begin together have the parts of all others until the next reading: of
-// eight requests, the only one with a span has eight times its part. With the larger one a part can be too small, which
-// is reported as energy of requests without a span.
+// around is the reading at a time. If another engine of the service was read then, it is the larger one of the readings
+// before and after; 0 if none is near.
 func around(r []LoadLevel, t int64) (running float64) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time > t })
+	if i > 0 && r[i-1].Time == t {
+		return r[i-1].Running
+	}
 	if i > 0 && t-r[i-1].Time < loadHold {
 		running = r[i-1].Running
 	}

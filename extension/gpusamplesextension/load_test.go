@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestLoadIsTheLargerOfTheReadingsAround(t *testing.T) {
+func TestLoadLevelsAreTheReadings(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	for i, n := range []float64{1, 3, 2} {
 		st.WriteLoad(LoadSeries{Service: "vllm", Source: "0"}, int64(100+10*i)*second, n)
@@ -35,8 +35,15 @@ func TestLoadIsTheLargerOfTheReadingsAround(t *testing.T) {
 	_, ok = st.LoadOf("other")
 	assert.False(t, ok)
 	assert.Equal(t, []LoadLevel{
-		{60 * second, 0}, {70 * second, 1}, {80 * second, 6}, {100 * second, 8}, {120 * second, 7}, {140 * second, 2},
-	}, trim(st.LoadLevels("vllm", 60*second, 149*second, nil)))
+		{60 * second, LoadLapsed},
+		{70 * second, LoadAhead},
+		{100 * second, 6},
+		{110 * second, 8},
+		{120 * second, 7},
+		{150 * second, LoadLapsed},
+	}, st.LoadLevels("vllm", 60*second, 149*second, nil), "of a series without a reading, the larger one around")
+	assert.Equal(t, []LoadLevel{{100 * second, 6}, {110 * second, 8}, {120 * second, 7}},
+		st.LoadLevels("vllm", 105*second, 115*second, nil), "the one before and the one after, too")
 	assert.True(t, st.LoadKnown("vllm", 75*second, 145*second))
 	assert.True(t, st.LoadKnown("vllm", 101*second, 110*second))
 	assert.False(t, st.LoadKnown("vllm", 101*second, 109*second), "no reading is inside")
@@ -54,18 +61,14 @@ func TestLoadIsNotKnownFarFromReadings(t *testing.T) {
 	for _, at := range []int64{100, 200} {
 		st.WriteLoad(LoadSeries{Service: "vllm"}, at*second, float64(at/100))
 	}
-	assert.Equal(t, []LoadLevel{{90 * second, 1}, {130 * second, 0}, {170 * second, 2}, {230 * second, 0}},
-		trim(st.LoadLevels("vllm", 90*second, 300*second, nil)))
-}
-
-// trim leaves out levels that do not differ from the one before.
-func trim(all []LoadLevel) (out []LoadLevel) {
-	for i, l := range all {
-		if i == 0 || l.Running != all[i-1].Running {
-			out = append(out, l)
-		}
-	}
-	return out
+	assert.Equal(t, []LoadLevel{
+		{90 * second, LoadAhead},
+		{100 * second, 1}, {130 * second, LoadLapsed}, {170 * second, LoadAhead}, {200 * second, 2}, {230 * second, LoadLapsed},
+	}, st.LoadLevels("vllm", 90*second, 300*second, nil))
+	assert.Equal(t, []LoadLevel{{100 * second, 1}, {130 * second, LoadLapsed}, {170 * second, LoadAhead}, {200 * second, 2}},
+		st.LoadLevels("vllm", 140*second, 150*second, nil))
+	assert.Equal(t, []LoadLevel{{200 * second, 2}, {230 * second, LoadLapsed}},
+		st.LoadLevels("vllm", 240*second, 250*second, nil))
 }
 
 func TestLoadsAreBounded(t *testing.T) {
@@ -121,7 +124,9 @@ func TestServersAreRead(t *testing.T) {
 				require.True(t, found)
 			}
 			for _, l := range st.LoadLevels("svc", 100*second, 100*second+second/4, nil) {
-				assert.InDelta(t, tt.want, l.Running, 1e-9)
+				if l.Running >= 0 {
+					assert.InDelta(t, tt.want, l.Running, 1e-9)
+				}
 			}
 			assert.True(t, st.LoadKnown("svc", 100*second, 100*second+second/4))
 		})

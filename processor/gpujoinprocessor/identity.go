@@ -17,6 +17,7 @@ type resourceInfo struct {
 	process  uint64
 	server   uint64  // of requests: the service whose load is known; 0: none
 	load     string  // the name of that load
+	loads    *loads  // nil if server is 0
 	weight   float64 // of requests: how many each represents, as the resource states it
 	workload gpusamplesextension.Workload
 }
@@ -69,7 +70,7 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 		}
 	}
 	if name, ok := i.loads.of(service); ok {
-		r.load, r.server = name, i.loads.server(i.seed, name)
+		r.load, r.server, r.loads = name, i.loads.server(i.seed, name), i.loads
 	}
 	switch {
 	case instance:

@@ -23,6 +23,31 @@ type loads struct {
 
 	mu    sync.Mutex
 	names map[uint64]string // by the number of the process
+	// Processes that sent requests, and the server that they belong to. Their work on the device is the server's.
+	servers map[uint64]uint64
+}
+
+// maxServers bounds the processes that sent requests.
+const maxServers = 1 << 12
+
+// serve notes that a process sent a request of a server.
+func (l *loads) serve(process, server uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.servers == nil || len(l.servers) >= maxServers {
+		l.servers = map[uint64]uint64{}
+	}
+	l.servers[process] = server
+}
+
+// processOf returns the number of the process in the fair share: its server's if it sent requests.
+func (l *loads) processOf(process uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if server, ok := l.servers[process]; ok {
+		return server
+	}
+	return process
 }
 
 // of returns the name of the load of a service.
@@ -58,7 +83,14 @@ func (l *loads) levels(process uint64, from, to, shift int64, dst []fairshare.Le
 	}
 	var levels [32]gpusamplesextension.LoadLevel
 	for _, x := range l.reader.LoadLevels(name, from+shift, to+shift, levels[:0]) {
-		dst = append(dst, fairshare.Level{Time: x.Time - shift, Running: x.Running})
+		level := fairshare.Level{Time: x.Time - shift, Running: x.Running}
+		switch x.Running {
+		case gpusamplesextension.LoadLapsed:
+			level.Running = fairshare.Lapsed
+		case gpusamplesextension.LoadAhead:
+			level.Running = fairshare.Ahead
+		}
+		dst = append(dst, level)
 	}
 	return dst
 }

@@ -93,6 +93,35 @@ func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
 	}
 }
 
+// A server whose iterations are sections on the device, such as by gpuspan or the capture library, and whose requests
+// have spans too: the iterations have all energy of their time, whichever requests are seen and whatever the server
+// counts. Before, its requests were of another process and had half of it.
+func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		at := func(s float64) time.Time { return zero.Add(sec(s)) }
+		r := newRig(t)
+		r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
+		r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
+		for i := range 10 {
+			r.store.(gpusamplesextension.LoadWriter).WriteLoad(gpusamplesextension.LoadSeries{Service: "test"},
+				at(float64(i)+0.5).UnixNano(), 8)
+		}
+		time.Sleep(12*time.Second + time.Millisecond)
+		td := newTraces("server 0")
+		td.request(1, zero, at(10))
+		td.gpu(2, 0, at(2), at(5))
+		td.gpu(3, 0, at(5), at(9))
+		r.consume(td.Traces)
+		time.Sleep(20 * time.Second)
+		got := r.spans()
+		assert.InEpsilon(t, 300, energy(t, got[2]), 0.01)
+		assert.InEpsilon(t, 400, energy(t, got[3]), 0.01)
+		assert.InEpsilon(t, 300./8, energy(t, got[1]), 0.01, "of the time between")
+		r.close()
+	})
+}
+
 func TestSamplingThresholdsAreWeights(t *testing.T) {
 	for state, want := range map[string]float64{
 		"": 0, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:1;th:fd70a3d70a3d7": 100.00000000001,

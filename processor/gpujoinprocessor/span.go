@@ -82,8 +82,11 @@ func (g *gpuSpan) read(
 	if at.request {
 		g.share.Weight = max(r.weight, thresholdWeight(s.TraceState().AsRaw()))
 		if r.server != 0 {
+			r.loads.serve(r.process, r.server)
 			g.share.Process = r.server
 		}
+	} else if r.server != 0 && !g.share.Yields {
+		g.share.Process = r.loads.processOf(r.process)
 	}
 	// A request that waits in the engine's queue does not occupy the device yet.
 	if queue := f.Queue * 1e9; at.request && queue < float64(g.share.End-g.share.Start) {

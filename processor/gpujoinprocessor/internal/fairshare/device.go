@@ -62,6 +62,7 @@ type Device struct {
 	knots   []Knot
 	pieces  []interval
 	levels  []Level
+	arrived []float64 // requests at each of the levels
 	changes []change
 }
 

@@ -7,30 +7,41 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 )
 
-// Load reads how many spans a process ran, as the process itself states it. A [Meter] may implement it. Spans that a
-// process ran and that never arrive (their sender dropped or never made them) then keep their parts, which nobody else
-// gets: an innermost span has 1/max(spans that arrived, spans that ran) of what its process has.
+// Load reads how many requests a process ran, as the process itself states it. A [Meter] may implement it. Requests
+// without a span (their sender dropped or never made it) then keep their parts, and no other span gets them. A reading
+// counts all requests, so what is left of it without the spans that arrived is the number of absent ones.
+//
+// The number of absent requests between two readings is not known: the larger of the two is used. Requests that arrived
+// are counted at each instant.
 type Load interface {
-	// Levels appends the levels of a process over [from, to] in time order, the first at from. Nothing is appended for a
-	// process that states none.
+	// Levels appends the readings of a process that cover [from, to] in time order: the last one until from, if any, all
+	// up to to, and the next one. Nothing is appended for a process that states none.
 	Levels(process uint64, from, to int64, dst []Level) []Level
 }
 
-// Level is the number of spans that a process runs from a time on.
+// Level is the number of requests that a process ran at a time, or Lapsed or Ahead.
 type Level struct {
-	Time    int64   // ns
-	Running float64 // 0: not known
+	Time    int64 // ns
+	Running float64
 }
 
-// change is a Level of one of the device's processes.
+// Values of Level.Running that are no readings.
+const (
+	Lapsed = -1 // nothing is known up to the next level
+	Ahead  = -2 // the next level's reading is valid from here on
+)
+
+// change is the number of absent requests of one of the device's processes from a time on.
 type change struct {
-	Level
-	proc int32
+	time   int64
+	absent float64
+	proc   int32
 }
 
-// collectChanges reads the levels of all processes with pending spans up to a time.
+// collectChanges finds the absent requests of all processes with pending spans up to a time.
 func (d *Device) collectChanges(to int64, m Meter) {
 	d.changes = d.changes[:0]
 	load, ok := m.(Load)
@@ -38,26 +49,87 @@ func (d *Device) collectChanges(to int64, m Meter) {
 		return
 	}
 	for id, i := range d.procs.byID {
-		d.levels = load.Levels(id, d.settled, to, d.levels[:0])
-		for _, l := range d.levels {
-			d.changes = append(d.changes, change{l, i})
-		}
-	}
-	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.Time, b.Time) })
-}
-
-// changeUntil applies the levels up to a time.
-func (s *sweep) changeUntil(t int64) {
-	d := s.d
-	for ; s.changed < len(d.changes) && d.changes[s.changed].Time <= t; s.changed++ {
-		c := &d.changes[s.changed]
-		p := &d.procs.all[c.proc]
-		if p.running == c.Running {
+		p := &d.procs.all[i]
+		if d.levels = load.Levels(id, d.settled, to, d.levels[:0]); len(d.levels) == 0 {
+			d.changes = append(d.changes, change{d.settled, 0, i})
 			continue
 		}
-		s.advance(c.Time)
+		d.countArrived(i)
+		for j, l := range d.levels {
+			d.changes = append(d.changes, change{l.Time, absent(d.levels, d.arrived, j), i})
+			if l.Time <= to {
+				p.read, p.arrived = l.Time, d.arrived[j]
+			}
+		}
+	}
+	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
+}
+
+// countArrived counts the requests of a process that have arrived and run at each level.
+func (d *Device) countArrived(proc int32) {
+	p := &d.procs.all[proc]
+	d.arrived = append(d.arrived[:0], make([]float64, len(d.levels))...)
+	first := sort.Search(len(d.levels), func(j int) bool { return d.levels[j].Time > d.settled })
+	if first > 0 && p.read == d.levels[first-1].Time {
+		d.arrived[first-1] = p.arrived
+	}
+	last := d.settled
+	if first < len(d.levels) {
+		d.arrived[first], last = float64(p.requests), d.levels[len(d.levels)-1].Time
+	}
+	d.points.each(last, func(x point) {
+		n := d.at(x.n)
+		if n.proc != proc || x.start && !d.outermost(n) || !x.start && n.class&counted == 0 && !d.outermost(n) {
+			return
+		}
+		step := -1.
+		if x.start {
+			step = 1
+		}
+		if x.t <= d.settled && first > 0 { // it began before it arrived
+			d.arrived[first-1] += step
+		}
+		j := sort.Search(len(d.levels), func(j int) bool { return d.levels[j].Time >= x.t })
+		if j = max(j, first); j < len(d.levels) {
+			d.arrived[j] += step
+		}
+	})
+	for j := first + 1; j < len(d.levels); j++ {
+		d.arrived[j] += d.arrived[j-1]
+	}
+}
+
+// outermost reports whether n is a request that is inside no other one of its process.
+func (d *Device) outermost(n *node) bool {
+	p := d.at(n.parent)
+	return n.timed() == onHost && (p == nil || !p.known || p.timed() != onHost || p.proc != n.proc)
+}
+
+// absent returns how many requests without a span a process runs from a level to the next one.
+func absent(levels []Level, arrived []float64, j int) (n float64) {
+	if levels[j].Running == Lapsed {
+		return 0
+	}
+	for k := j; k < min(j+2, len(levels)); k++ {
+		if levels[k].Running >= 0 {
+			n = max(n, levels[k].Running-arrived[k])
+		}
+	}
+	return n
+}
+
+// changeUntil applies the changes up to a time.
+func (s *sweep) changeUntil(t int64) {
+	d := s.d
+	for ; s.changed < len(d.changes) && d.changes[s.changed].time <= t; s.changed++ {
+		c := &d.changes[s.changed]
+		p := &d.procs.all[c.proc]
+		if p.absent == c.absent {
+			continue
+		}
+		s.advance(c.time)
 		p.advance(d.v)
-		p.running = c.Running
+		p.absent = c.absent
 	}
 }
 
@@ -65,7 +137,7 @@ func (s *sweep) changeUntil(t int64) {
 func (d *Device) collectUnseen() {
 	for i := range d.procs.all {
 		p := &d.procs.all[i]
-		if p.running > 0 || p.unseen > 0 || p.weight != [2]float64{float64(p.inner[0]), float64(p.inner[1])} {
+		if p.absent > 0 || p.unseen > 0 || p.weight != [2]float64{float64(p.inner[0]), float64(p.inner[1])} {
 			p.advance(d.v)
 			d.totals.Attributed -= p.unseen
 			d.totals.Unseen += p.unseen
@@ -78,27 +150,42 @@ func (d *Device) collectUnseen() {
 func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	n := max(1, s.Weight)
 	load, ok := m.(Load)
-	if !ok {
+	if !ok || !s.Yields {
 		return n
 	}
-	// The reciprocal is averaged: the span has 1/running of each instant.
 	d.levels = load.Levels(s.Process, p.from, p.to, d.levels[:0])
 	if len(d.levels) == 0 {
 		return n
 	}
-	var share float64
-	for i, l := range d.levels {
-		end := p.to
-		if i+1 < len(d.levels) {
-			end = d.levels[i+1].Time
+	d.arrived = d.arrived[:0]
+	for _, l := range d.levels {
+		one := 0.
+		if s.Start <= l.Time && l.Time < s.End {
+			one = 1
 		}
-		share += float64(end-l.Time) / max(n, l.Running)
+		d.arrived = append(d.arrived, one)
+	}
+	// The reciprocal is averaged: the span has 1/running of each instant.
+	share, at := 0., p.from
+	part := func(to int64, others float64) {
+		if to = min(to, p.to); to > at {
+			share += float64(to-at) / max(n, 1+others)
+			at = to
+		}
+	}
+	part(d.levels[0].Time, 0)
+	for j := range d.levels {
+		to := p.to
+		if j+1 < len(d.levels) {
+			to = d.levels[j+1].Time
+		}
+		part(to, absent(d.levels, d.arrived, j))
 	}
 	return float64(p.to-p.from) / share
 }
 
 // maxWeights bounds the different weights of a device's spans; further ones become the nearest known one.
-const maxWeights = 1 << 7
+const maxWeights = 1 << 6
 
 // weight returns the index of a weight.
 func (d *Device) weight(w float64) uint8 {

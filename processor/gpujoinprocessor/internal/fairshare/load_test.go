@@ -4,6 +4,7 @@
 package fairshare_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -12,9 +13,10 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
-// loaded is a meter of one unit for each cell whose processes state how many spans they run in each cell.
+// loaded is a meter of one unit for each cell whose processes state how many requests they run at the start
+// of each cell.
 type loaded struct {
-	*grid
+	fairshare.Meter
 	running map[uint64]func(cell int64) float64
 }
 
@@ -23,15 +25,22 @@ func (l loaded) Levels(process uint64, from, to int64, dst []fairshare.Level) []
 	if f == nil {
 		return dst
 	}
-	dst = append(dst, fairshare.Level{Time: from, Running: f(from / cellNS)})
-	for c := from/cellNS + 1; c*cellNS < to; c++ {
+	for c := from / cellNS; c*cellNS <= to+cellNS; c++ {
 		dst = append(dst, fairshare.Level{Time: c * cellNS, Running: f(c)})
 	}
 	return dst
 }
 
 func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
-	eight := func(int64) float64 { return 8 }
+	until80 := func(n float64) func(int64) float64 {
+		return func(c int64) float64 {
+			if c < 80 {
+				return n
+			}
+			return 0
+		}
+	}
+	eight := until80(8)
 	for name, tt := range map[string]struct {
 		running map[uint64]func(int64) float64
 		spans   []fairshare.Span
@@ -41,20 +50,20 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 	}{
 		"seven of eight never arrive": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{span(1, 0, 1, 0, 80)},
+			spans:   []fairshare.Span{request(1, 0, 1, 0, 80)},
 			want:    map[int]float64{1: 10}, unseen: 70,
 		},
 		"all of eight arrive": {
 			running: map[uint64]func(int64) float64{1: eight},
 			spans: []fairshare.Span{
-				span(1, 0, 1, 0, 80), span(2, 0, 1, 0, 80), span(3, 0, 1, 0, 80), span(4, 0, 1, 0, 80),
-				span(5, 0, 1, 0, 80), span(6, 0, 1, 0, 80), span(7, 0, 1, 0, 80), span(8, 0, 1, 0, 80),
+				request(1, 0, 1, 0, 80), request(2, 0, 1, 0, 80), request(3, 0, 1, 0, 80), request(4, 0, 1, 0, 80),
+				request(5, 0, 1, 0, 80), request(6, 0, 1, 0, 80), request(7, 0, 1, 0, 80), request(8, 0, 1, 0, 80),
 			},
 			want: map[int]float64{1: 10, 8: 10},
 		},
 		"more arrive than the process counts": {
-			running: map[uint64]func(int64) float64{1: func(int64) float64 { return 1 }},
-			spans:   []fairshare.Span{span(1, 0, 1, 0, 80), span(2, 0, 1, 0, 80)},
+			running: map[uint64]func(int64) float64{1: until80(1)},
+			spans:   []fairshare.Span{request(1, 0, 1, 0, 80), request(2, 0, 1, 0, 80)},
 			want:    map[int]float64{1: 40, 2: 40},
 		},
 		"the count changes within a span": {
@@ -62,14 +71,14 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 				if c < 40 {
 					return 4
 				}
-				return 1
+				return until80(1)(c)
 			}},
-			spans: []fairshare.Span{span(1, 0, 1, 0, 80)},
+			spans: []fairshare.Span{request(1, 0, 1, 0, 80)},
 			want:  map[int]float64{1: 50}, unseen: 30,
 		},
 		"another process keeps its half": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{span(1, 0, 1, 0, 80), span(2, 0, 2, 0, 80)},
+			spans:   []fairshare.Span{request(1, 0, 1, 0, 80), request(2, 0, 2, 0, 80)},
 			want:    map[int]float64{1: 5, 2: 40}, unseen: 35,
 		},
 		"a sampler that keeps one in eight": {
@@ -77,13 +86,13 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 			want:  map[int]float64{1: 10}, unseen: 70,
 		},
 		"the larger of weights and the count": {
-			running: map[uint64]func(int64) float64{1: func(int64) float64 { return 10 }},
+			running: map[uint64]func(int64) float64{1: until80(10)},
 			spans:   []fairshare.Span{weighted(span(1, 0, 1, 0, 80), 8), weighted(span(2, 0, 1, 40, 80), 8)},
 			want:    map[int]float64{1: 4 + 2.5, 2: 2.5}, unseen: 80 - 9,
 		},
 		"settled often": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{span(1, 0, 1, 0, 80)},
+			spans:   []fairshare.Span{request(1, 0, 1, 0, 80)},
 			settles: []int{1, 7, 8, 33, 79},
 			want:    map[int]float64{1: 10}, unseen: 70,
 		},
@@ -109,11 +118,16 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 }
 
 func TestLateSpanTakesItsPartOfFreeTimeOnly(t *testing.T) {
-	g := loaded{flat(), map[uint64]func(int64) float64{1: func(int64) float64 { return 4 }}}
+	g := loaded{flat(), map[uint64]func(int64) float64{1: func(c int64) float64 {
+		if c < 60 {
+			return 4
+		}
+		return 3
+	}}}
 	d := newDevice()
 	take(d, span(9, 0, 2, 0, 1), g)
 	d.Settle(100*cellNS, g)
-	take(d, span(1, 0, 1, 20, 60), g)
+	take(d, request(1, 0, 1, 20, 60), g)
 	got, _ := share(d, 1)
 	assert.InDelta(t, 10, got.Value, 1e-9)
 	assert.InDelta(t, 10, d.Totals().Late, 1e-9)
@@ -156,6 +170,122 @@ func TestPartsAndUnseenSumToTheCounter(t *testing.T) {
 }
 
 func weighted(s fairshare.Span, w float64) fairshare.Span {
-	s.Weight = w
+	s.Weight, s.Yields = w, true
 	return s
+}
+
+func request(id, parent, process, start, end int) fairshare.Span {
+	return weighted(span(id, parent, process, start, end), 0)
+}
+
+// A batch on the device is the server's whole work, whichever of its requests have spans.
+func TestWorkOnTheDeviceIsNotDividedByTheNumberOfRequests(t *testing.T) {
+	g := loaded{flat(), map[uint64]func(int64) float64{1: func(int64) float64 { return 8 }}}
+	d := newDevice()
+	take(d, request(1, 0, 1, 0, 80), g)
+	take(d, span(2, 0, 1, 10, 60), g)
+	d.Settle(80*cellNS, g)
+	got, _ := share(d, 2)
+	assert.InDelta(t, 50, got.Value, 1e-9)
+}
+
+// A request inside another one of its process, as an engine below a frontend sends it, is one request.
+func TestRequestInsideAnotherIsCountedOnce(t *testing.T) {
+	g := loaded{flat(), map[uint64]func(int64) float64{1: func(c int64) float64 {
+		if c < 80 {
+			return 2
+		}
+		return 0
+	}}}
+	d := newDevice()
+	take(d, request(1, 0, 1, 0, 80), g)
+	take(d, request(2, 1, 1, 0, 80), g)
+	d.Settle(80*cellNS, g)
+	outer, _ := share(d, 1)
+	inner, _ := share(d, 2)
+	assert.InDelta(t, 40, outer.Value, 1e-9, "the other half is of a request without a span")
+	assert.InDelta(t, 40, inner.Value, 1e-9)
+	assert.Zero(t, outer.Own)
+}
+
+// Requests begin and end at random, and the number of running ones is read once in ten cells. Truth: each request has
+// the same part of each cell as all others that run in it, with or without a span.
+func TestSharesOfAFluctuatingLoad(t *testing.T) {
+	const cells, period = 20_000, 10 // ten readings during a request of mean length
+	for name, tt := range map[string]struct {
+		seen float64 // probability of a span
+		rate float64 // requests that begin in a cell
+		// Bounds of the error of the sum over requests and of the mean error of one.
+		sum, mean float64
+	}{
+		"all seen":           {seen: 1, rate: 0.08, sum: 1e-9, mean: 1e-9},
+		"nine of ten seen":   {seen: 0.9, rate: 0.08, sum: 0.02, mean: 0.02},
+		"half seen":          {seen: 0.5, rate: 0.08, sum: 0.05, mean: 0.05},
+		"one of ten seen":    {seen: 0.1, rate: 0.08, sum: 0.06, mean: 0.06},
+		"half of a few seen": {seen: 0.5, rate: 0.01, sum: 0.12, mean: 0.12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			running, arrived := make([]float64, cells+period+1), make([]float64, cells+period+1)
+			type one struct{ from, to int }
+			var seen []one
+			for c := range cells - 400 {
+				for rng.Float64() < tt.rate/(1+tt.rate) {
+					r := one{c, c + 50 + rng.IntN(100)}
+					all := rng.Float64() < tt.seen
+					for k := r.from; k < r.to; k++ {
+						running[k]++
+						if all {
+							arrived[k]++
+						}
+					}
+					if all {
+						seen = append(seen, r)
+					}
+				}
+			}
+			m := sparse{loaded{rate{1. / cellNS}, map[uint64]func(int64) float64{1: func(c int64) float64 { return running[c] }}}, period}
+			d, next := newDevice(), 0
+			for at := 200; at <= cells; at += 7 { // spans arrive at their ends, and what is older than 200 is settled
+				for ; next < len(seen) && seen[next].from < at; next++ {
+					take(d, request(1+next, 0, 1, seen[next].from, seen[next].to), m)
+				}
+				d.Settle(int64(at-200)*cellNS, m)
+			}
+			d.Settle(cells*cellNS, m)
+			var have, truth, off, coarse float64
+			for i, r := range seen {
+				got, ok := share(d, 1+i)
+				assert.True(t, ok)
+				fair, larger := 0., 0.
+				for c := r.from; c < r.to; c++ {
+					fair += 1 / running[c]
+					larger += 1 / max(arrived[c], running[c/period*period], running[c/period*period+period])
+				}
+				have, truth = have+got.Value, truth+fair
+				off += math.Abs(got.Value/fair - 1)
+				coarse += math.Abs(larger/fair - 1)
+			}
+			n := float64(len(seen))
+			t.Logf("%d requests: sum %+.2f %%, mean error %.2f %% (by the larger reading alone: %.2f %%)",
+				len(seen), 100*(have/truth-1), 100*off/n, 100*coarse/n)
+			assert.InDelta(t, 1, have/truth, tt.sum)
+			assert.LessOrEqual(t, off/n, tt.mean)
+			assert.LessOrEqual(t, have, truth*(1+1e-9), "a share is rather too small")
+		})
+	}
+}
+
+// sparse reads once in several cells only.
+type sparse struct {
+	loaded
+	period int64
+}
+
+func (s sparse) Levels(process uint64, from, to int64, dst []fairshare.Level) []fairshare.Level {
+	step := s.period * cellNS
+	for at := from / step * step; at <= to+step; at += step {
+		dst = append(dst, fairshare.Level{Time: at, Running: s.running[process](min(at/cellNS, 20_000))})
+	}
+	return dst
 }

@@ -36,6 +36,9 @@ const (
 	onHost
 )
 
+// counted is the bit of node.class that marks a request which its process counts.
+const counted = maxWeights
+
 // timed is onDevice or onHost.
 func (n *node) timed() uint8 { return n.class >> 7 }
 
@@ -57,7 +60,7 @@ type node struct {
 	proc   int32  // of the device's processes
 	times  uint32 // Span.times
 	height uint8  // longest chain of nodes below
-	class  uint8  // who timed it, and below that bit the index of its weight
+	class  uint8  // who timed it, whether it is counted, and the index of its weight
 
 	pinned  bool // somebody will still ask for its share
 	met     bool // placeholder: its span is on another device and has taken the sum

@@ -58,6 +58,21 @@ func (x *points) pop(to int64) (p point, ok bool) {
 	return x.others.pop(), true
 }
 
+// each calls f with all points up to a time, in no order.
+func (x *points) each(to int64, f func(point)) {
+	for i := range x.runs {
+		r := &x.runs[i]
+		for j := r.head; j < len(r.list) && r.list[j].t <= to; j++ {
+			f(r.list[j])
+		}
+	}
+	for _, p := range x.others {
+		if p.t <= to {
+			f(p)
+		}
+	}
+}
+
 // run is a queue of points in the order of time.
 type run struct {
 	list []point

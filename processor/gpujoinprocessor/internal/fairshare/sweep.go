@@ -86,6 +86,10 @@ func (s *sweep) advance(t int64) {
 func (d *Device) start(n *node) {
 	n.active = true
 	n.covered -= d.covered
+	if d.outermost(n) {
+		n.class |= counted
+		d.procs.all[n.proc].requests++
+	}
 	if n.opened == 0 {
 		d.enter(n)
 	}
@@ -100,6 +104,10 @@ func (d *Device) end(n *node) {
 	}
 	n.active, n.ended = false, true
 	n.covered += d.covered
+	if n.class&counted != 0 {
+		n.class &^= counted
+		d.procs.all[n.proc].requests--
+	}
 	d.procs.leave(n.proc)
 	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		a.below += n.own
@@ -172,9 +180,13 @@ type process struct {
 	own   [2]sum // integral of dV / crowd, of those on the host only while there are none on the device
 	seen  sum    // V up to which own was advanced
 
-	weight  [2]float64 // sum over the innermost spans of how many each represents
-	running float64    // spans that run now, as the process itself states it; 0: not known
-	unseen  float64    // what the spans that never arrive had since it was last collected
+	weight [2]float64 // sum over the innermost spans of how many each represents
+	absent float64    // requests without a span that run now: see Load
+	unseen float64    // what they had since it was last collected
+
+	requests int     // active spans that are requests, without those inside another one
+	read     int64   // time of the last reading of all requests that ran
+	arrived  float64 // how many of them have arrived
 }
 
 // active says whether the process has an innermost active span.
@@ -185,7 +197,10 @@ func (p *process) advance(v sum) {
 	for timed, n := range p.inner {
 		if n > 0 {
 			flow := v.since(p.seen)
-			crowd := max(float64(n), p.weight[timed], p.running)
+			crowd := max(float64(n), p.weight[timed])
+			if timed == onHost { // work on the device is the server's, whichever requests it serves
+				crowd = max(crowd, float64(n)+p.absent)
+			}
 			p.own[timed].add(flow / crowd)
 			if crowd > float64(n) {
 				p.unseen += flow * (1 - float64(n)/crowd)
