@@ -45,6 +45,7 @@ type book struct {
 	recent   boundedmap.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
 	closed   boundedmap.Recent[key, struct{}] // requests
 	debts    spanfacts.Waiting[[]debt]
+	inner    spanfacts.Waiting[[]key] // requests, by the first span above them that has not come yet
 
 	operations map[operation]*operation
 	sources    map[string]*source
@@ -67,6 +68,7 @@ func newBook(cfg *Config) *book {
 		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
 		closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
 		debts:  spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
+		inner:  spanfacts.Waiting[[]key]{Max: cfg.MaxSpans},
 		ending: make(map[key]*request), operations: make(map[operation]*operation),
 		sources: make(map[string]*source), index: make(map[key]int),
 	}
@@ -157,6 +159,10 @@ func (b *book) remember(s *span, now int64) {
 		for _, o := range waiting {
 			b.lift(s.above(), o, now)
 		}
+		inner, _ := b.inner.Take(s.key)
+		for _, k := range inner {
+			b.merge(k, s.above(), now)
+		}
 	}
 }
 
@@ -241,6 +247,48 @@ func (b *book) hostTimed(s *span, now int64) {
 		a.energy += s.energy
 		b.stats.charged += s.energy
 	}
+	inner, _ := b.inner.Take(s.key)
+	for _, k := range inner {
+		b.merge(k, s.key, now)
+	}
+	b.merge(s.key, s.above(), now)
+}
+
+// merge makes one request of an inner one and the next one at or above k. Servers around an engine send a span of the
+// same request: the engine's counts, and has the joules of both.
+func (b *book) merge(inner, k key, now int64) {
+	for range maxDepth {
+		if k.Span.IsEmpty() {
+			return
+		}
+		up := b.recent.Find(k)
+		if up == nil {
+			list, _ := b.inner.At(k, now)
+			*list = append(*list, inner)
+			return
+		}
+		if up.kind == requestSpan {
+			b.absorb(inner, k)
+			return
+		}
+		if up.kind != hostSpan {
+			return
+		}
+		k.Span = up.parent
+	}
+}
+
+// absorb gives an open request what is around it, unless that has batches of its own or was reported.
+func (b *book) absorb(inner, outer key) {
+	r, around := b.requests[inner], b.requests[outer]
+	if r == nil || around == nil || len(r.accounts) == 0 || len(around.accounts) != 1 || around.accounts[0].linked {
+		return
+	}
+	a, of := &r.accounts[0], &around.accounts[0]
+	a.measured = a.measured || of.measured
+	a.energy += of.energy
+	b.byAge.Remove(around.at)
+	delete(b.requests, outer)
 }
 
 // open makes the request's accounts, and room for them.

@@ -328,6 +328,40 @@ func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
 	assert.Empty(t, written(t, closed))
 }
 
+// A frontend's or worker's request span above the engine's own, as of NVIDIA Dynamo with vLLM's tracing, is the same
+// request: it is counted once, with the joules of both, in whatever order the spans arrive.
+func TestARequestAroundAnotherIsNotCountedAgain(t *testing.T) {
+	request := func(id, parent byte, energy float64) in {
+		return in{name: "llm_request", trace: 1, id: id, parent: parent, start: 0, end: 700, a: attrs{
+			"gpu.operation.type": "request", "gpu.energy": 100.0, "gpu.self_energy": energy,
+			"gpu.operation.items": 64, "gpu.operation.item.type": "token",
+		}}
+	}
+	outer, between := request(1, 0, 5), in{name: "generate", trace: 1, id: 2, parent: 1, start: 0, end: 700}
+	inner := request(3, 2, 95)
+	for name, payloads := range map[string][][]in{
+		"one payload":         {{outer, between, inner}},
+		"one payload, upward": {{inner, between, outer}},
+		"inner first":         {{inner}, {between}, {outer}},
+		"outer first":         {{outer}, {between}, {inner}},
+		"between last":        {{inner}, {outer}, {between}},
+		"between first":       {{between}, {inner}, {outer}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTest(t, nil)
+			for _, p := range payloads {
+				b.take(payload(t, service, p...), clock)
+			}
+			closed := b.due(after(15*time.Second), false)
+			require.Len(t, closed, 1)
+			assert.Equal(t, 100.0, closed[0].accounts[0].energy)
+			assert.Equal(t, 64.0, closed[0].accounts[0].items)
+			assert.Equal(t, 100.0, b.stats.charged)
+			assert.Zero(t, b.stats.unassigned)
+		})
+	}
+}
+
 func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
 	b := newTest(t, nil)
 	half := decode(2, 2, 1, linked{1, 1, nil, 0})

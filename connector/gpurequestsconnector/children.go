@@ -143,4 +143,5 @@ func (b *book) expire(now int64, all bool) {
 		}
 	}
 	b.debts.Expire(now - parentPatience*int64(b.cfg.Idle))
+	b.inner.Expire(now - parentPatience*int64(b.cfg.Idle))
 }

@@ -63,7 +63,11 @@ func TestLoadIsNotKnownFarFromReadings(t *testing.T) {
 	}
 	assert.Equal(t, []LoadLevel{
 		{90 * second, LoadAhead},
-		{100 * second, 1}, {130 * second, LoadLapsed}, {170 * second, LoadAhead}, {200 * second, 2}, {230 * second, LoadLapsed},
+		{100 * second, 1},
+		{130 * second, LoadLapsed},
+		{170 * second, LoadAhead},
+		{200 * second, 2},
+		{230 * second, LoadLapsed},
 	}, st.LoadLevels("vllm", 90*second, 300*second, nil))
 	assert.Equal(t, []LoadLevel{{100 * second, 1}, {130 * second, LoadLapsed}, {170 * second, LoadAhead}, {200 * second, 2}},
 		st.LoadLevels("vllm", 140*second, 150*second, nil))
