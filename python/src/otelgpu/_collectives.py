@@ -265,37 +265,55 @@ class _Buckets:
     """State of DDP's communication hook: the all-reduces of one backward pass."""
 
     def __init__(self, group: Any) -> None:
-        self.group = group
+        self.group, self.size = group, group.size()
+        method = type(group).allreduce
+        self.unnoted = getattr(method, "__wrapped__", method)
 
 
 def _hook(state: _Buckets, bucket: Any) -> Any:
     """DDP's own averaging all-reduce. The rank arrives when its last bucket is ready; it waits until that is reduced, for
-    the reductions of a group end in order."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-    step = _step() if bucket.is_last() else None
-    start = None
+    the reductions of a group end in order. Other buckets are only numbered, because they run on every rank in every
+    step."""
+    tensor = bucket.buffer().div_(state.size)
+    step = start = None
     try:
-        start = step.wait_mark() if step is not None else None
+        if not bucket.is_last():
+            _count(state.group)
+        else:
+            step = _step()
+            start = step.wait_mark() if step is not None else None
     except Exception as e:
         runtime().trouble("recording the arrival at an all-reduce", repr(e))
+    if not bucket.is_last():
+        return state.unnoted(state.group, [tensor]).get_future().then(_reduced)
     _thread.newest = None
-    reduced = allreduce_hook(state.group, bucket)
+    work = state.group.allreduce([tensor])
     meeting = _thread.newest
-    if step is None or start is None:
-        return reduced
 
     def done(future: Any) -> Any:
         try:
-            end = step.wait_mark()
-            step.waited(start, end)
-            if meeting is not None:
-                meeting.end = end
+            if step is not None and start is not None:
+                end = step.wait_mark()
+                step.waited(start, end)
+                if meeting is not None:
+                    meeting.end = end
         except Exception as e:
             runtime().trouble("recording the end of an all-reduce", repr(e))
-        return future.value()
+        return _reduced(future)
 
-    return reduced.then(done)
+    return work.get_future().then(done)
+
+
+def _reduced(future: Any) -> Any:
+    return future.value()[0]
+
+
+def _count(group: Any) -> None:
+    """Numbers a collective that is not recorded."""
+    known = _known(group)
+    if known is not None:
+        with _lock:
+            known.count += 1
 
 
 _hook.__annotations__.clear()  # torch compares annotations with its own classes, which are not imported here
