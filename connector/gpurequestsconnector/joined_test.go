@@ -153,3 +153,49 @@ func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 		})
 	}
 }
+
+// An engine's iterations link to all eight requests that they serve, of which one is sampled: it has an eighth of the
+// device's energy, the others have theirs in metrics only, and nothing is lost.
+func TestASampledRequestBesideUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {
+	const requests, iterations = 8, 20
+	synctest.Test(t, func(t *testing.T) {
+		zero, td := time.Now(), ptrace.NewTraces()
+		at := func(ms int) pcommon.Timestamp {
+			return pcommon.NewTimestampFromTime(zero.Add(time.Duration(ms) * time.Millisecond))
+		}
+		for i := range iterations {
+			rs := td.ResourceSpans().AppendEmpty()
+			rs.Resource().Attributes().PutStr("service.instance.id", "engine")
+			s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+			s.SetName("decode")
+			s.SetTraceID(pcommon.TraceID{0xee})
+			s.SetSpanID(id(i))
+			s.SetStartTimestamp(at(200 + 100*i))
+			s.SetEndTimestamp(at(300 + 100*i))
+			s.Attributes().PutStr("gpu.operation.type", "section")
+			s.Attributes().PutStr("hw.id", device(0))
+			for r := range requests {
+				l := s.Links().AppendEmpty()
+				l.SetTraceID(pcommon.TraceID{byte(1 + r)})
+				l.SetSpanID(id(1000 + r))
+				l.SetFlags(knownParent)
+				if r == 0 {
+					l.SetFlags(knownParent | sampled)
+				}
+				l.Attributes().PutInt("gpu.operation.items", 1)
+			}
+		}
+		const total = 10. * iterations // the device draws 10 J in each iteration
+		b := newTest(t, nil)
+		b.take(joined(t, td), clock)
+		closed := b.due(clock, true)
+		assert.Len(t, closed, requests)
+		for _, r := range closed {
+			assert.InEpsilon(t, total/requests, r.accounts[0].energy, 0.05)
+			assert.Equal(t, r.Trace != pcommon.TraceID{1}, r.unsampled)
+		}
+		assert.InEpsilon(t, total, b.stats.charged, 1e-9)
+		assert.Zero(t, b.stats.unassigned)
+		assert.Len(t, written(t, closed), 1, "unsampled requests have no spans")
+	})
+}

@@ -4,7 +4,7 @@
 
     python benchmarks/collectives.py [steps [all-reduces]]
 
-Two DDP models, one of them watched, take turns in one process of a group of one rank, so that nothing waits. Each step
+Two DDP models, one of them watched, alternate in one process of a group of one rank, so that nothing waits. Each step
 has two all-reduces, or as many as given. The steps are short, so that the difference can be measured; the last line relates it to 50 ms.
 """
 
