@@ -28,5 +28,5 @@
 // No error and no panic of this package reaches the application. New returns what is wrong with its arguments and is
 // usable all the same; everything later goes to the OpenTelemetry error handler, rate-limited.
 //
-// docs/gpuspan.md is the guide, docs/semconv.md explains every attribute and metric.
+// docs/gpuspan.md is the guide, docs/semconv explains every attribute and metric.
 package gpuspan

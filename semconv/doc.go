@@ -3,9 +3,9 @@
 
 // Package semconv holds the name, type and unit of every attribute, metric and event that otelgpu writes.
 //
-// Constants and tables are generated from the files in registry, which are the one place to change; docs/semconv.md is
-// generated from them too. They are in the format of OpenTelemetry's Weaver: names of OpenTelemetry's are references
-// into its registry, which registry/manifest.yaml depends on, and what Weaver has no key for is in annotations:
+// Constants and tables are generated from the files in registry, which are the only ones to edit; the pages of docs/semconv are
+// generated, too. The files have the format of OpenTelemetry Weaver. Names of OpenTelemetry are references into its
+// registry, a dependency in registry/manifest.yaml. Annotations hold what Weaver has no key for:
 //
 //	places     resource, scope, span, metric (data point), log: where the attribute may be
 //	writers    gpuspan and the types of the Collector's components
@@ -15,7 +15,8 @@
 //	open       values other than the enumeration's may occur
 //	variable   the word for the last segment of a template, as <phase>
 //	types      of a span: the values of gpu.operation.type
-//	section    of a file's first group: its place in docs/semconv.md
+//	section    of a file's first group: its order in the documentation
+//	page       of a file's first group: its page of docs/semconv
 //	type, members, metric, instrument   what a reference refers to, so that generating needs no second registry
 //
 // SchemaURL is of a schema family of otelgpu's own; the file is in schemas. For an attribute gpu.operation.type there

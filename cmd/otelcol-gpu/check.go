@@ -29,7 +29,7 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|-... | --listen [HOST:PORT]",
 		Short: "Validate OTLP data against the semantic conventions of GPU work",
-		Long: `Validate spans, metrics and log records against the semantic conventions (docs/semconv.md): names, types,
+		Long: `Validate spans, metrics and log records against the semantic conventions (docs/semconv): names, types,
 units, enumeration values, required attributes, and impossible values.
 
 FILE contains OTLP JSON, one request per line, as written by the Collector's file exporter and by "otelcol-gpu convert".

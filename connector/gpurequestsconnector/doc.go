@@ -5,7 +5,7 @@
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
 // Package gpurequestsconnector keeps one account for each request of what the GPU did for it. Names and meanings are
-// in docs/semconv.md.
+// in docs/semconv.
 //
 // A GPU span with links is a batch. Each link names the span of a request, and says how large the request's part is:
 //

@@ -218,7 +218,7 @@ func unknown(name string, known []string) (what, remedy string) {
 	case strings.HasPrefix(name, "hw."):
 		remedy = "names of OpenTelemetry's hardware conventions, or a namespace of your own"
 	default:
-		remedy = "use a namespace of your own, or a name of docs/semconv.md"
+		remedy = "use a namespace of your own, or a name of docs/semconv"
 	}
 	return what, remedy
 }

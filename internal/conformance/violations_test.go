@@ -117,7 +117,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 	}{
 		{
 			"an unknown name", at(func(m pcommon.Map) { m.PutStr("gpu.nothing.at.all.like.it", "x") }),
-			`attribute gpu.nothing.at.all.like.it: not in the registry (use a namespace of your own, or a name of docs/semconv.md)`,
+			`attribute gpu.nothing.at.all.like.it: not in the registry (use a namespace of your own, or a name of docs/semconv)`,
 		},
 		{
 			"misspelled", at(func(m pcommon.Map) { m.PutDouble("gpu.start.dleay", 1) }),
@@ -529,7 +529,7 @@ func TestEveryViolationOfALogRecordIsNamed(t *testing.T) {
 		{"another's event", func(l plog.LogRecord) { l.SetEventName("my.event") }, ""},
 		{
 			"nobody's event", func(l plog.LogRecord) { l.SetEventName("gpu.explosion") },
-			`log record "gpu.explosion": the event name is not in the registry (use a namespace of your own, or a name of docs/semconv.md)`,
+			`log record "gpu.explosion": the event name is not in the registry (use a namespace of your own, or a name of docs/semconv)`,
 		},
 		{
 			"without code", func(l plog.LogRecord) { l.Attributes().Remove("gpu.event.code") },

@@ -48,7 +48,7 @@ func document() string {
 	b.WriteString(`<!-- generated from internal/gpuquantity by make generate -->
 # Device quantities
 
-What the ` + "`gpu`" + ` receiver reads from a device, and where. [semconv.md](semconv.md) describes each metric and attribute.
+What the ` + "`gpu`" + ` receiver reads from a device, and where. [Semantic conventions](semconv/README.md) describes each metric and attribute.
 
 A field number in parentheses is read only where a device lacks the field before it. Quantities with a ring are kept in
 ` + "`gpu_samples`" + `, so that spans can be joined with them. Values outside the range are dropped and counted as

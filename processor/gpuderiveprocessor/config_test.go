@@ -73,7 +73,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"`mappings::0` must have a condition",
 		"`mappings::0::type` must be set, or one of `attributes` or a preset must give gpu.operation.type",
 		"`mappings::1::type` must be one of collective, copy, graph, host, kernel, memset, request, section, share, step, found \"gemm\"",
-		"`mappings::1::attributes::0::to` must be a span attribute of the registry (docs/semconv.md), found \"gpu.nothing\"",
+		"`mappings::1::attributes::0::to` must be a span attribute of the registry (docs/semconv), found \"gpu.nothing\"",
 		"`mappings::1::attributes::1` must have one of `from` and `value`",
 		"`mappings::1::attributes::3::scale` must be a finite number above 0, found -2",
 		"`mappings::1::kind` must be one of internal, server, client, producer, consumer, found \"remote\"",

@@ -5,5 +5,5 @@
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
 // Package gpuderiveprocessor derives rates, utilization, roofline and throughput of GPU spans. The formulas are in
-// derive.go, the peaks in package gpuspan/peaks, names and meanings in docs/semconv.md.
+// derive.go, the peaks in package gpuspan/peaks, names and meanings in docs/semconv.
 package gpuderiveprocessor

@@ -103,7 +103,7 @@ func (a *AttributeConfig) validate(key string) error {
 	target, ok := semconv.LookupAttribute(a.To)
 	switch {
 	case !ok || !slices.Contains(target.On, "span"):
-		bad.Add("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To)
+		bad.Add("`%s::to` must be a span attribute of the registry (docs/semconv), found %q", key, a.To)
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
 		bad.Add("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type)
 	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):

@@ -46,7 +46,7 @@ type Config struct {
 	// on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
-	// Metrics switches single metrics on and off, by name. Default: as docs/semconv.md and the README say.
+	// Metrics switches single metrics on and off, by name. Default: as docs/semconv and the README say.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command semconvgen writes the Go package semconv, docs/semconv.md and docs/finding-kinds.md from the registry in
+// Command semconvgen writes the Go package semconv, the pages of docs/semconv and docs/finding-kinds.md from the registry in
 // semconv/registry.
 //
 //	semconvgen [-check] ROOT
@@ -38,7 +38,11 @@ var outputs = []struct{ path, template string }{
 	{"semconv/generated_metrics.go", "metrics.go.tmpl"},
 	{"semconv/generated_tables.go", "tables.go.tmpl"},
 	{"semconv/generated_findings.go", "findings.go.tmpl"},
-	{"docs/semconv.md", "semconv.md.tmpl"},
+	{"docs/semconv/README.md", "semconv.md.tmpl"},
+	{"docs/semconv/resource.md", "resource.page"},
+	{"docs/semconv/spans.md", "spans.page"},
+	{"docs/semconv/metrics.md", "metrics.page"},
+	{"docs/semconv/logs.md", "logs.page"},
 	{"docs/finding-kinds.md", "findings.md.tmpl"},
 }
 

@@ -55,6 +55,7 @@ type definition struct {
 	Attributes  []attributeEntry `yaml:"attributes"`
 	Annotations struct {
 		Section    int      `yaml:"section"`    // order in the documentation
+		Page       string   `yaml:"page"`       // file of docs/semconv, without its extension
 		Metric     string   `yaml:"metric"`     // OpenTelemetry's metric that is refined here
 		Instrument string   `yaml:"instrument"` // of it
 		Unit       string   `yaml:"unit"`       // of it
@@ -156,6 +157,7 @@ type registry struct {
 // group is a section of the documentation, one file of the registry.
 type group struct {
 	ID, Title, Brief string
+	Page             string // file of docs/semconv, without its extension
 	order            int
 }
 
@@ -279,7 +281,7 @@ func resolve(all []definition) (*registry, error) {
 		case d.Type == "metric", d.Type == "attribute_group" && a.Metric != "":
 			r.Metrics = append(r.Metrics, s)
 		case d.Type == "attribute_group" && a.Section > 0:
-			r.Groups = append(r.Groups, group{d.section, d.DisplayName, d.Brief, a.Section})
+			r.Groups = append(r.Groups, group{d.section, d.DisplayName, d.Brief, a.Page, a.Section})
 			for i := range d.Attributes {
 				r.Attributes = append(r.Attributes, d.Attributes[i].attribute(d.section))
 			}

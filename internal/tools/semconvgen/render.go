@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"unicode"
 )
 
 //go:embed *.tmpl
@@ -23,13 +24,53 @@ func render(name string, r *registry) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, name, r); err != nil {
+	if page, ok := strings.CutSuffix(name, ".page"); ok {
+		i := slices.IndexFunc(pages, func(p docPage) bool { return p.Name == page })
+		err = t.ExecuteTemplate(&b, "page", map[string]any{"Registry": r, "Page": pages[i]})
+	} else {
+		err = t.ExecuteTemplate(&b, name, r)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if strings.HasSuffix(name, ".go.tmpl") {
 		return format.Source(b.Bytes())
 	}
 	return b.Bytes(), nil
+}
+
+// docPage is a page of docs/semconv.
+type docPage struct{ Name, Title, Brief string }
+
+var pages = []docPage{
+	{"resource", "Resources and devices", "Attributes that identify the process, its job, and the device."},
+	{"spans", "Spans", "Attributes of GPU spans and of their events."},
+	{"metrics", "Metrics", "Metrics of devices, of spans, and of otelgpu itself, with the attributes of their data points."},
+	{"logs", "Log records", "Usage records of requests, stragglers, and the ranks of a job."},
+}
+
+// GroupsOf returns the groups of a page, in their order.
+func (r *registry) GroupsOf(page string) (list []group) {
+	for _, g := range r.Groups {
+		if g.Page == page {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// anchor returns the fragment of a heading, as GitHub makes it.
+func anchor(title string) string {
+	keep := func(c rune) rune {
+		switch {
+		case c == ' ' || c == '-':
+			return '-'
+		case unicode.IsLetter(c) || unicode.IsDigit(c):
+			return unicode.ToLower(c)
+		}
+		return -1
+	}
+	return strings.Map(keep, title)
 }
 
 // goType is how an attribute of a type is made of a value.
@@ -67,6 +108,11 @@ func (r *registry) check() error {
 			}
 		}
 	}
+	for _, g := range r.Groups {
+		if !slices.ContainsFunc(pages, func(p docPage) bool { return p.Name == g.Page }) {
+			return fmt.Errorf("group %s: unknown page %q (use resource, spans, metrics or logs)", g.ID, g.Page)
+		}
+	}
 	for _, m := range r.Metrics {
 		if !slices.Contains(instruments, m.Instrument) {
 			return fmt.Errorf("metric %s: unknown instrument %q (use gauge, counter, updowncounter or histogram)", m.Name,
@@ -77,6 +123,7 @@ func (r *registry) check() error {
 }
 
 var functions = template.FuncMap{
+	"anchor": anchor, "pages": func() []docPage { return pages },
 	"cell": cell, "comment": comment, "describe": describe, "goName": goName, "has": slices.Contains[[]string],
 	"type": func(t string) goType { return goTypes[t] },
 	"join": func(s []string) string { return strings.Join(s, ", ") },
