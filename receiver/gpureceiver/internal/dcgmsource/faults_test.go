@@ -273,6 +273,9 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 
 // TestABacklogTakesLittleMemory reads two minutes of 8 boards: go-dcgm would have taken 1.1 GB for that.
 func TestABacklogTakesLittleMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes memory of its own for what is read")
+	}
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)

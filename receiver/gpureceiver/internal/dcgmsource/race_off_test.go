@@ -1,0 +1,8 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package dcgmsource_test
+
+const raceEnabled = false
