@@ -3,6 +3,6 @@
 
 //go:build !race
 
-package dcgmsource_test
+package dcgmsource
 
 const raceEnabled = false
