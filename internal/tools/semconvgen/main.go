@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command semconvgen writes the Go package semconv, the pages of docs/semconv and docs/finding-kinds.md from the registry in
-// semconv/registry.
+// Command semconvgen writes the Go package semconv, the pages of docs/semconv and docs/finding-kinds.md from the
+// registry in semconv/registry.
 //
 //	semconvgen [-check] ROOT
 //
