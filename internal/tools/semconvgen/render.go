@@ -45,8 +45,10 @@ type docPage struct{ Name, Title, Brief string }
 var pages = []docPage{
 	{"resource", "Resources and devices", "Attributes that identify the process, its job, and the device."},
 	{"spans", "Spans", "Attributes of GPU spans and of their events."},
-	{"metrics", "Metrics",
-		"Metrics of devices, of spans, and of otelgpu itself, with the attributes of their data points."},
+	{
+		"metrics", "Metrics",
+		"Metrics of devices, of spans, and of otelgpu itself, with the attributes of their data points.",
+	},
 	{"logs", "Log records", "Usage records of requests, stragglers, and the ranks of a job."},
 }
 
