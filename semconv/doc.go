@@ -3,9 +3,9 @@
 
 // Package semconv holds the name, type and unit of every attribute, metric and event that otelgpu writes.
 //
-// Constants and tables are generated from the files in registry, which are the only ones to edit; the pages of docs/semconv are
-// generated, too. The files have the format of OpenTelemetry Weaver. Names of OpenTelemetry are references into its
-// registry, a dependency in registry/manifest.yaml. Annotations hold what Weaver has no key for:
+// Constants and tables are generated from the files in registry, which are the only ones to edit; the pages of
+// docs/semconv are generated, too. The files have the format of OpenTelemetry Weaver. Names of OpenTelemetry are
+// references into its registry, a dependency in registry/manifest.yaml. Annotations hold what Weaver has no key for:
 //
 //	places     resource, scope, span, metric (data point), log: where the attribute may be
 //	writers    gpuspan and the types of the Collector's components
