@@ -304,7 +304,8 @@ def test_odd_names_and_values_reach_the_exporter(exporter, gpu):
     with otelgpu.section("refused", items="many"):
         pass
     otelgpu.flush(5)
-    (s,) = exporter.get_finished_spans()
+    s, refused = exporter.get_finished_spans()
+    assert refused.name == "refused" and "gpu.operation.items" not in refused.attributes
     s.name.encode()
     assert len(s.name) == 256
     assert s.attributes["gpu.operation.items"] == 2
@@ -351,3 +352,29 @@ def test_an_exploding_sdk_costs_its_span_only(gpu, monkeypatch):
             pass
     assert otelgpu.flush(5)
     assert otelgpu.stats()["error"] >= 1
+
+
+def test_a_value_of_the_wrong_kind_costs_its_attribute_only(exporter, gpu, fresh, caplog):
+    for step in otelgpu.loop("train", total_steps=2):
+        with step.phase("forward", items="many", flops=1e9) as x:
+            x.written = object()
+            with otelgpu.section("inner"):
+                gpu.torch.cuda.current_stream().run(0.001)
+    assert otelgpu.flush(5)
+    spans = [s for s in exporter.get_finished_spans() if s.name == "forward"]
+    assert len(spans) == 2 and all(s.attributes["gpu.flop.count"] == 1e9 for s in spans)
+    assert all("gpu.operation.items" not in s.attributes and "gpu.io.write.size" not in s.attributes for s in spans)
+    assert sum(s.name == "train" for s in exporter.get_finished_spans()) == 2
+    assert fresh.counts["error"] == 4 and len(caplog.records) == 2
+
+
+def test_a_section_used_twice_keeps_the_values_of_each_use(exporter, gpu):
+    x, more = otelgpu.section("use"), {"run": 1}
+    for i in (1, 2):
+        with x:
+            x.items, more["run"] = i, i
+            x.attributes = more
+            gpu.torch.cuda.current_stream().run(0.001)
+    assert otelgpu.flush(5)
+    spans = [s for s in exporter.get_finished_spans() if s.name == "use"]
+    assert sorted((s.attributes["gpu.operation.items"], s.attributes["run"]) for s in spans) == [(1, 1), (2, 2)]

@@ -99,7 +99,7 @@ def test_a_real_vllm_and_the_pipeline_agree(tmp_path):
             t.join()
 
     try:
-        eventually(lambda: get("http://%s/health" % vllm) is not None, server, 300)
+        eventually(lambda: get("http://%s/health" % vllm) is not None, server, 1200)
         before = totals(get("http://%s/metrics" % vllm))
         long = " ".join("w%d" % (i % 900) for i in range(700))
         # One prompt, three completions, a long prompt twice (the second hits the prefix cache), four prompts.

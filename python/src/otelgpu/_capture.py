@@ -65,9 +65,14 @@ def pop() -> None:
         pass
 
 
+def wanted() -> bool:
+    """Whether the driver loads a library when CUDA starts."""
+    return bool(os.environ.get("CUDA_INJECTION64_PATH"))
+
+
 def push_span(sc: trace.SpanContext, links: Sequence[Tuple[trace.SpanContext, Any]] = ()) -> bool:
     """push() of a span context and of the requests that it serves; nothing if none is valid and sampled."""
-    if not (_library or os.environ.get("CUDA_INJECTION64_PATH")):
+    if not (_library or wanted()):
         return False
     requests = [traceparent(x) for x, _ in links if x.is_valid and x.trace_flags.sampled]
     parent = traceparent(sc) if sc.is_valid and sc.trace_flags.sampled else None

@@ -20,8 +20,8 @@ import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._loop import Meeting, Step
-from ._runtime import runtime
-from ._section import _text, current_step
+from ._runtime import _text, runtime
+from ._section import current_step
 
 _FUNCTIONS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce",
               "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast", "gather",

@@ -8,7 +8,7 @@ import ctypes
 import os
 import re
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from . import _names as n
 
@@ -32,14 +32,9 @@ class TorchBackend:
         return given if given is not None else self.torch.cuda.current_stream()
 
     @staticmethod
-    def device(stream: Any) -> int:
-        index = stream.device.index
-        return 0 if index is None else index
-
-    @staticmethod
-    def key(stream: Any) -> Any:
-        """What tells streams apart: a stream object may be made anew at each call."""
-        return (stream.device.index, stream.cuda_stream)
+    def key(stream: Any) -> Tuple[int, Any]:
+        """What tells streams apart: the device and the handle. A stream object may be made anew at each call."""
+        return stream.device.index or 0, stream.cuda_stream
 
     def capturing(self) -> bool:
         return bool(self.torch.cuda.is_current_stream_capturing())

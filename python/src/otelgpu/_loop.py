@@ -14,8 +14,8 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture
 from . import _names as n
-from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, runtime
-from ._section import Section, _text, current_step
+from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, runtime
+from ._section import Section, current_step
 
 MAX_PHASES = 64      # of one step
 COMM = "comm"         # the phase of waiting for other ranks
@@ -117,7 +117,9 @@ class Step:
         if self._runtime is None:
             return _Nothing(name)
         kwargs.setdefault("category", name)
-        return Section(name, _step=self, _phase=_text(name, 64), **kwargs)
+        section = Section(name, **kwargs)
+        section._step, section._phase = self, _text(name, 64)
+        return section
 
     def add_phase(self, name: str, seconds: float) -> None:
         """Adds to a phase what was measured elsewhere, as communication loggers do. Its place in the step is not known."""
@@ -438,8 +440,8 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
         backend = rt.device_backend()
         if backend is not None and not backend.capturing():
             on = backend.stream(stream)
-            step.device = backend.device(on)
-            step._stream_id = rt.stream_number(backend.key(on))
+            step.device, _ = key = backend.key(on)
+            step._stream_id = rt.stream_number(key)
         step._host_start = time.monotonic_ns()
         if step.device is not None and backend is not None:
             if boundary is not None and boundary[0] == step._stream_id:

@@ -16,11 +16,12 @@ import logging
 import os
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
+from . import _capture
 from . import _names as n
 from ._clock import DeviceClock, wall_offset
 from ._device import TorchBackend, find_backend
@@ -46,43 +47,83 @@ def enabled_by_environment() -> bool:
     return os.environ.get("OTELGPU_ENABLED", "true").strip().lower() not in ("0", "false", "no", "off")
 
 
+def _text(value: Any, limit: int = 256) -> str:
+    """A name that OTLP accepts: text, not longer than the limit, without lone surrogates."""
+    s = value if isinstance(value, str) else str(value)
+    if s.isascii() and len(s) <= limit:
+        return s
+    return s[:limit].encode("utf-8", "replace").decode("utf-8")
+
+
+# The values that a section declares: attribute of the span, and its type. Their order is Node.declared's.
+DECLARED: Dict[str, Callable[[Any], Any]] = {
+    n.OPERATION_TYPE: str, n.OPERATION_ITEMS: int, n.OPERATION_ITEM_TYPE: _text, n.FLOP_COUNT: float,
+    n.FLOP_PRECISION: str, n.IO_SIZE: int, n.IO_READ_SIZE: int, n.IO_WRITE_SIZE: int, n.COPY_DIRECTION: str,
+    n.COPY_HOST_MEMORY: str, n.OPERATION_CATEGORY: _text}
+DECLARED_ITEMS = tuple(DECLARED.items())
+PLAIN = frozenset((type(None), str, int, float))
+
+
 class Node:
     """One section: what it stated, its two events, and their outcome."""
 
-    __slots__ = ("name", "attributes", "context", "links", "children", "step", "phase", "error", "stream", "stream_id",
-                 "device", "start_event", "end_event", "host_start", "host_end", "status", "start", "end", "bound",
-                 "elapsed", "occurrence", "size")
+    # Defaults are of the class, so that making a node on the program's thread costs one assignment.
+    declared: Tuple[Any, ...] = (None,) * len(DECLARED)
+    attributes: Dict[str, Any] = {}
+    context: Any = None
+    links: Sequence[Tuple[trace.SpanContext, Optional[int]]] = ()
+    requests = 0
+    linked_items = 0
+    children: List["Node"] = []  # replaced by the first child
+    step: Any = None
+    phase: Optional[str] = None
+    error: Optional[str] = None
+    stream: Any = None
+    stream_id: Optional[int] = None
+    device: Optional[int] = None
+    start_event: Any = None
+    end_event: Any = None
+    host_start = 0
+    host_end = 0
+    status = "ok"
+    start = 0.0
+    end = 0.0
+    bound = 0.0
+    elapsed: Optional[float] = None
+    first = False
+    size = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.attributes: Dict[str, Any] = {}
-        self.context: Any = None
-        self.links: List[trace.Link] = []
-        self.children: List["Node"] = []
-        self.step: Any = None
-        self.phase: Optional[str] = None
-        self.error: Optional[str] = None
-        self.stream: Any = None
-        self.stream_id: Optional[int] = None
-        self.device: Optional[int] = None
-        self.start_event: Any = None
-        self.end_event: Any = None
-        self.host_start = self.host_end = 0
-        self.status = "ok"
-        self.start = self.end = self.bound = 0.0
-        self.elapsed: Optional[float] = None
-        self.occurrence = 1
-        self.size = 1
 
     @property
     def timed(self) -> bool:
         return self.end_event is not None and self.start_event is not None
 
-    def walk(self) -> "Iterator[Node]":
+    def walk(self) -> "Sequence[Node]":
         """The section and all within it, parents first."""
-        yield self
+        if not self.children:
+            return (self,)
+        out: List[Node] = []
+        self._walk(out)
+        return out
+
+    def _walk(self, out: "List[Node]") -> None:
+        out.append(self)
         for child in self.children:
-            yield from child.walk()
+            child._walk(out)
+
+    def request_links(self) -> List[trace.Link]:
+        """A link for each request. Shares follow from items, unless there are requests without a link."""
+        out = []
+        for context, items in self.links:
+            attributes: Optional[Dict[str, Any]] = None
+            if items:
+                attributes = {n.OPERATION_ITEMS: int(items)}
+                if self.requests > len(self.links):
+                    attributes[n.BATCH_SHARE] = items / self.linked_items
+            out.append(trace.Link(context, attributes))
+        return out
 
 
 class Runtime:
@@ -93,11 +134,12 @@ class Runtime:
         self.lock = threading.Lock()
         self.wake = threading.Condition(self.lock)
         self.backend: Optional[TorchBackend] = None
+        self.inbox: Deque[Node] = collections.deque()  # appended to without the lock
         self.pending: Dict[Any, Deque[Node]] = {}
         self.steps: Deque[Any] = collections.deque()
-        self.held = 0
+        self.held = 0  # nests from the inbox without spans yet; the reading thread's
         self.counts: Dict[str, int] = collections.Counter()
-        self.occurrences: Dict[str, int] = {}
+        self.names: Set[str] = set()
         self.streams: Dict[Any, int] = {}
         self.thread: Optional[threading.Thread] = None
         self.idle = False
@@ -109,6 +151,7 @@ class Runtime:
         self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
         self.said: Set[str] = set()
         self.provider: Any = None
+        self.not_captured = False  # the driver has started without the capture library, which it never loads later
         self.open_step: Any = None  # of the newest loop that turns
 
     # -- the program's side -------------------------------------------------------------------------------------------
@@ -124,16 +167,21 @@ class Runtime:
         if self.backend is None:
             try:
                 self.backend = find_backend()
+                self.not_captured = self.backend is not None and not _capture.wanted()
             except Exception as e:
                 self.trouble("cannot use torch.cuda", repr(e))
         return self.backend
 
-    def occurrence(self, name: str) -> int:
+    def first_time(self, name: str) -> bool:
+        """Whether this is the first section of that name."""
+        if name in self.names:
+            return False
         with self.lock:
-            count = self.occurrences.get(name, 0) + 1
-            if count > 1 or len(self.occurrences) < MAX_NAMES:
-                self.occurrences[name] = count
-            return count
+            if name in self.names:
+                return False
+            if len(self.names) < MAX_NAMES:
+                self.names.add(name)
+            return True
 
     def stream_number(self, key: Any) -> int:
         """A small number of the stream, from 1, stable in this process."""
@@ -142,15 +190,18 @@ class Runtime:
 
     def submit(self, root: Node) -> None:
         """Takes a nest whose outermost section has ended."""
-        self.attach(trace.get_tracer_provider())
-        with self.wake:
-            reason = self._refusal(self.held)
-            if not reason:
-                self.held += 1
-                self.pending.setdefault(root.stream, collections.deque()).append(root)
-                self._awake()
+        provider = trace.get_tracer_provider()
+        if provider is not self.provider:
+            self.attach(provider)
+        reason = self._refusal(self.held + len(self.inbox))
         if reason:
             self.drop(root, reason)
+            return
+        self.inbox.append(root)
+        # The reading thread sets idle before it looks into the inbox for the last time, so one of the two sees the other.
+        if self.idle or self.thread is None:
+            with self.wake:
+                self._awake()
 
     def submit_step(self, step: Any) -> None:
         """Takes a step that has ended on the host."""
@@ -192,7 +243,7 @@ class Runtime:
             self.flushing += 1
             self.hurry.set()
             try:
-                while self.held or self.steps:
+                while self.inbox or self.held or self.steps:
                     left = deadline - time.monotonic()
                     if left <= 0 or self.thread is None or not self.thread.is_alive():
                         return False
@@ -209,12 +260,12 @@ class Runtime:
         relaxed = False
         while True:
             with self.wake:
-                while not self.held and not self.steps:
+                self.idle = True
+                while not self.inbox and not self.held and not self.steps:
                     if self.stopping:
                         return
-                    self.idle = True
                     self.wake.wait()
-                    self.idle = False
+                self.idle = False
             if self.hurry.wait(POLL):
                 time.sleep(0.0005)  # a flush waits: look often, but let the program run
             try:
@@ -231,9 +282,13 @@ class Runtime:
     def poll(self) -> None:
         """One look at everything that is pending."""
         now = time.monotonic_ns()
-        self._anchor(now)
         with self.lock:
+            while self.inbox:
+                self.held += 1
+                root = self.inbox.popleft()
+                self.pending.setdefault(root.stream, collections.deque()).append(root)
             queues = list(self.pending.items())
+        self._anchor(now)
         for key, queue in queues:
             while queue and self._ready(queue[0], now):
                 root = queue.popleft()
@@ -264,7 +319,11 @@ class Runtime:
 
     def _ready(self, root: Node, now: float) -> bool:
         try:
-            done = all(node.end_event is None or node.end_event.query() for node in root.walk())
+            done = True
+            for node in root.walk():
+                if node.end_event is not None and not node.end_event.query():
+                    done = False
+                    break
         except Exception as e:
             self.trouble("the device failed", repr(e))
             for node in root.walk():
@@ -285,7 +344,9 @@ class Runtime:
         rest: List[Tuple[float, Node]] = []
         offset = wall_offset()
         for seen, root in self.finished:
-            timed = any(node.timed and node.status == "ok" for node in root.walk())
+            timed = False
+            for node in root.walk():
+                timed = timed or (node.status == "ok" and node.timed)
             clock = self.clocks.get(root.device) if root.device is not None else None
             hopeless = time.monotonic_ns() - seen > HANG_DEADLINE * 1e9
             if timed and (clock is None or clock.newest < seen) and not hopeless:
@@ -296,10 +357,10 @@ class Runtime:
             except Exception as e:
                 self.counts["dropped.error"] += root.size
                 self.trouble("making a span", repr(e))
-            with self.wake:
-                self.held -= 1
-                self.wake.notify_all()
+            self.held -= 1
         self.finished = rest
+        with self.wake:
+            self.wake.notify_all()
 
     def _settle(self, root: Node, clock: Optional[DeviceClock], offset: int) -> None:
         for node in root.walk():
@@ -320,11 +381,11 @@ class Runtime:
     def _emit(self, node: Node, context: Any, offset: int) -> None:
         attributes = self.describe(node)
         span = self.tracer(node.device).start_span(
-            node.name, context=context, links=node.links or None, attributes=attributes,
+            node.name, context=context, links=node.request_links() if node.links else None, attributes=attributes,
             start_time=int(node.start) + offset)
         if node.error is not None:
             span.set_status(Status(StatusCode.ERROR, node.error))
-        inside = trace.set_span_in_context(span, context)
+        inside = trace.set_span_in_context(span, context) if node.children else context
         self.counts["spans"] += 1
         for child in node.children:
             # A child below a span of the program's own stays there.
@@ -333,21 +394,47 @@ class Runtime:
 
     def describe(self, node: Node) -> Dict[str, Any]:
         """The attributes of a section: measured values first, for an attribute limit cuts from the end."""
-        out: Dict[str, Any] = {n.OPERATION_TYPE: node.attributes.get(n.OPERATION_TYPE, "section")}
+        declared = self.converted(node.declared)
+        out: Dict[str, Any] = {n.OPERATION_TYPE: declared[0]}
         if node.elapsed is not None:
             out[n.DURATION] = node.elapsed
             out[n.TIMING_ERROR] = node.bound / 1e9
             out[n.START_DELAY] = (node.start - node.host_start) / 1e9
             out[n.END_DELAY] = (node.end - node.host_end) / 1e9
         out.update(self.timing(node.elapsed is not None, node.status, node.device))
+        for key, value in zip(DECLARED, declared):
+            if value is not None:
+                out[key] = value
+        if n.FLOP_COUNT not in out:
+            out.pop(n.FLOP_PRECISION, None)
+        if n.IO_SIZE in out:  # else the size is the sum of what is read and written
+            out[n.IO_SIZE] += out.get(n.IO_READ_SIZE, 0) + out.get(n.IO_WRITE_SIZE, 0)
         out.update(node.attributes)
-        if node.occurrence == 1:
+        for key, words in n.WORDS.items():
+            if key in out and out[key] not in words:
+                self.trouble(key, f"{out[key]!r} is none of {', '.join(words)}")
+        if node.requests > len(node.links):
+            out[n.BATCH_SIZE] = node.requests
+        if node.first:
             out[n.OPERATION_OCCURRENCE] = 1
         if node.stream_id is not None:
             out[n.STREAM_ID] = node.stream_id
         if node.error is not None:
             out[n.ERROR_TYPE] = node.error
         return out
+
+    def converted(self, values: Sequence[Any]) -> Tuple[Any, ...]:
+        """Declared values with their types; a value that has another one is reported and omitted."""
+        out: List[Any] = list(values)
+        for i, value in enumerate(values):
+            if value is not None:
+                key, kind = DECLARED_ITEMS[i]
+                try:
+                    out[i] = kind(value)
+                except Exception as e:
+                    out[i] = None
+                    self.trouble(key, repr(e))
+        return tuple(out)
 
     def timing(self, timed: bool, status: str, device: Optional[int]) -> Dict[str, Any]:
         """How the times were obtained, and on which device."""
@@ -455,12 +542,13 @@ def _after_fork() -> None:
 
 def _exit() -> None:
     rt = _runtime
-    if not (rt.held or rt.steps):
+    if not (rt.inbox or rt.held or rt.steps):
         return
     if not rt.flush(EXIT_DEADLINE):
         with rt.lock:
             rt.stopping = True
-            lost = sum(r.size for q in rt.pending.values() for r in q) + sum(r.size for _, r in rt.finished)
+            waiting = [*rt.inbox, *(r for q in rt.pending.values() for r in q), *(r for _, r in rt.finished)]
+            lost = sum(r.size for r in waiting)
             rt.counts["dropped.exit"] += lost + len(rt.steps)
         log.warning("otelgpu: %d sections were still on the device %g s after the end of the program and are lost",
                     lost, EXIT_DEADLINE)

@@ -15,8 +15,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from . import _capture
-from . import _names as n
-from ._runtime import MAX_NEST, Node, Runtime, runtime
+from ._runtime import MAX_NEST, PLAIN, Node, Runtime, _text, runtime
 
 _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
 current_step: "contextvars.ContextVar[Any]" = contextvars.ContextVar("otelgpu_step", default=None)
@@ -26,12 +25,6 @@ MAX_LINKS = 128  # of one section, as the SDK's default
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 Linkable = Any  # a Context, a Span or a SpanContext
-
-
-def _text(value: Any, limit: int = 256) -> str:
-    """A name that OTLP accepts: text, not longer than the limit, without lone surrogates."""
-    s = value if isinstance(value, str) else str(value)
-    return s[:limit].encode("utf-8", "replace").decode("utf-8")
 
 
 def span_context(of: Linkable) -> trace.SpanContext:
@@ -50,11 +43,27 @@ def compiling() -> bool:
 
 
 class Section:
-    """One section; made by section(). Its attributes may be set until its end.
+    """One section: a with statement, or a decorator. Its attributes may be set until its end.
 
     items: elements processed. flops: operations, a multiply-add is two. read, written: bytes of device memory; size: bytes
     of a copy or where the direction is not known. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8.
+    type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
+    peer_to_peer), collective, graph, or host for work of the host (compilation) that is no GPU work.
+    stream: a torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
+    sampled, also below an unsampled span.
     """
+
+    _step: Any = None
+    _phase: Optional[str] = None
+    _links: List[Tuple[trace.SpanContext, Optional[int]]] = []  # replaced by the first link
+    _requests = 0
+    _linked_items = 0
+    _runtime: Optional[Runtime] = None
+    _node: Optional[Node] = None
+    _outer: Optional["Section"] = None
+    _token: Any = None
+    _span: Any = None
+    _pushed = False
 
     def __init__(self, name: str, *, type: str = "section", category: Optional[str] = None,
                  items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
@@ -62,22 +71,23 @@ class Section:
                  size: Optional[int] = None, copy: Optional[str] = None, host_memory: Optional[str] = None,
                  stream: Any = None, batched: bool = False,
                  links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
-                 attributes: Optional[Dict[str, Any]] = None, _step: Any = None, _phase: Optional[str] = None) -> None:
-        self.name, self.type, self.category = name, type, category
-        self.items, self.item_type, self.flops, self.precision = items, item_type, flops, precision
-        self.read, self.written, self.size = read, written, size
-        self.copy, self.host_memory, self.batched = copy, host_memory, batched
+                 attributes: Optional[Dict[str, Any]] = None) -> None:
+        self.name = name
+        self.type = type
+        self.category = category
+        self.items = items
+        self.item_type = item_type
+        self.flops = flops
+        self.precision = precision
+        self.read = read
+        self.written = written
+        self.size = size
+        self.copy = copy
+        self.host_memory = host_memory
+        self.batched = batched
         self.attributes = attributes
-        self._given_stream, self._given_links = stream, links
-        self._step, self._phase = _step, _phase
-        self._links: List[Tuple[trace.SpanContext, Optional[int]]] = []
-        self._requests = self._linked_items = 0
-        self._runtime: Optional[Runtime] = None
-        self._node: Optional[Node] = None
-        self._outer: Optional["Section"] = None
-        self._token: Any = None
-        self._span: Any = None
-        self._pushed = False
+        self._given_stream = stream
+        self._given_links = links
 
     @property
     def elapsed(self) -> Optional[float]:
@@ -89,6 +99,8 @@ class Section:
         try:
             self._requests += 1
             self._linked_items += items or 0
+            if not self._links:
+                self._links = []
             if len(self._links) < MAX_LINKS:
                 self._links.append((span_context(request), items))
         except Exception as e:
@@ -151,16 +163,17 @@ class Section:
             self.link(request, items)
         here = otel_context.get_current()
         span = trace.get_current_span(here)
-        if not self._wanted(span.get_span_context()):
+        parent = span.get_span_context()
+        if not self._wanted(parent):
             rt.counts["unsampled"] += 1
             return
         node = Node(_text(self.name))
-        node.occurrence = rt.occurrence(node.name)
+        node.first = rt.first_time(node.name)
         node.context, node.step, node.phase = here, self._step or current_step.get(), self._phase
         outer = _current.get()
         # A section of another thread's or task's copied context may have ended, or belong to the process before a fork.
         if outer is not None and outer._runtime is rt and outer._node is not None:
-            if outer._span is span or not span.get_span_context().is_valid:
+            if outer._span is span or not parent.is_valid:
                 node.context = None  # below the section, not below a span of the program
             self._outer = outer
         self._span = span
@@ -168,20 +181,18 @@ class Section:
             node.step.opened()
         self._runtime, self._node = rt, node
         self._token = _current.set(self)
-        self._pushed = _capture.push_span(span.get_span_context(), self._links)
-        self._record_start(rt, node)
-
-    def _record_start(self, rt: Runtime, node: Node) -> None:
-        backend = rt.device_backend() if self.type != "host" else None
-        if backend is not None:
+        backend = rt.backend or rt.device_backend()
+        if not rt.not_captured:
+            self._pushed = _capture.push_span(parent, self._links)
+        if backend is not None and self.type != "host":
             try:
                 if backend.capturing():
                     node.status = "captured"
                 else:
                     stream = backend.stream(self._given_stream)
-                    node.device = backend.device(stream)
-                    node.stream = backend.key(stream)
-                    node.stream_id = rt.stream_number(node.stream)
+                    node.device, key = backend.key(stream)
+                    node.stream = key
+                    node.stream_id = rt.streams.get(key) or rt.stream_number(key)
                     self._given_stream = stream
                     node.host_start = time.monotonic_ns()
                     node.start_event = backend.record(stream)
@@ -200,6 +211,7 @@ class Section:
     def _end(self, rt: Runtime, kind: Any) -> None:
         node = self._node
         if self._pushed:
+            self._pushed = False
             _capture.pop()
         if self._token is not None:
             try:
@@ -212,8 +224,9 @@ class Section:
         if node.start_event is not None:
             try:
                 # Under capture an event would become a node of the graph.
-                if rt.backend is not None and not rt.backend.capturing():
-                    node.end_event = rt.backend.record(self._given_stream)
+                backend = rt.backend
+                if backend is not None and not backend.capturing():
+                    node.end_event = backend.record(self._given_stream)
                 else:
                     node.status = "captured"
             except Exception as e:
@@ -222,10 +235,17 @@ class Section:
         node.host_end = time.monotonic_ns()
         if kind is not None:
             node.error = getattr(kind, "__qualname__", str(kind))
-        self._describe(node)
-        for key, words in n.WORDS.items():
-            if node.attributes.get(key, words[0]) not in words:
-                rt.trouble(key, f"{node.attributes[key]!r} is none of {', '.join(words)}")
+        # The reading thread makes attributes and links of these, off the program's thread.
+        values = (self.type, self.items, self.item_type, self.flops, self.precision, self.size, self.read, self.written,
+                  self.copy, self.host_memory, self.category)
+        if not PLAIN.issuperset(map(type, values)):  # a tensor may change until then
+            values = rt.converted(values)
+        node.declared = values
+        if self.attributes:
+            node.attributes = dict(self.attributes)
+        if self._requests:
+            node.links, node.requests, node.linked_items = self._links, self._requests, self._linked_items
+            self._links, self._requests, self._linked_items = [], 0, 0
         outer = self._outer
         self._outer = self._span = None
         if outer is not None and outer._runtime is rt and outer._node is not None:
@@ -235,6 +255,8 @@ class Section:
                     top_node, above = above._node, above._outer
                 fits = top_node.size < MAX_NEST
                 if fits:
+                    if not outer._node.children:
+                        outer._node.children = []
                     outer._node.children.append(node)
                     top_node.size += 1
             if not fits:
@@ -244,48 +266,5 @@ class Section:
             node.context = otel_context.get_current()
         rt.submit(node)
 
-    def _describe(self, node: Node) -> None:
-        kv = node.attributes
-        kv[n.OPERATION_TYPE] = self.type
-        # Else the size is the sum of what is read and written.
-        size = None if self.size is None else self.size + (self.read or 0) + (self.written or 0)
-        precision = None if self.flops is None else self.precision
-        for key, value, kind in ((n.OPERATION_ITEMS, self.items, int), (n.OPERATION_ITEM_TYPE, self.item_type, _text),
-                                 (n.FLOP_COUNT, self.flops, float), (n.FLOP_PRECISION, precision, str),
-                                 (n.IO_SIZE, size, int), (n.IO_READ_SIZE, self.read, int),
-                                 (n.IO_WRITE_SIZE, self.written, int), (n.COPY_DIRECTION, self.copy, str),
-                                 (n.COPY_HOST_MEMORY, self.host_memory, str), (n.OPERATION_CATEGORY, self.category, _text)):
-            if value is not None:
-                kv[key] = kind(value)
-        if self.attributes:
-            kv.update(self.attributes)
-        if self._requests > len(self._links):
-            kv[n.BATCH_SIZE] = self._requests
-        node.links = [trace.Link(sc, self._share(items)) for sc, items in self._links]
 
-    def _share(self, items: Optional[int]) -> Optional[Dict[str, Any]]:
-        """What a link says of its request's part. Shares follow from items, unless there are requests without a link."""
-        if not items:
-            return None
-        out: Dict[str, Any] = {n.OPERATION_ITEMS: int(items)}
-        if self._requests > len(self._links):
-            out[n.BATCH_SHARE] = items / self._linked_items
-        return out
-
-
-def section(name: str, *, type: str = "section", category: Optional[str] = None, items: Optional[int] = None,
-            item_type: Optional[str] = None, flops: Optional[float] = None, precision: Optional[str] = None,
-            read: Optional[int] = None, written: Optional[int] = None, size: Optional[int] = None,
-            copy: Optional[str] = None, host_memory: Optional[str] = None, stream: Any = None, batched: bool = False,
-            links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
-            attributes: Optional[Dict[str, Any]] = None) -> Section:
-    """A section for a with statement, or a decorator; the keywords are Section's.
-
-    type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
-    peer_to_peer), collective, graph, or host for work of the host (compilation) that is no GPU work.
-    stream: a torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
-    sampled, also below an unsampled span.
-    """
-    return Section(name, type=type, category=category, items=items, item_type=item_type, flops=flops,
-                   precision=precision, read=read, written=written, size=size, copy=copy, host_memory=host_memory,
-                   stream=stream, batched=batched, links=links, attributes=attributes)
+section = Section
