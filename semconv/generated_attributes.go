@@ -1060,6 +1060,7 @@ const (
 	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
 	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
 	GPUFindingKindDependency           = "dependency"            // launched work waits for something that the file does not show
+	GPUFindingKindDeviceError          = "device_error"          // a device reports an XID or an uncorrected memory error
 	GPUFindingKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
 	GPUFindingKindExposedCopies        = "exposed_copies"        // copies that nothing hides
 	GPUFindingKindFusion               = "fusion"                // elementwise kernels write what the next one reads
@@ -1071,6 +1072,7 @@ const (
 	GPUFindingKindLoader               = "loader"                // the device waits for data
 	GPUFindingKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
 	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
+	GPUFindingKindMemoryLimit          = "memory_limit"          // the memory of a device is almost full
 	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
 	GPUFindingKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUFindingKindNoLoad               = "no_load"               // the program waits for work from outside
@@ -1080,7 +1082,9 @@ const (
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
 	GPUFindingKindRegression           = "regression"            // an operation takes more GPU time or energy than in the version before, or than the day before
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
+	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than the others of its service
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
+	GPUFindingKindStarved              = "starved"               // a training process leaves its device without work
 	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
 	GPUFindingKindThrottle             = "throttle"              // the device became slower
 	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle

@@ -22,6 +22,7 @@ const (
 	FindingLoaderThreshold               = 0.05 // of window
 	FindingLowEfficiencyThreshold        = 0.05 // of window
 	FindingLowParallelismThreshold       = 0.25 // of computing time, and 0.05 of the window
+	FindingMemoryLimitThreshold          = 0.97 // of memory of the device
 	FindingMemorySpikeThreshold          = 0.25 // of highest allocation
 	FindingNoLoadThreshold               = 0.5  // of window
 	FindingOpaqueRegionsThreshold        = 0.5  // of computing time
@@ -30,7 +31,9 @@ const (
 	FindingProfilerOverheadThreshold     = 0.05 // of window
 	FindingRegressionThreshold           = 0.1  // of time or energy before
 	FindingSinglePrecisionThreshold      = 0.05 // of window
+	FindingSlowRequestThreshold          = 2    // of median of the service
 	FindingSlowRuntimeCallsThreshold     = 0.05 // of window
+	FindingStarvedThreshold              = 0.3  // of time of its sections
 	FindingSynchronizationThreshold      = 0.05 // of window
 	FindingThrottleThreshold             = 0.05 // of window
 	FindingUnexplainedIdleThreshold      = 0.05 // of window
@@ -55,6 +58,10 @@ func FindingKinds() []FindingKind {
 		},
 		{
 			Kind: "dependency", Title: "launched work waits for something that the file does not show", Threshold: FindingDependencyThreshold, Of: "window",
+		},
+		{
+			Kind: "device_error", Title: "a device reports an XID or an uncorrected memory error",
+			Remedy: "look the XID up in the log, drain the device, reset or replace it",
 		},
 		{
 			Kind: "exposed_communication", Title: "collectives move bytes while nothing computes", Threshold: FindingExposedCommunicationThreshold, Of: "window",
@@ -99,6 +106,10 @@ func FindingKinds() []FindingKind {
 			Remedy: "larger batches, other work beside them on a second stream",
 		},
 		{
+			Kind: "memory_limit", Title: "the memory of a device is almost full", Threshold: FindingMemoryLimitThreshold, Of: "memory of the device",
+			Remedy: "smaller batches or caches, another device for what shares it",
+		},
+		{
 			Kind: "memory_spike", Title: "allocated memory grows much", Threshold: FindingMemorySpikeThreshold, Of: "highest allocation",
 			Remedy: "activation checkpointing, smaller batches, freeing earlier",
 		},
@@ -134,8 +145,16 @@ func FindingKinds() []FindingKind {
 			Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 		},
 		{
+			Kind: "slow_request", Title: "a request takes far longer than the others of its service", Threshold: FindingSlowRequestThreshold, Of: "median of the service",
+			Remedy: "look at its trace: its queue, its batches, what ran beside it",
+		},
+		{
 			Kind: "slow_runtime_calls", Title: "start-up, module loading, first launches", Threshold: FindingSlowRuntimeCallsThreshold, Of: "window",
 			Remedy: "warm up before what is measured, load modules eagerly, keep handles and streams",
+		},
+		{
+			Kind: "starved", Title: "a training process leaves its device without work", Threshold: FindingStarvedThreshold, Of: "time of its sections",
+			Remedy: "more loader workers, prefetching, fewer synchronizations, larger batches",
 		},
 		{
 			Kind: "synchronization", Title: "the host waits for the device and has nothing queued then", Threshold: FindingSynchronizationThreshold, Of: "window",

@@ -51,6 +51,9 @@ func (l load) size() size {
 	return s
 }
 
+// limit is the heap that the garbage collector needs for a live heap at an acceptable cost.
+func (s size) limit() int64 { return s.heap / 2 * 3 }
+
 func (l load) print(w io.Writer) error {
 	const mib = 1 << 20
 	up := func(bytes int64) int64 { return (bytes + mib - 1) / mib }
@@ -61,11 +64,11 @@ func (l load) print(w io.Writer) error {
   max_spans: %d
   settle: %s
 
-memory: %d MiB live heap (%d MiB of held spans, %d MiB of device samples), up to %d MiB resident
+memory: %d MiB live heap (%d MiB of held spans, %d MiB of device samples)
 memory_limiter: limit_mib: %d, spike_limit_mib: 128
 CPU: %.1f cores (measure on your machine; 18 µs per span, OTLP in to OTLP out)
-`, up(s.queue)*mib, up(s.queue), s.maxSpans, l.settle, up(s.heap), up(s.held), up(s.samples), up(2*s.heap),
-		up(2*s.heap)+128, s.cores)
+`, up(s.queue)*mib, up(s.queue), s.maxSpans, l.settle, up(s.heap), up(s.held), up(s.samples),
+		up(s.limit())+128, s.cores)
 	return err
 }
 

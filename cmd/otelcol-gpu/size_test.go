@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
@@ -44,6 +46,17 @@ func TestDefaultsHoldAHundredThousandSpansPerSecond(t *testing.T) {
 	s := load{spans: 100_000, bytes: 375, devices: 8, settle: cfg.Settle}.size()
 	assert.LessOrEqual(t, s.queue, cfg.Queue.Size)
 	assert.LessOrEqual(t, s.maxSpans, int64(cfg.MaxSpans))
+	for _, name := range config.Names() {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var conf map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(text), &conf))
+		if processors := conf["processors"].(map[string]any); processors["gpu_join"] != nil {
+			if soft := refusesFrom(conf); soft > 0 && name != "profiles" { // whose memory is for stacks, at lower rates
+				assert.LessOrEqual(t, s.limit(), soft, "the memory_limiter of %s", name)
+			}
+		}
+	}
 }
 
 func TestSizeCommand(t *testing.T) {

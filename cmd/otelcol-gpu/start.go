@@ -20,7 +20,7 @@ import (
 
 // welcome says in a few lines what runs: what listens where, where the page is, and which devices are read, as
 // soon as that is known. It listens to the Collector's own log, whatever its level: the Collector announces these
-// moments nowhere else. The configuration comes to it as to a converter, which changes nothing.
+// moments nowhere else. The configuration comes to it as to a converter, which changes nothing but Go's memory limit.
 type welcome struct {
 	out io.Writer
 
@@ -49,6 +49,7 @@ func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conf = conf.ToStringMap()
+	collectEarlier(conf)
 	return nil
 }
 

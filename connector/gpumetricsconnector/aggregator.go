@@ -40,6 +40,11 @@ func (f *facts) load(s ptrace.Span, scope *spanfacts.Scope) bool {
 	if !f.Load(s, scope) || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return false
 	}
+	for _, text := range [...]*string{
+		&f.Name, &f.Type, &f.Category, &f.Device.ID, &f.Status, &f.Direction, &f.Precision, &f.ItemType,
+	} {
+		*text = spanfacts.Clip(*text)
+	}
 	if f.Kind == spanfacts.Step {
 		f.state, f.flags = s.TraceState().AsRaw(), s.Flags()
 	}
@@ -232,7 +237,7 @@ func (a *aggregator) extra(span, resource pcommon.Map) string {
 			v, ok = resource.Get(k)
 		}
 		if ok {
-			b.WriteString(strings.ReplaceAll(v.AsString(), extraSeparator, ""))
+			b.WriteString(strings.ReplaceAll(spanfacts.Clip(v.AsString()), extraSeparator, ""))
 		}
 	}
 	return b.String()

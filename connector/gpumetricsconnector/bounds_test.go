@@ -362,3 +362,33 @@ func each(m pmetric.Metric, point func(pcommon.Map, pcommon.Timestamp, any)) {
 		}
 	}
 }
+
+// One sender with names of 100 kB does not make 100 kB of each series.
+func TestNamesInMetricsAreBounded(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.Dimensions = []string{"extra"} })
+	long := func(s string) string { return strings.Repeat(s, 100_000) }
+	x := with(prefill, attrs{
+		"gpu.operation.category": long("c"), "gpu.operation.item.type": long("i"), "hw.id": long("h"),
+		"gpu.flop.precision": long("f"), "gpu.timing.status": long("s"), "extra": long("e"),
+	})
+	a.take(batch(t, nil, span{long("n"), 0, 10, x, 1, 0, ""}), clock)
+	md := a.output(clock, false)
+	series := 0
+	for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		if m.Type() != pmetric.MetricTypeSum {
+			continue
+		}
+		for _, p := range m.Sum().DataPoints().All() {
+			series++
+			for k, v := range p.Attributes().All() {
+				assert.LessOrEqual(t, len(v.AsString()), 256+len("…"), k)
+			}
+			name, _ := p.Attributes().Get("gpu.operation.name")
+			assert.Equal(t, strings.Repeat("n", 256)+"…", name.Str())
+		}
+	}
+	assert.Positive(t, series)
+	for d := range a.resources[""].operations.byDims {
+		assert.LessOrEqual(t, len(fmt.Sprint(d)), 9*260, "nor of memory")
+	}
+}

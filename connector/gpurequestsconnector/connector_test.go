@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -560,4 +561,43 @@ func TestConfig(t *testing.T) {
 
 func TestTheReadmeIsTrue(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_requests", createDefaultConfig)
+}
+
+// One sender with names of 100 kB does not make 100 kB of each usage record.
+func TestNamesOfUsageRecordsAreBounded(t *testing.T) {
+	long := func(s string) string { return strings.Repeat(s, 100_000) }
+	metrics, traces := &consumertest.MetricsSink{}, &consumertest.TracesSink{}
+	x := start(t, nil, metrics, traces)
+	x.take(t, payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": long("m")}},
+		in{
+			name: long("n"), trace: 9, id: 1, start: 10, end: 14,
+			a:     gpu(long("c"), 0.004, 2, attrs{"gpu.operation.item.type": long("i")}),
+			links: []linked{{1, 1, items(100), 0}},
+		},
+	))
+	x.stop(t)
+	bounded := func(m pcommon.Map) {
+		for k, v := range m.All() {
+			assert.LessOrEqual(t, len(v.AsString()), 256+len("…"), k)
+		}
+	}
+	points, spans := 0, 0
+	for _, md := range metrics.AllMetrics() {
+		for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			for _, p := range m.Histogram().DataPoints().All() {
+				points++
+				bounded(p.Attributes())
+			}
+		}
+	}
+	for _, td := range traces.AllTraces() {
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			spans++
+			bounded(s.Attributes())
+			assert.LessOrEqual(t, len(s.Name()), 256+len("…"))
+		}
+	}
+	assert.Positive(t, points)
+	assert.Equal(t, 2, spans, "the operation and the queue")
 }

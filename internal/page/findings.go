@@ -18,12 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A request stands out when it takes slowTimes the median of its service; of fewer than leastRequests nothing
-// is said.
-const (
-	slowTimes     = 2
-	leastRequests = 5
-)
+// leastRequests is how many requests of a service a median needs.
+const leastRequests = 5
 
 // Kinds of findings.
 const (
@@ -32,6 +28,9 @@ const (
 	FindingThrottle  = "throttle"
 	FindingPageable  = "pageable copy"
 	FindingRegressed = "regression"
+	FindingError     = "device error"
+	FindingMemory    = "memory near its limit"
+	FindingStarved   = "starved device"
 )
 
 // Finding is one thing that stands out, in words, with what it is seen by.
@@ -53,6 +52,7 @@ func (f Finding) String() string {
 type late struct {
 	spanfacts.Straggler
 	service string
+	job     string
 	rank    int64
 	time    float64 // unix ms
 	trace   string
@@ -60,7 +60,9 @@ type late struct {
 
 // straggler takes a span of gpu_metrics on a late rank; others say nothing.
 func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
-	x := late{service: clip(r.Service), rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String()}
+	x := late{
+		service: clip(r.Service), job: clip(r.JobID), rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String(),
+	}
 	if x.Load(s) {
 		x.Loop, x.Section = clip(x.Loop), clip(x.Section)
 		m.late.put(x, maxSteps)
@@ -134,10 +136,13 @@ func (m *Model) served(f *spanfacts.Facts) {
 // to the last index.
 func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	for _, f := range []func() (Finding, bool){
+		func() (Finding, bool) { return m.deviceError(from, to) },
 		func() (Finding, bool) { return m.lateRank(from, to) },
 		func() (Finding, bool) { return m.regression(from, to) },
 		func() (Finding, bool) { return m.slowRequest(from, to) },
 		func() (Finding, bool) { return m.throttled(first, last) },
+		func() (Finding, bool) { return m.memoryNearLimit(from, to) },
+		func() (Finding, bool) { return m.starved(from, to) },
 		func() (Finding, bool) { return m.pageable(first, last) },
 	} {
 		if x, ok := f(); ok {
@@ -149,8 +154,8 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 // lateRank is the rank that cost its job most.
 func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	type rank struct {
-		service, loop string
-		rank          int64
+		service, job, loop string
+		rank               int64
 	}
 	type cost struct {
 		steps, ranks   int64
@@ -158,12 +163,13 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 		sections       map[string]float64
 		trace          string
 	}
-	costs := map[rank]*cost{}
+	costs, jobs := map[rank]*cost{}, map[[2]string]bool{}
 	m.late.each(func(x *late) {
 		if x.time < from || x.time > to {
 			return
 		}
-		k := rank{x.service, x.Loop, x.rank}
+		k := rank{x.service, x.job, x.Loop, x.rank}
+		jobs[[2]string{x.service, x.job}] = true
 		c := costs[k]
 		if c == nil {
 			c = &cost{sections: map[string]float64{}}
@@ -183,12 +189,17 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	}
 	steps, devices := int64(0), map[string]bool{}
 	m.steps.each(func(st *Step) {
-		if st.Time >= from && st.Time <= to && st.Service == k.service && st.Rank == k.rank && st.Name == k.loop {
+		if st.Time >= from && st.Time <= to && st.Service == k.service && st.job == k.job && st.Rank == k.rank &&
+			st.Name == k.loop {
 			steps++
 			devices[st.Device] = true
 		}
 	})
-	text := fmt.Sprintf("rank %d of %d is late in %d of %d steps of %s, by %s on average", k.rank, c.ranks, c.steps,
+	job := ""
+	if len(jobs) > 1 && k.job != "" {
+		job = " of job " + k.job
+	}
+	text := fmt.Sprintf("rank %d of %d%s is late in %d of %d steps of %s, by %s on average", k.rank, c.ranks, job, c.steps,
 		max(steps, c.steps), k.loop, short(c.seconds/float64(c.steps)))
 	if section, inSection := largest(c.sections, func(_ string, v float64) float64 { return v }); section != "" {
 		text += fmt.Sprintf(", %s of it in %s", short(min(inSection, c.seconds)/float64(c.steps)), section)
@@ -224,7 +235,7 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 	}
 	add(m.slowest)
 	var slow *Request
-	times, median, count := float64(slowTimes), 0.0, 0
+	times, median, count := float64(semconv.FindingSlowRequestThreshold), 0.0, 0
 	for _, list := range services {
 		slices.SortFunc(list, func(a, b *Request) int { return cmp.Compare(a.Duration, b.Duration) })
 		n := len(list)

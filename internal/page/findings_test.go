@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
@@ -236,4 +237,130 @@ func TestARegressionIsShownWithBothTraces(t *testing.T) {
 		"01000000000000000000000000000000 (trace 02000000000000000000000000000000)", f.String())
 	_, ok = m.regression(now-3600_000, now-60_000)
 	require.False(t, ok, "reported later")
+}
+
+// Two runs of one job have ranks of their own.
+func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
+	m := at()
+	job := func(td ptrace.Traces, id string) ptrace.Traces {
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("gpu.job.id", id)
+		return td
+	}
+	for id, late := range map[string]int{"run-1": 2, "run-2": 3} {
+		for i := range 10 {
+			m.Traces(job(traces(t, span{
+				name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 40,
+				attributes: map[string]any{"gpu.step.index": i},
+			}), id))
+		}
+		for range late {
+			m.Traces(job(bare(traces(t, span{
+				name: "straggler backward", start: 5 * time.Second, length: time.Second, trace: 41,
+				attributes: map[string]any{
+					"gpu.straggler.score": 1.25, "gpu.straggler.median": 0.1, "gpu.straggler.delay": 0.02,
+					"gpu.straggler.rank.count": 4, "gpu.straggler.section": "backward", "gpu.operation.name": "train",
+				},
+			}), func(ptrace.Span) {}), id))
+		}
+	}
+	list := m.State(Query{Range: time.Minute}).Findings
+	require.Len(t, list, 1)
+	require.Contains(t, list[0].Text, "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 25ms on average")
+}
+
+// point is a point of a metric of device GPU-1 at a time before noon.
+func (m *Model) put(name string, before time.Duration, value float64, sum bool, attributes map[string]any) {
+	md := pmetric.NewMetrics()
+	rm := md.ResourceMetrics().AppendEmpty()
+	rm.Resource().Attributes().PutStr("service.name", "svc")
+	x := rm.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	x.SetName(name)
+	points := x.SetEmptyGauge().DataPoints()
+	if sum {
+		points = x.SetEmptySum().DataPoints()
+	}
+	p := points.AppendEmpty()
+	p.SetDoubleValue(value)
+	p.SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-before)))
+	p.Attributes().PutStr("hw.id", "GPU-1")
+	p.Attributes().PutStr("hw.name", "gpu0")
+	for k, v := range attributes {
+		p.Attributes().PutStr(k, v.(string))
+	}
+	m.Metrics(md)
+}
+
+func TestDeviceErrorsAreFindings(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		values []float64
+		want   string
+	}{
+		{"xid", []float64{0, 1}, "gpu0 reported 1 XID"},
+		{"xid", []float64{5, 5}, ""},
+		{"ecc_uncorrected", []float64{2, 4}, "gpu0 reported 2 uncorrected memory errors"},
+		{"ecc_corrected", []float64{2, 4}, ""},
+		{"xid", []float64{7}, ""}, // errors of before the first point
+	} {
+		m := at()
+		m.Traces(traces(t, span{name: "a", kind: "section", start: 25 * time.Second, length: time.Second, trace: 6}))
+		m.Traces(traces(t, span{name: "b", kind: "section", start: 5 * time.Second, length: time.Second, trace: 7}))
+		for i, v := range c.values {
+			at := time.Duration(30-10*i) * time.Second
+			m.put("hw.power", at, 100, false, nil)
+			m.put("hw.errors", at, v, true, map[string]any{"error.type": c.kind})
+		}
+		list := m.State(Query{Range: time.Minute}).Findings
+		if c.want == "" {
+			require.Empty(t, list, c.kind)
+			continue
+		}
+		require.Equal(t, []Finding{{FindingError, c.want, traceID(6)}}, list)
+		require.Empty(t, m.State(Query{From: noon.Add(-15 * time.Second), To: noon}).Findings, "it was before")
+	}
+}
+
+func TestMemoryNearItsLimitIsAFinding(t *testing.T) {
+	const gib = 1 << 30
+	for used, want := range map[float64]int{0.96: 0, 0.98: 1} {
+		m := at()
+		m.put("hw.gpu.memory.limit", 20*time.Second, 80*gib, true, nil)
+		m.put("hw.gpu.memory.usage", 20*time.Second, 80*gib*used, true, nil)
+		m.put("hw.gpu.memory.usage", 10*time.Second, gib, true, nil)
+		list := m.State(Query{Range: time.Minute}).Findings
+		require.Len(t, list, want)
+		if want > 0 {
+			require.Equal(t, Finding{FindingMemory, "gpu0 had 78.4 of 80.0 GiB in use", ""}, list[0])
+		}
+	}
+}
+
+func TestAStarvedDeviceIsAFinding(t *testing.T) {
+	for name, c := range map[string]struct {
+		starved, covered, utilization float64
+		trains                        bool
+		want                          int
+	}{
+		"below the threshold":      {5.9, 14.1, 0.3, true, 0},
+		"above the threshold":      {6.1, 13.9, 0.3, true, 1},
+		"no training":              {6.1, 13.9, 0.3, false, 0},
+		"others keep it busy":      {6.1, 13.9, 0.9, true, 0},
+		"too short to be judged":   {3, 6, 0.3, true, 0},
+		"just enough to be judged": {4, 6.5, 0.3, true, 1},
+	} {
+		m := at()
+		if c.trains {
+			m.Traces(traces(t, span{name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 3}))
+		}
+		m.put("hw.gpu.utilization", 30*time.Second, c.utilization, false, nil)
+		for state, seconds := range map[string]float64{"starved": c.starved, "covered": c.covered} {
+			m.put("gpu.section.time", 30*time.Second, 100, true, map[string]any{"gpu.section.state": state})
+			m.put("gpu.section.time", 10*time.Second, 100+seconds, true, map[string]any{"gpu.section.state": state})
+		}
+		list := m.State(Query{Range: time.Minute}).Findings
+		require.Len(t, list, c.want, name)
+		if name == "above the threshold" {
+			require.Equal(t, Finding{FindingStarved, "svc leaves gpu0 without work for 30 % of its time", traceID(3)}, list[0])
+		}
+	}
 }

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -41,7 +40,6 @@ const (
 	maxRecent     = 256 // newest spans of a device
 	maxServices   = 8   // names of the services that a device worked for
 	maxCounters   = 64  // throttle reasons of a device
-	maxName       = 256 // bytes of a text from the wire
 	maxBetween    = 75  // s from a sample to the next; beyond, nothing is known between them
 	maxSkew       = 300 // s that another host's clock may be ahead: what is later would push out the present
 )
@@ -60,6 +58,8 @@ type Model struct {
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
 	late       ring[late]
 	regressed  ring[regressed]
+	errors     ring[deviceError]
+	sections   ring[sectionTime]
 	health     Health
 	stacks     *stackprofile.Builder // of a live page
 	resolved   time.Time             // when stacks were resolved last
@@ -175,17 +175,8 @@ func (r *ring[T]) put(v T, limit int) {
 	r.next = (r.next + 1) % limit
 }
 
-// clip bounds a text from the wire; a truncated text does not keep the whole one in memory.
-func clip(s string) string {
-	if len(s) <= maxName {
-		return s
-	}
-	n := maxName
-	for n > maxName-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
+// clip bounds a text from the wire.
+func clip(s string) string { return spanfacts.Clip(s) }
 
 // each calls f from the oldest to the newest.
 func (r *ring[T]) each(f func(*T)) {

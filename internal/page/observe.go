@@ -150,7 +150,7 @@ func millis(ns uint64) float64 { return float64(ns) / 1e6 }
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank,
+		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank, job: clip(r.JobID),
 		Device: clip(f.Device.ID), Duration: f.StepTime(),
 		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
 		ItemType: clip(f.StepItemType),
@@ -233,27 +233,41 @@ func (m *Model) Metrics(md pmetric.Metrics) {
 	now := m.now()
 	m.latest, m.health.LastMetric = now.Unix()+maxSkew, now.UnixMilli()
 	for _, rm := range md.ResourceMetrics().All() {
+		var r spanfacts.Resource
+		r.Load(rm.Resource().Attributes())
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, x := range sm.Metrics().All() {
-				m.metric(x)
+				m.metric(x, r.Service, rm.Resource().Attributes())
 			}
 		}
 	}
 }
 
-func (m *Model) metric(x pmetric.Metric) {
+func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 	var points pmetric.NumberDataPointSlice
+	delta := false
 	switch x.Type() {
 	case pmetric.MetricTypeGauge:
 		points = x.Gauge().DataPoints()
 	case pmetric.MetricTypeSum:
 		points = x.Sum().DataPoints()
+		delta = x.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta
 	default:
 		return
 	}
 	if measure, ok := measureOf[x.Name()]; ok {
 		for _, p := range points.All() {
 			m.point(x.Name(), measure, p)
+		}
+	}
+	switch x.Name() {
+	case semconv.HWErrorsName:
+		for _, p := range points.All() {
+			m.errorPoint(p)
+		}
+	case semconv.GPUSectionTimeName:
+		for _, p := range points.All() {
+			m.sectionPoint(service, resource, p, delta)
 		}
 	}
 }
@@ -273,10 +287,7 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 	if d == nil {
 		return
 	}
-	v := p.DoubleValue()
-	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		v = float64(p.IntValue())
-	}
+	v := number(p)
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -310,14 +321,30 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 // rose is 1 where a counter grew since the point before. A reason's counter may begin with its first time: then it
 // counts from 0, unless the device itself has only come.
 func (d *device) rose(key string, v float64, at int64) float64 {
+	if d.increase(key, v, at) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// increase is how much a counter grew since the point before, by the same rule.
+func (d *device) increase(key string, v float64, at int64) float64 {
 	before, ok := d.counters[key]
 	if ok || len(d.counters) < maxCounters {
 		d.counters[key] = v
 	}
 	if v > before && (ok || d.sampled < at) {
-		return 1
+		return v - before
 	}
 	return 0
+}
+
+// number returns the value of a point.
+func number(p pmetric.NumberDataPoint) float64 {
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		return float64(p.IntValue())
+	}
+	return p.DoubleValue()
 }
 
 func text(p pmetric.NumberDataPoint, key string) string {

@@ -128,6 +128,8 @@ type Step struct {
 	Energy   float64 `json:"energy,omitempty"`
 	Trace    string  `json:"trace"`
 	Span     string  `json:"span"`
+
+	job string
 }
 
 // Phase is a named length.

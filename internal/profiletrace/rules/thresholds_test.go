@@ -118,7 +118,9 @@ func TestEveryRuleHasItsThreshold(t *testing.T) {
 	for _, kind := range semconv.FindingKinds() {
 		switch kind.Kind {
 		case semconv.GPUFindingKindNoDevice, // of profiles without facts of a device
-			semconv.GPUFindingKindRegression: // of live services; internal/regression tests both sides
+			semconv.GPUFindingKindRegression,                                     // of live services; internal/regression tests both sides
+			semconv.GPUFindingKindDeviceError, semconv.GPUFindingKindMemoryLimit, // of the live page; internal/page tests them
+			semconv.GPUFindingKindSlowRequest, semconv.GPUFindingKindStarved:
 			continue
 		case semconv.GPUFindingKindHealthy:
 			assert.Equal(t, kind.Kind, findingsOf(func(situation) {})[0].Kind)

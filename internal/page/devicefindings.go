@@ -1,0 +1,227 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// maxErrors and maxSections bound what is kept of device errors and of section times.
+const (
+	maxErrors   = 1000
+	maxSections = 10_000
+)
+
+// deviceError is a rise of a device's error counter. Corrected errors are none.
+type deviceError struct {
+	device string
+	kind   string
+	count  float64
+	time   float64 // unix ms
+	trace  string  // of a span that ran then
+}
+
+// errorNames are the values of error.type that are findings, as the alerts GPUXID and GPUMemoryErrors have them.
+var errorNames = map[string]string{
+	"xid":                      "XID",
+	"ecc_uncorrected":          "uncorrected memory error",
+	"retired_page_uncorrected": "uncorrected memory error (page retired)",
+	"row_remap_uncorrected":    "uncorrected memory error (row remapped)",
+}
+
+// errorPoint takes a point of hw.errors.
+func (m *Model) errorPoint(p pmetric.NumberDataPoint) {
+	kind := text(p, string(semconv.ErrorTypeKey))
+	d, at := m.pointDevice(p)
+	if d == nil || errorNames[kind] == "" {
+		return
+	}
+	if n := d.increase(semconv.HWErrorsName+" "+kind, number(p), at); n > 0 {
+		e := deviceError{device: d.id, kind: kind, count: n, time: float64(at) * 1e3}
+		d.recent.each(func(r *recent) {
+			if millis(r.start) <= e.time+1e3 {
+				e.trace = r.trace.String()
+			}
+		})
+		m.errors.put(e, maxErrors)
+	}
+}
+
+// sectionTime is a rise of gpu.section.time.
+type sectionTime struct {
+	service, device string
+	starved         bool
+	seconds         float64
+	time            float64 // unix ms
+}
+
+// sectionPoint takes a point of gpu.section.time of a process.
+func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.NumberDataPoint, delta bool) {
+	d, at := m.pointDevice(p)
+	if d == nil {
+		return
+	}
+	state, s := text(p, string(semconv.GPUSectionStateKey)), number(p)
+	if !delta {
+		instance := ""
+		if v, ok := resource.Get("service.instance.id"); ok {
+			instance = v.AsString()
+		}
+		s = d.increase(strings.Join([]string{semconv.GPUSectionTimeName, clip(service), clip(instance), state}, " "), s, at)
+	}
+	if s > 0 {
+		m.sections.put(sectionTime{
+			service: clip(service), device: d.id, starved: state == semconv.GPUSectionStateStarved, seconds: s,
+			time: float64(at) * 1e3,
+		}, maxSections)
+	}
+}
+
+// pointDevice returns the device of a point and the point's time in unix s; nil if it has none or its value is none.
+func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
+	id := text(p, string(semconv.HWIDKey))
+	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
+	if v := number(p); id == "" || math.IsNaN(v) || math.IsInf(v, 0) || at > m.latest {
+		return nil, 0
+	}
+	return m.deviceOf(id, text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey))), at
+}
+
+// deviceError is the device with the most errors.
+func (m *Model) deviceError(from, to float64) (Finding, bool) {
+	type key struct{ device, kind string }
+	type sum struct {
+		count float64
+		trace string
+	}
+	sums := map[key]*sum{}
+	m.errors.each(func(e *deviceError) {
+		if e.time < from || e.time > to {
+			return
+		}
+		k := key{e.device, e.kind}
+		if sums[k] == nil {
+			sums[k] = &sum{}
+		}
+		sums[k].count += e.count
+		sums[k].trace = cmp.Or(e.trace, sums[k].trace)
+	})
+	k, s := largest(sums, func(_ key, s *sum) float64 { return s.count })
+	if s == nil {
+		return Finding{}, false
+	}
+	name, detail, _ := strings.Cut(errorNames[k.kind], " (")
+	if s.count != 1 {
+		name += "s"
+	}
+	if detail != "" {
+		name += " (" + detail
+	}
+	return Finding{FindingError, fmt.Sprintf("%s reported %.0f %s", m.deviceName(k.device), s.count, name), s.trace}, true
+}
+
+// memoryNearLimit is the device whose memory was fullest.
+func (m *Model) memoryNearLimit(from, to float64) (Finding, bool) {
+	var full *device
+	most, used := semconv.FindingMemoryLimitThreshold, 0.0
+	for _, d := range m.devices {
+		if d.memory <= 0 {
+			continue
+		}
+		for i := range d.samples {
+			s := &d.samples[i]
+			if t := float64(s.at) * 1e3; !s.known[memory] || t < from || t > to {
+				continue
+			}
+			if share := s.value[memory] / d.memory; share > most || share == most && full == nil {
+				full, most, used = d, share, s.value[memory]
+			}
+		}
+	}
+	if full == nil {
+		return Finding{}, false
+	}
+	const gib = 1 << 30
+	return Finding{
+		FindingMemory, fmt.Sprintf("%s had %.1f of %.1f GiB in use", m.deviceName(full.id), used/gib, full.memory/gib), "",
+	}, true
+}
+
+// leastObserved is how much section time of a process a share of it needs, s.
+const leastObserved = 10
+
+// busyDevice is the utilization from which on a device is not starved, whatever one of its processes does.
+const busyDevice = 0.8
+
+// starved is the training process that left its device without work for the largest share of its time. A service
+// without requests is idle, so only services with steps are judged, as by the alert GPUStarved.
+func (m *Model) starved(from, to float64) (Finding, bool) {
+	steps := map[string]string{} // an example by service
+	m.steps.each(func(st *Step) {
+		if st.Time >= from && st.Time <= to {
+			steps[st.Service] = st.Trace
+		}
+	})
+	type key struct{ service, device string }
+	type sum struct{ starved, all float64 }
+	sums := map[key]*sum{}
+	m.sections.each(func(x *sectionTime) {
+		if x.time < from || x.time > to || steps[x.service] == "" {
+			return
+		}
+		k := key{x.service, x.device}
+		if sums[k] == nil {
+			sums[k] = &sum{}
+		}
+		sums[k].all += x.seconds
+		if x.starved {
+			sums[k].starved += x.seconds
+		}
+	})
+	for k, s := range sums {
+		if s.all < leastObserved || s.starved < semconv.FindingStarvedThreshold*s.all || m.busy(k.device, from, to) {
+			delete(sums, k)
+		}
+	}
+	k, s := largest(sums, func(_ key, s *sum) float64 { return s.starved / s.all })
+	if s == nil {
+		return Finding{}, false
+	}
+	return Finding{FindingStarved, fmt.Sprintf("%s leaves %s without work for %.0f %% of its time",
+		cmp.Or(k.service, "a service"), m.deviceName(k.device), 100*s.starved/s.all), steps[k.service]}, true
+}
+
+// busy reports whether a device measured a mean utilization above busyDevice.
+func (m *Model) busy(id string, from, to float64) bool {
+	d := m.devices[id]
+	if d == nil {
+		return false
+	}
+	sum, n := 0.0, 0.0
+	for i := range d.samples {
+		s := &d.samples[i]
+		if t := float64(s.at) * 1e3; s.known[busy] && t >= from && t <= to {
+			sum += s.value[busy]
+			n++
+		}
+	}
+	return n > 0 && sum/n > busyDevice
+}
+
+// deviceName returns a device's name for people.
+func (m *Model) deviceName(id string) string {
+	if d := m.devices[id]; d != nil {
+		return cmp.Or(d.name, id)
+	}
+	return id
+}
