@@ -364,3 +364,25 @@ func TestAStarvedDeviceIsAFinding(t *testing.T) {
 		}
 	}
 }
+
+// With delta temporality each point is what was added.
+func TestSectionTimeMayBeDelta(t *testing.T) {
+	m := at()
+	m.put("hw.power", 30*time.Second, 100, false, nil)
+	m.Traces(traces(t, span{name: "train", kind: "step", start: 5 * time.Second, length: time.Second}))
+	for i, state := range []string{"starved", "covered", "starved", "covered"} {
+		md := pmetric.NewMetrics()
+		x := md.ResourceMetrics().AppendEmpty()
+		x.Resource().Attributes().PutStr("service.name", "svc")
+		sum := x.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+		sum.SetName("gpu.section.time")
+		sum.SetEmptySum().SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+		p := sum.Sum().DataPoints().AppendEmpty()
+		p.SetDoubleValue(5)
+		p.SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(time.Duration(i-20) * time.Second)))
+		p.Attributes().PutStr("hw.id", "GPU-1")
+		p.Attributes().PutStr("gpu.section.state", state)
+		m.Metrics(md)
+	}
+	require.Equal(t, "svc leaves gpu0 without work for 50 % of its time", m.State(Query{Range: time.Minute}).Findings[0].Text)
+}

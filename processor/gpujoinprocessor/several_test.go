@@ -253,6 +253,33 @@ func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
 	}
 }
 
+// A request that is late by different times on its devices states the longest.
+func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		zero := time.Now()
+		var ids []string
+		for i := range 2 {
+			ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+			r.run(r.device(gpusamplesextension.Device{ID: ids[i], Interval: 100 * time.Millisecond}),
+				func(at time.Time, s *gpusamplesextension.Sample) {
+					if i == 0 || at.Sub(zero) <= 1500*time.Millisecond { // the second one falls silent
+						steady(zero, 100)(at, s)
+					}
+				})
+		}
+		r.join()
+		defer r.close()
+		time.Sleep(9 * time.Second)
+		td := newTraces("a")
+		td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+","+ids[1])
+		td.request(1, zero.Add(time.Second), zero.Add(2*time.Second))
+		r.consume(td.Traces)
+		time.Sleep(12 * time.Second)
+		assert.InDelta(t, 1, attr(t, r.spans()[1], "gpu.join.late.duration"), 1e-9)
+	})
+}
+
 // A step has the energy of its children on other devices, in whichever order the requests arrive.
 func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 	for _, first := range []string{"step", "child"} {
