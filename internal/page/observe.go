@@ -150,7 +150,8 @@ func millis(ns uint64) float64 { return float64(ns) / 1e6 }
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank, job: clip(r.JobID),
+		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex,
+		Rank: r.Rank, job: clip(r.JobID),
 		Device: clip(f.Device.ID), Duration: f.StepTime(),
 		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
 		ItemType: clip(f.StepItemType),
