@@ -123,12 +123,15 @@ func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 			"ot=th:c",
 		}), clock)
 	var joules float64
-	for k, v := range values(t, output(t, a, clock)) {
+	got := values(t, output(t, a, clock))
+	for k, v := range got {
 		if strings.HasPrefix(k, "gpu.operation.energy") {
 			joules += v.(float64)
 		}
 	}
 	assert.Equal(t, 500.0, joules)
+	assert.Equal(t, int64(40), got["gpu.step.items[gpu.operation.name:step]"], "of four steps")
+	assert.Equal(t, 2.5, got["gpu.operation.item.energy[gpu.operation.name:step gpu.operation.type:step]"])
 }
 
 func TestAdjustedCount(t *testing.T) {

@@ -72,6 +72,7 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 	assert.Equal(t, map[string]any{"gpu.request.queue.duration": 0.01}, s.Attributes().AsRaw())
 
 	assert.Equal(t, 0.8, got["decode 2"].Attributes().AsRaw()["gpu.energy"])
+	assert.Equal(t, int64(1), got["decode 2"].Attributes().AsRaw()["gpu.operation.items"])
 	assert.Equal(t, at(14), got["queue 2"].EndTimestamp(), "its prefill is in its own trace")
 	assert.NotContains(t, got, "prefill 2", "the trace shows it itself")
 	assert.Len(t, got, 5)
@@ -508,4 +509,47 @@ func TestAShareOfAnUpperBoundIsAnUpperBound(t *testing.T) {
 	got := written(t, b.due(after(time.Minute), true))
 	assert.NotContains(t, got["prefill 1"].Attributes().AsRaw(), "gpu.energy_bound")
 	assert.Equal(t, "upper", got["decode 1"].Attributes().AsRaw()["gpu.energy_bound"])
+}
+
+// A link that names no span serves nobody.
+func TestALinkWithoutASpanIsUnassigned(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, in{
+		name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil),
+		links: []linked{{1, 1, items(3), 0}, {2, 0, items(1), 0}},
+	}), clock)
+	assert.Len(t, b.requests, 1)
+	assert.InDelta(t, 2.4, b.stats.charged, 1e-12)
+	assert.InDelta(t, 0.8, b.stats.unassigned, 1e-12)
+}
+
+// The trace state of the request, with its sampling threshold, is the one of its shares.
+func TestSharesHaveTheTraceStateOfTheirRequest(t *testing.T) {
+	b := newTest(t, nil)
+	td := payload(t, service, in{
+		name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil),
+		links: []linked{{1, 1, nil, 0}},
+	})
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Links().At(0).TraceState().FromRaw("ot=th:8")
+	b.take(td, clock)
+	s := written(t, b.due(after(time.Hour), true))["decode 1"]
+	assert.Equal(t, "ot=th:8", s.TraceState().AsRaw())
+}
+
+// A training step serves no request, even below one.
+func TestAStepBelowARequestIsUnassigned(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 60, kind: server},
+		in{name: "train", trace: 1, id: 2, parent: 1, start: 10, end: 20, a: attrs{
+			"gpu.operation.type": "step", "gpu.energy": 5.0, "gpu.step.duration": 0.01, "hw.id": "GPU-a",
+		}},
+		in{
+			name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil),
+			links: []linked{{1, 1, nil, 0}},
+		},
+	), clock)
+	b.due(after(time.Hour), true)
+	assert.InDelta(t, 3.2, b.stats.charged, 1e-12)
+	assert.InDelta(t, 5, b.stats.unassigned, 1e-12)
 }

@@ -320,6 +320,18 @@ func TestDeviceErrorsAreFindings(t *testing.T) {
 	}
 }
 
+// Each kind of error has a counter of its own.
+func TestDeviceErrorsAreCountedByKind(t *testing.T) {
+	m := at()
+	for i := range 3 {
+		before := time.Duration(30-10*i) * time.Second
+		m.put("hw.power", before, 100, false, nil)
+		m.put("hw.errors", before, 5, true, map[string]any{"error.type": "xid"})
+		m.put("hw.errors", before, 7, true, map[string]any{"error.type": "ecc_uncorrected"})
+	}
+	require.Empty(t, m.State(Query{Range: time.Minute}).Findings)
+}
+
 func TestMemoryNearItsLimitIsAFinding(t *testing.T) {
 	const gib = 1 << 30
 	for used, want := range map[float64]int{0.96: 0, 0.98: 1} {
@@ -370,7 +382,7 @@ func TestSectionTimeMayBeDelta(t *testing.T) {
 	m := at()
 	m.put("hw.power", 30*time.Second, 100, false, nil)
 	m.Traces(traces(t, span{name: "train", kind: "step", start: 5 * time.Second, length: time.Second}))
-	for i, state := range []string{"starved", "covered", "starved", "covered"} {
+	for i, state := range []string{"starved", "covered", "starved"} {
 		md := pmetric.NewMetrics()
 		x := md.ResourceMetrics().AppendEmpty()
 		x.Resource().Attributes().PutStr("service.name", "svc")
@@ -384,5 +396,5 @@ func TestSectionTimeMayBeDelta(t *testing.T) {
 		p.Attributes().PutStr("gpu.section.state", state)
 		m.Metrics(md)
 	}
-	require.Equal(t, "svc leaves gpu0 without work for 50 % of its time", m.State(Query{Range: time.Minute}).Findings[0].Text)
+	require.Equal(t, "svc leaves gpu0 without work for 67 % of its time", m.State(Query{Range: time.Minute}).Findings[0].Text)
 }

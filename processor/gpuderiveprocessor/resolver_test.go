@@ -88,6 +88,9 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 
 	got = derivedOf(t, d, with(in, attrs{"gpu.flop.count": 25e9, "gpu.flop.precision": "fp32"}))
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
+	assert.Equal(t, "ok", got["gpu.declaration.status"])
+	got = derivedOf(t, d, with(in, attrs{"gpu.flop.count": 55e9, "gpu.flop.precision": "fp32"}))
+	assert.Equal(t, "exceeds_peak", got["gpu.declaration.status"], "its FLOPs alone")
 }
 
 func TestSpansInheritTheDeviceOfTheResource(t *testing.T) {

@@ -171,3 +171,21 @@ func TestWhatIsJoinedAlreadyOrNoGPUWorkPasses(t *testing.T) {
 		}
 	})
 }
+
+// The number of a process counts on its host and in its container.
+func TestProcessesOfOneNumberAreToldApartByWhereTheyRun(t *testing.T) {
+	id := identifier{seed: maphash.MakeSeed()}
+	seen := map[uint64]string{}
+	for _, key := range []string{"", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"} {
+		attrs := pcommon.NewMap()
+		attrs.PutInt("process.pid", 7)
+		if key != "" {
+			attrs.PutStr(key, "x")
+		}
+		p := id.resource(attrs).process
+		assert.NotContains(t, seen, p, key)
+		seen[p] = key
+		attrs.PutStr("thread", "9") // one process may have resources that differ in details
+		assert.Equal(t, p, id.resource(attrs).process)
+	}
+}

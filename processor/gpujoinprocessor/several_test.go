@@ -263,7 +263,7 @@ func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
 			r.run(r.device(gpusamplesextension.Device{ID: ids[i], Interval: 100 * time.Millisecond}),
 				func(at time.Time, s *gpusamplesextension.Sample) {
-					if i == 0 || at.Sub(zero) <= 1500*time.Millisecond { // the second one falls silent
+					if i == 0 || at.Sub(zero) <= 1500*time.Millisecond { // the second one stops
 						steady(zero, 100)(at, s)
 					}
 				})
