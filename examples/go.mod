@@ -4,6 +4,8 @@ go 1.26.7
 
 require (
 	github.com/otelgpu/otelgpu/gpuspan v0.1.0
+	github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml v0.1.0
+	github.com/otelgpu/otelgpu/gpuspan/report/ddsketch v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.70.0
 	go.opentelemetry.io/otel v1.46.0
@@ -25,7 +27,6 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/otelgpu/otelgpu/semconv v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
@@ -41,5 +42,7 @@ require (
 
 replace (
 	github.com/otelgpu/otelgpu/gpuspan => ../gpuspan
+	github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml => ../gpuspan/gpuspanyaml
+	github.com/otelgpu/otelgpu/gpuspan/report/ddsketch => ../gpuspan/report/ddsketch
 	github.com/otelgpu/otelgpu/semconv => ../semconv
 )

@@ -3,9 +3,7 @@ module github.com/otelgpu/otelgpu/gpuspan
 go 1.25.0
 
 require (
-	github.com/DataDog/sketches-go v1.4.8
 	github.com/ebitengine/purego v0.11.3
-	github.com/klauspost/compress v1.20.3
 	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
@@ -14,7 +12,6 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
 	go.opentelemetry.io/otel/trace v1.46.0
 	go.uber.org/goleak v1.3.0
-	go.yaml.in/yaml/v3 v3.0.5
 )
 
 require (
@@ -23,8 +20,8 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 )
 
 replace github.com/otelgpu/otelgpu/semconv => ../semconv

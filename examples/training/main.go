@@ -25,13 +25,11 @@ import (
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
-	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -89,7 +87,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	}
 	f.StepCSV = cmp.Or(c.csv, f.StepCSV)
 	f.TraceDir = cmp.Or(c.traces, f.TraceDir)
-	opts, err := outputs(ctx, f, c.otlp)
+	opts, err := otlp.To(ctx, c.otlp)
 	if err != nil {
 		return err
 	}
@@ -102,28 +100,22 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	if err != nil {
 		fmt.Fprintln(w, err) // the rest of the resource holds
 	}
-	opts = append(opts, sdktrace.WithResource(res))
-	profiling := []gpuspan.Option{f.Option()}
 	if f.NVTX.Enabled {
-		ranges, err := nvtx.Open(nvtx.WithDomain(cmp.Or(f.NVTX.Domain, "training")))
-		if err != nil {
-			fmt.Fprintln(w, err) // a tool that does not load is no reason not to train
-		}
-		ids := gpuspan.NewIDGenerator(nil) // so that a range carries the ids of its own span
-		opts = append(opts, sdktrace.WithIDGenerator(ids))
-		profiling = append(profiling, gpuspan.WithAnnotator(ranges), gpuspan.WithIDGenerator(ids))
+		f.NVTX.Domain = cmp.Or(f.NVTX.Domain, "training")
 	}
-	tp := sdktrace.NewTracerProvider(opts...)
-	device := accel.Open(c.simulated, w)
+	var profiling []gpuspan.Option
 	if f.Settings.Report { // quantiles of the whole run, however long it is
 		profiling = append(profiling, accel.Report("training"))
 	}
-	prof, err := gpuspan.New(device.Backend(), append(profiling, gpuspan.WithTracerProvider(tp))...)
+	device := accel.Open(c.simulated, w)
+	run, err := f.Setup(device.Backend(), gpuspanyaml.WithProfiler(profiling...),
+		gpuspanyaml.WithSDK(append(opts, sdktrace.WithResource(res))...))
 	if err != nil {
 		fmt.Fprintln(w, err) // training goes on
 	}
+	prof := run.Profiler
 	stop := context.WithoutCancel(ctx)
-	defer func() { err = errors.Join(err, device.Close(), prof.Shutdown(stop), tp.Shutdown(stop)) }()
+	defer func() { err = errors.Join(err, device.Close(), run.Shutdown(stop)) }()
 
 	t := &trainer{device: device, stream: prof.Stream(device.Stream(), "train"), loader: &loader{left: c.steps}}
 	loop := train.NewLoop(prof, "train", t.stream, train.Items("image"), train.ModelDevices(1, gpuspan.FP16),
@@ -141,29 +133,6 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		fmt.Fprintf(w, "%s: a Chrome trace of each active window, for https://ui.perfetto.dev\n", f.TraceDir)
 	}
 	return write(prof.Snapshot(), out)
-}
-
-// outputs are where spans go: rows of steps, Chrome traces, a Collector.
-func outputs(ctx context.Context, f gpuspanyaml.File, endpoint string) ([]sdktrace.TracerProviderOption, error) {
-	opts, err := otlp.To(ctx, endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if f.StepCSV != "" {
-		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
-	}
-	if f.TraceDir != "" {
-		traces, err := chrometrace.NewExporter(f.TraceDir)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, sdktrace.WithBatcher(traces))
-	}
-	return opts, nil
 }
 
 // writer is how the report is to be written.

@@ -68,6 +68,7 @@ func (u *use) start(_ context.Context, host component.Host) error {
 			u.log.Error("A Chrome trace could not be completed", zap.Error(err))
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		}
+		f.Compressor = compressor
 		r, err := chrometrace.NewRotator(f)
 		if err != nil {
 			return err

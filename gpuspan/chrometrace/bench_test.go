@@ -113,7 +113,7 @@ func BenchmarkEncodingJSON(b *testing.B) {
 
 // BenchmarkMillionSpans is one file of 10⁶ spans on disk, complete: time, and size as B/span.
 func BenchmarkMillionSpans(b *testing.B) {
-	for _, c := range []chrometrace.Compression{chrometrace.None, chrometrace.Gzip, chrometrace.Zstd} {
+	for _, c := range []chrometrace.Compression{chrometrace.None, chrometrace.Gzip} {
 		name := string(c)
 		if c == chrometrace.None {
 			name = "plain"

@@ -64,7 +64,7 @@ type exporterOption func(*Exporter)
 
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
-// WithCompression compresses the files; default none.
+// WithCompression compresses the files by Gzip; default none.
 func WithCompression(c Compression) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.Compression = c })
 }

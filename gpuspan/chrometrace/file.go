@@ -4,6 +4,7 @@
 package chrometrace
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
@@ -24,7 +22,7 @@ import (
 type Compression string
 
 // Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but has to be unpacked
-// first.
+// first, and needs [Files.Compressor]: the standard library has none.
 const (
 	None Compression = ""
 	Gzip Compression = "gzip"
@@ -40,6 +38,17 @@ func (c Compression) Extension() string {
 		return ".zst"
 	}
 	return ""
+}
+
+// Compressor makes the writer that compresses what is written to w.
+type Compressor func(c Compression, w io.Writer) (io.WriteCloser, error)
+
+// standard is the Compressor of the standard library.
+func standard(c Compression, w io.Writer) (io.WriteCloser, error) {
+	if c == Gzip {
+		return gzip.NewWriter(w), nil
+	}
+	return nil, fmt.Errorf("no compressor for %q (use gzip, or set Files.Compressor)", string(c))
 }
 
 // Existing says what happens when the name of a finished file is taken.
@@ -68,7 +77,7 @@ type file struct {
 const partialExtension = ".partial"
 
 // createFile opens a temporary file beside path and checks that the folder can be written to.
-func createFile(path string, c Compression) (t *file, err error) {
+func createFile(path string, c Compression, compress Compressor) (t *file, err error) {
 	fail := func(err error) (*file, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
@@ -79,18 +88,11 @@ func createFile(path string, c Compression) (t *file, err error) {
 	if t.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 		return fail(err)
 	}
-	switch c {
-	case None:
+	if c == None {
 		t.Writer = NewWriter((*sized)(t))
 		return t, nil
-	case Gzip:
-		t.pack = gzip.NewWriter((*sized)(t))
-	case Zstd:
-		t.pack, err = zstd.NewWriter((*sized)(t), zstd.WithEncoderConcurrency(1))
-	default:
-		err = fmt.Errorf("unknown compression %q (use gzip or zstd)", string(c))
 	}
-	if err != nil {
+	if t.pack, err = compress(c, (*sized)(t)); err != nil {
 		t.pack = nil
 		t.discard()
 		return fail(err)

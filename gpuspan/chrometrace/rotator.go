@@ -25,6 +25,7 @@ type Files struct {
 	// trace-<time of opening>.json, and with one file for each trace, trace-<trace id>.json.
 	Path        string
 	Compression Compression   // None, Gzip or Zstd; its extension is added to Path when missing
+	Compressor  Compressor    // nil means the standard library's gzip
 	Existing    Existing      // when the name is taken; "" means Number
 	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
 	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
@@ -66,6 +67,9 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Compressor == nil {
+		cfg.Compressor = standard
+	}
 	cfg.Existing = cmp.Or(cfg.Existing, Number)
 	if cfg.MaxOpen <= 0 {
 		cfg.MaxOpen = 64
@@ -80,7 +84,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, fileerr.Cause(err))
 	}
 	r := &Rotator{cfg: cfg, open: map[fileKey]*file{}, stop: make(chan struct{})}
-	probe, err := createFile(r.cfg.Path, cfg.Compression)
+	probe, err := createFile(r.cfg.Path, cfg.Compression, cfg.Compressor)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +220,7 @@ func (r *Rotator) file(k fileKey) (*file, error) {
 			return nil, errs
 		}
 	}
-	f, err := createFile(r.name(k), r.cfg.Compression)
+	f, err := createFile(r.name(k), r.cfg.Compression, r.cfg.Compressor)
 	if err != nil {
 		return nil, errors.Join(errs, err)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +80,7 @@ func TestQuantilesOfLongRuns(t *testing.T) {
 		value float64 // tolerance in share of the value
 	}{
 		"sample": {nil, .02, 0},
-		"sketch": {[]report.Option{report.WithSketch(ddsketch.New)}, 0, .0101},
+		"sketch": {[]report.Option{report.WithSketch(newAllValues)}, 1e-5, 0},
 	} {
 		collector := report.NewCollector(c.opts...)
 		node := collector.Node(0, report.Info{Name: "x"})
@@ -336,7 +335,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestUseFromManyGoroutines(t *testing.T) {
-	c := report.NewCollector(report.WithSketch(ddsketch.New))
+	c := report.NewCollector(report.WithSketch(newAllValues))
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -375,7 +374,7 @@ func TestSummarySharesNothingWithTheCollector(t *testing.T) {
 }
 
 func BenchmarkSection(b *testing.B) {
-	for name, opts := range map[string][]report.Option{"sample": nil, "sketch": {report.WithSketch(ddsketch.New)}} {
+	for name, opts := range map[string][]report.Option{"sample": nil, "sketch": {report.WithSketch(newAllValues)}} {
 		b.Run(name, func(b *testing.B) {
 			c := report.NewCollector(opts...)
 			n := c.Node(0, report.Info{Name: "x"})

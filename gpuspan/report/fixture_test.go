@@ -4,11 +4,28 @@
 package report_test
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
+
+// allValues is the sketch that keeps every value. Its quantiles are exact.
+type allValues struct{ seconds []float64 }
+
+func newAllValues() report.Sketch { return &allValues{} }
+
+func (k *allValues) Add(seconds float64) { k.seconds = append(k.seconds, seconds) }
+
+// Quantile returns the smallest value that a share q of the values does not exceed.
+func (k *allValues) Quantile(q float64) (float64, bool) {
+	if len(k.seconds) == 0 {
+		return 0, false
+	}
+	slices.Sort(k.seconds)
+	return k.seconds[max(int(math.Ceil(q*float64(len(k.seconds)))), 1)-1], true
+}
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
@@ -17,7 +34,7 @@ func served(opts ...report.Option) *report.Collector {
 	now := epoch
 	peaks := report.Peaks{Memory: 4e12, PCIe: 64e9, FLOPs: map[string]float64{"bf16": 989e12}, Source: "table"}
 	c := report.NewCollector(append([]report.Option{
-		report.WithService("llm"), report.WithSketch(ddsketch.New),
+		report.WithService("llm"), report.WithSketch(newAllValues),
 		report.WithClock(func() time.Time { t := now; now = now.Add(100 * time.Millisecond); return t }),
 		report.WithDevices(report.Device{
 			Ordinal: 0, ID: "GPU-1", Model: "NVIDIA H200", Floor: 2 * time.Microsecond,

@@ -16,9 +16,13 @@ import (
 
 // dependents are the modules that contain code of a module, by its directory. A change of one is tested in all of them.
 var dependents = map[string][]string{
-	"semconv": {"gpuspan", ".", "cmd/otelcol-gpu", "examples"},
-	"gpuspan": {".", "cmd/otelcol-gpu", "examples"},
-	".":       {"cmd/otelcol-gpu"},
+	"semconv": {"gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples"},
+	"gpuspan": {"gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples"},
+
+	"gpuspan/gpuspanyaml":     {"examples"},
+	"gpuspan/report/ddsketch": {"examples"},
+
+	".": {"cmd/otelcol-gpu"},
 }
 
 // heavy are the modules that run in jobs of their own: their tests need servers of others.

@@ -11,17 +11,24 @@ import (
 
 func TestChangeIsTestedWhereItsCodeIsUsed(t *testing.T) {
 	all := []string{".", "semconv", "gpuspan", "examples", "cmd/otelcol-gpu", "internal/tools", "test/browser"}
+	all = append(all, "gpuspan/gpuspanyaml")
 	for _, tt := range []struct {
 		files, want []string
 	}{
 		{nil, []string{}},
-		{[]string{"gpuspan/cuda/cuda.go"}, []string{".", "cmd/otelcol-gpu", "examples", "gpuspan"}},
+		{
+			[]string{"gpuspan/cuda/cuda.go"},
+			[]string{".", "cmd/otelcol-gpu", "examples", "gpuspan", "gpuspan/gpuspanyaml"},
+		},
+		{[]string{"gpuspan/gpuspanyaml/file.go"}, []string{"examples", "gpuspan/gpuspanyaml"}},
 		{[]string{"receiver/gpureceiver/config.go"}, []string{".", "cmd/otelcol-gpu"}},
 		{[]string{"examples/a/main.go", "internal/tools/x.go"}, []string{"examples", "internal/tools"}},
 		{[]string{"test/browser/x_test.go"}, []string{}},
-		{[]string{"Makefile"}, []string{".", "cmd/otelcol-gpu", "examples", "gpuspan", "internal/tools", "semconv"}},
+		{[]string{"Makefile"}, []string{
+			".", "cmd/otelcol-gpu", "examples", "gpuspan", "gpuspan/gpuspanyaml", "internal/tools", "semconv",
+		}},
 	} {
 		require.Equal(t, tt.want, changed(all, tt.files, false), "%v", tt.files)
 	}
-	require.Len(t, changed(all, nil, true), 6)
+	require.Len(t, changed(all, nil, true), 7)
 }

@@ -25,7 +25,9 @@ import (
 const prefix = "github.com/otelgpu/otelgpu"
 
 // published are the directories of the modules that users get. The others are tools and tests of the repository.
-var published = []string{"semconv", "gpuspan", ".", "cmd/otelcol-gpu", "examples"}
+var published = []string{
+	"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
+}
 
 // installed are the modules whose programs users install by their path. go install refuses replace lines in these.
 var installed = []string{"cmd/otelcol-gpu"}

@@ -1,0 +1,20 @@
+module github.com/otelgpu/otelgpu/gpuspan/report/ddsketch
+
+go 1.25.0
+
+require (
+	github.com/DataDog/sketches-go v1.4.8
+	github.com/otelgpu/otelgpu/gpuspan v0.1.0
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
+)
+
+replace (
+	github.com/otelgpu/otelgpu/gpuspan => ../..
+	github.com/otelgpu/otelgpu/semconv => ../../../semconv
+)
