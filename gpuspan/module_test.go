@@ -97,7 +97,7 @@ func TestModulesOfAUser(t *testing.T) {
 					require.Contains(t, want, name)
 				}
 			}
-			// The graph has what that of the SDK has, which tests of the library import, and purego.
+			// The graph has the modules in the graph of the SDK, which tests of the library import, and purego.
 			require.Subset(t, append([]string{
 				"github.com/ebitengine/purego", "github.com/otelgpu/otelgpu/gpuspan", "github.com/otelgpu/otelgpu/semconv",
 			}, sdk...), moduleGraph(t, dir))

@@ -82,9 +82,9 @@ func TestLateSpansOfATraceDoNotReplaceIt(t *testing.T) {
 
 func TestMistakesAreErrorsOfTheConstructor(t *testing.T) {
 	for want, f := range map[string]chrometrace.Files{
-		"needs a path":                {},
+		"needs a path":              {},
 		"no compressor for \"lz4\"": {Path: filepath.Join(t.TempDir(), "t.json"), Compression: "lz4"},
-		"it is a folder":              {Path: t.TempDir()},
+		"it is a folder":            {Path: t.TempDir()},
 	} {
 		_, err := chrometrace.NewRotator(f)
 		require.ErrorContains(t, err, want)

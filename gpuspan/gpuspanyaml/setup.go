@@ -45,13 +45,13 @@ func Below(node ...string) SetupOption {
 	return setupOption(func(s *setup) { s.below = node })
 }
 
-// WithSDK adds options of the TracerProvider, as sdktrace.WithBatcher(exporter). They are applied after those of the
-// file.
+// WithSDK adds options of the TracerProvider, as sdktrace.WithBatcher(exporter). They are applied after the
+// options of the file.
 func WithSDK(opts ...sdktrace.TracerProviderOption) SetupOption {
 	return setupOption(func(s *setup) { s.sdk = append(s.sdk, opts...) })
 }
 
-// WithProfiler adds options of the profiler. They are applied after those of the file.
+// WithProfiler adds options of the profiler. They are applied after the options of the file.
 func WithProfiler(opts ...gpuspan.Option) SetupOption {
 	return setupOption(func(s *setup) { s.profiler = append(s.profiler, opts...) })
 }
