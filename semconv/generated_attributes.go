@@ -169,6 +169,10 @@ const (
 	// GPUEnergyBoundKey (string): In which sense gpu.energy of a request is a bound of its fair share.
 	GPUEnergyBoundKey = attribute.Key("gpu.energy_bound")
 
+	// GPUEnergyErrorKey (double, J): How far gpu.energy can be off, since the samples do not show when the
+	// device's power changed between the two samples around the start, and around the end, of the span.
+	GPUEnergyErrorKey = attribute.Key("gpu.energy_error")
+
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 

@@ -82,6 +82,8 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
 			a.bound(g, at, to)
+			whole, _ := boardDev.Integral(b.meter.field, start, end)
+			a.energyError(to, share.Value, whole, b.energyError(start, end))
 			if share.Own != share.Value {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}

@@ -69,6 +69,7 @@ type meter struct {
 	shift int64
 	times []int64
 	loads *loads
+	cell  cell // where the last span ended
 }
 
 // Levels implements fairshare.Load.
@@ -78,7 +79,7 @@ func (m *meter) Levels(process uint64, from, to int64, dst []fairshare.Level) []
 
 // bind makes the meter read a device until the view is released.
 func (m *meter) bind(dev gpusamplesextension.DeviceView) {
-	m.dev = dev
+	m.dev, m.cell = dev, cell{}
 	m.field = gpusamplesextension.Energy
 	m.known = dev.Has(m.field)
 	if !m.known {

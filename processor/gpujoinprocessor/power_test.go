@@ -62,3 +62,98 @@ func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 		})
 	}
 }
+
+// The device draws low watts until the middle of a cell, then 700 W. Samples show both sides of the cell and its
+// energy, so half of a cell can have up to half of the difference more or less than the mean.
+func TestEnergyErrorIsWhatTheCellsOfTheEndsAllow(t *testing.T) {
+	const cell = 100 * time.Millisecond
+	for name, tt := range map[string]struct {
+		low, edge  float64 // W before; s after the sample at which the device rises
+		counter    bool
+		from, to   time.Duration // of the span, from that sample on
+		wantEnergy float64
+		wantError  any // nil: no attribute
+	}{
+		// 5 + 35 J of the cell, of which the span gets half; it used 35.
+		"a rise inside a cell": {
+			low: 100, edge: 0.05, counter: true, from: cell / 2, to: cell, wantEnergy: 20, wantError: 15.0,
+		},
+		// 10 J of 40 J; between 100 and 700 W for 25 ms.
+		"a quarter of the cell": {
+			low: 100, edge: 0.05, counter: true, from: 3 * cell / 4, to: cell, wantEnergy: 10, wantError: 7.5,
+		},
+		"both ends inside one cell": {
+			low: 100, edge: 0.05, counter: true, from: cell / 4, to: 3 * cell / 4, wantEnergy: 20, wantError: 15.0,
+		},
+		// 20 J of the first cell, 70 J of the next.
+		"a longer span": {
+			low: 100, edge: 0.05, counter: true, from: cell / 2, to: 2 * cell, wantEnergy: 90, wantError: 15.0,
+		},
+		"an error below 5 %": {low: 100, edge: 0.05, counter: true, from: cell / 2, to: 6 * cell, wantEnergy: 370},
+		"whole cells":        {low: 100, edge: 0.05, counter: true, from: 0, to: cell, wantEnergy: 40},
+		"constant power":     {low: 700, edge: 0.05, counter: true, from: cell / 2, to: cell, wantEnergy: 35},
+		// Without a counter the energy of the cell is not known either: 100 + 600 t/cell, between 100 and 700 W.
+		"no counter": {low: 100, edge: 0.05, from: cell / 2, to: cell, wantEnergy: 27.5, wantError: 22.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				zero := time.Now()
+				const before = time.Second
+				r.run(r.device(nominal), func(at time.Time, s *gpusamplesextension.Sample) {
+					after := at.Sub(zero.Add(before)).Seconds() // the cell's beginning
+					s.Set(gpusamplesextension.Power, tt.low)
+					if after > tt.edge {
+						s.Set(gpusamplesextension.Power, 700)
+					}
+					if tt.counter {
+						s.Set(gpusamplesextension.Energy, 5000+tt.low*after+max(0, after-tt.edge)*(700-tt.low))
+					}
+				})
+				r.join()
+				defer r.close()
+				time.Sleep(before + 10*cell)
+				td := newTraces("a")
+				td.gpu(1, 0, zero.Add(before+tt.from), zero.Add(before+tt.to))
+				r.consume(td.Traces)
+				time.Sleep(10 * time.Second)
+				got := r.spans()[1]
+				assert.InDelta(t, tt.wantEnergy, energy(t, got), 1e-9)
+				if tt.wantError == nil {
+					assert.NotContains(t, got.Attributes().AsRaw(), "gpu.energy_error")
+				} else {
+					assert.InDelta(t, tt.wantError, attr(t, got, "gpu.energy_error"), 1e-9)
+				}
+			})
+		})
+	}
+}
+
+// A pulse between two samples is known by its energy only: the device's limit bounds how high it was.
+func TestEnergyErrorOfAPulseBetweenTwoSamples(t *testing.T) {
+	for _, tt := range []struct{ limit, want float64 }{
+		{limit: 700, want: 15}, // 20 J of 40 J, at most 700 W × 50 ms
+		{limit: 500, want: 5},
+		{limit: 0, want: 15}, // all above 100 W: 40 J - 5 J
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			zero := time.Now()
+			d := nominal
+			d.Limits.Power = tt.limit
+			r.run(r.device(d), func(at time.Time, s *gpusamplesextension.Sample) {
+				after := at.Sub(zero.Add(time.Second)).Seconds()
+				s.Set(gpusamplesextension.Power, 100)
+				s.Set(gpusamplesextension.Energy, 5000+100*after+600*min(max(0, after-0.05), 0.05))
+			})
+			r.join()
+			defer r.close()
+			time.Sleep(2 * time.Second)
+			td := newTraces("a")
+			td.gpu(1, 0, zero.Add(1050*time.Millisecond), zero.Add(1100*time.Millisecond))
+			r.consume(td.Traces)
+			time.Sleep(10 * time.Second)
+			assert.InDelta(t, tt.want, attr(t, r.spans()[1], "gpu.energy_error"), 1e-9, "limit %g W", tt.limit)
+		})
+	}
+}

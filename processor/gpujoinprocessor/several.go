@@ -94,7 +94,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 	for range measured {
 		a.values, a.weights = append(a.values, 0), append(a.weights, 0)
 	}
-	var memory, energy, own float64
+	var memory, energy, own, whole, wrong float64
 	var late int64
 	var held holdback
 	a.events = a.events[:0]
@@ -125,6 +125,9 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		a.events = b.meter.dev.Events(start, end, a.events)
 		late = max(late, s.Late)
 		energy += max(0, s.Value)
+		ofBoard, _ := b.meter.dev.Integral(b.meter.field, start, end)
+		whole += ofBoard
+		wrong += b.energyError(start, end)
 		own += max(0, s.Own)
 		known = known && s.Ended && s.Covered > 0
 		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
@@ -158,6 +161,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		if known {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 			a.bound(g, x, to)
+			a.energyError(to, energy, whole, wrong)
 			if own != energy {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}
