@@ -5,6 +5,7 @@ package gpusamplesexporter
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,5 +83,84 @@ func TestAMDsPartitionsWithoutASensorHaveNoPower(t *testing.T) {
 	if ok {
 		assert.False(t, d.Has(gpusamplesextension.Power), "0 W is no value")
 		assert.False(t, d.Has(gpusamplesextension.Utilization), "250 % is no utilization")
+	}
+}
+
+// Names, labels and units are those of amd_smi_exporter (src/cpu_data.go) and its rules (src/amd-smi-custom-rules.yml):
+// uW, thousandths of a degree, Hz, percent; the number of the GPU is in a label that is named as the metric.
+func TestAMDSMIExporterIsUnderstood(t *testing.T) {
+	for name, tt := range map[string]struct {
+		devices map[string]string
+		want    []string
+	}{
+		"by number":           {devices: map[string]string{"0": "GPU-a", "1": "GPU-b"}, want: []string{"GPU-a", "GPU-b"}},
+		"by host and number":  {devices: map[string]string{"n1/0": "GPU-a", "n2/1": "GPU-b"}, want: []string{"GPU-a"}},
+		"without an entry":    {},
+		"an entry of another": {devices: map[string]string{"7": "GPU-a"}},
+		"by both, host first": {devices: map[string]string{"n1/1": "GPU-a", "1": "GPU-b"}, want: []string{"GPU-a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := createDefaultConfig().(*Config)
+			cfg.Devices = tt.devices
+			require.NoError(t, cfg.Validate())
+			x, store := start(t, cfg)
+			at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+			for i := range 11 {
+				var points []point
+				for gpu, watts := range []float64{320, 450} {
+					for metric, v := range map[string]float64{
+						"gpu_power": watts * 1e6, "gpu_power_avg": 1e6, "gpu_current_temperature": 61500, "gpu_SCLK": 2.1e9,
+						"gpu_MCLK": -1, "gpu_use_percent": 75, "gpu_power_cap": 750e6, "gpu_memory_use_percent": 3,
+					} {
+						points = append(points, point{
+							name: "amd_" + metric, at: at.Add(time.Duration(i) * time.Second), value: v, sum: metric == "gpu_power",
+							attrs: map[string]any{metric: strconv.Itoa(gpu), "productname": "AMD Instinct MI300X", "Hostname": "n1"},
+						})
+					}
+				}
+				require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+			}
+			v := store.Acquire()
+			defer v.Release()
+			require.Len(t, v.Devices(nil), len(tt.want))
+			from, to := at.UnixNano(), at.Add(10*time.Second).UnixNano()
+			for _, id := range tt.want {
+				d, ok := v.Lookup(id)
+				require.True(t, ok)
+				desc := d.Device()
+				watts := map[int]float64{0: 320, 1: 450}[desc.Ordinal]
+				assert.Equal(t, []string{"AMD", "AMD Instinct MI300X"}, []string{desc.Vendor, desc.Model})
+				for f, want := range map[gpusamplesextension.Field]float64{
+					gpusamplesextension.Power: watts, gpusamplesextension.Utilization: 0.75,
+					gpusamplesextension.Temperature: 61.5, gpusamplesextension.ClockSM: 2.1e9,
+				} {
+					mean, _ := d.Mean(f, from, to)
+					assert.InDelta(t, want, mean, 1e-9*want, f.String())
+				}
+				assert.False(t, d.Has(gpusamplesextension.ClockMemory), "-1 is unknown")
+			}
+		})
+	}
+}
+
+func TestAMetricOfAnotherExporterIsNotInMicrowatts(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Devices = map[string]string{"0": "GPU-a"}
+	x, store := start(t, cfg)
+	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
+		name: "nvidia_gpu_power", at: time.Now(), value: 300, attrs: map[string]any{"uuid": "GPU-a", "gpu": "0"},
+	})))
+	v := store.Acquire()
+	defer v.Release()
+	assert.Empty(t, v.Devices(nil))
+}
+
+func TestDevicesAreValidated(t *testing.T) {
+	for key, id := range map[string]string{
+		"gpu0": "GPU-a", "/0": "GPU-a", "n1/": "GPU-a", "": "GPU-a", "0": "", "-1": "GPU-a",
+	} {
+		cfg := createDefaultConfig().(*Config)
+		cfg.Devices = map[string]string{key: id}
+		assert.ErrorContains(t, cfg.Validate(), "`devices`", key)
 	}
 }

@@ -4,6 +4,7 @@
 package gpusamplesexporter
 
 import (
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
@@ -19,6 +20,9 @@ type Config struct {
 	// Instances gives MIG instances of dcgm-exporter, which names them by board and number only, their `MIG-<uuid>`:
 	// `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default none.
 	Instances map[string]string `mapstructure:"instances"`
+	// Devices gives GPUs of amd_smi_exporter, which has numbers only, the `hw.id` of their spans: `<number>` or
+	// `<host>/<number>` to the ID. GPUs without an entry are not written. Default none.
+	Devices map[string]string `mapstructure:"devices"`
 }
 
 func createDefaultConfig() component.Config {
@@ -37,6 +41,12 @@ func (c *Config) Validate() error {
 		}
 		bad.If(!strings.HasPrefix(id, "MIG-"),
 			"`instances` must have values of the form MIG-<uuid>, found %q for %q", id, board)
+	}
+	for number, id := range c.Devices {
+		_, err := strconv.ParseUint(number[strings.LastIndexByte(number, '/')+1:], 10, 16)
+		bad.If(err != nil || strings.HasPrefix(number, "/"),
+			"`devices` must have keys of the form <number> or <host>/<number>, found %q", number)
+		bad.If(id == "", "`devices` must have the hw.id of a GPU for %q (rocminfo states it as Uuid)", number)
 	}
 	return bad.Err()
 }

@@ -4,6 +4,7 @@
 package gpusamplesexporter
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,9 @@ type rule struct {
 	// A point must have the attribute key with the value; without the attribute it counts if any is set.
 	key, value string
 	any        bool
-	positive   bool // 0 is what is written for a value that the device does not have
-	xid        bool // the number of the last XID; a change is an event
+	positive   bool   // 0 is what is written for a value that the device does not have
+	xid        bool   // the number of the last XID; a change is an event
+	label      string // that the point must have, which is the number of the device; such exporters write -1 for unknown
 }
 
 // rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without the prefix that can be
@@ -46,9 +48,13 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 			}
 		}
 		for _, x := range info.AMD {
-			amd[x.Name] = append(amd[x.Name], rule{
+			r := rule{
 				field: q, scale: x.Factor(), form: x.Form, rank: x.Rank, key: x.Key, value: x.Value, positive: x.Positive,
-			})
+			}
+			if x.Numbered {
+				r.label = x.Name
+			}
+			amd[x.Name] = append(amd[x.Name], r)
 		}
 		if m := &info.Metric; m.Name != "" {
 			r := rule{field: q, scale: 1, key: string(m.Key), value: m.Value, any: m.Implied}
@@ -86,6 +92,10 @@ func rulesOf(name string) ([]rule, bool) {
 }
 
 func (r *rule) matches(attrs pcommon.Map) bool {
+	if r.label != "" {
+		_, ok := attrs.Get(r.label)
+		return ok
+	}
 	if r.key == "" {
 		return true
 	}
@@ -98,8 +108,9 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 
 // describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
 // and of AMD's device-metrics-exporter (gpu_uuid if configured, else serial_number), and the attributes of the semantic
-// conventions. The resource supplies what the point lacks.
-func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Device, bool) {
+// conventions. The resource supplies what the point lacks. The devices of amd_smi_exporter have no identity but the
+// number in a label; `devices` identifies them.
+func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
 			for _, k := range keys {
@@ -133,10 +144,17 @@ func (c *Config) describe(point, resource pcommon.Map) (gpusamplesextension.Devi
 	if id, ok := uniqueID(d.ID); amd && ok {
 		d.ID = id
 	}
+	index := get(string(semconv.GPUDeviceOrdinalKey), "gpu", "gpu_id")
+	if label != "" {
+		index, amd = get(label), true
+		d.Model = cmp.Or(d.Model, get("productname"))
+		if d.ID == "" {
+			d.ID = cmp.Or(c.Devices[cmp.Or(d.HostName, get("server.address"))+"/"+index], c.Devices[index])
+		}
+	}
 	if d.ID == "" {
 		return d, false
 	}
-	index := get(string(semconv.GPUDeviceOrdinalKey), "gpu", "gpu_id")
 	if n, err := strconv.Atoi(index); err == nil {
 		d.Ordinal = n
 	}

@@ -222,7 +222,7 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, reso
 	if i < 0 {
 		return unknownMetric
 	}
-	desc, ok := x.cfg.describe(p.Attributes(), resource)
+	desc, ok := x.cfg.describe(p.Attributes(), resource, rules[i].label)
 	if !ok {
 		return noDevice
 	}
@@ -305,7 +305,7 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if summed && v < 0 {
 		return noValue
 	}
-	if r.positive && v == 0 {
+	if r.positive && v == 0 || r.label != "" && v == -1 {
 		return noValue
 	}
 	if !r.field.Valid(v * r.scale) {

@@ -111,6 +111,8 @@ var catalogue = [Num]Info{
 			{Name: "gpu_package_power", Positive: true},
 			{Name: "gpu_power_usage", Rank: 1, Positive: true},
 			{Name: "gpu_average_package_power", Rank: 2, Positive: true},
+			{Name: "gpu_power", Rank: 3, Scale: micro, Positive: true, Numbered: true},
+			{Name: "gpu_power_avg", Rank: 4, Scale: micro, Positive: true, Numbered: true},
 		},
 	},
 	Temperature: { // Cel, the chip
@@ -118,7 +120,11 @@ var catalogue = [Num]Info{
 		Span: Span{Key: semconv.GPUTemperatureMaxKey, Max: true}, Chart: true,
 		DCGM: []Field{{ID: 150, Names: []string{"DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS"}, Pace: Medium}},
 		NVML: Call{Function: "nvmlDeviceGetTemperature", Args: []int{nvmlTemperatureGPU}, Results: 1, Pace: Fast},
-		AMD:  []Exported{{Name: "gpu_junction_temperature"}, {Name: "gpu_edge_temperature", Rank: 1}},
+		AMD: []Exported{
+			{Name: "gpu_junction_temperature"},
+			{Name: "gpu_edge_temperature", Rank: 1},
+			{Name: "gpu_current_temperature", Rank: 2, Scale: milli, Numbered: true},
+		},
 	},
 	Utilization: { // ratio of time in which at least one kernel ran
 		Name: "utilization", Kind: Interval, Domain: ratio, Chart: true,
@@ -137,7 +143,10 @@ var catalogue = [Num]Info{
 		},
 		NVML: Call{Function: "nvmlDeviceGetUtilizationRates", Scale: percent, Results: 1, Pace: Fast},
 		GPM:  GPM{ID: 1, Scale: percent, InstanceOnly: true},
-		AMD:  []Exported{{Name: "gpu_gfx_activity", Scale: percent}},
+		AMD: []Exported{
+			{Name: "gpu_gfx_activity", Scale: percent},
+			{Name: "gpu_use_percent", Rank: 1, Scale: percent, Numbered: true},
+		},
 	},
 	SMUtilization: { // ratio of time in which an SM had a resident warp, over all SMs
 		Name: "sm_utilization", Kind: Interval, Domain: ratio, Metric: Metric{Name: semconv.GPUSMUtilizationName},
@@ -185,7 +194,10 @@ var catalogue = [Num]Info{
 		NVML: Call{
 			Function: "nvmlDeviceGetClockInfo", Scale: mega, Args: []int{nvmlClockSM}, Results: 1, Pace: Fast,
 		},
-		AMD: []Exported{{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "system"}},
+		AMD: []Exported{
+			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "system"},
+			{Name: "gpu_SCLK", Rank: 1, Numbered: true},
+		},
 	},
 	ClockMemory: { // Hz
 		Name: "clock_memory", Domain: clock,
@@ -198,7 +210,10 @@ var catalogue = [Num]Info{
 		NVML: Call{
 			Function: "nvmlDeviceGetClockInfo", Scale: mega, Args: []int{nvmlClockMemory}, Results: 1, Pace: Fast,
 		},
-		AMD: []Exported{{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "memory"}},
+		AMD: []Exported{
+			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "memory"},
+			{Name: "gpu_MCLK", Rank: 1, Numbered: true},
+		},
 	},
 	MemoryUsed: { // By
 		Name: "memory_used", Domain: size, Metric: Metric{Name: semconv.HWGPUMemoryUsageName}, Chart: true,

@@ -54,7 +54,7 @@ A field number in parentheses is read only where a device lacks the field before
 ` + "`gpu_samples`" + `, so that spans can be joined with them. Values outside the range are dropped and counted as
 ` + "`out_of_range`" + `.
 
-| quantity | metric | span attribute | ring | range | DCGM fields | NVML | GPM | AMD's exporter |
+| quantity | metric | span attribute | ring | range | DCGM fields | NVML | GPM | AMD's exporters |
 |---|---|---|---|---|---|---|---|---|
 `)
 	for _, q := range All() {

@@ -65,7 +65,7 @@ type Info struct {
 	NVML Call
 	// GPM is the metric of NVML's GPU performance monitoring.
 	GPM GPM
-	// AMD are metrics of AMD's device-metrics-exporter.
+	// AMD are metrics of AMD's device-metrics-exporter and amd_smi_exporter.
 	AMD []Exported
 }
 
@@ -178,6 +178,9 @@ type Exported struct {
 	Key, Value string
 	// Positive states that the exporter writes 0 for a value that the device does not have.
 	Positive bool
+	// Numbered states that the label of the metric's own name is the number of the device, and -1 an unknown value: in
+	// amd_smi_exporter.
+	Numbered bool
 }
 
 // Info returns the row of the quantity.

@@ -98,7 +98,8 @@ func (b *board) energyError(start, end int64) (joules float64) {
 	return joules
 }
 
-// energyError writes by how much a span's energy can be off, if that is much of it. The error is divided as the energy is.
+// energyError writes by how much a span's energy can be off, if that is much of it. The error is divided as the energy
+// is.
 func (a *attributes) energyError(to pcommon.Map, energy, whole, joules float64) {
 	if whole > energy && energy > 0 {
 		joules *= energy / whole
