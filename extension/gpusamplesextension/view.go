@@ -166,8 +166,8 @@ func (x DeviceView) Times(f Field, start, end int64, dst []int64) []int64 {
 	return dst
 }
 
-// Neighbors returns the times of the samples of a field around t: the last one before t or at t, and the first one after
-// it. False if they are too far apart to cover the time between them.
+// Neighbors returns the times of the samples of a field around t: the last one before t or at t, and the first one
+// after it. False if they are too far apart to cover the time between them.
 func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
 	s := x.field(f)
 	if s == nil || t < s.first().t || t >= s.last().t {

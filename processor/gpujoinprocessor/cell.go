@@ -52,7 +52,7 @@ func (m *meter) around(t int64) (*cell, bool) {
 		return c, true
 	}
 	switch mean := c.energy / (float64(to-from) * 1e-9); {
-	case mean > c.high*(1+sensorSlack): // a pulse; nobody knows how high
+	case mean > c.high*(1+sensorSlack): // a pulse of unknown height
 		if c.high = max(mean, m.dev.Device().Limits.Power); c.high == mean {
 			c.high = math.Inf(1)
 		}

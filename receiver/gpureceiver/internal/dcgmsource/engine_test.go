@@ -6,8 +6,11 @@
 package dcgmsource
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,4 +121,112 @@ func TestEngineAReceiverThatGoesTakesNothingAway(t *testing.T) {
 			assert.GreaterOrEqual(t, len(of(b, 0, q)), 15, q.String())
 		}
 	}
+}
+
+// envDevices names a command that changes the devices of the engine, whose driver is a stand-in then: "set BOARD lost=1"
+// takes a board from the bus, "set BOARD mig=2" divides it into three GPU instances with four compute instances, mig=1
+// into two with three, mig=0.5 into none, mig=0 ends that; "xid BOARD CODE" is an XID.
+const envDevices = "OTELGPU_DCGM_DEVICES"
+
+// control runs the command, on the engine that the test uses.
+func control(t *testing.T, args ...string) {
+	t.Helper()
+	command := strings.Fields(os.Getenv(envDevices))
+	if len(command) == 0 {
+		t.Skip("needs a command that changes the engine's devices, named by " + envDevices)
+	}
+	out, err := exec.Command(command[0], append(command[1:], args...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// await reads until what it has read satisfies done, for at most a minute.
+func await(t *testing.T, s *source, what string, done func(*gpudata.Batch) bool) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(250 * time.Millisecond) {
+		b := &gpudata.Batch{}
+		require.NoError(t, s.Read(b))
+		if done(b) {
+			t.Logf("%s after %.1f s", what, time.Since(begin).Seconds())
+			return
+		}
+	}
+	require.Fail(t, "not within a minute", what)
+}
+
+func instancesOf(s *source) (list []string) {
+	for _, d := range s.Devices() {
+		if d.Parent != "" {
+			list = append(list, d.ID)
+		}
+	}
+	return list
+}
+
+// Instances that are created and removed while the receiver runs appear and vanish, each with its own UUID and
+// profiling values, and the boards' series go on.
+func TestEngineInstancesComeAndGo(t *testing.T) {
+	target, _ := engine(t)
+	control(t, "set", "0", "mig=0")
+	defer control(t, "set", "0", "mig=0")
+	s := engineSource(t, target, 100*time.Millisecond)
+	known := map[string]string{} // name to UUID
+	for _, step := range []struct {
+		mig       string
+		instances int
+	}{{"2", 4}, {"1", 3}, {"0.5", 0}, {"2", 4}, {"0.5", 0}, {"1", 3}, {"0", 0}} {
+		control(t, "set", "0", "mig="+step.mig)
+		await(t, s, fmt.Sprintf("mig=%s: %d instances", step.mig, step.instances), func(*gpudata.Batch) bool {
+			return len(instancesOf(s)) == step.instances
+		})
+		measured := map[int]bool{}
+		await(t, s, "values of all", func(b *gpudata.Batch) bool {
+			for _, v := range b.Values {
+				measured[int(v.Device)] = measured[int(v.Device)] || v.Quantity == gpuquantity.SMUtilization
+			}
+			all := len(of(b, len(s.Devices())-1, gpuquantity.Power)) > 0 || step.instances > 0
+			for i, d := range s.Devices() {
+				divided := d.Name == "gpu0" && step.mig != "0"
+				all = all && (measured[i] || divided)
+			}
+			return all
+		})
+		seen := map[string]bool{}
+		for _, d := range s.Devices() {
+			assert.False(t, seen[d.ID], "two devices are %s", d.ID)
+			seen[d.ID] = true
+			if before, ok := known[d.Name]; ok {
+				assert.Equal(t, before, d.ID, "identity of %s at mig=%s", d.Name, step.mig)
+			}
+			known[d.Name] = d.ID
+		}
+	}
+}
+
+// A board that falls off the bus fails, the others go on, and it is back when it is back. Its XID at the same moment is
+// an event, unless the engine itself drops it: an engine without /dev/kmsg learns of XIDs from the driver only.
+func TestEngineABoardIsLostAndComesBack(t *testing.T) {
+	target, _ := engine(t)
+	control(t, "set", "1", "lost=0")
+	defer control(t, "set", "1", "lost=0")
+	s := engineSource(t, target, 100*time.Millisecond)
+	health := func(want gpudata.Health) func(*gpudata.Batch) bool {
+		return func(b *gpudata.Batch) bool {
+			require.GreaterOrEqual(t, len(b.Health), 2)
+			return b.Health[1] == want
+		}
+	}
+	await(t, s, "board 1 is ok", health(gpudata.HealthOK))
+	control(t, "set", "1", "lost=1")
+	await(t, s, "board 1 failed", health(gpudata.HealthFailed))
+	time.Sleep(2 * time.Second)
+	b := &gpudata.Batch{}
+	require.NoError(t, s.Read(b))
+	for _, q := range every {
+		assert.GreaterOrEqual(t, len(of(b, 0, q)), 15, "%s of the other board", q)
+	}
+	control(t, "set", "1", "lost=0")
+	await(t, s, "board 1 is back", health(gpudata.HealthOK))
+	await(t, s, "board 1 has profiling values", func(b *gpudata.Batch) bool {
+		return len(of(b, 1, gpuquantity.SMUtilization)) > 0
+	})
 }
