@@ -130,15 +130,19 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 // instance that had the same number before.
 const describeEvery = time.Millisecond
 
+// describeBoardsEvery is the same for GPUs. The driver's version is of the whole engine, which keeps its watch until the
+// connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
+const describeBoardsEvery = time.Minute
+
 // describeAll reads fields of entities. Of instances it leaves out what was read before the boards were: that may be of
 // others.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
-	since := int64(0)
+	since, every := int64(0), describeBoardsEvery
 	if len(entities) > 0 && entities[0].kind != entityGPU {
-		since = s.started
+		since, every = s.started, describeEvery
 	}
 	for chunk := range slices.Chunk(entities, maxEntities) {
-		w, err := s.newWatch(latest, "facts", chunk, fields, describeEvery)
+		w, err := s.newWatch(latest, "facts", chunk, fields, every)
 		if err != nil || w == nil {
 			return err
 		}

@@ -202,8 +202,9 @@ func TestEngineInstancesComeAndGo(t *testing.T) {
 	}
 }
 
-// A board that falls off the bus fails, the others go on, and it is back when it is back. Its XID at the same moment is
-// an event, unless the engine itself drops it: an engine without /dev/kmsg learns of XIDs from the driver only.
+// A board that falls off the bus fails, the others go on, and it is back when it is back. The XID of that moment is an
+// event. One that comes while the board is lost is not: the engine drops it, as the board has no index then
+// (DcgmCacheManager::EventThreadMain), and reads such XIDs from /dev/kmsg only.
 func TestEngineABoardIsLostAndComesBack(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "1", "lost=0")
@@ -216,10 +217,24 @@ func TestEngineABoardIsLostAndComesBack(t *testing.T) {
 		}
 	}
 	await(t, s, "board 1 is ok", health(gpudata.HealthOK))
+	control(t, "xid", "1", "79")
 	control(t, "set", "1", "lost=1")
-	await(t, s, "board 1 failed", health(gpudata.HealthFailed))
+	var xids []int64
+	failed := false
+	await(t, s, "board 1 failed by XID 79", func(b *gpudata.Batch) bool {
+		for _, e := range b.Events {
+			assert.Equal(t, uint16(1), e.Device)
+			xids = append(xids, e.Code)
+		}
+		failed = failed || health(gpudata.HealthFailed)(b)
+		return failed && len(xids) > 0
+	})
+	assert.Equal(t, []int64{79}, xids)
 	time.Sleep(2 * time.Second)
 	b := &gpudata.Batch{}
+	require.NoError(t, s.Read(b))
+	time.Sleep(2 * time.Second)
+	b = &gpudata.Batch{}
 	require.NoError(t, s.Read(b))
 	for _, q := range every {
 		assert.GreaterOrEqual(t, len(of(b, 0, q)), 15, "%s of the other board", q)

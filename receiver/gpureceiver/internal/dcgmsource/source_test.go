@@ -130,6 +130,17 @@ func TestNothingIsLeftInTheHostEngine(t *testing.T) {
 	assert.Equal(t, "groups 0 fields 0 watches 0", left(t))
 }
 
+// Else the host engine wakes up at the shortest interval for as long as the connection lasts.
+func TestNothingIsWatchedFasterThanItIsSampled(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "mig": 2, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m["mig"] = 1
+	m.advance(t, time.Second)
+	read(t, s)
+	assert.Equal(t, "fastest 100000", stats(t)[2], "us")
+}
+
 // The host engine keeps watches by connection, so receivers that shared one would end each other's.
 func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}

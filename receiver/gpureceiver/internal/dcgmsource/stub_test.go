@@ -150,7 +150,7 @@ func stats(t testing.TB) []string {
 	b, err := os.ReadFile(os.Getenv(envControl) + ".stats")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	require.Len(t, lines, 2)
+	require.Len(t, lines, 3)
 	return lines
 }
 

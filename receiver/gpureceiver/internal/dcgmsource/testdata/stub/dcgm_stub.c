@@ -16,6 +16,8 @@
 //   - The first watch of a field makes the engine read it at once, but only of a whole GPU (lastQueriedUsec in
 //     DcgmCacheManager::AddEntityFieldWatch). Of an instance the next reading is an interval after the last one; until
 //     then the newest value is an old one, possibly of an instance that had the same number before.
+//   - A field of the whole engine (DRIVER_VERSION) that was watched through a GPU stays watched: the removal looks for the
+//     GPU's own watch and returns DCGM_ST_NOT_WATCHED (DcgmCacheManager::RemoveEntityFieldWatch).
 //   - Watches, groups and field groups of a connection go with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
 //   - A profiling value needs two readings (DcgmGpmManagerEntity::GetLatestSample): the first one after a pause is blank.
 // The test writes what the machine is like into the file named by
@@ -231,8 +233,12 @@ static void stats(void) {
     if (!f) return;
     int g = 0, fg = 0, w = 0;
     for (int i = 0; i < MAX_GROUPS; i++) g += groups[i].used, fg += field_groups[i].used;
-    for (int i = 0; i < top; i++) w += watchers[i].used;
-    fprintf(f, "groups %d fields %d watches %d\ntrips %lld\n", g, fg, w, trips);
+    int64_t fastest = 0;
+    for (int i = 0; i < top; i++) {
+        w += watchers[i].used;
+        if (watchers[i].used && (!fastest || watchers[i].every < fastest)) fastest = watchers[i].every;
+    }
+    fprintf(f, "groups %d fields %d watches %d\ntrips %lld\nfastest %lld\n", g, fg, w, trips, (long long)fastest);
     fclose(f);
     rename(name, whole);
 }
@@ -551,6 +557,7 @@ PUBLIC dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldG
         for (int k = 0; k < field_groups[f].n; k++)
             for (int w = 0; w < top; w++) {
                 watcher_t *o = &watchers[w];
+                if (field_groups[f].id[k] == DCGM_FI_DRIVER_VERSION) break;
                 if (!o->used || o->connection != place_of(h) || o->kind != groups[g].e[i].entityGroupId ||
                     o->id != groups[g].e[i].entityId || o->field != field_groups[f].id[k]) continue;
                 o->used = 0;
