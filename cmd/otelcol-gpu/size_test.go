@@ -52,7 +52,7 @@ func TestDefaultsHoldAHundredThousandSpansPerSecond(t *testing.T) {
 		var conf map[string]any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &conf))
 		if processors := conf["processors"].(map[string]any); processors["gpu_join"] != nil {
-			if soft := refusesFrom(conf); soft > 0 && name != "profiles" { // whose memory is for stacks, at lower rates
+			if soft := refusesFrom(conf); soft > 0 && name != "profiles" { // of lower rates
 				assert.LessOrEqual(t, s.limit(), soft, "the memory_limiter of %s", name)
 			}
 		}

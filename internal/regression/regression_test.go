@@ -233,3 +233,34 @@ func TestAddingARunAllocatesNothing(t *testing.T) {
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, add))
 }
+
+// First launches and compilation are not compared.
+func TestTheFirstTenSecondsOfAVersionAreLeftOut(t *testing.T) {
+	s := New(0.1, 10).Series(Key{Operation: "decode"}, "1")
+	at := func(d time.Duration) Example { return Example{End: uint64(time.Hour + d)} }
+	s.Add([2]float64{9, 0}, at(0))
+	s.Add([2]float64{9, 0}, at(9999*time.Millisecond))
+	assert.Zero(t, s.all[Time].count)
+	s.Add([2]float64{1, 0}, at(10*time.Second))
+	assert.EqualValues(t, 1, s.all[Time].count)
+	assert.Zero(t, s.all[Time].mean())
+}
+
+// The example is the run nearest to the mean of the last ten minutes.
+func TestAnExampleIsReplacedByANearerOrANewerRun(t *testing.T) {
+	var e Example
+	choose := func(name byte, distance float64, at time.Duration) {
+		run := Example{End: 1}
+		run.Span[0] = name
+		e.choose(&run, distance, int64(at))
+	}
+	choose(1, 0.5, 0)
+	choose(2, 0.6, time.Minute)
+	assert.EqualValues(t, 1, e.Span[0])
+	choose(3, 0.4, 2*time.Minute)
+	assert.EqualValues(t, 3, e.Span[0])
+	choose(4, 0.9, 12*time.Minute)
+	assert.EqualValues(t, 3, e.Span[0])
+	choose(5, 0.9, 12*time.Minute+1)
+	assert.EqualValues(t, 5, e.Span[0])
+}

@@ -91,6 +91,33 @@ func TestHostClockSetBackStartsAnew(t *testing.T) {
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
 }
 
+// The reported energy goes on after the host's clock was set back, without what lies between the two times.
+func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
+	s, w, zero := sampled(t)
+	var sum [energyStates]float64
+	report := func(b *board) {
+		more, _ := b.energy.take(b)
+		for i := range more {
+			sum[i] += more[i]
+		}
+	}
+	s.arriveOne(1, zero.Add(10*time.Second), zero.Add(11*time.Second))
+	s.tick(s.now, nil, report)
+	assert.InDelta(t, 300, sum[attributed], 1e-6)
+
+	s.now = zero.Add(-time.Hour)
+	s.tick(s.now, nil, report)
+	back := s.now
+	s.now = back.Add(20 * time.Second)
+	for at := back; !at.After(s.now); at = at.Add(100 * time.Millisecond) {
+		w.Write(one(at, back))
+	}
+	s.arriveOne(2, back.Add(12*time.Second), back.Add(13*time.Second))
+	s.tick(s.now, nil, report)
+	assert.InDelta(t, 600, sum[attributed], 1e-6)
+	assert.Zero(t, sum[uncovered])
+}
+
 // What waited when the clock was set back does not wait until it has caught up: its device has begun anew.
 func TestAHostClockSetBackHoldsNothing(t *testing.T) {
 	s, _, zero := sampled(t)

@@ -212,3 +212,20 @@ func TestHostSpanThatComesAfterItsKernelIsSeenThrough(t *testing.T) {
 		assert.InDelta(t, 600, energy(t, s[1]), 1e-6)
 	})
 }
+
+// A span that states the PCI address of its device beside its ID is on the same device as one that does not.
+func TestSpansOfOneDeviceNestWhetherOrNotTheyStateItsAddress(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(3 * time.Second)
+		td := newTraces("a")
+		inner := td.gpu(2, 9, zero.Add(time.Second), zero.Add(1500*time.Millisecond)) // ends first, so it is sent first
+		inner.Attributes().PutInt("gpu.stream.id", 1)
+		outer := td.gpu(1, 9, zero, zero.Add(2*time.Second))
+		outer.Attributes().PutInt("gpu.stream.id", 1)
+		outer.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		assert.InDelta(t, 600, energy(t, r.spans()[1]), 1e-6)
+		assert.InDelta(t, 150, energy(t, r.spans()[2]), 1e-6)
+	})
+}

@@ -4,6 +4,8 @@
 package gpujoinprocessor
 
 import (
+	"cmp"
+
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -89,7 +91,7 @@ func (p *places) number(name *placeName) int32 {
 // sameDevice compares places of spans of one process and one ordinal.
 func (p *places) sameDevice(i, j int32) bool {
 	a, b := &p.list[i], &p.list[j]
-	return i == j || a.hwID == b.hwID && a.bdf == b.bdf
+	return i == j || cmp.Or(a.hwID, a.bdf) == cmp.Or(b.hwID, b.bdf)
 }
 
 func (p *places) reset() {
