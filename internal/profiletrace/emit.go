@@ -130,7 +130,7 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 		st.DeepSteps += proc.deep
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
-	st.Host = out.noGPU
+	st.Host, st.SpilledBytes = out.noGPU, p.sorter.at
 	return st, err
 }
 
@@ -142,6 +142,7 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 		proc.ids = jobIDs(job, p.Meta.Rank)
 	}
 	proc.window = &node{start: p.first, end: p.last, process: proc}
+	proc.window.ref = &nodeRef{node: proc.window}
 	return proc
 }
 
@@ -179,16 +180,12 @@ func (p *Profile) rankLink(at func(idSource) place) []link {
 
 func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	p := s.p
-	if len(s.nodes) == 0 {
-		s.nodes = make([]node, 64) // one allocation for many
-	}
-	n := &s.nodes[0]
-	s.nodes = s.nodes[1:]
-	*n = node{
+	n := &node{ // alone: a slab would stay for the one of its nodes that is needed for long
 		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
 		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
 		thread: p.trackList[r.track].inner,
 	}
+	n.ref = &nodeRef{node: n, above: above.ref}
 	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
 	if r.kind == KindStep {
 		p.placeStep(n, st, proc)

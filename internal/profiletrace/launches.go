@@ -11,7 +11,8 @@ import (
 
 // launch is a host call that may have put work on a device.
 type launch struct {
-	surroundings
+	surroundings          // without the node
+	at           *nodeRef // of that node
 	start, end int64
 	process    *process
 	graph      bool   // it launches a graph

@@ -32,6 +32,32 @@ type node struct {
 	sum        *summary // see below
 	projected  []projection
 	written    bool
+	ref        *nodeRef
+}
+
+// nodeRef is a node for those who remember it for long, as launches do: it lets go of the node when that is written,
+// and leads to the ones above.
+type nodeRef struct {
+	node  *node // nil: written
+	above *nodeRef
+}
+
+// live is the nearest node that can still gather, or else the window.
+func (r *nodeRef) live() *node {
+	for r.node == nil {
+		if up := r.above; up.node == nil {
+			r.above = up.above // the next walk is shorter
+		}
+		r = r.above
+	}
+	return r.node
+}
+
+// release ends gathering. The window stays, for what has nothing else above it.
+func (n *node) release() {
+	if n.written = true; n.parent != nil {
+		n.ref.node = nil
+	}
 }
 
 // live is the nearest node that can still gather.

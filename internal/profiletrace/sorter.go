@@ -154,6 +154,12 @@ func (s *sorter) close() error {
 
 // each calls f for every record in order. The record is valid during the call.
 func (s *sorter) each(f func(*record) error) error {
+	if len(s.runs) > 0 && len(s.index) > 0 { // what reads the records needs the memory
+		if err := s.spill(); err != nil {
+			return err
+		}
+		s.chunks, s.index, s.spare = nil, nil, nil
+	}
 	s.sort()
 	if len(s.runs) == 0 {
 		var r record
@@ -169,9 +175,6 @@ func (s *sorter) each(f func(*record) error) error {
 	h := make(ordered[*source], 0, len(s.runs)+1)
 	for _, r := range s.runs {
 		h = append(h, &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.off, r.size), size)})
-	}
-	if len(s.index) > 0 {
-		h = append(h, &source{s: s})
 	}
 	for i := 0; i < len(h); {
 		switch err := h[i].next(); {
@@ -207,24 +210,14 @@ func (r *record) load(b []byte) {
 	r.detail = b[recordHeader : recordHeader+n : recordHeader+n]
 }
 
-// source is one sorted run while it is merged: a part of the file, or the arena.
+// source is one sorted run while it is merged: a part of the file.
 type source struct {
 	rec record
 	r   *bufio.Reader
 	buf []byte
-	s   *sorter
-	pos int
 }
 
 func (s *source) next() error {
-	if s.s != nil {
-		if s.pos == len(s.s.index) {
-			return io.EOF
-		}
-		s.rec.load(s.s.record(s.s.index[s.pos]))
-		s.pos++
-		return nil
-	}
 	head, err := s.r.Peek(recordHeader)
 	if err != nil {
 		if len(head) > 0 {

@@ -63,7 +63,6 @@ type sweep struct {
 	threadsOf []*timeline.Log   // of one launch
 	one       timeline.Activity // of one activity
 	works     []work            // free
-	nodes     []node            // free
 	split     timeline.Splitter
 	graphs    *graphs            // what looks for captures; nil for others
 	replays   map[int64]*replay  // by correlation
@@ -216,9 +215,10 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			surroundings: f.surroundings, start: start, end: end, process: th.process, graph: fl.opaque, thread: r.track,
+			surroundings: f.surroundings, at: f.node.ref, start: start, end: end, process: th.process, graph: fl.opaque, thread: r.track,
 			previous: th.previous(s),
 		}
+		l.node = nil
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end
 		}
@@ -296,7 +296,7 @@ func (s *sweep) device(r *record) {
 	}
 	above := proc.window
 	if a.hasLaunch {
-		proc, above = a.launch.process, a.launch.node.live()
+		proc, above = a.launch.process, a.launch.at.live()
 	}
 	if s.analyses {
 		s.analyse(proc, a)

@@ -64,7 +64,7 @@ func (w *writer) device(a *activity, above *node, p *process) {
 
 // write makes the span of a node, which gathers no more.
 func (w *writer) write(n *node) {
-	if n.written = true; w.builder != nil {
+	if n.release(); w.builder != nil {
 		w.builder.host(n)
 	} else {
 		w.out.host(n)

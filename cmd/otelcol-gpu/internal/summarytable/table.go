@@ -23,7 +23,7 @@ import (
 const (
 	maxOperations = 2000
 	maxPlaces     = 4 * maxOperations
-	maxSpans      = 1 << 18
+	maxSpans      = 1 << 16
 )
 
 var others = &key{name: "(other operations)"}
@@ -61,7 +61,7 @@ func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
 		late: map[rankOf]*lateness{}, serve: map[string]*requests{},
-		known: boundedmap.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
+		known: boundedmap.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans / 2},
 	}
 }
 

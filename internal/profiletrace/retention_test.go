@@ -1,0 +1,54 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Launches are remembered for late activities, spread over the whole profile if their correlations are. They must not
+// keep what was gathered for spans that are written.
+func TestWrittenSpansAreFreedWhileTheirLaunchesAreRemembered(t *testing.T) {
+	p := New(Options{Detail: LevelKernels, MemoryMiB: 1, TempDir: t.TempDir()}, Source{Scope: "s", Root: "r"})
+	defer p.Close()
+	const launches, apart = 120_000, 10_000 // ns
+	operator, call, kernel := p.Names.ID("aten::addmm"), p.Names.ID("cudaLaunchKernel"), p.Names.ID("gemm")
+	for i := range int64(launches) {
+		at := i * apart
+		for depth := range int64(4) {
+			require.NoError(t, p.Add(&Event{
+				Kind: KindOperator, Name: operator, Start: at + depth, Duration: 8_000 - 2*depth, Process: 1, Thread: 1,
+			}))
+		}
+		correlation := i*37 + 1
+		require.NoError(t, p.Add(&Event{
+			Kind: KindRuntime, Name: call, Start: at + 100, Duration: 2_000, Correlation: correlation, Process: 1, Thread: 1,
+		}))
+		require.NoError(t, p.Add(&Event{
+			Kind: KindKernel, Name: kernel, Start: at + 5_000, Duration: 4_000, Correlation: correlation, Stream: 7,
+		}))
+	}
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, spans, most, next := live(), 0, uint64(0), launches
+	st, err := p.Emit(t.Context(), func(_ context.Context, td ptrace.Traces) error {
+		if spans += td.SpanCount(); spans > next {
+			most, next = max(most, live()), next+launches
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.EqualValues(t, 6*launches+2, st.Spans)
+	assert.Less(t, (most-before)>>20, uint64(60), "MiB live, of at most 20,000 nodes and 65,536 launches")
+}
