@@ -13,11 +13,11 @@ import (
 type launch struct {
 	surroundings          // without the node
 	at           *nodeRef // of that node
-	start, end int64
-	process    *process
-	graph      bool   // it launches a graph
-	thread     uint32 // its track
-	previous   int64  // end of the launch before, of the same thread or of the main one
+	start, end   int64
+	process      *process
+	graph        bool   // it launches a graph
+	thread       uint32 // its track
+	previous     int64  // end of the launch before, of the same thread or of the main one
 }
 
 // surroundings are the ranges around a moment of a thread of the host; names are 0 if unknown.
