@@ -6,6 +6,7 @@ package gpuspan_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 	limits.AttributeValueLengthLimit = 4
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(baggageProcessor{spans}),
 		sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
-	r := newRig(t, gpuspan.WithTracerProvider(tp))
+	r, reader := metricRig(t, gpuspan.WithTracerProvider(tp))
 	s, h := r.stream()
 	run := func(ctx context.Context, in func(gpuspan.Section)) sdktrace.ReadOnlySpan {
 		before := len(spans.Ended())
@@ -62,7 +63,7 @@ func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, TraceState: state, Remote: true,
 		}))
 	}
-	for row, test := range map[string]func(*testing.T){
+	rows := map[string]func(*testing.T){
 		"parent-based sampler": func(t *testing.T) {
 			require.NotNil(t, run(remote(trace.FlagsSampled), nothing))
 			require.Nil(t, run(remote(0), nothing))
@@ -108,7 +109,28 @@ func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 				require.Equal(t, parent.SpanContext().SpanID(), host.(sdktrace.ReadOnlySpan).Parent().SpanID())
 			})
 		},
-	} {
+		"exemplars": func(t *testing.T) {
+			require.Nil(t, run(remote(0), nothing))
+			span := run(remote(trace.FlagsSampled), nothing)
+			var of []trace.SpanID
+			for _, p := range collect(t, reader)["gpu.operation.duration"] {
+				for _, e := range p.exemplars {
+					of = append(of, e.SpanID())
+				}
+			}
+			require.NotEmpty(t, of)
+			var exported []trace.SpanID
+			for _, s := range spans.Ended() {
+				exported = append(exported, s.SpanContext().SpanID())
+			}
+			require.Subset(t, exported, of)
+			require.Equal(t, trace.TraceID{1}, span.SpanContext().TraceID())
+		},
+	}
+	_, table, _ := strings.Cut(string(doc), "\n| subject | of a section |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	require.Equal(t, len(rows), strings.Count(table, "\n"), "each row has a test")
+	for row, test := range rows {
 		t.Run(row, func(t *testing.T) {
 			require.Contains(t, string(doc), "\n| "+row+" |", "a row of the table")
 			test(t)

@@ -203,7 +203,7 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 	}
 	note, unused := noCounterpart[path]
 	before := p.out.Settings
-	switch home := home(path); {
+	switch home := settings.Node(path); {
 	case top == "nvtx" && path == "enabled":
 		p.out.NVTX.Enabled = value == "true"
 		if value != "true" && value != "false" {
@@ -227,14 +227,6 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 			p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
 		}
 	}
-}
-
-// home is the node that a setting belongs to.
-func home(path string) string {
-	if path == "report" || path == "print_report" || strings.HasPrefix(path, "schedule.") {
-		return "profiling"
-	}
-	return "timing"
 }
 
 // turn switches a node on or off as a whole. `profiling: null` is how trainers' files say that there is to be none.

@@ -88,14 +88,35 @@ func TestSetNamesUnknownKeys(t *testing.T) {
 	require.Equal(t, settings.MetricsAll, s.Metrics)
 }
 
-func TestEverySettingIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
+var update = flag.Bool("update", false, "write the table of docs/gpuspan.md")
+
+func TestTheTableOfTheGuideIsWhatWriteTableWrites(t *testing.T) {
+	const begin, end = "<!-- begin settings -->\n\n", "\n<!-- end settings -->"
+	path := filepath.Join("..", "..", "docs", "gpuspan.md")
+	doc, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for _, k := range settings.Keys() {
-		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") +
-			" | `" + k.Default() + "` | " + k.Help + " |"
-		require.Contains(t, string(doc), row)
+	before, rest, ok := strings.Cut(string(doc), begin)
+	require.True(t, ok)
+	table, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	var b strings.Builder
+	require.NoError(t, settings.Default().WriteTable(&b))
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+begin+b.String()+end+after), 0o600))
+		return
 	}
+	require.Equal(t, b.String(), table, "run go test ./settings -update")
+	for _, k := range settings.Keys() {
+		require.Contains(t, table, "| `"+settings.Node(k.Name)+"."+k.Name+"` | `"+k.Env()+"` | `-"+k.Flag()+"` |")
+	}
+}
+
+func TestTableHasTheValuesThatApply(t *testing.T) {
+	s := settings.Default()
+	require.NoError(t, s.Set("slots", "64"))
+	var b strings.Builder
+	require.NoError(t, s.WriteTable(&b))
+	require.Contains(t, b.String(), "| `timing.slots` | `GPUSPAN_SLOTS` | `-gpuspan.slots` | – | int | `64` |")
 }
 
 func TestKeysOfOtherToolsNameWhatReplacesThem(t *testing.T) {

@@ -1,0 +1,102 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// row is one line of the table: what is set from outside the code, by which names.
+type row struct{ yaml, env, flag, option, values, value, help string }
+
+// WriteTable writes everything that can be set from outside the code as a Markdown table, with the values of s: each
+// setting's names in YAML, the environment, flags and code. Options in code win over flags, flags over YAML, YAML over
+// the environment, the environment over defaults. Variables of OpenTelemetry are listed if the library or the SDK reads
+// them.
+func (s Settings) WriteTable(w io.Writer) error {
+	rows := []row{{"YAML", "environment", "flag", "option", "values", "value", "effect"}, {
+		"---", "---", "---", "---", "---", "---", "---",
+	}}
+	for _, k := range s.keys() {
+		rows = append(rows, row{
+			"`" + Node(k.Name) + "." + k.Name + "`", "`" + k.Env() + "`", "`-" + k.Flag() + "`", options[k.Name],
+			strings.ReplaceAll(k.Kind, "|", ", "), "`" + k.get() + "`", k.Help,
+		})
+	}
+	rows = append(rows, elsewhere...)
+	for _, r := range rows {
+		cells := []string{r.yaml, r.env, r.flag, r.option, r.values, r.value, r.help}
+		for i, c := range cells {
+			cells[i] = cmp.Or(c, "–")
+		}
+		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Node is the node of a configuration file in which package gpuspanyaml reads the setting of that name.
+func Node(name string) string {
+	if name == "report" || name == "print_report" || strings.HasPrefix(name, "schedule.") {
+		return "profiling"
+	}
+	return "timing"
+}
+
+// options are what code has for a setting, beside gpuspan.WithSettings. The narrowest one wins.
+var options = map[string]string{
+	"enabled":             "`SetEnabled`",
+	"verbosity":           "`SetVerbosity`; `AtVerbosity` of an operation",
+	"sync":                "`Sync` of a stream or operation",
+	"capture_check":       "`NeverCaptured` of a stream",
+	"report":              "`WithReport`",
+	"print_report":        "`PrintReport` of an operation",
+	"schedule.skip_first": "`train.Schedule` of a loop",
+	"schedule.wait":       "likewise",
+	"schedule.warmup":     "likewise",
+	"schedule.active":     "likewise",
+	"schedule.repeat":     "likewise",
+	"schedule.every":      "likewise",
+}
+
+// elsewhere is what is set beside Settings.
+var elsewhere = []row{
+	{
+		yaml: "`nvtx.enabled`", option: "`WithAnnotator`", values: "bool",
+		help: "NVTX ranges, by `gpuspanyaml.Setup` or package `nvtx`",
+	},
+	{yaml: "`nvtx.domain`", option: "`nvtx.WithDomain`", values: "string", help: "domain of the ranges; needs nvtx.enabled"},
+	{
+		yaml: "`profiling.trace_dir`", option: "`chrometrace.NewExporter`", values: "folder",
+		help: "Chrome traces, by `gpuspanyaml.Setup` or package `chrometrace`",
+	},
+	{
+		yaml: "`profiling.step_csv`", option: "`stepcsv.Open`", values: "file",
+		help: "a row for each step, by `gpuspanyaml.Setup` or package `stepcsv`",
+	},
+	{env: "`GPUSPAN_CUDA_LIBRARY`", option: "`cuda.WithLibrary`", values: "file", help: "the CUDA driver"},
+	{env: "`GPUSPAN_HIP_LIBRARY`", option: "`hip.WithLibrary`", values: "file", help: "the HIP runtime"},
+	{
+		env: "`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`", option: "`otlp.Endpoint`", values: "URL",
+		value: "`http://localhost:4318`", help: "where `gpuspan/otlp` sends spans",
+	},
+	{env: "`OTEL_EXPORTER_OTLP_HEADERS`", option: "`otlp.Header`", values: "`key=value,…`", help: "its headers"},
+	{
+		env:    "`OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `…_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_LINK_COUNT_LIMIT`",
+		option: "`sdktrace.WithRawSpanLimits`", values: "int", value: "128, none, 128",
+		help: "limits of the SDK, which sections keep",
+	},
+	{
+		env: "`OTEL_TRACES_SAMPLER`, `…_ARG`", option: "`sdktrace.WithSampler`", values: "name",
+		value: "`parentbased_always_on`", help: "sampler of the SDK: which sections are timed",
+	},
+	{
+		env: "`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`", option: "`sdktrace.WithResource`", values: "`key=value,…`",
+		help: "resource of the SDK",
+	},
+}
