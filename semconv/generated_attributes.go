@@ -1080,7 +1080,7 @@ const (
 	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
 	GPUFindingKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUFindingKindNoLoad               = "no_load"               // the program waits for work from outside
-	GPUFindingKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
+	GPUFindingKindNotJudged            = "not_judged"            // less than half of the window could be judged
 	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up

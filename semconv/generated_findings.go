@@ -25,7 +25,7 @@ const (
 	FindingMemoryLimitThreshold          = 0.97 // of memory of the device
 	FindingMemorySpikeThreshold          = 0.25 // of highest allocation
 	FindingNoLoadThreshold               = 0.5  // of window
-	FindingOpaqueRegionsThreshold        = 0.5  // of computing time
+	FindingNotJudgedThreshold            = 0.5  // of window
 	FindingPageMigrationsThreshold       = 0.05 // of window
 	FindingPageableCopiesThreshold       = 0.05 // of window
 	FindingProfilerOverheadThreshold     = 0.05 // of window
@@ -121,8 +121,8 @@ func FindingKinds() []FindingKind {
 			Remedy: "more load on this device, or fewer devices",
 		},
 		{
-			Kind: "opaque_regions", Title: "kernels in compiled regions or graphs that hide their operators", Threshold: FindingOpaqueRegionsThreshold, Of: "computing time",
-			Remedy: "name the traces in which the graphs were captured (--captures), or profile once without graphs and compilation",
+			Kind: "not_judged", Title: "less than half of the window could be judged", Threshold: FindingNotJudgedThreshold, Of: "window",
+			Remedy: "record operators with the shapes of their inputs (record_shapes=True), name the device (--device)",
 		},
 		{
 			Kind: "page_migrations", Title: "pages of managed memory move while nothing computes or kernels wait for them", Threshold: FindingPageMigrationsThreshold, Of: "window",

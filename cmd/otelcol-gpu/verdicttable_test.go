@@ -40,7 +40,7 @@ var truths = map[string]truth{
 		kind: semconv.GPUFindingKindSlowRuntimeCalls, text: "the first call starts CUDA: 19.6 s in one call",
 	},
 	"kineto/hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": {
-		kind: semconv.GPUFindingKindHealthy, text: "busy 98.4 % by the union of its activities",
+		kind: semconv.GPUFindingKindNotJudged, text: "no shapes; busy 98.4 % by the union of its activities",
 	},
 	"kineto/hta/timeline_analysis/sampled_rank-0.json.gz": {text: "sampled: part of the activities was taken out"},
 	"kineto/hta/trace_filter/sampled_rank-1.json.gz":      {text: "sampled, as above"},
@@ -80,7 +80,7 @@ var truths = map[string]truth{
 		text: "the first kernels wait for an event of the graph before, which is not in the file",
 	},
 	"kineto/tracelens/inference/vllm_decode_full/graph_execution.json.gz": {
-		kind: semconv.GPUFindingKindHealthy, text: "one graph, busy 99.8 %",
+		kind: semconv.GPUFindingKindNotJudged, text: "one graph, busy 99.8 %",
 	},
 	"kineto/tracelens_evals/elem_01_add_poor_bw.json": {
 		kind: semconv.GPUFindingKindLowEfficiency, text: "a strided addition at 36 % of the bandwidth, nothing else",
@@ -88,7 +88,7 @@ var truths = map[string]truth{
 	"kineto/tracelens_evals/gemm_01_compute_few_tiles.json": {
 		kind: semconv.GPUFindingKindLowEfficiency, text: "a product with too few tiles to fill the device", device: "AMD Instinct MI300X",
 	},
-	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: semconv.GPUFindingKindHealthy, text: "its name"},
+	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: semconv.GPUFindingKindNotJudged, text: "healthy by its name; busy, and its kernels' work is not recorded"},
 	"nsys/nsys-ai/mock.sqlite": {
 		kind: semconv.GPUFindingKindSlowRuntimeCalls, text: "the first launch loads the module, and so does the second",
 	},

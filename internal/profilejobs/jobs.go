@@ -59,8 +59,12 @@ func Jobs() (list []Job) {
 			if c.only != "" && c.only != style {
 				continue
 			}
+			want := c.want
+			if want[0] == Healthy && style == Captured { // nothing shows what kernels of graphs compute
+				want = []string{Healthy, "not_judged"}
+			}
 			list = append(list, Job{
-				Name: fmt.Sprintf("%s, %s", c.name, style), Style: style, Ranks: max(1, c.ranks), Want: c.want, Gain: c.gain,
+				Name: fmt.Sprintf("%s, %s", c.name, style), Style: style, Ranks: max(1, c.ranks), Want: want, Gain: c.gain,
 				run: c.run,
 			})
 		}

@@ -220,12 +220,12 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"late rank/plain":                      {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"}, // nor has it steps
 	"sparse requests of a server/frames":   {semconv.GPUFindingKindHostWork, "poll"},                                // ranges are no frames of Python
 	"products without tensor cores":        {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"},        // by its name
-	"products in double precision":         {semconv.GPUFindingKindHealthy, "no operator's work is known"},
+	"products in double precision":         {semconv.GPUFindingKindNotJudged, "no operator's work is known"},
 	"a reduction for each parameter":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"attention in parts":                   {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // all but the products
 	"thousands of tiny graphs":             {semconv.GPUFindingKindLaunchBound, "launches graphs slower"},
 	"graphs with a tail of small kernels":  {semconv.GPUFindingKindLaunchBound, "sample_tokens"},
-	"graphs of kernels that are too short": {semconv.GPUFindingKindHealthy, "no operator's work is known"}, // nor the gaps in graphs
+	"graphs of kernels that are too short": {semconv.GPUFindingKindNotJudged, "do not show their operators"}, // nor the gaps in graphs
 }
 
 // An export of Nsight Systems is judged as the profile of PyTorch of the same run.
@@ -258,6 +258,10 @@ func TestNsightTwinsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 					if ok {
 						assert.Equal(t, less.kind, is.Kind, "%s", is)
 						assert.Contains(t, is.String(), less.says)
+						continue
+					}
+					if nothingToGain(st.Devices[i]) { // an export has no shapes
+						assert.Equal(t, semconv.GPUFindingKindNotJudged, is.Kind, "%s", is)
 						continue
 					}
 					assert.Equal(t, want.Kind, is.Kind, "%s\n%s", want, is)

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
@@ -12,11 +13,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
+// healthy reports that there is nothing to gain, unless most of the window could not be judged.
 func (j *judge) healthy(r *facts.Report) []finding.Finding {
-	for _, v := range j.list {
-		if v.Gain > 0 {
-			return j.sorted()
-		}
+	if slices.ContainsFunc(j.list, func(v finding.Finding) bool { return v.Gain > 0 }) {
+		return j.sorted()
+	}
+	isNotJudged := func(v finding.Finding) bool { return v.Kind == semconv.GPUFindingKindNotJudged }
+	if i := slices.IndexFunc(j.list, isNotJudged); i >= 0 {
+		return slices.Concat(j.list[i:i+1], j.list[:i], j.list[i+1:])
 	}
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: finding.High,

@@ -18,12 +18,12 @@ import (
 
 // Thresholds: parts of the window or step, unless said otherwise.
 const (
-	thresholdGain   = semconv.FindingHealthyThreshold        // what is worth a word; below it a device is healthy
-	thresholdNoLoad = semconv.FindingNoLoadThreshold         // waiting for work from outside
-	thresholdSpike  = semconv.FindingMemorySpikeThreshold    // growth of allocated memory ÷ its highest
-	thresholdOpaque = semconv.FindingOpaqueRegionsThreshold  // of computing time: in compiled regions and graphs
-	thresholdMoves  = semconv.FindingDataMovementThreshold   // of computing time: kernels that move bytes
-	thresholdNarrow = semconv.FindingLowParallelismThreshold // of computing time: kernels with too few blocks
+	thresholdGain      = semconv.FindingHealthyThreshold        // what is worth a word; below it a device is healthy
+	thresholdNoLoad    = semconv.FindingNoLoadThreshold         // waiting for work from outside
+	thresholdSpike     = semconv.FindingMemorySpikeThreshold    // growth of allocated memory ÷ its highest
+	thresholdMoves     = semconv.FindingDataMovementThreshold   // of computing time: kernels that move bytes
+	thresholdNotJudged = semconv.FindingNotJudgedThreshold      // kernels that could not be compared with a peak
+	thresholdNarrow    = semconv.FindingLowParallelismThreshold // of computing time: kernels with too few blocks
 
 	lowShare        = 0.5 // of the peak: below it an operator is worth a look
 	reachable       = 0.7 // of the peak: what good kernels reach, by which gains are counted
@@ -111,16 +111,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j.fusion(&rest, claimed, needed)
 	j.precision(&rest, claimed, needed)
 	j.parallelism(d, &rest, claimed, needed)
-	if c := d.Parts[timeline.Computing]; c > 0 {
-		j.note(finding.Finding{
-			Kind: semconv.GPUFindingKindOpaqueRegions, Certainty: finding.High, Chain: []string{
-				"compiled regions and graphs do not show their operators",
-				"what they compute is not judged",
-			},
-			Evidence: fmt.Sprintf("%s of %s of computing", finding.Duration(d.Opaque), finding.Duration(c)),
-			Remedy:   remedyOf(semconv.GPUFindingKindOpaqueRegions),
-		}, float64(d.Opaque)/float64(c), thresholdOpaque)
-	}
+	j.notJudged(d, r)
 	j.memory(&j.f.Memory)
 	j.warmUp(d, r)
 	return append(idles, j.healthy(r)...)

@@ -26,8 +26,12 @@ type situation struct {
 
 const windowLength = 1_000_000_000
 
+// efficient is the rate of an operator without a finding.
+var efficient = facts.Rate{PeakShare: 0.9, Bound: "memory"}
+
 func findingsOf(set func(s situation)) []finding.Finding {
 	s := situation{&facts.Totals{Copy: map[facts.CopyKey]*facts.Copies{}}, aContext(), &facts.Report{Window: windowLength}}
+	s.report.Operators = []facts.Operator{{Name: "mm", Time: windowLength, Alone: windowLength, Rate: efficient}}
 	s.Parts[timeline.Computing] = windowLength
 	set(s)
 	return Device(s.Totals, s.context, s.report)
@@ -89,8 +93,10 @@ var thresholdCases = map[string]func(s situation, n int64){
 	semconv.GPUFindingKindMemorySpike: func(s situation, n int64) {
 		s.context.Memory = facts.Memory{First: windowLength - n, Highest: windowLength}
 	},
-	semconv.GPUFindingKindNoLoad:           idleFor(timeline.CauseNoLoad),
-	semconv.GPUFindingKindOpaqueRegions:    func(s situation, n int64) { s.Opaque = time.Duration(n) },
+	semconv.GPUFindingKindNoLoad: idleFor(timeline.CauseNoLoad),
+	semconv.GPUFindingKindNotJudged: operator(func(n int64) facts.Operator {
+		return facts.Operator{Name: "mm", Time: windowLength, Alone: time.Duration(windowLength - n), Rate: efficient}
+	}),
 	semconv.GPUFindingKindPageMigrations:   copiesFor(timeline.MemoryManaged),
 	semconv.GPUFindingKindPageableCopies:   copiesFor("pageable"),
 	semconv.GPUFindingKindProfilerOverhead: idleFor(timeline.CauseProfiler),
