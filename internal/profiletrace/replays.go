@@ -13,6 +13,7 @@ import (
 type Graphs struct {
 	Launches  int64 // that have activities
 	Known     int64 // of a captured graph
+	Near      int64 // of Known, by all names of kernels but a few that the capture has more
 	Ambiguous int64 // of several captured graphs with the same kernels and other shapes
 	Captured  int   // graphs of which the capture was recorded
 	Lost      int   // captures of which not all is known
@@ -68,7 +69,8 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 		}
 		return found[m]
 	}
-	numbered := map[int64]*known{} // by graph
+	numbered := map[int64]*known{}     // by graph
+	nearly := map[sameKernels]*match{} // of replays whose kernels no capture has exactly
 	for _, r := range g.replays {
 		if r.count == 0 {
 			continue
@@ -76,6 +78,15 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 		st.Launches++
 		m := index[sameKernels{r.count, true, r.set}]
 		var k *known
+		near := false
+		if m == nil && r.unstated {
+			kernels := sameKernels{r.count, true, r.set}
+			if _, known := nearly[kernels]; !known {
+				nearly[kernels] = index.nearest(r)
+			}
+			m = nearly[kernels]
+			near = m != nil
+		}
 		switch {
 		case m != nil:
 			k = knownAs(m)
@@ -101,6 +112,9 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 			st.Ambiguous++
 		default:
 			st.Known++
+			if near {
+				st.Near++
+			}
 			r.of = k
 		}
 	}
@@ -135,8 +149,46 @@ type match struct {
 	same, sameRanges bool
 }
 
-func (c *Captures) index() map[sameKernels]*match {
-	m := map[sameKernels]*match{}
+// captureIndex is captured graphs by their kernels.
+type captureIndex map[sameKernels]*match
+
+// Launches of a capture that may have become no node of the graph: HIP records some, as of empty fills.
+const (
+	MaxMissing   = 2 // of a graph of any size
+	missingShare = 0.01
+)
+
+// nearest returns the captured graph that has all kernels of the replay and a few more, if there is one only. The sums
+// of the keys differ by the keys of the missing nodes, so that no list of a replay's kernels is kept.
+func (x captureIndex) nearest(r *replay) (best *match) {
+	for k, m := range x {
+		missing := k.count - r.count
+		if !k.named || missing < 1 || missing > MaxMissing || float64(missing) > max(1, missingShare*float64(k.count)) {
+			continue
+		}
+		keys := map[uint64]bool{}
+		for _, n := range m.nodes {
+			keys[mix(n.key)] = true
+		}
+		rest := k.sum - r.set
+		found := missing == 1 && keys[rest]
+		if missing == 2 {
+			for key := range keys {
+				found = found || keys[rest-key]
+			}
+		}
+		if found {
+			if best != nil {
+				return nil
+			}
+			best = m
+		}
+	}
+	return best
+}
+
+func (c *Captures) index() captureIndex {
+	m := captureIndex{}
 	for _, x := range c.graphs {
 		k := sameKernels{len(x.nodes), x.named, x.kinds}
 		if x.named {
@@ -201,7 +253,7 @@ func (s *sweep) replayed(a *activity) {
 		s.playing[a.corr] = pl
 	}
 	i, ok := pl.node(a, s.p.Names)
-	if pl.next == len(pl.of.nodes) {
+	if pl.next == r.count {
 		delete(s.playing, a.corr) // the works stay with the activities
 	}
 	if !ok {

@@ -87,6 +87,10 @@ func graphFaults(g *profiletrace.Graphs) (list []string) {
 		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+
 			"or a graph in the graph", g.Lost))
 	}
+	if g.Near > 0 {
+		list = append(list, fmt.Sprintf("%d of %d launches of graphs run up to %d kernels fewer than were captured; their "+
+			"operators are found by the names of the others", g.Near, g.Launches, profiletrace.MaxMissing))
+	}
 	if g.Ambiguous > 0 {
 		list = append(list, fmt.Sprintf(
 			"%d of %d launches of graphs have no operators: several captures have their kernels, "+

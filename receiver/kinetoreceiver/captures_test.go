@@ -152,6 +152,30 @@ func TestReplaysOfGraphsHaveTheOperatorsOfTheirCapture(t *testing.T) {
 	}
 }
 
+// HIP records launches that become no node of the graph.
+func TestReplaysMayLackAFewKernelsOfTheirCapture(t *testing.T) {
+	more := func(names ...string) string {
+		text := capture(true, 32)
+		for i, name := range names {
+			end := call("hipStreamEndCapture", 7, 190, "")
+			text = strings.Replace(text, end, call("hipLaunchKernel", int64(40+i), int64(176+4*i), ofKernel(name))+","+end, 1)
+		}
+		return text
+	}
+	known := func(captured string) (int64, []string) {
+		_, st := convert(t, "["+captured+","+replays(false)+"]", Options{Detail: DetailSteps})
+		return st.Graphs.Known, graphRemarks(st.Faults)
+	}
+	n, remarks := known(more("fill"))
+	assert.EqualValues(t, 2, n)
+	assert.Contains(t, remarks, "2 of 3 launches of graphs run up to 2 kernels fewer than were captured; their operators are "+
+		"found by the names of the others")
+	n, _ = known(more("fill", "fill"))
+	assert.Zero(t, n, "two of six are too many")
+	n, _ = known(strings.ReplaceAll(more("fill"), `"splitk"`, `"other"`))
+	assert.Zero(t, n, "other kernels")
+}
+
 func graphRemarks(faults []string) (list []string) {
 	for _, f := range faults {
 		if strings.Contains(f, "graph") || strings.Contains(f, "capture") {
