@@ -93,6 +93,24 @@ func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 	}
 }
 
+// Without the profile of the late rank nobody else is blamed, and the rank is named; the job's sentence comes first.
+func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
+	t.Parallel()
+	layouts := profilejobs.Layouts()
+	for _, l := range layouts {
+		if !strings.HasPrefix(l.Name, "data parallel, 8") && !strings.HasPrefix(l.Name, "tensor and fully sharded data parallel, 8") {
+			continue
+		}
+		files := slices.Delete(l.Run().Files, l.Late, l.Late+1)
+		stdout := converted(t, files, func(ptrace.Span) {})
+		if strings.HasPrefix(l.Name, "data") {
+			assert.Contains(t, stdout, fmt.Sprintf("for rank %d.", l.Late), l.Name)
+		}
+		assert.Contains(t, stdout, "the straggler has no profile here", l.Name)
+		assert.True(t, strings.HasPrefix(stdout, "\n7 ranks of one job of 8: "), firstLines(stdout))
+	}
+}
+
 var jobSentence = regexp.MustCompile(`\n\d+ ranks of one job[^\n]*`)
 
 func firstLines(stdout string) string {

@@ -270,6 +270,10 @@ type Job struct {
 	// of the time, what stages of a pipeline that compute equally long do not compute in the mean, 0 to 1; no rank is
 	// late then
 	Bubbles float64 `json:"bubbles,omitzero"`
+	// Missing are ranks without a profile, and Absent how long each of the others waits for them in the mean; then the
+	// one that the others wait for longest is first.
+	Missing []int64       `json:"missing,omitempty"`
+	Absent  time.Duration `json:"absent_ns,omitzero"`
 }
 
 // JobMethod is how a job's late ranks were found.

@@ -18,6 +18,7 @@ type Collective struct {
 	Sequence   int64
 	Stated     bool // Sequence is from the source; [Number] and [Renumber] leave it
 	Start, End int64
+	Bytes      int64 // that it moves; 0: not stated
 }
 
 // Identity is what the runs of one collective on several ranks have in common.

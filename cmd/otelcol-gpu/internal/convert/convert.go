@@ -5,6 +5,7 @@
 package convert
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -107,10 +108,15 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	good, repeated, partial := 0, 0, 0
 	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
+	blocks := out // of files: what is found on the job of several comes first
+	var later bytes.Buffer
+	if len(files) > 1 {
+		blocks = &later
+	}
 	for _, file := range files {
 		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
 			repeated++
-			fmt.Fprintf(out, "%s: left out, it is the same profile as %s\n", printable.Line(file), printable.Line(first))
+			fmt.Fprintf(blocks, "%s: left out, it is the same profile as %s\n", printable.Line(file), printable.Line(first))
 			continue
 		}
 		sink := &sink{}
@@ -147,9 +153,18 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			partial++
 			complain(problems, fmt.Errorf("%q could be read only in part", file))
 		}
-		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r, width))
+		fmt.Fprintf(blocks, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r, width))
 	}
 	jobs := byRank.Jobs()
+	if err := ranks.Render(out, jobs, width); err != nil {
+		return err
+	}
+	if len(jobs) > 0 {
+		fmt.Fprintln(out)
+	}
+	if _, err := later.WriteTo(out); err != nil {
+		return err
+	}
 	err = nil
 	if len(jobs) > 0 {
 		err = source.Next("files").ConsumeTraces(ctx, ranks.Spans(jobs))
@@ -172,9 +187,6 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	replaced, err := results.publish()
 	if err != nil {
-		return err
-	}
-	if err := ranks.Render(out, jobs, width); err != nil {
 		return err
 	}
 	if text := byRank.NotCompared(); text != "" {

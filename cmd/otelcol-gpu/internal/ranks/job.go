@@ -77,6 +77,8 @@ func (a *analysis) run() page.Job {
 		a.byCollectives(arrivals, least)
 		if a.stages(all) {
 			out.Late, out.WaitingShare, out.Bubbles = nil, 0, a.bubbles()
+		} else {
+			a.missing(all)
 		}
 	case len(all) > 0:
 		out.Method = page.ByCommunication

@@ -187,6 +187,9 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval) straggler.Collective {
 	m := s.Attributes()
 	c := straggler.Collective{Rank: x.rank, Name: kernel, Start: at.Start, End: at.End}
+	if size, ok := m.Get(string(semconv.GPUIOSizeKey)); ok {
+		c.Bytes = size.Int()
+	}
 	group, ok := m.Get(string(semconv.GPUCollectiveGroupIDKey))
 	if !ok {
 		group, _ = m.Get(string(semconv.GPUCollectiveGroupNameKey))

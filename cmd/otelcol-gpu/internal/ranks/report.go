@@ -52,6 +52,9 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	s.SetStartTimestamp(pcommon.Timestamp(j.Start))
 	s.SetEndTimestamp(pcommon.Timestamp(j.End))
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
+	if j.Absent > 0 {
+		profiletrace.PutFinding(s, s.EndTimestamp(), absentFinding(j))
+	}
 	for _, l := range j.Late {
 		v := lateFinding(j, &l)
 		profiletrace.PutFinding(s, s.EndTimestamp(), v)
@@ -165,7 +168,12 @@ func says(j *page.Job) string {
 		b.WriteString("they have no collectives to compare; by their own time in steps (without communication that nothing " +
 			"hides) " + late("rank %d is slow, by %s above the median"))
 	}
-	return strings.TrimSpace(b.String())
+	text := strings.TrimSpace(b.String())
+	if len(j.Missing) > 0 && j.Absent == 0 {
+		text = fmt.Sprintf("%s. There is no profile of %s, which may be late, too.", strings.TrimSuffix(text, "."),
+			listed(j.Missing))
+	}
+	return text
 }
 
 // collectively says what collectives say that match.
@@ -174,6 +182,11 @@ func collectively(b *strings.Builder, j *page.Job) {
 		fmt.Fprintf(b, "no rank is the straggler: they are stages of a pipeline that compute equally long, and for "+
 			"%.0f %% of the time they wait for each other's results (bubbles); more micro-batches in a step or an "+
 			"interleaved schedule make that less", 100*j.Bubbles)
+		return
+	}
+	if j.Absent > 0 {
+		fmt.Fprintf(b, "the straggler has no profile here: each of these ranks waits %s, even the last one to arrive, for %s. "+
+			"Profile the missing ranks, too. ", span(j.Absent), listed(j.Missing))
 		return
 	}
 	if len(j.Late) == 0 {

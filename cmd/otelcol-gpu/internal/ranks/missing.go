@@ -1,0 +1,160 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ranks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/straggler"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Limits of the search for ranks without a profile.
+const (
+	largestWorld = 1 << 16
+	leastRuns    = 3 // of a kind of collective, to know how long one takes at least
+)
+
+// kindOfRun distinguishes collectives that take equally long if all ranks arrive together.
+type kindOfRun struct {
+	name         string
+	bytes, ranks int64
+}
+
+// joint is one collective, as the ranks with a profile ran it.
+type joint struct {
+	kindOfRun
+	shortest int64 // ns
+	present  int64 // ranks with a profile
+	absent   []int64
+}
+
+// missing finds ranks of the job without a profile, and how long the others wait for them. The last rank to arrive at a
+// collective runs it for as long as the bytes take to move. If even the shortest run of a collective is longer than the
+// shortest one of its kind, the last rank is one without a profile.
+func (a *analysis) missing(all []straggler.Collective) {
+	present := map[int64]bool{}
+	for _, x := range a.job {
+		present[x.rank] = true
+	}
+	if a.out.World > largestWorld {
+		return
+	}
+	for rank := range a.out.World {
+		if !present[rank] {
+			a.out.Missing = append(a.out.Missing, rank)
+		}
+	}
+	if len(a.out.Missing) == 0 {
+		return
+	}
+	joints := map[straggler.Identity]*joint{}
+	least := map[kindOfRun]int64{}
+	runs := map[kindOfRun]int{}
+	for i := range all {
+		c := &all[i]
+		members := membersOf(c.Group)
+		if c.Bytes == 0 || len(members) < 2 {
+			continue
+		}
+		j := joints[c.Identity()]
+		if j == nil {
+			j = &joint{kindOfRun: kindOfRun{c.Name, c.Bytes, int64(len(members))}, shortest: c.End - c.Start}
+			for _, rank := range members {
+				if !present[rank] {
+					j.absent = append(j.absent, rank)
+				}
+			}
+			joints[c.Identity()] = j
+			runs[j.kindOfRun]++
+		}
+		j.present++
+		j.shortest = min(j.shortest, c.End-c.Start)
+		if n, ok := least[j.kindOfRun]; !ok || j.shortest < n {
+			least[j.kindOfRun] = j.shortest
+		}
+	}
+	waited := map[int64]int64{} // for each rank without a profile, as if it were the last of those in its group
+	var sum int64
+	for _, j := range joints {
+		if len(j.absent) == 0 || runs[j.kindOfRun] < leastRuns {
+			continue
+		}
+		n := (j.shortest - least[j.kindOfRun]) * j.present
+		sum += n
+		for _, rank := range j.absent {
+			waited[rank] += n
+		}
+	}
+	each := time.Duration(sum / int64(len(a.job)))
+	length := time.Duration(a.out.End - a.out.Start)
+	if float64(each) < max(1, semconv.FindingLateRankThreshold*float64(length)) {
+		return
+	}
+	if len(a.out.Late) > 0 && a.out.Late[0].Each >= each {
+		return // who is here is the worse straggler
+	}
+	a.out.Late = slices.DeleteFunc(a.out.Late, func(l page.LateRank) bool { return l.Each < each })
+	a.out.Absent, a.out.WaitingShare = each, 0
+	slices.SortStableFunc(a.out.Missing, func(x, y int64) int { return cmp.Compare(waited[y], waited[x]) })
+}
+
+// membersOf returns the ranks in the identity of a process group, as PyTorch lists them: "3 [0, 2]". It is empty if
+// they are not listed or shortened.
+func membersOf(group string) (list []int64) {
+	_, text, _ := strings.Cut(group, "[")
+	text, _, ok := strings.Cut(text, "]")
+	if !ok {
+		return nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(word), 10, 64)
+		if err != nil {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// listed names ranks, the first few of many.
+func listed(ranks []int64) string {
+	const most = 4
+	var names []string
+	for _, rank := range ranks[:min(most, len(ranks))] {
+		names = append(names, strconv.FormatInt(rank, 10))
+	}
+	text := "rank " + strings.Join(names, ", ")
+	if len(ranks) > 1 {
+		text = "ranks " + strings.Join(names, ", ")
+	}
+	if more := len(ranks) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// absentFinding is what ranks without a profile cost each of the others.
+func absentFinding(j *page.Job) finding.Finding {
+	v := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
+	v.Subject, v.Gain = listed(j.Missing), j.Absent
+	v.Chain = []string{
+		"all ranks with a profile wait for one without: " + listed(j.Missing),
+		fmt.Sprintf("each waits %s for it", span(j.Absent)),
+	}
+	if length := j.End - j.Start; length > 0 {
+		v.Share = float64(j.Absent) / float64(length)
+	}
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, against the shortest of the same kind",
+		len(j.Ranks))
+	v.Remedy = "profile the missing ranks, too"
+	return v
+}
