@@ -53,6 +53,8 @@ func flagOf(kind Kind, name string) nameFlag {
 		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && containsAny(name, dataModules),
 			queue(name):
 			f.class = timeline.RangeLoader
+		case waitFrame(name):
+			f.class = timeline.CallWait
 		case containsAny(name, eventLoops):
 			f.class = timeline.RangeOutside
 		case containsAny(name, polls):
@@ -149,8 +151,21 @@ func queue(frame string) bool {
 // SystemCall is the frame of a call of the operating system.
 func SystemCall(name string) string { return name + "()" }
 
-// builtin reports whether a frame says little by itself: it is built into Python, of the modules by which processes and
-// threads talk to each other, or a call of the system.
+// waitFrame reports whether a frame does nothing but wait for the device: the function synchronize of PyTorch's modules
+// of devices, and what it is built on.
+func waitFrame(frame string) bool {
+	if strings.HasPrefix(frame, "<built-in ") {
+		return strings.Contains(frame, "_cuda_synchronize") || strings.Contains(frame, "_xpu_synchronize") ||
+			strings.HasPrefix(frame, "<built-in method synchronize of ")
+	}
+	return strings.HasSuffix(frame, "): synchronize") && containsAny(frame, deviceModules)
+}
+
+// deviceModules are parts of paths of PyTorch's modules of devices.
+var deviceModules = []string{"torch/cuda/", "torch/accelerator/", "torch/xpu/", "torch/mtia/"}
+
+// builtin reports whether a frame says little by itself: it is built into Python, of its standard library, or a call of
+// the system. The code that called it says more.
 func builtin(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") || strings.HasSuffix(frame, "()") {
 		return true
@@ -166,8 +181,12 @@ func builtin(frame string) bool {
 
 // standard are modules of Python, and packages of them, as frames name them.
 var standard = []string{
-	"asyncio/", "concurrent/", "contextlib", "functools", "multiprocessing/", "pickle", "queue", "selectors", "socket",
-	"ssl", "subprocess", "threading",
+	"asyncio/", "base64", "collections/", "concurrent/", "configparser", "contextlib", "copy", "csv", "dataclasses",
+	"encodings/", "fnmatch", "fractions", "functools", "gettext", "glob", "gzip", "hashlib", "heapq", "html/", "http/",
+	"importlib/", "inspect", "io", "json/", "locale", "logging/", "lzma", "multiprocessing/", "os", "pathlib", "pickle",
+	"posixpath", "pprint", "queue", "random", "re", "re/", "selectors", "shutil", "socket", "sqlite3/", "sre_compile",
+	"sre_parse", "ssl", "statistics", "string", "subprocess", "tarfile", "tempfile", "textwrap", "threading", "tokenize",
+	"traceback", "typing", "urllib/", "uuid", "warnings", "xml/", "zipfile",
 }
 
 // loader reports whether a range is waiting for data, by the names that frameworks and programs give it: a word

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 func TestLoadersAreKnownByTheirWords(t *testing.T) {
@@ -36,5 +38,21 @@ func TestWaitingForWorkFromOutsideIsKnownByItsWords(t *testing.T) {
 	}
 	for _, name := range []string{"## Request wait() ##", "wait", "process requests", "wait_for_batch", "aten::poll"} {
 		assert.False(t, awaits(name), name)
+	}
+}
+
+// A frame that only waits is a wait, however long its call to the runtime was.
+func TestFramesThatWaitAreWaits(t *testing.T) {
+	for name, want := range map[string]timeline.Range{
+		"torch/cuda/__init__.py(1040): synchronize":        timeline.CallWait,
+		"torch/cuda/streams.py(111): synchronize":          timeline.CallWait,
+		"<built-in function _cuda_synchronize>":            timeline.CallWait,
+		"train.py(7): synchronize":                         timeline.RangeFrame,
+		"torch/cuda/__init__.py(219): _lazy_init":          timeline.RangeFrame,
+		"json/encoder.py(183): encode":                     timeline.RangeBuiltin,
+		"/usr/lib/python3.12/json/encoder.py(183): encode": timeline.RangeBuiltin,
+		"store.py(10): encode":                             timeline.RangeFrame,
+	} {
+		assert.Equal(t, want, flagOf(KindFrame, name).class, name)
 	}
 }

@@ -6,6 +6,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
@@ -27,16 +28,20 @@ const (
 
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *facts.Report) {
-	var waiting, moving, slow, small time.Duration
+	var waiting, moving, slow, small, paired time.Duration
 	var waits, moves []finding.Place
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
 		moving += c.Moving
 		waits = append(waits, finding.Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
 		moved := c.Name
+		toPeer := pairwise(c.Name)
+		if toPeer {
+			paired += c.Moving
+		}
 		if c.Best > 0 {
 			moved += fmt.Sprintf(" at %.3g GB/s at best", c.Best/1e9)
-			if c.Bytes >= largeMessage && c.Best < slowLink*j.f.Peak.Host.Rate() {
+			if !toPeer && c.Bytes >= largeMessage && c.Best < slowLink*j.f.Peak.Host.Rate() {
 				slow += c.Moving
 			} else if c.Bytes < smallMessage {
 				small += c.Moving
@@ -45,7 +50,7 @@ func (j *judge) collectives(r *facts.Report) {
 		moves = append(moves, finding.Place{Name: moved, Time: c.Moving, Count: c.Count})
 	}
 	waits, moves = finding.Longest(waits), finding.Longest(moves)
-	mixed, what, remedy := "", "move bytes",
+	transfers, mixed, what, remedy := "collectives", "", "move bytes",
 		remedyOf(semconv.GPUFindingKindExposedCommunication)
 	if slices.ContainsFunc(r.Collectives, func(c facts.Collective) bool { return c.Mixed && c.Moving > 0 }) {
 		what, remedy = "move bytes or wait for a late rank",
@@ -60,6 +65,11 @@ func (j *judge) collectives(r *facts.Report) {
 	if 2*slow > moving {
 		remedy = fmt.Sprintf("look at the link: large messages are below %.0f %% of the rate of the host's bus "+
 			"(NCCL_DEBUG=INFO says which way they take, nvidia-smi topo -m what there is); ", 100*slowLink) + remedy
+	}
+	if 2*paired > moving {
+		transfers, what = "transfers between two ranks", "move bytes or wait for a late rank, as a stage of a pipeline waits"
+		remedy = compareRanks + "; more micro-batches in a step or an interleaved schedule make bubbles smaller"
+		mixed = "; which of both is not known from one rank, for a receive waits for the sender by nature"
 	}
 	if waiting > 0 {
 		j.add(finding.Finding{
@@ -76,7 +86,7 @@ func (j *judge) collectives(r *facts.Report) {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindExposedCommunication, Gain: moving, Where: moves, Certainty: finding.Medium,
 			Chain: []string{
-				"collectives " + what + " while nothing computes",
+				transfers + " " + what + " while nothing computes",
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(moving)),
 			},
 			Evidence: finding.Names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
@@ -84,4 +94,10 @@ func (j *judge) collectives(r *facts.Report) {
 			Remedy: remedy,
 		})
 	}
+}
+
+// pairwise reports whether a collective is a transfer between two ranks, as the stages of a pipeline have them.
+func pairwise(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "send") || strings.Contains(name, "recv")
 }

@@ -39,10 +39,14 @@ func (j *judge) outside(a *facts.StepSpending, effect string) {
 		default:
 			continue
 		}
+		once := v.Kind == semconv.GPUFindingKindLoader || v.Kind == semconv.GPUFindingKindHostWork
 		text := fmt.Sprintf(effect, j.device0(), finding.Duration(v.Gain))
 		same := func(in finding.Finding) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }
 		if i := slices.IndexFunc(j.list, same); i >= 0 {
 			j.list[i].Evidence += "; besides, " + text
+			continue
+		}
+		if once && j.f.Steps > 1 { // the other steps, which have the same time within the window, do not lose it
 			continue
 		}
 		v.Chain, v.Outside = []string{v.Chain[0], text}, true

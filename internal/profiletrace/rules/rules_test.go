@@ -15,6 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func aContext() *facts.Context {
@@ -88,4 +89,34 @@ func TestRemediesForRanksHoldBesideTheOtherRanks(t *testing.T) {
 	const compare = "compare the ranks (their profiles, converted together, say which one is late)"
 	assert.Equal(t, compare+": the late rank is the cause", j.list[0].Remedy)
 	assert.Contains(t, j.list[1].Remedy, compare+", which tells waiting; overlap with computation")
+}
+
+// With one rank, waiting for the other stage of a pipeline looks like a slow transfer: no remedy blames the link.
+func TestTransfersBetweenTwoRanksAreNotBlamedOnTheLink(t *testing.T) {
+	f := aContext()
+	f.Peak = facts.PeakOf("NVIDIA H100 80GB HBM3")
+	for name, blamed := range map[string]bool{"all_reduce of 100 MB": true, "recv of 100 MB": false} {
+		j := &judge{f: f, length: 100}
+		j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: name, Moving: 50, Bytes: 1e8, Best: 1e6}}})
+		require.Len(t, j.list, 1)
+		if blamed {
+			assert.Contains(t, j.list[0].Remedy, "look at the link")
+			continue
+		}
+		assert.NotContains(t, j.list[0].Remedy, "look at the link")
+		assert.Contains(t, j.list[0].Remedy, compareRanks)
+		assert.Contains(t, j.list[0].Chain[0], "transfers between two ranks move bytes or wait for a late rank")
+	}
+}
+
+// The first batch before the first step of a profile is no loss of the other steps, which hide theirs.
+func TestTheFirstBatchIsNoLossOfEachStep(t *testing.T) {
+	for steps, lost := range map[int64]bool{0: true, 1: true, 2: false, 10: false} {
+		list := findingsOf(func(s situation) {
+			s.context.Steps = steps
+			n := int64(windowLength / 5)
+			s.Head.Idle(timeline.Share{Claim: timeline.Claim{To: n, Class: timeline.Idle, Cause: timeline.CauseLoader, Name: 1}})
+		})
+		assert.Equal(t, lost, list[0].Kind == semconv.GPUFindingKindLoader, "%d steps: %s", steps, list)
+	}
 }

@@ -93,6 +93,8 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 		return doing{CallOther, name, in, start}
 	case class == CallLaunch || class == CallOther:
 		return doing{CallLaunch, d.name, d.in, d.since}
+	case class == CallWait && d.class == CallWait: // the call in a frame that waits
+		return d
 	case class == CallWait || class == CallAllocate:
 		return doing{class, name, in, start}
 	case class == RangeOutside:
