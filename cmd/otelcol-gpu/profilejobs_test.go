@@ -96,9 +96,9 @@ func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 // Without the profile of the late rank nobody else is blamed, and the rank is named; the job's sentence comes first.
 func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 	t.Parallel()
-	layouts := profilejobs.Layouts()
-	for _, l := range layouts {
-		if !strings.HasPrefix(l.Name, "data parallel, 8") && !strings.HasPrefix(l.Name, "tensor and fully sharded data parallel, 8") {
+	for _, l := range profilejobs.Layouts() {
+		if !strings.HasPrefix(l.Name, "data parallel, 8") &&
+			!strings.HasPrefix(l.Name, "tensor and fully sharded data parallel, 8") {
 			continue
 		}
 		files := slices.Delete(l.Run().Files, l.Late, l.Late+1)

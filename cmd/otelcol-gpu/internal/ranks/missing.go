@@ -153,8 +153,8 @@ func absentFinding(j *page.Job) finding.Finding {
 	if length := j.End - j.Start; length > 0 {
 		v.Share = float64(j.Absent) / float64(length)
 	}
-	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, against the shortest of the same kind",
-		len(j.Ranks))
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, against the shortest of the "+
+		"same kind", len(j.Ranks))
 	v.Remedy = "profile the missing ranks, too"
 	return v
 }
