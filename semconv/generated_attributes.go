@@ -1062,6 +1062,7 @@ const (
 const (
 	GPUFindingKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
 	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
+	GPUFindingKindCheckpoint           = "checkpoint"            // the host saves a checkpoint while the device waits
 	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
 	GPUFindingKindDependency           = "dependency"            // launched work waits for something that the file does not show
 	GPUFindingKindDeviceError          = "device_error"          // a device reports an XID or an uncorrected memory error

@@ -9,6 +9,7 @@ package semconv
 const (
 	FindingAllocationThreshold           = 0.05 // of window
 	FindingAutotuningThreshold           = 0.05 // of window
+	FindingCheckpointThreshold           = 0.05 // of window
 	FindingDataMovementThreshold         = 0.1  // of computing time, and 0.05 of the window
 	FindingDependencyThreshold           = 0.05 // of window
 	FindingExposedCommunicationThreshold = 0.05 // of window
@@ -52,6 +53,10 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "autotuning", Title: "kernels are tried out", Threshold: FindingAutotuningThreshold, Of: "window",
 			Remedy: "once for each shape: leave the first steps out of what is measured; where shapes change, turn benchmarking off",
+		},
+		{
+			Kind: "checkpoint", Title: "the host saves a checkpoint while the device waits", Threshold: FindingCheckpointThreshold, Of: "window",
+			Remedy: "save asynchronously (torch.distributed.checkpoint.async_save), from a copy in pinned memory, or less often",
 		},
 		{
 			Kind: "data_movement", Title: "kernels that move bytes on the device and compute nothing", Threshold: FindingDataMovementThreshold, Of: "computing time, and 0.05 of the window",

@@ -99,6 +99,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j := &judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &left}
 	idles := j.noLoad()
 	tried := j.trials(d)
+	j.checkpoint()
 	j.idle(d)
 	j.outside(&d.Head, "%s could have begun its window %s earlier")
 	j.outside(&d.Tail, "%s had nothing to do for %s after its window")

@@ -64,6 +64,10 @@ var thresholdCases = map[string]func(s situation, n int64){
 		x.Few.Calls, x.Many.Calls, x.Many.Time = facts.UsualCalls, 1, n
 		s.Trials = map[uint32]*facts.Trial{1: x}
 	},
+	semconv.GPUFindingKindCheckpoint: func(s situation, n int64) {
+		s.context.Name = func(uint32) string { return "trainer.py(80): save_checkpoint" }
+		idleFor(timeline.CauseHost)(s, n)
+	},
 	semconv.GPUFindingKindDataMovement: func(s situation, n int64) {
 		s.Moved = map[facts.MoveKey]*facts.Moved{{Move: timeline.MovesType}: {Alone: time.Duration(n)}}
 	},

@@ -1,0 +1,54 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// checkpoint judges host work in functions that save a checkpoint. It takes that time off the account, so that no
+// finding on host work claims it again.
+func (j *judge) checkpoint() {
+	var sum int64
+	var where []finding.Place
+	for _, s := range j.account.Spent {
+		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
+		if s.At.Cause != timeline.CauseHost || !savesCheckpoint(name) && !savesCheckpoint(in) {
+			continue
+		}
+		sum += s.Time
+		where = append(where, finding.Place{Name: cmp.Or(name, in), In: in, Time: time.Duration(s.Time), Count: s.Count})
+	}
+	if float64(sum) < thresholdGain*float64(j.length) || sum == 0 {
+		return
+	}
+	for _, s := range j.account.Spent {
+		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
+		if s.At.Cause == timeline.CauseHost && (savesCheckpoint(name) || savesCheckpoint(in)) {
+			place := j.account.Place(s.At)
+			place.Time, place.Count = 0, 0
+		}
+	}
+	j.account.Idles[timeline.CauseHost] -= sum
+	where = finding.Longest(where)
+	v := finding.New(semconv.GPUFindingKindCheckpoint, finding.High)
+	v.Gain, v.Where = time.Duration(sum), where
+	v.Chain, v.Evidence = j.idleChain("the host saved a checkpoint", sum), "in "+finding.Names(where)
+	j.add(v)
+}
+
+// savesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
+func savesCheckpoint(name string) bool {
+	name = strings.ToLower(name)
+	if !strings.Contains(name, "save") {
+		return false
+	}
+	return timeline.Contains(name, "checkpoint", "torch.save", "torch/serialization.py", "safetensors", "state_dict_saver")
+}
