@@ -215,7 +215,8 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			surroundings: f.surroundings, at: f.node.ref, start: start, end: end, process: th.process, graph: fl.opaque, thread: r.track,
+			surroundings: f.surroundings, at: f.node.ref, start: start, end: end, process: th.process, graph: fl.opaque,
+			thread:   r.track,
 			previous: th.previous(s),
 		}
 		l.node = nil
