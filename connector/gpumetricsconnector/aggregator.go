@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/sampling"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -64,23 +63,6 @@ func (f *facts) parent() spanfacts.Key { return spanfacts.Key{Trace: f.Key.Trace
 // collective reports whether the span is communication between devices.
 func (f *facts) collective() bool {
 	return f.Kind == spanfacts.Collective || f.Category == semconv.GPUOperationCategoryComm
-}
-
-// adjustedCount returns how many spans one sampled span represents, by the rejection threshold of its trace state
-// (`ot=th:c` means that 12/16 were not sampled, so it represents 4). It returns 1 without a threshold or for an invalid
-// one.
-func adjustedCount(traceState string) float64 {
-	if !strings.Contains(traceState, "ot=") {
-		return 1
-	}
-	w3c, err := sampling.NewW3CTraceState(traceState)
-	if err != nil {
-		return 1
-	}
-	if n := w3c.OTelValue().AdjustedCount(); n >= 1 {
-		return n
-	}
-	return 1 // 0: no threshold
 }
 
 // future is how far the end of a span may be ahead of the clock and still set the time of points.
@@ -191,7 +173,8 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 				if len(a.cfg.Dimensions) > 0 {
 					f.extra = a.extra(s.Attributes(), rs.Resource().Attributes())
 				}
-				a.span(r, &f, adjustedCount(s.TraceState().AsRaw()), scope.MetricsEmitted, now)
+				weight, _ := spanfacts.AdjustedCount(s.TraceState().AsRaw())
+				a.span(r, &f, weight, scope.MetricsEmitted, now)
 			}
 		}
 	}

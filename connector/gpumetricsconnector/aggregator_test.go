@@ -134,17 +134,6 @@ func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 	assert.Equal(t, 2.5, got["gpu.operation.item.energy[gpu.operation.name:step gpu.operation.type:step]"])
 }
 
-func TestAdjustedCount(t *testing.T) {
-	for state, want := range map[string]float64{
-		"": 1, "x=y": 1, "ot=": 1, "ot=rv:1": 1, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4,
-		"ot=rv:00000000000001;th:fd70a3d70a3d71": 100, "a=b, ot=th:8": 2,
-		"ot=th:": 1, "ot=th:xyz": 1, "ot=th:111111111111111": 1, "ot=th:ffffffffffffff": 1 << 56, "ot=th:-1": 1,
-		"ot=th:+1": 1,
-	} {
-		assert.InEpsilon(t, want, adjustedCount(state), 1e-12, state)
-	}
-}
-
 func TestUntimedRunsAreCountedNotTimed(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil,

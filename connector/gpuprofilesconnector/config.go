@@ -60,7 +60,7 @@ func (c *Config) Validate() error {
 func (c *Config) options() stackprofile.Options {
 	o := stackprofile.Options{
 		Window: c.Window, Settle: c.Settle, MaxWait: c.MaxWait, MaxGap: c.MaxGap, MaxStacks: c.MaxStacks,
-		MaxSpans: c.MaxSpans, Repeats: c.MaxRepeats,
+		MaxSpans: c.MaxSpans, Repeats: c.MaxRepeats, Weights: true,
 	}
 	if o.Repeats == 0 {
 		o.Repeats = -1

@@ -148,10 +148,11 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 }
 
 var (
-	missing  = sharedcomponent.Label("reason", "missing")
-	late     = sharedcomponent.Label("reason", "late")
-	idleLate = sharedcomponent.Label("reason", "idle_late")
-	times    = sharedcomponent.Label("reason", "times")
+	missing   = sharedcomponent.Label("reason", "missing")
+	late      = sharedcomponent.Label("reason", "late")
+	idleLate  = sharedcomponent.Label("reason", "idle_late")
+	forgotten = sharedcomponent.Label("reason", "forgotten")
+	times     = sharedcomponent.Label("reason", "times")
 )
 
 func (c *gpuProfiles) count(ctx context.Context, s *stackprofile.Stats) {
@@ -160,6 +161,7 @@ func (c *gpuProfiles) count(ctx context.Context, s *stackprofile.Stats) {
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesOverflow, s.Overflow, nil)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesIncomplete, s.Incomplete, missing)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesIncomplete, s.Late, late)
+	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesIncomplete, s.Forgotten, forgotten)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesDropped, s.IdleLate, idleLate)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuProfilesDropped, s.Invalid, times)
 }

@@ -156,6 +156,27 @@ func TestSpansBecomeProfiles(t *testing.T) {
 	}, got)
 }
 
+// GPU time counts as often as the sampling threshold says, as in gpu_metrics; joules were divided among what arrived.
+func TestSampledTracesCountWithTheirThreshold(t *testing.T) {
+	var sink consumertest.ProfilesSink
+	c, _ := start(t, &sink)
+	td := traces(time.Now().Truncate(time.Minute))
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.TraceState().FromRaw("ot=th:c")
+	}
+	require.NoError(t, c.ConsumeTraces(context.Background(), td))
+	require.NoError(t, c.Shutdown(context.Background()))
+	require.Len(t, sink.AllProfiles(), 1)
+	out := sink.AllProfiles()[0]
+	sums := map[string]int64{}
+	for _, p := range out.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().All() {
+		for _, s := range p.Samples().All() {
+			sums[out.Dictionary().StringTable().At(int(p.SampleType().TypeStrindex()))] += s.Values().At(0)
+		}
+	}
+	require.Equal(t, map[string]int64{"gpu_time": 16_000_000, "gpu_energy": 3_000_000}, sums)
+}
+
 func TestRefusedSamplesAreCounted(t *testing.T) {
 	c, tel := start(t, &refusing{})
 	require.NoError(t, c.ConsumeTraces(context.Background(), traces(time.Now())))

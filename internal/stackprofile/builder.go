@@ -19,6 +19,7 @@ type Options struct {
 	MaxStacks int           // samples of a window
 	MaxSpans  int           // spans that wait
 	Repeats   int           // spans that are remembered to be counted once; negative: none
+	Weights   bool          // GPU time counts as often as the sampling threshold of a span's trace state says
 }
 
 // DefaultOptions are the connector's.
@@ -58,6 +59,7 @@ type Stats struct {
 	Late       int64 // GPU spans that arrived after the span around them was counted
 	IdleLate   int64 // activities that arrived after the idle time around them was counted
 	Overflow   int64 // values counted under "(other stacks)"
+	Forgotten  int64 // spans that did not arrive and are no longer waited for; should one arrive, its time counts twice
 }
 
 // Builder aggregates spans. It is not safe for concurrent use.
@@ -74,7 +76,8 @@ type Builder struct {
 	spans []span                  // pending
 	index map[spanfacts.Key]int32 // of spans that have an ID
 	done  generations[spanfacts.Key, counted]
-	owed  spanfacts.Waiting[[]covered] // time counted below spans that have not arrived yet
+	owed  spanfacts.Waiting[owed] // counted below spans that have not arrived yet
+	owing int                     // pieces of time in owed
 
 	devices map[deviceKey]*timeline
 	rest    timeline // of devices beyond the limit
@@ -106,6 +109,10 @@ func New(o Options) *Builder {
 	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
 	b.stacks.max, b.done.max = 50_000, max(1, o.MaxSpans/4)
 	b.owed.Max = max(1, o.MaxSpans/4)
+	b.owed.Dropped = func(o owed) {
+		b.owing -= len(o.pieces)
+		b.stats.Forgotten++
+	}
 	return b
 }
 
@@ -191,6 +198,13 @@ type covered struct {
 	above      int32
 	device     *timeline
 	start, end uint64
+	gaps       uint64 // time inside that is not counted, if pieces were folded into one
+}
+
+// owed is what was counted below a span that has not arrived.
+type owed struct {
+	pieces []covered
+	energy float64 // J
 }
 
 // counted is what late spans below a span have to know of it.
@@ -199,4 +213,5 @@ type counted struct {
 	source     *Source
 	device     *timeline // of the nearest span with device time; nil: there is none
 	start, end uint64    // of that
+	whole      bool      // the nearest span with energy states no energy of its own, so it has that of late spans
 }

@@ -16,6 +16,7 @@ type timeline struct {
 	pending []activity
 	horizon uint64 // no pending span of the device begins before
 	busy    uint64 // end of the latest activity that was counted; 0: none was
+	sampled bool   // that activity
 }
 
 // activity is a span with device time of which the stack is known.
@@ -26,6 +27,7 @@ type activity struct {
 	labels     *Labels
 	source     *Source
 	key        spanfacts.Key
+	sampled    bool // others like it were not
 }
 
 // settleIdle counts the idle time of each device up to the first span that waits.
@@ -59,13 +61,15 @@ func (b *Builder) idle(t *timeline) {
 	for ; n < len(t.pending) && t.pending[n].start < t.horizon; n++ {
 		x := &t.pending[n]
 		if t.busy > 0 && x.start > t.busy {
-			if gap := x.start - t.busy; b.opts.MaxGap < 0 || gap <= uint64(b.opts.MaxGap) {
+			if gap := x.start - t.busy; !x.sampled && !t.sampled && (b.opts.MaxGap < 0 || gap <= uint64(b.opts.MaxGap)) {
 				b.gap(x, gap, t.busy)
 			}
 		} else if x.start < t.busy && n == 0 && x.end < t.busy {
 			b.stats.IdleLate++ // the time around it may have been counted as idle
 		}
-		t.busy = max(t.busy, x.end)
+		if x.end > t.busy {
+			t.busy, t.sampled = x.end, x.sampled
+		}
 	}
 	t.pending = slices.Delete(t.pending, 0, n)
 	if cap(t.pending) > 4*len(t.pending)+1024 {

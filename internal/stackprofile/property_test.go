@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 const epoch = uint64(1_764_000_000_000_000_000)
@@ -319,4 +321,10 @@ func TestNamesOfKernelsAreShort(t *testing.T) {
 	}
 	require.Equal(t, "train", withoutIndex("train#12"))
 	require.Equal(t, "#12", withoutIndex("#12"))
+}
+
+func (d drawn) upKey() (k spanfacts.Key) {
+	binary.BigEndian.PutUint64(k.Trace[:], uint64(d.trace))
+	binary.BigEndian.PutUint64(k.Span[:], uint64(d.parent))
+	return k
 }

@@ -134,14 +134,15 @@ func (b *Builder) count() {
 		}
 		r := &stacks[i]
 		b.takeOwed(int32(i), r)
+		b.charge(s.total, r)
 		if s.time == 0 || !s.placed {
 			continue
 		}
 		switch above := r.timed; {
 		case s.up >= 0 && above >= 0:
-			b.covers = append(b.covers, covered{above, s.device, s.start, s.end})
+			b.covers = append(b.covers, covered{above, s.device, s.start, s.end, 0})
 		case r.missing != (spanfacts.Key{}):
-			b.owe(r.missing, covered{0, s.device, s.start, s.end})
+			b.owe(r.missing, covered{0, s.device, s.start, s.end, 0})
 		}
 	}
 	slices.SortFunc(b.covers, func(x, y covered) int {
@@ -166,6 +167,7 @@ type resolved struct {
 	stack   *Stack
 	source  *Source
 	timed   int32         // nearest span around it with device time on its device, or -1
+	fed     int32         // nearest span around it with energy, or -1
 	missing spanfacts.Key // the span around its tree that has not arrived
 	late    counted       // where the tree's top hangs below a span that was counted
 }
@@ -178,10 +180,13 @@ func (b *Builder) stackOf(i int32, stacks []resolved) {
 	}
 	for _, at := range slices.Backward(b.path) {
 		s, r := &b.spans[at], &stacks[at]
-		r.timed = -1
+		r.timed, r.fed = -1, -1
 		if s.up >= 0 {
 			up := &stacks[s.up]
-			r.stack, r.source, r.missing, r.late = up.stack, up.source, up.missing, up.late
+			r.stack, r.source, r.missing, r.late, r.fed = up.stack, up.source, up.missing, up.late, up.fed
+			if b.spans[s.up].total > 0 {
+				r.fed = s.up
+			}
 			r.timed = b.timedAbove(s, s.up, stacks)
 		} else {
 			b.startStack(s, r)
@@ -237,35 +242,91 @@ func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
 	return -1
 }
 
+// charge takes joules off the span around them, if that states its energy with its descendants' only.
+func (b *Builder) charge(joules float64, r *resolved) {
+	switch {
+	case joules == 0:
+	case r.fed >= 0:
+		if up := &b.spans[r.fed]; up.whole {
+			up.energy = max(0, up.energy-joules)
+		}
+	case r.missing != (spanfacts.Key{}):
+		list, _ := b.owed.At(r.missing, 0)
+		list.energy += joules
+	}
+}
+
 // owe remembers device time that was counted below a span that has not arrived.
 func (b *Builder) owe(k spanfacts.Key, c covered) {
+	for b.owing >= b.opts.MaxSpans && b.owed.Len() > 1 {
+		b.owed.DropOldest()
+	}
 	list, _ := b.owed.At(k, 0)
-	if n := len(*list); n > 0 {
-		if last := &(*list)[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
-			last.start, last.end = min(last.start, c.start), max(last.end, c.end)
-			return
-		}
-		if n >= maxOwed {
+	n := len(list.pieces)
+	if n > 0 {
+		if last := &list.pieces[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
+			*last = join(*last, c)
 			return
 		}
 	}
-	*list = append(*list, c)
+	if n >= maxOwed {
+		list.pieces = fold(list.pieces)
+		b.owing -= n - len(list.pieces)
+	}
+	list.pieces = append(list.pieces, c)
+	b.owing++
 }
 
 // maxOwed bounds the pieces of time that wait for one span.
 const maxOwed = 10_000
+
+// fold makes one piece of every two neighbors. Their sum stays exact, but not where they are.
+func fold(list []covered) []covered {
+	slices.SortStableFunc(list, func(x, y covered) int { return cmp.Compare(x.start, y.start) })
+	last := map[*timeline]int{} // in out: the neighbor of the next piece of the device
+	out := list[:0]
+	for _, c := range list {
+		i, ok := last[c.device]
+		if !ok {
+			last[c.device] = len(out)
+			out = append(out, c)
+			continue
+		}
+		out[i] = join(out[i], c)
+		delete(last, c.device)
+	}
+	return out
+}
+
+// join returns one piece for two of a device.
+func join(x, y covered) covered {
+	if y.start < x.start {
+		x, y = y, x
+	}
+	end := max(x.end, y.end)
+	sum := union([]covered{x, y}, x.start, end)
+	x.end, x.gaps = end, end-x.start-uint64(sum)
+	return x
+}
 
 // takeOwed charges a span, or the span with device time around it, for what was counted below it before.
 func (b *Builder) takeOwed(i int32, r *resolved) {
 	if b.owed.Len() == 0 {
 		return
 	}
-	list, ok := b.owed.Take(b.spans[i].key)
+	below, ok := b.owed.Take(b.spans[i].key)
 	if !ok {
 		return
 	}
+	b.owing -= len(below.pieces)
 	s := &b.spans[i]
-	for _, c := range list {
+	switch {
+	case s.total == 0:
+		b.charge(below.energy, r)
+	case s.whole:
+		s.energy = max(0, s.energy-below.energy)
+	}
+	for _, c := range below.pieces {
 		c.above = r.timed
 		if s.time > 0 && s.placed && s.device == c.device {
 			c.above = i
@@ -293,6 +354,9 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 			self = max(0, self-max(0, inside))
 		}
 	}
+	if r.late.whole {
+		s.energy = 0 // counted on the span around it
+	}
 	if r.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
 		b.stats.Incomplete++
 	}
@@ -302,20 +366,30 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		in.extend(s)
 	}
 	if self > 0 || s.energy > 0 {
-		b.sample(in, r.stack, s.labels).add(float64(self), s.energy*1e6, 0, s)
+		b.sample(in, r.stack, s.labels).add(float64(self)*s.weight, s.energy*1e6, 0, s)
 	}
 	if s.extra != nil {
 		for _, l := range s.extra.leaves {
-			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time), 0, 0, s)
+			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time)*s.weight, 0, 0, s)
 		}
 	}
 	if s.device != nil && s.placed && s.device != &b.rest {
-		s.device.pending = append(s.device.pending, activity{s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key})
+		s.device.pending = append(s.device.pending, activity{
+			s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key, s.weight > 1,
+		})
 	}
 	if s.key.Span.IsEmpty() || s.gpu && s.frame.Kind >= Kernel {
 		return
 	}
 	d := counted{stack: r.stack, source: r.source}
+	switch {
+	case s.total > 0:
+		d.whole = s.whole
+	case r.fed >= 0:
+		d.whole = b.spans[r.fed].whole
+	default:
+		d.whole = r.late.whole
+	}
 	switch {
 	case s.time > 0 && s.placed:
 		d.device, d.start, d.end = s.device, s.start, s.end
@@ -328,15 +402,27 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	b.done.put(s.key, d)
 }
 
-// union returns the length of the union of intervals, in the order of their start, within [start, end).
+// union returns the length of the union of intervals, in the order of their start, within [start, end). Where the gaps
+// of folded pieces are is not known: the result is the most that the union can be.
 func union(list []covered, start, end uint64) (sum int64) {
-	at := start
+	at, gaps := start, uint64(0)
 	for _, c := range list {
-		from, to := max(c.start, at), min(c.end, end)
-		if to > from {
-			sum += int64(to - from)
+		from, to := max(c.start, start), min(c.end, end)
+		if to <= from {
+			continue
+		}
+		solid := min(to-from, c.end-c.start-c.gaps)
+		if to > at {
+			outside := to - max(from, at)
+			add := min(outside, solid)
+			sum += int64(add)
+			solid -= add
+			gaps += outside - add
 			at = to
 		}
+		filled := min(gaps, solid)
+		sum += int64(filled)
+		gaps -= filled
 	}
 	return sum
 }

@@ -20,11 +20,13 @@ import (
 type span struct {
 	key        spanfacts.Key
 	parent     pcommon.SpanID
-	start, end uint64 // unix ns; of GPU work on the device
-	launch     uint64 // unix ns; 0: unknown
-	time       int64  // on the device, ns; 0: none of its own
-	energy     float64
-	seen       int64 // when it arrived, unix ns
+	start, end uint64  // unix ns; of GPU work on the device
+	launch     uint64  // unix ns; 0: unknown
+	time       int64   // on the device, ns; 0: none of its own
+	energy     float64 // of the span alone, as far as it states that, J
+	total      float64 // with its descendants, J
+	weight     float64 // how many spans it represents
+	seen       int64   // when it arrived, unix ns
 	frame      *Frame
 	labels     *Labels
 	source     *Source
@@ -35,6 +37,7 @@ type span struct {
 	gpu        bool
 	placed     bool // its times are usable
 	projected  bool // a profiler derived it from a range of the host
+	whole      bool // it states no energy of its own: energy is total less what descendants have
 }
 
 const (
@@ -109,8 +112,12 @@ func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope,
 		x.up = noParent
 	}
 	x.placed = spanfacts.Sound(f.Start, f.End) && (b.opts.Window == 0 || f.End < uint64(now)+uint64(maxSkew))
+	x.weight = 1
 	if gpu {
 		b.stats.Spans++
+		if n, ok := spanfacts.AdjustedCount(s.TraceState().AsRaw()); ok && b.opts.Weights {
+			x.weight = n
+		}
 		b.work(&x, f, r, s)
 	} else {
 		b.host(&x, s)
@@ -157,7 +164,7 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	if !x.placed {
 		b.stats.Invalid++
 	}
-	x.energy = f.SelfEnergy
+	x.energy, x.total, x.whole = f.SelfEnergy, max(f.Energy, f.SelfEnergy), !f.HasSelfEnergy
 	x.projected = f.Recorded() && f.Kind == spanfacts.Section
 	if f.Time > 0 && !x.projected {
 		x.time = int64(math.Round(min(f.Time, 1e9) * 1e9))

@@ -6,7 +6,6 @@ package gpujoinprocessor
 import (
 	"hash/maphash"
 	"strconv"
-	"strings"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -108,34 +107,6 @@ func weightOf(v pcommon.Value) float64 {
 	}
 	if ratio > 0 && ratio <= 1 {
 		return 1 / ratio
-	}
-	return 0
-}
-
-// thresholdDigits is the length of a sampling threshold in hexadecimal digits: 56 bits.
-const thresholdDigits = 14
-
-// thresholdWeight returns how many spans one represents by the sampling threshold of its trace state (ot=th:…, the
-// rejected part of 2^56); 0: there is none.
-func thresholdWeight(state string) float64 {
-	for entry := range strings.SplitSeq(state, ",") {
-		ot, ok := strings.CutPrefix(strings.TrimSpace(entry), "ot=")
-		if !ok {
-			continue
-		}
-		for field := range strings.SplitSeq(ot, ";") {
-			th, ok := strings.CutPrefix(field, "th:")
-			if !ok || th == "" || len(th) > thresholdDigits {
-				continue
-			}
-			n, err := strconv.ParseUint(th, 16, 64)
-			if err != nil {
-				return 0
-			}
-			rejected := n << (4 * (thresholdDigits - len(th)))
-			const all = 1 << (4 * thresholdDigits)
-			return all / float64(all-rejected)
-		}
 	}
 	return 0
 }

@@ -121,16 +121,3 @@ func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 		r.close()
 	})
 }
-
-func TestSamplingThresholdsAreWeights(t *testing.T) {
-	for state, want := range map[string]float64{
-		"": 0, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:1;th:fd70a3d70a3d7": 100.00000000001,
-		"x=y , ot=th:e": 8, "ot=th:": 0, "ot=th:zz": 0, "ot=th:123456789abcdef": 0, "th:8": 0, "ot=th:ffffffffffffff": 1 << 56,
-	} {
-		if want == 0 {
-			assert.Zero(t, thresholdWeight(state), state)
-		} else {
-			assert.InEpsilon(t, want, thresholdWeight(state), 1e-9, state)
-		}
-	}
-}

@@ -80,7 +80,10 @@ func (g *gpuSpan) read(
 		Yields:  f.HostTimed() || f.InWindow,
 	}
 	if at.request {
-		g.share.Weight = max(r.weight, thresholdWeight(s.TraceState().AsRaw()))
+		g.share.Weight = r.weight
+		if n, ok := spanfacts.AdjustedCount(s.TraceState().AsRaw()); ok {
+			g.share.Weight = max(n, g.share.Weight)
+		}
 		if r.server != 0 {
 			r.loads.serve(r.process, r.server)
 			g.share.Process = r.server

@@ -114,7 +114,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuProfilesIncomplete, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_profiles_incomplete",
-		metric.WithDescription("GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before). [Development]"),
+		metric.WithDescription("GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before), forgotten (spans around counted ones that did not arrive, no longer waited for). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuProfilesDropped(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuProfilesIncomplete(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_incomplete",
-		Description: "GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before). [Development]",
+		Description: "GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before), forgotten (spans around counted ones that did not arrive, no longer waited for). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
