@@ -49,6 +49,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("enable-unsafe-swiftshader", true), // speedscope draws with WebGL
 		chromedp.WSURLReadTimeout(patience))...)
 	first, end := chromedp.NewContext(ctx) // its process has the tabs of all tests
 	allocator = first

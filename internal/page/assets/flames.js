@@ -2,12 +2,12 @@
 // Which code path does it go to? One flame graph for the live page and for reports, and the difference of two.
 
 const flameTypes = [["GPU time", nanos], ["energy", (v) => scaled((v || 0) / 1e6, "J")], ["idle time", nanos]];
-// Groups choose and order the frames of a stack.
+// Groups choose the kinds of frames of a stack; null: all of them, from the kernel up.
 const flameGroups = {
-  "call stack": (list) => list,
-  kernel: (list) => list.slice().reverse(),
-  operation: (list) => list.filter((f) => ["service", "route", "step", "section", "idle"].includes(f.kind)),
-  module: (list) => list.filter((f) => ["service", "module", "kernel", "copy", "idle"].includes(f.kind)),
+  "call stack": () => true,
+  kernel: null,
+  operation: (f) => ["service", "route", "step", "section", "idle"].includes(f.kind),
+  module: (f) => ["service", "module", "kernel", "copy", "idle"].includes(f.kind),
 };
 const flame = {type: 0, group: "call stack", find: "", zoom: [], at: [], of: "", sources: [], against: "", shares: false, data: null, base: null, asked: 0, query: "", made: null};
 const flameRow = 18, flameRows = 150, flameRects = 4000;
@@ -17,26 +17,35 @@ function flameTree(data, base) {
   const root = {frame: {name: "all", kind: "service"}, key: "", up: null, depth: 0, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0};
   const total = (g) => g.nodes.reduce((t, n) => t + n.v[flame.type], 0);
   const scale = base && flame.shares && total(base) > 0 ? total(data) / total(base) : 1;
+  const group = flameGroups[flame.group];
   const add = (g, after) => {
-    for (const n of g.nodes) {
-      const v = n.v[flame.type] * (after ? 1 : scale), list = [];
-      if (!(v > 0)) continue;
-      for (let i = n; i; i = g.nodes[i.p]) list.push(g.frames[i.f]);
+    const keys = g.frames.map((f) => `${f.kind} ${f.name} ${f.full || ""}`), placed = [];
+    const child = (up, f) => {
+      let at = up.children.get(keys[f]);
+      if (!at) up.children.set(keys[f], at = {frame: g.frames[f], key: keys[f], up, depth: up.depth + 1, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0});
+      return at;
+    };
+    // Where each node of the graph is in the tree, found once: parents precede their children.
+    const place = (i) => {
       let at = root;
-      const count = () => {
+      if (!group) for (; i >= 0; i = g.nodes[i].p) at = child(at, g.nodes[i].f);
+      else if (i >= 0) {
+        if (placed[i]) return placed[i];
+        const n = g.nodes[i], up = place(n.p);
+        at = placed[i] = group(g.frames[n.f]) ? child(up, n.f) : up;
+      }
+      return at;
+    };
+    g.nodes.forEach((n, i) => {
+      const v = n.v[flame.type] * (after ? 1 : scale);
+      if (!(v > 0)) return;
+      const leaf = place(i);
+      if (after) leaf.self += v;
+      for (let at = leaf; at; at = at.up) {
         if (after) at.sum += v; else at.before += v;
         if (after && n.t && v > at.most) [at.most, at.trace] = [v, n.t];
-      };
-      count();
-      for (const f of flameGroups[flame.group](list.reverse())) {
-        const key = `${f.kind} ${f.name} ${f.full || ""}`;
-        let next = at.children.get(key);
-        if (!next) at.children.set(key, next = {frame: f, key, up: at, depth: at.depth + 1, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0});
-        at = next;
-        count();
       }
-      if (after) at.self += v;
-    }
+    });
   };
   add(data, true);
   if (base) add(base, false);
