@@ -4,10 +4,12 @@
 package stackprofile
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -201,4 +203,21 @@ func TestEachStackLinksToItsSlowestSpanOfTheWindow(t *testing.T) {
 	}
 	require.Equal(t, map[string]byte{"unknown_service;a": 2, "unknown_service;b": 4}, links(list[0]))
 	require.Equal(t, map[string]byte{"unknown_service;a": 5}, links(list[1]))
+}
+
+// Rank 0 can be chosen in a pprof file, as the other ranks can.
+func TestPprofKeepsRank0(t *testing.T) {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutInt("gpu.job.rank", 0)
+	drawn{trace: 1, id: 1, name: "a", device: 1, start: 0, end: 10}.write(rs.ScopeSpans().AppendEmpty().Spans())
+	b := New(Options{})
+	b.Add(td, int64(epoch)+int64(time.Hour))
+	b.Resolve(int64(epoch)+int64(time.Hour), true)
+	var file bytes.Buffer
+	require.NoError(t, WritePprof(&file, b.Current(), Time))
+	p, err := profile.Parse(&file)
+	require.NoError(t, err)
+	require.Len(t, p.Sample, 1)
+	require.True(t, p.Sample[0].HasLabel("gpu.job.rank", "0"), p.String())
 }

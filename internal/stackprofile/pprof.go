@@ -6,6 +6,7 @@ package stackprofile
 import (
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -47,7 +48,8 @@ func Pprof(list []*Profile, first Type) *profile.Profile {
 				x.Label[kv[0]] = []string{kv[1]}
 			}
 			if s.Labels.Rank >= 0 {
-				x.NumLabel = map[string][]int64{string(semconv.GPUJobRankKey): {s.Labels.Rank}}
+				// As text: the format has no numeric label of value 0.
+				x.Label[string(semconv.GPUJobRankKey)] = []string{strconv.FormatInt(s.Labels.Rank, 10)}
 			}
 			if !s.Link.Span.IsEmpty() {
 				x.Label["trace_id"], x.Label["span_id"] = []string{s.Link.Trace.String()}, []string{s.Link.Span.String()}
