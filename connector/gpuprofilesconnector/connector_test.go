@@ -6,6 +6,7 @@ package gpuprofilesconnector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -126,6 +127,8 @@ func TestSpansBecomeProfiles(t *testing.T) {
 		require.EqualValues(t, time.Minute, p.DurationNano())
 		require.Equal(t, pcommon.NewTimestampFromTime(now), p.Time())
 		text := func(i int32) string { return d.StringTable().At(int(i)) }
+		require.Equal(t, "gpu nanoseconds 1", fmt.Sprint(text(p.PeriodType().TypeStrindex()), " ",
+			text(p.PeriodType().UnitStrindex()), " ", p.Period()), "Pyroscope rejects profiles without a period")
 		for _, s := range p.Samples().All() {
 			name := text(p.SampleType().TypeStrindex()) + " " + text(p.SampleType().UnitStrindex()) + ":"
 			for _, at := range d.StackTable().At(int(s.StackIndex())).LocationIndices().AsRaw() {

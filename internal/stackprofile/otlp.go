@@ -94,6 +94,10 @@ func (d *dictionary) profile(out pprofile.Profile, p *Profile, samples []*Sample
 	out.SetDurationNano(p.End - p.Start)
 	out.SampleType().SetTypeStrindex(d.text(t.String()))
 	out.SampleType().SetUnitStrindex(d.text(t.Unit()))
+	// Pyroscope takes the profile's name from the type of the period, and rejects profiles without one.
+	out.PeriodType().SetTypeStrindex(d.text("gpu"))
+	out.PeriodType().SetUnitStrindex(d.text(Time.Unit()))
+	out.SetPeriod(1)
 	var r rounding
 	for _, s := range samples {
 		if s.Values[t] == 0 {
