@@ -86,4 +86,3 @@ func elsewhere(t *testing.T, address string) *tab {
 	b.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(address))
 	return b
 }
-
