@@ -73,11 +73,11 @@ type Builder struct {
 	stacks  generations[stackKey, *Stack]
 	root    generations[*Source, *Stack]
 
-	spans []span                  // pending
-	index map[spanfacts.Key]int32 // of spans that have an ID
-	done  generations[spanfacts.Key, counted]
-	owed  spanfacts.Waiting[owed] // counted below spans that have not arrived yet
-	owing int                     // pieces of time in owed
+	spans  []span                  // pending
+	index  map[spanfacts.Key]int32 // of spans that have an ID
+	done   generations[spanfacts.Key, counted]
+	below  spanfacts.Waiting[countedBelow] // counted below spans that have not arrived yet
+	pieces int                             // pieces of time in below
 
 	devices map[deviceKey]*timeline
 	rest    timeline // of devices beyond the limit
@@ -108,9 +108,9 @@ func New(o Options) *Builder {
 	b.repeats.Max = o.Repeats
 	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
 	b.stacks.max, b.done.max = 50_000, max(1, o.MaxSpans/4)
-	b.owed.Max = max(1, o.MaxSpans/4)
-	b.owed.Dropped = func(o owed) {
-		b.owing -= len(o.pieces)
+	b.below.Max = max(1, o.MaxSpans/4)
+	b.below.Dropped = func(o countedBelow) {
+		b.pieces -= len(o.pieces)
 		b.stats.Forgotten++
 	}
 	return b
@@ -201,8 +201,8 @@ type covered struct {
 	gaps       uint64 // time inside that is not counted, if pieces were folded into one
 }
 
-// owed is what was counted below a span that has not arrived.
-type owed struct {
+// countedBelow is what was counted below a span that has not arrived.
+type countedBelow struct {
 	pieces []covered
 	energy float64 // J
 }
@@ -213,5 +213,5 @@ type counted struct {
 	source     *Source
 	device     *timeline // of the nearest span with device time; nil: there is none
 	start, end uint64    // of that
-	whole      bool      // the nearest span with energy states no energy of its own, so it has that of late spans
+	whole      bool      // the nearest span with energy states no energy of its own, so it includes late spans
 }

@@ -15,7 +15,7 @@
 //     device. What runs at the same instant on two streams counts for both. Device ranges that a profiler derives from
 //     ranges of the host have no time of their own; activities that were summed on a span count there.
 //   - gpu_energy is gpu.self_energy, so that all samples together have what was attributed to spans. A span without it
-//     has its gpu.energy less that of the spans below it.
+//     has its gpu.energy less the energy of the spans below it.
 //   - gpu_idle is the time between two activities of a device, charged to the stack of the later one: it came late.
 //
 // Every value goes to exactly one sample. Spans that arrive twice count once. A span that arrives after the span around

@@ -251,17 +251,17 @@ func (b *Builder) charge(joules float64, r *resolved) {
 			up.energy = max(0, up.energy-joules)
 		}
 	case r.missing != (spanfacts.Key{}):
-		list, _ := b.owed.At(r.missing, 0)
+		list, _ := b.below.At(r.missing, 0)
 		list.energy += joules
 	}
 }
 
 // owe remembers device time that was counted below a span that has not arrived.
 func (b *Builder) owe(k spanfacts.Key, c covered) {
-	for b.owing >= b.opts.MaxSpans && b.owed.Len() > 1 {
-		b.owed.DropOldest()
+	for b.pieces >= b.opts.MaxSpans && b.below.Len() > 1 {
+		b.below.DropOldest()
 	}
-	list, _ := b.owed.At(k, 0)
+	list, _ := b.below.At(k, 0)
 	n := len(list.pieces)
 	if n > 0 {
 		if last := &list.pieces[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
@@ -271,10 +271,10 @@ func (b *Builder) owe(k spanfacts.Key, c covered) {
 	}
 	if n >= maxOwed {
 		list.pieces = fold(list.pieces)
-		b.owing -= n - len(list.pieces)
+		b.pieces -= n - len(list.pieces)
 	}
 	list.pieces = append(list.pieces, c)
-	b.owing++
+	b.pieces++
 }
 
 // maxOwed bounds the pieces of time that wait for one span.
@@ -311,14 +311,14 @@ func join(x, y covered) covered {
 
 // takeOwed charges a span, or the span with device time around it, for what was counted below it before.
 func (b *Builder) takeOwed(i int32, r *resolved) {
-	if b.owed.Len() == 0 {
+	if b.below.Len() == 0 {
 		return
 	}
-	below, ok := b.owed.Take(b.spans[i].key)
+	below, ok := b.below.Take(b.spans[i].key)
 	if !ok {
 		return
 	}
-	b.owing -= len(below.pieces)
+	b.pieces -= len(below.pieces)
 	s := &b.spans[i]
 	switch {
 	case s.total == 0:

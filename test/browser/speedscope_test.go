@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// speedscope is the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or that of the npm package.
+// speedscope is the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or the npm package.
 func speedscope(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_SPEEDSCOPE"); path != "" {

@@ -54,7 +54,7 @@ func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 		"unknown_service;k":     4000 * n,
 		"unknown_service;outer": float64(10_000*n - 4000*children),
 	}, times)
-	require.Zero(t, b.owing, "no piece waits any more")
+	require.Zero(t, b.pieces, "no piece waits any more")
 }
 
 // However pieces overlap, folding them never makes a parent's time count twice.
@@ -97,10 +97,10 @@ func TestWaitingPiecesAreBounded(t *testing.T) {
 		})
 	}
 	onArrival(b, all, nil)
-	require.Equal(t, 40, b.owing)
+	require.Equal(t, 40, b.pieces)
 	sum := 0
 	for i := range 20 {
-		if list := b.owed.Get(all[10*i].upKey()); list != nil {
+		if list := b.below.Get(all[10*i].upKey()); list != nil {
 			sum += len(list.pieces)
 		}
 	}
@@ -108,7 +108,7 @@ func TestWaitingPiecesAreBounded(t *testing.T) {
 	require.Equal(t, int64(16), b.Stats().Forgotten)
 }
 
-// Spans that state only their energy with that of their descendants have the difference, whichever arrives first.
+// Spans that state only their energy with their descendants have the difference, whichever arrives first.
 func TestNestedEnergyCountsOnce(t *testing.T) {
 	outer := drawn{trace: 1, id: 1, name: "outer", device: 1, start: 0, end: 1000, energy: 10}
 	host := drawn{trace: 1, id: 2, parent: 1, name: "host", start: 50, end: 950}
