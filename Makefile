@@ -22,7 +22,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -38,6 +38,9 @@ test-module: ## run the tests of one module, MODULE=gpuspan
 
 changed-modules: ## print the modules that differ from BASE (a commit) as a JSON list; all if BASE is empty or shared files differ
 	@cd $(TOOLS) && GOWORK=off $(GO) run ./release changed -root $(CURDIR) -base "$(BASE)"
+
+apidiff: ## print incompatible changes of the Go API since BASE (a commit; default: the last release), an error without a changelog line
+	cd $(TOOLS) && GOWORK=off $(GO) run ./release apidiff -root $(CURDIR) -base "$(BASE)"
 
 vulncheck: ## look for known vulnerabilities that the shipped modules call (reads vuln.go.dev)
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $(BIN)/govulncheck golang.org/x/vuln/cmd/govulncheck
@@ -108,6 +111,16 @@ $(PYBUILD)/.ready: python/requirements-build.txt
 	python3 -m venv $(PYBUILD)
 	$(PYBUILD)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+snapshot: wheel capture-release $(BIN)/builder ## build everything that a release publishes, in dist; PLATFORMS and BUILDS select less
+	cd $(TOOLS) && SOURCE_DATE_EPOCH=$(EPOCH) GOWORK=off $(GO) run ./snapshot build -root $(CURDIR) -out $(CURDIR)/dist \
+		$(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(BUILDS),-builds $(BUILDS))
+
+push-images: ## push the images of dist to the registry and namespace TO, with their tags
+	cd $(TOOLS) && GOWORK=off $(GO) run ./snapshot push -out $(CURDIR)/dist -to $(TO)
+
+image-base: ## set the Debian packages in the images to the newest versions (deploy/container/base.json)
+	cd $(TOOLS) && GOWORK=off $(GO) run ./snapshot base -root $(CURDIR)
 
 build-modules: ## build each module alone, outside the workspace
 	$(call each,$(MODULES),$(GO) build -o /dev/null ./...)

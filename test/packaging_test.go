@@ -136,7 +136,7 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 		from, stage = append(from, list[0].rest), nil
 		for _, i := range list[1:] {
 			if !slices.Contains([]string{
-				"ARG", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "ENTRYPOINT", "CMD",
+				"ARG", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "ENTRYPOINT", "CMD", "ENV", "HEALTHCHECK",
 			}, i.word) {
 				t.Errorf("%s is not wanted here", i.word)
 			}
@@ -162,6 +162,9 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 	require.NoError(t, err)
 	ports := regexp.MustCompile(`(?::-127\.0\.0\.1:|PORT:-)(\d+)\}`).FindAllStringSubmatch(all, -1)
 	require.NotEmpty(t, ports)
+	for _, m := range regexp.MustCompile(`\$\{env:(OTELGPU_\w+):-127\.0\.0\.1(:\d+)?\}`).FindAllStringSubmatch(all, -1) {
+		assert.Contains(t, final, m[1]+"=0.0.0.0"+m[2], "docker run -p reaches every listener")
+	}
 	exposed := strings.Fields(regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(final)[1])
 	assert.Len(t, exposed, len(ports))
 	for _, p := range ports {

@@ -3,6 +3,7 @@ module github.com/otelgpu/otelgpu/cmd/otelcol-gpu
 go 1.26.7
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/google/pprof v0.0.0-20260802141513-ef3492d7dac3
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter v0.159.0

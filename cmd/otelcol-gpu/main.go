@@ -158,7 +158,7 @@ func command() (*cobra.Command, error) {
 		}
 	}
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(),
-		newSizeCommand(), newCheckCommand())
+		newSizeCommand(), newCheckCommand(), newHealthCommand())
 	return root, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.opentelemetry.io/collector/confmap"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -139,6 +140,8 @@ func (w *welcome) start() {
 		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
 	}
 	w.sayDevices()
+	// For a service of Type=notify. Whoever started this with NOTIFY_SOCKET but does not read it is no reason to stop.
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
 // listeners are what the configuration opens, as kind and addresses; mu is held.

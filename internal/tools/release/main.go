@@ -6,6 +6,7 @@
 //	release prepare -version v0.2.0            sets the version in every file that states it
 //	release tags -version v0.2.0               prints the tags of the release, one for each module that users get
 //	release changed -base COMMIT               prints the modules to test for a change, as a JSON list
+//	release apidiff -base COMMIT               prints the incompatible changes of the Go API since a commit or the last tag
 //	release proxy -version v0.2.0 -out DIR     writes what a module proxy serves for these tags of the repository
 //
 // It is run in the root of the repository. RELEASE.md describes the order.
@@ -30,19 +31,22 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("no command (prepare, tags, changed or proxy)")
+		return errors.New("no command (prepare, tags, changed, apidiff or proxy)")
 	}
 	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
 	version := flags.String("version", "", "version, as v0.2.0")
 	root := flags.String("root", ".", "root of the repository")
 	out := flags.String("out", "", "directory that proxy writes to")
-	base := flags.String("base", "", "commit that changed compares the working tree with")
+	base := flags.String("base", "", "commit that changed and apidiff compare the working tree with")
 	date := flags.String("date", time.Now().UTC().Format(time.DateOnly), "date of the release in the changelog")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	if args[0] == "changed" {
 		return printChanged(os.Stdout, *root, *base)
+	}
+	if args[0] == "apidiff" {
+		return compareAPI(os.Stdout, *root, *base, libraries)
 	}
 	if !semver.IsValid(*version) || semver.Canonical(*version) != *version {
 		return fmt.Errorf("version %q is not a semantic version (such as v0.2.0 or v0.2.0-rc.1)", *version)
@@ -64,6 +68,6 @@ func run(args []string) error {
 		}
 		return writeProxy(*root, *version, *out)
 	default:
-		return fmt.Errorf("unknown command %q (prepare, tags, changed or proxy)", args[0])
+		return fmt.Errorf("unknown command %q (prepare, tags, changed, apidiff or proxy)", args[0])
 	}
 }

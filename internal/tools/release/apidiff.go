@@ -1,0 +1,101 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/exp/apidiff"
+	"golang.org/x/tools/go/packages"
+)
+
+// libraries are the directories of the modules whose Go API VERSIONING.md covers.
+var libraries = []string{"semconv", "gpuspan", "."}
+
+// compareAPI writes the incompatible changes of the Go API since a commit, by default the last release. They are an error
+// unless CHANGELOG.md changed, too.
+func compareAPI(w io.Writer, root, base string, modules []string) error {
+	if base == "" {
+		out, err := exec.Command("git", "-C", root, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*").Output()
+		if err != nil {
+			return errors.New("there is no release to compare with (set BASE to a commit)")
+		}
+		base = strings.TrimSpace(string(out))
+	}
+	dir, err := os.MkdirTemp("", "otelgpu-api-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	old := filepath.Join(dir, "old")
+	// A worktree would be registered in the repository, and left there if this is killed.
+	if out, err := exec.Command("git", "clone", "-q", "--shared", "--no-checkout", root, old).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot clone: %w\n%s", err, out)
+	}
+	if out, err := exec.Command("git", "-C", old, "checkout", "-q", base).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot check out %q: %w (is the commit fetched?)\n%s", base, err, out)
+	}
+	incompatible := 0
+	for _, m := range modules {
+		before, err := loadAPI(filepath.Join(old, m))
+		if err != nil {
+			return fmt.Errorf("module %s at %s: %w", m, base, err)
+		}
+		after, err := loadAPI(filepath.Join(root, m))
+		if err != nil {
+			return fmt.Errorf("module %s: %w", m, err)
+		}
+		for _, c := range apidiff.ModuleChanges(before, after).Changes {
+			if !c.Compatible {
+				incompatible++
+				fmt.Fprintf(w, "%s: %s\n", before.Path, c.Message)
+			}
+		}
+	}
+	if incompatible == 0 {
+		fmt.Fprintf(w, "the Go API is compatible with %s\n", base)
+		return nil
+	}
+	if exec.Command("git", "-C", root, "diff", "--quiet", base, "--", "CHANGELOG.md").Run() == nil {
+		return fmt.Errorf("%d incompatible changes since %s, and CHANGELOG.md is unchanged (describe what users have to do)",
+			incompatible, base)
+	}
+	fmt.Fprintf(w, "%d incompatible changes since %s: check that CHANGELOG.md describes each of them\n", incompatible, base)
+	return nil
+}
+
+// loadAPI type-checks the packages of the module in a directory that other modules may import.
+func loadAPI(dir string) (*apidiff.Module, error) {
+	// Dependencies are read from their export data, so that only the module itself is type-checked.
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax |
+			packages.NeedTypesInfo | packages.NeedModule | packages.NeedExportFile,
+		Dir: dir, Env: append(os.Environ(), "GOWORK=off"),
+	}, "./...")
+	if err != nil {
+		return nil, err
+	}
+	m := &apidiff.Module{}
+	for _, p := range loaded {
+		if len(p.Errors) > 0 {
+			return nil, p.Errors[0]
+		}
+		if p.Name == "main" || slices.Contains(strings.Split(p.PkgPath, "/"), "internal") {
+			continue
+		}
+		m.Path = p.Module.Path
+		m.Packages = append(m.Packages, p.Types)
+	}
+	if len(m.Packages) == 0 {
+		return nil, errors.New("no packages found")
+	}
+	return m, nil
+}

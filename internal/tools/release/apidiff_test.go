@@ -1,0 +1,53 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIncompatibleChangesNeedALineInTheChangelog(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	git := func(args ...string) {
+		t.Helper()
+		command(t, dir, nil, "git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
+	}
+	write("lib/go.mod", "module example.com/lib\n\ngo 1.26.0\n")
+	write("lib/lib.go", "package lib\n\nfunc Kept() {}\n\nfunc Gone() {}\n")
+	write("lib/internal/x/x.go", "package x\n\nfunc Free() {}\n")
+	write("CHANGELOG.md", "# Changelog\n")
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-qm", "one")
+
+	var out bytes.Buffer
+	compare := func(base string) error {
+		out.Reset()
+		return compareAPI(&out, dir, base, []string{"lib"})
+	}
+	require.ErrorContains(t, compare(""), "no release to compare with")
+	git("tag", "v0.1.0")
+	write("lib/lib.go", "package lib\n\nfunc Kept() {}\n\nfunc Gone() {}\n\nfunc New() {}\n")
+	write("lib/internal/x/x.go", "package x\n")
+	require.NoError(t, compare(""), "new functions and internal packages")
+	require.Contains(t, out.String(), "compatible with v0.1.0")
+
+	write("lib/lib.go", "package lib\n\nfunc Kept(int) {}\n")
+	require.ErrorContains(t, compare("HEAD"), "2 incompatible changes since HEAD, and CHANGELOG.md is unchanged")
+	require.Contains(t, out.String(), "Gone: removed")
+	require.Contains(t, out.String(), "Kept: changed from func() to func(int)")
+	write("CHANGELOG.md", "# Changelog\n\n- lib: Gone is gone.\n")
+	require.NoError(t, compare("HEAD"))
+	require.ErrorContains(t, compare("nowhere"), `cannot check out "nowhere"`)
+}

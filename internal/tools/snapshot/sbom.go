@@ -1,0 +1,164 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+// writeSBOM writes what a program is made of, as CycloneDX. The binary itself says which modules it was linked from.
+func (r *release) writeSBOM(stem string, p program, packages []basePackage) error {
+	binary, err := os.ReadFile(p.path)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(binary)
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{
+		Timestamp: r.epoch.Format(time.RFC3339),
+		Component: &cdx.Component{
+			BOMRef: p.name, Type: cdx.ComponentTypeApplication, Name: p.name, Version: r.version,
+			PackageURL: "pkg:golang/" + p.info.Main.Path + "@v" + r.version,
+			Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
+			Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
+		},
+	}
+	components := []cdx.Component{{
+		BOMRef: "pkg:golang/std@" + p.info.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "std",
+		Version: strings.TrimPrefix(p.info.GoVersion, "go"), PackageURL: "pkg:golang/std@" + strings.TrimPrefix(p.info.GoVersion, "go"),
+	}}
+	for _, m := range p.info.Deps {
+		version, hash := m.Version, m.Sum
+		if m.Replace != nil {
+			hash = m.Replace.Sum
+			if own(m.Path) {
+				version = "v" + r.version
+			} else {
+				version = m.Replace.Version
+			}
+		}
+		c := cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: version,
+			PackageURL: "pkg:golang/" + m.Path + "@" + url.PathEscape(version),
+		}
+		c.BOMRef = c.PackageURL
+		if h1, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(hash, "h1:")); err == nil && len(h1) == sha256.Size {
+			c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(h1)}}
+		}
+		components = append(components, c)
+	}
+	for _, d := range packages {
+		c := cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: d.Name, Version: d.Version,
+			PackageURL: "pkg:deb/debian/" + url.PathEscape(d.Name) + "@" + url.PathEscape(d.Version) + "?arch=" + d.Arch + "&distro=" + suite,
+			Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: d.SHA256}},
+		}
+		c.BOMRef = c.PackageURL
+		components = append(components, c)
+	}
+	refs := make([]string, len(components))
+	for i, c := range components {
+		refs[i] = c.BOMRef
+	}
+	bom.Components = &components
+	bom.Dependencies = &[]cdx.Dependency{{Ref: p.name, Dependencies: &refs}}
+	var b bytes.Buffer
+	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.out, stem+".cdx.json"), b.Bytes(), 0o644)
+}
+
+// artifact is a file that is published, with its path below out.
+type artifact struct{ name, sum string }
+
+// seal writes the provenance and the checksums of all files that are published.
+func (r *release) seal(base []basePackage) error {
+	var all []artifact
+	for _, pattern := range []string{"*", "python/*", "capture/*/*"} {
+		found, err := filepath.Glob(filepath.Join(r.out, filepath.FromSlash(pattern)))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			if info, err := os.Stat(path); err != nil {
+				return err
+			} else if info.IsDir() {
+				continue
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(r.out, path)
+			if err != nil {
+				return err
+			}
+			all = append(all, artifact{filepath.ToSlash(rel), fmt.Sprintf("%x", sha256.Sum256(b))})
+		}
+	}
+	b, err := r.provenance(all, base)
+	if err != nil {
+		return err
+	}
+	const file = "provenance.intoto.json"
+	if err := os.WriteFile(filepath.Join(r.out, file), b, 0o644); err != nil {
+		return err
+	}
+	all = append(all, artifact{file, fmt.Sprintf("%x", sha256.Sum256(b))})
+	slices.SortFunc(all, func(a, b artifact) int { return strings.Compare(a.name, b.name) })
+	var sums strings.Builder
+	for _, a := range all {
+		fmt.Fprintf(&sums, "%s  %s\n", a.sum, a.name)
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+// provenance returns an unsigned in-toto statement with SLSA's predicate: what was built from what, by which command.
+// The release workflow signs a statement of its own on the machine that built the files.
+func (r *release) provenance(all []artifact, base []basePackage) ([]byte, error) {
+	type resource struct {
+		Name   string            `json:"name,omitempty"`
+		URI    string            `json:"uri,omitempty"`
+		Digest map[string]string `json:"digest,omitempty"`
+	}
+	var subjects []resource
+	for _, a := range all {
+		subjects = append(subjects, resource{Name: a.name, Digest: map[string]string{"sha256": a.sum}})
+	}
+	inputs := []resource{
+		{URI: "git+https://github.com/otelgpu/otelgpu", Digest: map[string]string{"gitCommit": r.commit}},
+		{Name: "go", URI: "https://go.dev/dl/" + r.goVer},
+	}
+	for _, p := range base {
+		inputs = append(inputs, resource{URI: mirror + p.Path, Digest: map[string]string{"sha256": p.SHA256}})
+	}
+	return json.MarshalIndent(map[string]any{
+		"_type":         "https://in-toto.io/Statement/v1",
+		"subject":       subjects,
+		"predicateType": "https://slsa.dev/provenance/v1",
+		"predicate": map[string]any{
+			"buildDefinition": map[string]any{
+				"buildType":            "https://github.com/otelgpu/otelgpu/blob/main/RELEASE.md",
+				"externalParameters":   map[string]any{"command": "make snapshot", "version": r.version},
+				"internalParameters":   map[string]any{"sourceDateEpoch": r.epoch.Unix()},
+				"resolvedDependencies": inputs,
+			},
+			"runDetails": map[string]any{"builder": map[string]any{"id": "https://github.com/otelgpu/otelgpu/blob/main/Makefile"}},
+		},
+	}, "", "  ")
+}

@@ -1,0 +1,376 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/require"
+)
+
+const repository = "../../.."
+
+// build makes a snapshot of the core build for this machine into out. The capture library is a text here: make
+// capture-release builds it, and the tests of the Python package load it.
+func build(t *testing.T, out string) {
+	t.Helper()
+	library := filepath.Join(out, "capture", "linux_"+runtime.GOARCH, "libotelgpu_capture.so")
+	require.NoError(t, os.MkdirAll(filepath.Dir(library), 0o755))
+	require.NoError(t, os.WriteFile(library, []byte("library"), 0o755))
+	require.NoError(t, run(t.Context(), []string{
+		"build", "-root", repository, "-out", out, "-builds", "core", "-platforms", "linux/" + runtime.GOARCH, "-version", "0.9.0-dev.1",
+	}))
+}
+
+func checksums(t *testing.T, dir string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	require.NoError(t, err)
+	return string(b)
+}
+
+// What users download is built twice, compared, installed and started, as far as that is possible without a registry.
+func TestIntegrationSnapshot(t *testing.T) {
+	if os.Getenv("OTELGPU_INTEGRATION") == "" {
+		t.Skip("make test-integration builds a snapshot")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("packages and images are for Linux")
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	out := t.TempDir()
+	build(t, out)
+
+	t.Run("a second run makes the same bytes", func(t *testing.T) {
+		second := t.TempDir()
+		build(t, second)
+		require.Equal(t, checksums(t, out), checksums(t, second))
+	})
+	t.Run("every file has its checksum", func(t *testing.T) { everyFileIsListed(t, out) })
+	t.Run("the archive", func(t *testing.T) {
+		dir := t.TempDir()
+		stem := "otelcol-gpu_0.9.0-dev.1_linux_" + runtime.GOARCH
+		shell(t, dir, "tar", "xzf", filepath.Join(out, stem+".tar.gz"))
+		require.Contains(t, shell(t, dir, filepath.Join(dir, stem, "otelcol-gpu"), "--version"), "0.9.0-dev.1")
+		for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES", "systemd/otelcol-gpu.service", "libotelgpu_capture.so"} {
+			require.FileExists(t, filepath.Join(dir, stem, name))
+		}
+	})
+	t.Run("the bill of materials lists what go version -m does", func(t *testing.T) { modulesAreListed(t, out) })
+	t.Run("the image", func(t *testing.T) { imageStarts(t, out) })
+	t.Run("the image is pushed to a registry", func(t *testing.T) {
+		server := httptest.NewServer(registry.New())
+		defer server.Close()
+		to := strings.TrimPrefix(server.URL, "http://") + "/otelgpu"
+		require.NoError(t, run(t.Context(), []string{"push", "-out", out, "-to", to}))
+		require.NoError(t, run(t.Context(), []string{"push", "-out", out, "-to", to}), "a second time, too")
+	})
+	t.Run("the deb is installed, started and removed", func(t *testing.T) { debIsInstalled(t, out) })
+	t.Run("the rpm", func(t *testing.T) {
+		found, err := filepath.Glob(filepath.Join(out, "*.rpm"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		if _, err := exec.LookPath("rpm"); err != nil {
+			t.Skip("rpm is not here")
+		}
+		listed := shell(t, ".", "rpm", "-qp", "--list", "--scripts", found[0])
+		for _, want := range []string{"/usr/bin/otelcol-gpu\n", "/usr/lib/systemd/system/otelcol-gpu.service\n", "systemctl daemon-reload"} {
+			require.Contains(t, listed, want)
+		}
+		require.Equal(t, "/etc/otelgpu/environment\n", shell(t, ".", "rpm", "-qp", "--configfiles", found[0]))
+	})
+}
+
+func shell(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	b, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", cmd, b)
+	return string(b)
+}
+
+func everyFileIsListed(t *testing.T, out string) {
+	want := map[string]string{}
+	require.NoError(t, filepath.WalkDir(out, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(path, filepath.Join(out, "oci")) || d.Name() == "SHA256SUMS" {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		rel, err := filepath.Rel(out, path)
+		want[filepath.ToSlash(rel)] = fmt.Sprintf("%x", sha256.Sum256(b))
+		return err
+	}))
+	got := map[string]string{}
+	for line := range strings.Lines(checksums(t, out)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		require.True(t, ok)
+		got[name] = sum
+	}
+	require.Equal(t, want, got)
+	var statement struct {
+		Subject []struct {
+			Name   string
+			Digest struct{ SHA256 string }
+		}
+		Predicate struct {
+			BuildDefinition struct {
+				ResolvedDependencies []struct{ Digest map[string]string }
+			}
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(out, "provenance.intoto.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &statement))
+	delete(want, "provenance.intoto.json") // a statement cannot contain its own checksum
+	got = map[string]string{}
+	for _, s := range statement.Subject {
+		got[s.Name] = s.Digest.SHA256
+	}
+	require.Equal(t, want, got)
+	commit := strings.TrimSpace(shell(t, repository, "git", "rev-parse", "HEAD"))
+	require.Equal(t, commit, statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"])
+}
+
+func modulesAreListed(t *testing.T, out string) {
+	dir := t.TempDir()
+	stem := "otelcol-gpu_0.9.0-dev.1_linux_" + runtime.GOARCH
+	shell(t, dir, "tar", "xzf", filepath.Join(out, stem+".tar.gz"))
+	var bom struct {
+		Components []struct{ Name, Version, PURL string }
+	}
+	b, err := os.ReadFile(filepath.Join(out, stem+".cdx.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &bom))
+	got := map[string]string{}
+	for _, c := range bom.Components {
+		got[c.Name] = c.Version
+	}
+	want := map[string]string{"std": strings.TrimPrefix(runtime.Version(), "go")}
+	for line := range strings.Lines(shell(t, dir, "go", "version", "-m", filepath.Join(stem, "otelcol-gpu"))) {
+		if f := strings.Fields(line); f[0] == "dep" {
+			want[f[1]] = f[2]
+			if own(f[1]) {
+				want[f[1]] = "v0.9.0-dev.1"
+			}
+		}
+	}
+	require.Greater(t, len(want), 100)
+	require.Equal(t, want, got)
+}
+
+// imageStarts validates the layout, unpacks the image of this machine and runs its entry point as its user.
+func imageStarts(t *testing.T, out string) {
+	p, err := layout.FromPath(filepath.Join(out, "oci", "otelcol-gpu"))
+	require.NoError(t, err)
+	outer, err := p.ImageIndex()
+	require.NoError(t, err)
+	require.NoError(t, validate.Index(outer))
+	img := only(t, outer)
+	file, err := img.ConfigFile()
+	require.NoError(t, err)
+	require.Equal(t, "65532:65532", file.Config.User)
+	require.Equal(t, runtime.GOARCH, file.Architecture)
+	require.Contains(t, file.Config.ExposedPorts, "4317/tcp")
+	require.Equal(t, []string{"CMD", "/usr/bin/otelcol-gpu", "health"}, file.Config.Healthcheck.Test)
+	dir := t.TempDir()
+	unpackImage(t, img, dir)
+	require.FileExists(t, filepath.Join(dir, "usr", "lib", "otelgpu", "libotelgpu_capture.so"))
+	pem, err := os.ReadFile(filepath.Join(dir, certificates))
+	require.NoError(t, err)
+	require.Greater(t, bytes.Count(pem, []byte("BEGIN CERTIFICATE")), 100)
+	program, err := elf.Open(filepath.Join(dir, "usr", "bin", "otelcol-gpu"))
+	require.NoError(t, err)
+	defer program.Close()
+	if os.Getuid() != 0 {
+		t.Skip("only root may change the root directory")
+	}
+	// Its own network, in which its fixed ports are free and its loopback interface is the only one.
+	script := `ip link set lo up 2>/dev/null || true
+` + strings.Join(file.Config.Env, " ") + ` OTELGPU_SOURCE=simulated chroot --userspec=65532:65532 . /usr/bin/otelcol-gpu &
+p=$!
+for i in $(seq 240); do
+	OTELGPU_HEALTH=0.0.0.0:13133 chroot --userspec=65532:65532 . /usr/bin/otelcol-gpu health && break
+	kill -0 $p && sleep 0.25
+done
+OTELGPU_HEALTH=0.0.0.0:13133 chroot . /usr/bin/otelcol-gpu health
+cat /proc/net/tcp
+kill $p; wait $p`
+	said := inNamespace(t, dir, script)
+	for _, port := range []int{4317, 4318, 9464, 9465, 13133, 8888} {
+		require.Contains(t, said, fmt.Sprintf(" 00000000:%04X ", port), "all interfaces, port %d", port)
+	}
+}
+
+func only(t *testing.T, outer v1.ImageIndex) v1.Image {
+	t.Helper()
+	for {
+		m, err := outer.IndexManifest()
+		require.NoError(t, err)
+		require.Len(t, m.Manifests, 1)
+		if !m.Manifests[0].MediaType.IsIndex() {
+			img, err := outer.Image(m.Manifests[0].Digest)
+			require.NoError(t, err)
+			return img
+		}
+		outer, err = outer.ImageIndex(m.Manifests[0].Digest)
+		require.NoError(t, err)
+	}
+}
+
+func unpackImage(t *testing.T, img v1.Image, dir string) {
+	t.Helper()
+	stream := mutate.Extract(img)
+	defer stream.Close()
+	files := tar.NewReader(stream)
+	for {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		to := filepath.Join(dir, filepath.FromSlash(path.Clean(h.Name)))
+		switch h.Typeflag {
+		case tar.TypeDir:
+			require.NoError(t, os.MkdirAll(to, 0o755))
+		case tar.TypeSymlink:
+			require.NoError(t, os.Symlink(h.Linkname, to))
+		default:
+			b, err := io.ReadAll(files)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(to, b, os.FileMode(h.Mode)))
+		}
+	}
+}
+
+// inNamespace runs a script with a network and mounts of its own, and skips the test where that is not permitted.
+func inNamespace(t *testing.T, dir, script string) string {
+	t.Helper()
+	if err := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "true").Run(); err != nil {
+		t.Skip("namespaces are not permitted here (run as root)")
+	}
+	return shell(t, dir, "unshare", "--mount", "--net", "bash", "-eu", "-c", script)
+}
+
+// debIsInstalled installs the package into an overlay of this machine's own file system, which is thrown away.
+func debIsInstalled(t *testing.T, out string) {
+	if _, err := exec.LookPath("dpkg"); err != nil {
+		t.Skip("dpkg is not here")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root installs packages")
+	}
+	found, err := filepath.Glob(filepath.Join(out, "*.deb"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Contains(t, filepath.Base(found[0]), "0.9.0~dev.1", "older than 0.9.0")
+	dir := t.TempDir()
+	try := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-eu", "-c", overlay(dir))
+	if b, err := try.CombinedOutput(); err != nil {
+		t.Skipf("an overlay of the root is not permitted here: %s", b)
+	}
+	said := inNamespace(t, dir, overlay(dir)+`
+cp `+found[0]+` root/package.deb
+mount --rbind /proc root/proc
+chroot root bash -eu -c '
+dpkg -i /package.deb
+dpkg -V otelcol-gpu
+ls -l /usr/lib/systemd/system/otelcol-gpu.service /usr/lib/otelgpu/libotelgpu_capture.so
+! command -v systemd-analyze || systemd-analyze verify --man=no /usr/lib/systemd/system/otelcol-gpu.service
+. /etc/otelgpu/environment
+ip link set lo up 2>/dev/null || true
+OTELGPU_SOURCE=simulated /usr/bin/otelcol-gpu --config "$OTELGPU_CONFIG" &
+p=$!
+for i in $(seq 240); do /usr/bin/otelcol-gpu health && break; kill -0 $p && sleep 0.25; done
+/usr/bin/otelcol-gpu health && echo "it is ready"
+kill $p; wait $p
+echo "OTELGPU_CONFIG=llm" >/etc/otelgpu/environment
+dpkg -r otelcol-gpu
+! test -e /usr/bin/otelcol-gpu
+cat /etc/otelgpu/environment
+dpkg -P otelcol-gpu
+! test -e /etc/otelgpu/environment && echo "nothing is left"
+'`)
+	for _, want := range []string{"it is ready", "OTELGPU_CONFIG=llm\n", "nothing is left"} {
+		require.Contains(t, said, want)
+	}
+	require.NoFileExists(t, "/package.deb")
+}
+
+func overlay(dir string) string {
+	return `cd ` + dir + `
+mkdir -p layer
+mount -t tmpfs none layer
+mkdir layer/upper layer/work
+mkdir -p root
+mount -t overlay none -o lowerdir=/,upperdir=layer/upper,workdir=layer/work root
+`
+}
+
+func TestTarHasOneOrderAndTime(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	var a, b bytes.Buffer
+	x, y := entry{path: "a/x", mode: 0o644, data: []byte("x")}, entry{path: "a/b/y", mode: 0o755, data: []byte("y")}
+	require.NoError(t, writeTar(&a, []entry{x, y}, at))
+	require.NoError(t, writeTar(&b, []entry{y, x}, at))
+	require.Equal(t, a.Bytes(), b.Bytes())
+	var got []string
+	for r := tar.NewReader(&a); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		require.Equal(t, at, h.ModTime)
+		got = append(got, h.Name)
+	}
+	require.Equal(t, []string{"a/", "a/b/", "a/b/y", "a/x"}, got)
+}
+
+func TestAPackageOfTheBaseIsComparedWithItsChecksum(t *testing.T) {
+	p := basePackage{Path: "pool/x.deb", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("right")))}
+	require.NoError(t, p.check([]byte("right")))
+	require.ErrorContains(t, p.check([]byte("wrong")), "pool/x.deb has the checksum")
+}
+
+func TestTheBaseHasTheSamePackagesForEachArchitecture(t *testing.T) {
+	base, err := readBase(repository)
+	require.NoError(t, err)
+	names := map[string][]string{}
+	for _, p := range base {
+		names[p.Arch] = append(names[p.Arch], p.Image+" "+p.Name)
+		require.Len(t, p.SHA256, 64)
+	}
+	require.Len(t, names, 2)
+	require.Len(t, names["amd64"], len(wanted))
+	require.Equal(t, names["amd64"], names["arm64"])
+}
+
+func TestUnknownBuildsAreRefused(t *testing.T) {
+	require.ErrorContains(t, (&release{out: t.TempDir()}).build(t.Context(), []string{"cor"}, nil), `unknown build "cor"`)
+	require.ErrorContains(t, run(t.Context(), []string{"publish"}), "unknown command")
+	require.ErrorContains(t, run(t.Context(), []string{"push"}), "-to")
+}
