@@ -6,6 +6,8 @@ package test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	profiles "github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // standIns are programs of the README that this machine may lack, as shell scripts. They do what a newcomer would see
@@ -74,6 +77,39 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 	for line := range strings.Lines(untracked(t, root)) {
 		require.Contains(t, before, line, "something is left behind in the clone")
 	}
+}
+
+// A Collector that cannot listen exits. The reader must notice, although something answers at its addresses.
+func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is built")
+	}
+	b, err := os.ReadFile(filepath.Join("..", "README.md"))
+	require.NoError(t, err)
+	_, text, found := strings.Cut(string(b), "\n### A Go service\n")
+	require.True(t, found)
+	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindStringSubmatch(text)
+	require.NotNil(t, block)
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "gpu_request_energy_joules_sum{} 5")
+	}))
+	defer stranger.Close()
+	// The example would wait for the Collector; that it is reached at all is what the block must prevent or report.
+	script := strings.NewReplacer(
+		"go build -o bin/ ./cmd/otelcol-gpu", ":", "bin/otelcol-gpu", otelcol.Build(t), "go -C examples run", "true",
+		"127.0.0.1:9464", strings.TrimPrefix(stranger.URL, "http://"),
+	).Replace(block[1])
+	shell := exec.CommandContext(t.Context(), "bash", "-c", script)
+	shell.Dir, shell.Env = t.TempDir(), append(os.Environ(), "OTELGPU_METRICS="+strings.TrimPrefix(stranger.URL, "http://"))
+	for _, variable := range []string{"OTELGPU_OTLP_GRPC", "OTELGPU_OTLP_HTTP", "OTELGPU_PAGE", "OTELGPU_HEALTH"} {
+		shell.Env = append(shell.Env, variable+"=127.0.0.1:0")
+	}
+	shell.Env = append(shell.Env, "OTELGPU_TELEMETRY_PORT=0")
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := shell.CombinedOutput()
+	_ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
+	require.Error(t, err, string(out))
+	require.Contains(t, string(out), "address already in use")
 }
 
 // followed runs a block of commands in a shell, on ports that are free.

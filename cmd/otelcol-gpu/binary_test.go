@@ -288,12 +288,12 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		},
 		{
 			"a processor of the full build", fmt.Sprintf("processors: {tail_sampling: {}}\n"+pipelines, "", "127.0.0.1:0"),
-			[]string{`the processor "tail_sampling" is part of the full build only: "make build-full"`, "-tags ottl"},
+			[]string{`the processor "tail_sampling" is part of the full build only: use otelcol-gpu-full of the release, or "make build-full"`, "-tags ottl"},
 		},
 		{
 			"a receiver of the full build", strings.Replace(fmt.Sprintf(pipelines, "", "127.0.0.1:0"), "receivers: {otlp",
 				"receivers: {prometheus: {}, otlp", 1),
-			[]string{`the receiver "prometheus" is part of the full build only: "make build-full"`},
+			[]string{`the receiver "prometheus" is part of the full build only: use otelcol-gpu-full of the release, or "make build-full"`},
 		},
 		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples",
 			"127.0.0.1:0"), []string{"retain"}},

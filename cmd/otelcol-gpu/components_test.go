@@ -251,9 +251,28 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 		"kubernetes/gateway",
 	} {
 		require.ErrorContains(t, run([]string{"validate", "--config", name}),
-			`is part of the full build only: "make build-full" builds`, name)
+			`part of the full build only: use otelcol-gpu-full of the release, or "make build-full"`, name)
 	}
-	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`)).Error(), "full build")
+	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`), nil).Error(), "full build")
+}
+
+// The Collector reports one missing component for each section; the hint names all, and a build that has all.
+func TestEveryMissingComponentIsNamed(t *testing.T) {
+	validate := func(receivers, processors string) string {
+		yaml := "yaml:{receivers: {otlp: {protocols: {grpc: {}}}" + receivers + "}, processors: {gpu_derive: {}" + processors + "}, " +
+			"exporters: {debug: {}}, service: {pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}"
+		err := run([]string{"validate", "--config", yaml})
+		require.Error(t, err)
+		return err.Error()
+	}
+	require.Contains(t, validate(", kafka: {}, prometheus: {}", ", tail_sampling: {}"),
+		`(the processor "tail_sampling", the receiver "kafka", the receiver "prometheus" are part of the full build only: use`)
+	require.NotContains(t, validate(", kafka: {}", ", tail_sampling: {}"), "ottl", "a build without the receiver")
+	require.Contains(t, validate("", ", tail_sampling: {}, transform: {}"), `"go build -tags ottl ./cmd/otelcol-gpu"`)
+	require.Contains(t, validate(", ebpf: {}, kafka: {}", ""),
+		`(the full build has the receiver "kafka", but no build of otelgpu has the receiver "ebpf": correct the names, or build`)
+	require.Contains(t, validate(", ebpf: {}, jmx: {}", ""),
+		`(no build of otelgpu has the receiver "ebpf", the receiver "jmx": correct the names, or build`)
 }
 
 // The core distribution accepts the configuration of the sidecar Collector, which is in the manifest.

@@ -28,7 +28,7 @@ import (
 // inProcess runs the program's command in this process.
 func inProcess(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd, err := command()
+	cmd, _, err := command()
 	require.NoError(t, err)
 	var out, problems bytes.Buffer
 	cmd.SetOut(&out)

@@ -70,7 +70,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 				args, _, _ = strings.Cut(args, "|")
 				args, _, _ = strings.Cut(args, ">")
 				found++
-				root, err := command()
+				root, _, err := command()
 				require.NoError(t, err)
 				cmd, rest, err := root.Find(strings.Fields(args))
 				if assert.NoError(t, err, "%s: %s", path, m[0]) {

@@ -72,7 +72,7 @@ var errReported = errors.New("failed")
 var errPartial = errors.New("incomplete")
 
 func run(args []string) error {
-	root, err := command()
+	root, w, err := command()
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func run(args []string) error {
 	// Here, for the Collector by itself hears signals only a moment after it has said that it is ready.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return withHint(root.ExecuteContext(ctx))
+	return withHint(root.ExecuteContext(ctx), w.configuration())
 }
 
 // named replaces the name of a ready pipeline behind --config by its text. A file of that name comes first.
@@ -121,10 +121,10 @@ func settings(text string) otelcol.CollectorSettings {
 	}
 }
 
-func command() (*cobra.Command, error) {
+func command() (*cobra.Command, *welcome, error) {
 	allInOne, err := config.YAML(config.AllInOne)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	set := settings(allInOne)
 	w := &welcome{out: os.Stderr, devices: map[string]string{}, said: map[string]bool{}}
@@ -159,7 +159,7 @@ func command() (*cobra.Command, error) {
 	}
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(),
 		newSizeCommand(), newCheckCommand(), newHealthCommand())
-	return root, nil
+	return root, w, nil
 }
 
 func newConfigCommand() *cobra.Command {
@@ -225,8 +225,8 @@ var (
 	unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
 )
 
-// withHint adds a remedy to an error of the Collector that has none.
-func withHint(err error) error {
+// withHint adds a remedy to an error of the Collector that has none; conf is the configuration, if it could be read.
+func withHint(err error, conf map[string]any) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (stop the program that uses the port, or set another address in the configuration; for the "+
 			"ready pipelines, use the environment variables listed by \"otelcol-gpu config all-in-one\")", err)
@@ -247,15 +247,75 @@ func withHint(err error) error {
 	if strings.Contains(err.Error(), "found character that cannot start any token") {
 		return fmt.Errorf("%w (indent YAML with spaces, not tabs)", err)
 	}
-	for _, m := range unknownType.FindAllStringSubmatch(err.Error(), -1) {
-		if !strings.Contains(fullBuild, "/"+strings.ReplaceAll(m[2], "_", "")+m[1]+" ") {
-			continue
-		}
-		how := `"make build-full" builds cmd/otelcol-gpu/build/otelcol-gpu-full`
-		if m[1] == "processor" && (m[2] == "filter" || m[2] == "transform" || m[2] == "tail_sampling") {
-			how += `; or "go build -tags ottl ./cmd/otelcol-gpu"`
-		}
-		return fmt.Errorf("%w (the %s %q is part of the full build only: %s)", err, m[1], m[2], how)
+	if m := unknownType.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%w%s", err, missingHint(missing(conf, m)))
 	}
 	return err
+}
+
+// missing returns all components of a configuration that this build lacks, as "receiver kafka": the Collector reports one
+// for each section at most, which is named here if the configuration is not known.
+func missing(conf map[string]any, reported []string) []string {
+	set, err := factories()
+	if err != nil {
+		return nil
+	}
+	known := map[string]func(component.Type) bool{
+		"extensions": has(set.Extensions), "receivers": has(set.Receivers), "processors": has(set.Processors),
+		"exporters": has(set.Exporters), "connectors": has(set.Connectors),
+	}
+	var out []string
+	for section, in := range known {
+		ids, _ := conf[section].(map[string]any)
+		for id := range ids {
+			name, _, _ := strings.Cut(id, "/")
+			if t, err := component.NewType(name); err == nil && !in(t) {
+				out = append(out, strings.TrimSuffix(section, "s")+" "+name)
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = []string{reported[1] + " " + reported[2]}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func has[F any](m map[component.Type]F) func(component.Type) bool {
+	return func(t component.Type) bool { _, ok := m[t]; return ok }
+}
+
+// missingHint says where the components are, in a build that has all of them.
+func missingHint(list []string) string {
+	var full, nowhere []string
+	onlyOTTL := true
+	for _, c := range list {
+		kind, name, _ := strings.Cut(c, " ")
+		onlyOTTL = onlyOTTL && slices.Contains([]string{"processor filter", "processor transform", "processor tail_sampling"}, c)
+		quoted := fmt.Sprintf("%s %q", kind, name)
+		if strings.Contains(fullBuild, "/"+strings.ReplaceAll(name, "_", "")+kind+" ") {
+			full = append(full, quoted)
+		} else {
+			nowhere = append(nowhere, quoted)
+		}
+	}
+	const own = "build a Collector that has them, as deploy/own-collector does"
+	switch {
+	case len(full) == 0 && len(nowhere) == 1: // most often a misspelling, and the Collector's error names it
+		return ""
+	case len(full) == 0:
+		return fmt.Sprintf(" (no build of otelgpu has the %s: correct the names, or %s)", strings.Join(nowhere, ", the "), own)
+	case len(nowhere) > 0:
+		return fmt.Sprintf(" (the full build has the %s, but no build of otelgpu has the %s: correct the names, or %s)",
+			strings.Join(full, ", the "), strings.Join(nowhere, ", the "), own)
+	}
+	how := `use otelcol-gpu-full of the release, or "make build-full", which builds cmd/otelcol-gpu/build/otelcol-gpu-full`
+	if onlyOTTL {
+		how += `; or "go build -tags ottl ./cmd/otelcol-gpu"`
+	}
+	verb := "is"
+	if len(full) > 1 {
+		verb = "are"
+	}
+	return fmt.Sprintf(" (the %s %s part of the full build only: %s)", strings.Join(full, ", the "), verb, how)
 }

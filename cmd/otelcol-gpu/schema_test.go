@@ -197,7 +197,7 @@ func TestSchemaRejectsValuesOfAnotherKind(t *testing.T) {
 }
 
 func TestConfigPrintsTheSchema(t *testing.T) {
-	root, err := command()
+	root, _, err := command()
 	require.NoError(t, err)
 	var out bytes.Buffer
 	root.SetOut(&out)

@@ -54,6 +54,12 @@ func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
 	return nil
 }
 
+func (w *welcome) configuration() map[string]any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conf
+}
+
 // listener is a core that hears what is logged at info as well. It writes nothing itself.
 type listener struct {
 	zapcore.Core

@@ -114,7 +114,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	intro := fmt.Sprintf("%s\n%s for %s. Press Ctrl-C to stop.\nLive page: http://%s\n\n", what, story,
 		o.Duration,
 		f.Page)
-	fmt.Fprint(out, intro)
+	width := summarytable.Terminal(o.Terminal).Long().Width
+	fmt.Fprint(out, wrap(intro, width))
 
 	// The SDK reports a periodic collection that its own shutdown interrupted; the shutdown collects again.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -148,15 +149,17 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 	recorded := seen.State(page.Query{Range: time.Since(began)})
 	recorded.Live = false
-	writeFindings(out, recorded.Findings, summarytable.Terminal(o.Terminal).Long().Width)
-	if err := epilogue(out, f); err != nil || !o.HTML {
+	width = summarytable.Terminal(o.Terminal).Long().Width // the terminal may have another one by now
+	writeFindings(out, recorded.Findings, width)
+	if err := epilogue(out, f, width); err != nil || !o.HTML {
 		return err
 	}
 	path, err := page.WriteReport(o.Out, "report.html", recorded)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%s\n    the page as it was: open it in a browser; it needs nothing else\n", path)
+	_, err = fmt.Fprintf(out, "\n%s\n%s\n", path,
+		wrap("    the page as it was: open it in a browser; it needs nothing else", width))
 	return err
 }
 
@@ -245,8 +248,8 @@ func writeFindings(out io.Writer, list []page.Finding, width int) {
 	}
 }
 
-func epilogue(out io.Writer, f files) error {
-	_, err := fmt.Fprintf(out, `
+func epilogue(out io.Writer, f files, width int) error {
+	_, err := io.WriteString(out, wrap(fmt.Sprintf(`
 %s
     open it in https://ui.perfetto.dev or chrome://tracing: streams, phases and device counters on one time axis
 %s
@@ -254,7 +257,19 @@ func epilogue(out io.Writer, f files) error {
 %s
     the metrics of the device and of the operations, likewise
 
-To keep such traces: otelcol-gpu demo --otlp HOST:PORT; to trace your own service: otelcol-gpu --config jaeger
-`, f.Trace, f.Spans, f.Metrics)
+To keep such traces: otelcol-gpu demo --otlp HOST:PORT
+To trace your own service: otelcol-gpu --config jaeger
+`, f.Trace, f.Spans, f.Metrics), width))
 	return err
+}
+
+// wrap breaks each line of a text at a width, with the line's own indentation; 0 is any width.
+func wrap(text string, width int) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		rest := strings.TrimLeft(l, " ")
+		indent := l[:len(l)-len(rest)]
+		lines[i] = printable.Wrapped(rest, width, indent, indent)
+	}
+	return strings.Join(lines, "\n")
 }
