@@ -7,7 +7,7 @@ GO         ?= go
 # Every directory with a go.mod; those outside go.work are always built with GOWORK=off.
 MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
 # What users build: everything but the tools, the comparisons with other libraries and the programs of tests.
-SHIPPED    := $(filter-out ./internal/tools ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
+SHIPPED    := $(filter-out ./internal/tools ./internal/tools/snapshot ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
 # The tools and sources of the site are outside the repository, whose tests read every Markdown file below it.
@@ -113,14 +113,14 @@ $(PYBUILD)/.ready: python/requirements-build.txt
 	@touch $@
 
 snapshot: wheel capture-release $(BIN)/builder ## build everything that a release publishes, in dist; PLATFORMS and BUILDS select less
-	cd $(TOOLS) && SOURCE_DATE_EPOCH=$(EPOCH) GOWORK=off $(GO) run ./snapshot build -root $(CURDIR) -out $(CURDIR)/dist \
+	cd $(TOOLS)/snapshot && SOURCE_DATE_EPOCH=$(EPOCH) GOWORK=off $(GO) run . build -root $(CURDIR) -out $(CURDIR)/dist \
 		$(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(BUILDS),-builds $(BUILDS))
 
 push-images: ## push the images of dist to the registry and namespace TO, with their tags
-	cd $(TOOLS) && GOWORK=off $(GO) run ./snapshot push -out $(CURDIR)/dist -to $(TO)
+	cd $(TOOLS)/snapshot && GOWORK=off $(GO) run . push -out $(CURDIR)/dist -to $(TO)
 
 image-base: ## set the Debian packages in the images to the newest versions (deploy/container/base.json)
-	cd $(TOOLS) && GOWORK=off $(GO) run ./snapshot base -root $(CURDIR)
+	cd $(TOOLS)/snapshot && GOWORK=off $(GO) run . base -root $(CURDIR)
 
 build-modules: ## build each module alone, outside the workspace
 	$(call each,$(MODULES),$(GO) build -o /dev/null ./...)

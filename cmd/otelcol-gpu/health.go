@@ -31,8 +31,12 @@ func newHealthCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("address %q must be HOST:PORT: %w", address, err)
 			}
-			if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-				host = "localhost" // all interfaces is an address to listen at
+			// All interfaces is an address to listen at. An image need not have /etc/hosts, which defines localhost.
+			switch ip := net.ParseIP(host); {
+			case host == "" || host == "0.0.0.0":
+				host = "127.0.0.1"
+			case ip != nil && ip.IsUnspecified():
+				host = "::1"
 			}
 			url := "http://" + net.JoinHostPort(host, port)
 			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, url, nil)

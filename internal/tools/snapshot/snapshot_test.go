@@ -210,7 +210,8 @@ func imageStarts(t *testing.T, out string) {
 	}
 	// Its own network, in which its fixed ports are free and its loopback interface is the only one.
 	script := `ip link set lo up 2>/dev/null || true
-` + strings.Join(file.Config.Env, " ") + ` OTELGPU_SOURCE=simulated chroot --userspec=65532:65532 . /usr/bin/otelcol-gpu &
+change=$(command -v chroot)
+` + strings.Join(file.Config.Env, " ") + ` OTELGPU_SOURCE=simulated "$change" --userspec=65532:65532 . /usr/bin/otelcol-gpu &
 p=$!
 for i in $(seq 240); do
 	OTELGPU_HEALTH=0.0.0.0:13133 chroot --userspec=65532:65532 . /usr/bin/otelcol-gpu health && break

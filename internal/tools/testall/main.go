@@ -6,7 +6,7 @@
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it
-// leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and the modules test/browser and
+// leaves out otherwise: the tests named TestIntegration… in test, internal/tools and its module snapshot, and the modules test/browser and
 // test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
@@ -134,7 +134,7 @@ func selection(dir string, integration bool) ([]string, bool) {
 	switch {
 	case integration && dir == ".":
 		return []string{"-run", "^TestIntegration", "./test/..."}, true
-	case integration && dir == "internal/tools":
+	case integration && (dir == "internal/tools" || dir == "internal/tools/snapshot"):
 		return []string{"-run", "^TestIntegration", "./..."}, true
 	case dir == "test/kubernetes":
 		// Its tests read manifests outside the module, whose changes Go's cache of results does not notice.
