@@ -253,8 +253,8 @@ func withHint(err error, conf map[string]any) error {
 	return err
 }
 
-// missing returns all components of a configuration that this build lacks, as "receiver kafka": the Collector reports one
-// for each section at most, which is named here if the configuration is not known.
+// missing returns all components of a configuration that this build lacks, as "receiver kafka": the Collector reports
+// one for each section at most, which is named here if the configuration is not known.
 func missing(conf map[string]any, reported []string) []string {
 	set, err := factories()
 	if err != nil {

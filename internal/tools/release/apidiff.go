@@ -20,8 +20,8 @@ import (
 // libraries are the directories of the modules whose Go API VERSIONING.md covers.
 var libraries = []string{"semconv", "gpuspan", "."}
 
-// compareAPI writes the incompatible changes of the Go API since a commit, by default the last release. They are an error
-// unless CHANGELOG.md changed, too.
+// compareAPI writes the incompatible changes of the Go API since a commit, by default the last release. They are an
+// error unless CHANGELOG.md changed, too.
 func compareAPI(w io.Writer, root, base string, modules []string) error {
 	if base == "" {
 		out, err := exec.Command("git", "-C", root, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*").Output()

@@ -6,7 +6,7 @@
 //	release prepare -version v0.2.0            sets the version in every file that states it
 //	release tags -version v0.2.0               prints the tags of the release, one for each module that users get
 //	release changed -base COMMIT               prints the modules to test for a change, as a JSON list
-//	release apidiff -base COMMIT               prints the incompatible changes of the Go API since a commit or the last tag
+//	release apidiff -base COMMIT               prints incompatible changes of the Go API since a commit or the last tag
 //	release proxy -version v0.2.0 -out DIR     writes what a module proxy serves for these tags of the repository
 //
 // It is run in the root of the repository. RELEASE.md describes the order.

@@ -166,7 +166,9 @@ func (p basePackage) check(b []byte) error {
 }
 
 // baseFiles returns the files of an image's packages for an architecture, and these packages.
-func baseFiles(ctx context.Context, base []basePackage, arch, image string) (all []entry, used []basePackage, err error) {
+func baseFiles(
+	ctx context.Context, base []basePackage, arch, image string,
+) (all []entry, used []basePackage, err error) {
 	var bundle []entry // certificates
 	for _, p := range base {
 		if p.Arch != arch || p.Image != image {

@@ -98,8 +98,8 @@ func (r *release) build(ctx context.Context, builds, systems []string) error {
 	return r.seal(base)
 }
 
-// compile builds one build of the Collector for all platforms, without cgo: the libraries of DCGM and NVML are opened at
-// run time.
+// compile builds one build of the Collector for all platforms, without cgo: the libraries of DCGM and NVML are opened
+// at run time.
 func (r *release) compile(ctx context.Context, work, build string, systems []string) ([]program, error) {
 	name, dir := "otelcol-gpu", filepath.Join(r.root, "cmd", "otelcol-gpu")
 	flags := "-s -w -X main.version=" + r.version
@@ -148,7 +148,8 @@ func (r *release) generate(ctx context.Context, work, dir string) error {
 	if err := os.WriteFile(file, manifest, 0o644); err != nil {
 		return err
 	}
-	_, err = output(ctx, dir, []string{"GOWORK=off"}, filepath.Join(r.root, "bin", "builder"), "--config", file, "--skip-compilation")
+	_, err = output(ctx, dir, []string{"GOWORK=off"}, filepath.Join(r.root, "bin", "builder"), "--config", file,
+		"--skip-compilation")
 	return err
 }
 

@@ -36,7 +36,8 @@ var listeners = []struct{ variable, port string }{
 	{"OTELGPU_HEALTH", "13133"},
 }
 
-// images writes one OCI layout with an image for each Linux architecture of each build, and one with the capture library.
+// images writes one OCI layout with an image for each Linux architecture of each build, and one with the capture
+// library.
 func (r *release) images(ctx context.Context, programs []program, base []basePackage) error {
 	indexes := map[string]v1.ImageIndex{}
 	add := func(image string, p program, layers []v1.Layer, config v1.Config) error {

@@ -46,7 +46,8 @@ func run(ctx context.Context, args []string) error {
 	r := &release{}
 	flags.StringVar(&r.root, "root", ".", "root of the repository")
 	flags.StringVar(&r.out, "out", "dist", "directory to write to")
-	flags.StringVar(&r.version, "version", "", "version without v (default: the repository's, with the commit unless it is tagged)")
+	flags.StringVar(&r.version, "version", "",
+		"version without v (default: the repository's, with the commit unless it is tagged)")
 	builds := flags.String("builds", "core,full", "builds of the Collector: core, full")
 	systems := flags.String("platforms", platforms, "platforms of the core build; the full build is for those of Linux")
 	to := flags.String("to", "", "registry and namespace that push writes to, as ghcr.io/otelgpu")

@@ -39,7 +39,8 @@ func (r *release) writeSBOM(stem string, p program, packages []basePackage) erro
 	}
 	components := []cdx.Component{{
 		BOMRef: "pkg:golang/std@" + p.info.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "std",
-		Version: strings.TrimPrefix(p.info.GoVersion, "go"), PackageURL: "pkg:golang/std@" + strings.TrimPrefix(p.info.GoVersion, "go"),
+		Version:    strings.TrimPrefix(p.info.GoVersion, "go"),
+		PackageURL: "pkg:golang/std@" + strings.TrimPrefix(p.info.GoVersion, "go"),
 	}}
 	for _, m := range p.info.Deps {
 		version, hash := m.Version, m.Sum
@@ -64,8 +65,9 @@ func (r *release) writeSBOM(stem string, p program, packages []basePackage) erro
 	for _, d := range packages {
 		c := cdx.Component{
 			Type: cdx.ComponentTypeLibrary, Name: d.Name, Version: d.Version,
-			PackageURL: "pkg:deb/debian/" + url.PathEscape(d.Name) + "@" + url.PathEscape(d.Version) + "?arch=" + d.Arch + "&distro=" + suite,
-			Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: d.SHA256}},
+			PackageURL: fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s",
+				url.PathEscape(d.Name), url.PathEscape(d.Version), d.Arch, suite),
+			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: d.SHA256}},
 		}
 		c.BOMRef = c.PackageURL
 		components = append(components, c)
@@ -77,7 +79,8 @@ func (r *release) writeSBOM(stem string, p program, packages []basePackage) erro
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: p.name, Dependencies: &refs}}
 	var b bytes.Buffer
-	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+	encoder := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true)
+	if err := encoder.EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(r.out, stem+".cdx.json"), b.Bytes(), 0o644)
@@ -158,7 +161,9 @@ func (r *release) provenance(all []artifact, base []basePackage) ([]byte, error)
 				"internalParameters":   map[string]any{"sourceDateEpoch": r.epoch.Unix()},
 				"resolvedDependencies": inputs,
 			},
-			"runDetails": map[string]any{"builder": map[string]any{"id": "https://github.com/otelgpu/otelgpu/blob/main/Makefile"}},
+			"runDetails": map[string]any{
+				"builder": map[string]any{"id": "https://github.com/otelgpu/otelgpu/blob/main/Makefile"},
+			},
 		},
 	}, "", "  ")
 }

@@ -40,7 +40,8 @@ func build(t *testing.T, out string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(library), 0o755))
 	require.NoError(t, os.WriteFile(library, []byte("library"), 0o755))
 	require.NoError(t, run(t.Context(), []string{
-		"build", "-root", repository, "-out", out, "-builds", "core", "-platforms", "linux/" + runtime.GOARCH, "-version", "0.9.0-dev.1",
+		"build", "-root", repository, "-out", out, "-builds", "core", "-platforms", "linux/" + runtime.GOARCH,
+		"-version", "0.9.0-dev.1",
 	}))
 }
 
@@ -74,7 +75,9 @@ func TestIntegrationSnapshot(t *testing.T) {
 		stem := "otelcol-gpu_0.9.0-dev.1_linux_" + runtime.GOARCH
 		shell(t, dir, "tar", "xzf", filepath.Join(out, stem+".tar.gz"))
 		require.Contains(t, shell(t, dir, filepath.Join(dir, stem, "otelcol-gpu"), "--version"), "0.9.0-dev.1")
-		for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES", "systemd/otelcol-gpu.service", "libotelgpu_capture.so"} {
+		for _, name := range []string{
+			"LICENSE", "THIRD_PARTY_LICENSES", "systemd/otelcol-gpu.service", "libotelgpu_capture.so",
+		} {
 			require.FileExists(t, filepath.Join(dir, stem, name))
 		}
 	})
@@ -96,7 +99,9 @@ func TestIntegrationSnapshot(t *testing.T) {
 			t.Skip("rpm is not here")
 		}
 		listed := shell(t, ".", "rpm", "-qp", "--list", "--scripts", found[0])
-		for _, want := range []string{"/usr/bin/otelcol-gpu\n", "/usr/lib/systemd/system/otelcol-gpu.service\n", "systemctl daemon-reload"} {
+		for _, want := range []string{
+			"/usr/bin/otelcol-gpu\n", "/usr/lib/systemd/system/otelcol-gpu.service\n", "systemctl daemon-reload",
+		} {
 			require.Contains(t, listed, want)
 		}
 		require.Equal(t, "/etc/otelgpu/environment\n", shell(t, ".", "rpm", "-qp", "--configfiles", found[0]))

@@ -6,8 +6,8 @@
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it
-// leaves out otherwise: the tests named TestIntegration… in test, internal/tools and its module snapshot, and the modules test/browser and
-// test/prometheus.
+// leaves out otherwise: the tests named TestIntegration… in test, internal/tools and its module snapshot, and the
+// modules test/browser and test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
