@@ -37,7 +37,8 @@ func TestSystemdIsNotifiedWhenEverythingListens(t *testing.T) {
 	require.Zero(t, p.interrupt(t))
 }
 
-// An image has no shell and no curl: the program checks itself. It is asked where it listens, which may be all interfaces.
+// An image has no shell and no curl: the program checks itself, at the address where it listens, which may be all
+// interfaces.
 func TestHealthReportsWhetherTheCollectorIsReady(t *testing.T) {
 	ports, env := freePorts(t)
 	env = append(env, "OTELGPU_HEALTH=0.0.0.0:"+ports.health)

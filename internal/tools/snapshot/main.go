@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// platforms are those of the core build. Devices are read on Linux only; elsewhere the Collector receives spans and
+// platforms are the systems of the core build. Devices are read on Linux only; elsewhere the Collector receives spans and
 // converts profiles.
 const platforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&r.version, "version", "",
 		"version without v (default: the repository's, with the commit unless it is tagged)")
 	builds := flags.String("builds", "core,full", "builds of the Collector: core, full")
-	systems := flags.String("platforms", platforms, "platforms of the core build; the full build is for those of Linux")
+	systems := flags.String("platforms", platforms, "platforms of the core build; the full build uses the Linux ones")
 	to := flags.String("to", "", "registry and namespace that push writes to, as ghcr.io/otelgpu")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
