@@ -130,8 +130,8 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 // instance that had the same number before.
 const describeEvery = time.Millisecond
 
-// describeBoardsEvery is the same for GPUs. The driver's version is of the whole engine, which keeps its watch until the
-// connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
+// describeBoardsEvery is the same for GPUs. The driver's version is of the whole engine, which keeps its watch until
+// the connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
 // describeAll reads fields of entities. Of instances it leaves out what was read before the boards were: that may be of
