@@ -22,7 +22,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -111,6 +111,9 @@ $(PYBUILD)/.ready: python/requirements-build.txt
 	python3 -m venv $(PYBUILD)
 	$(PYBUILD)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+test-snapshot: ## build a snapshot twice, compare the hashes, install and start it (Linux, several minutes)
+	cd $(TOOLS)/snapshot && OTELGPU_SNAPSHOT=1 GOWORK=off $(GO) test -count=1 -timeout 40m -run Integration -v .
 
 snapshot: wheel capture-release $(BIN)/builder ## build everything that a release publishes, in dist; PLATFORMS and BUILDS select less
 	cd $(TOOLS)/snapshot && SOURCE_DATE_EPOCH=$(EPOCH) GOWORK=off $(GO) run . build -root $(CURDIR) -out $(CURDIR)/dist \

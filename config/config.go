@@ -34,7 +34,7 @@ func Names() []string {
 	return names
 }
 
-// YAML is the named pipeline. The error of an unknown name lists the known ones.
+// YAML returns the named pipeline. The error of an unknown name lists the known ones.
 func YAML(name string) (string, error) {
 	b, err := files.ReadFile(name + ".yaml")
 	if err != nil {
@@ -43,14 +43,14 @@ func YAML(name string) (string, error) {
 	return string(b), nil
 }
 
-// JaegerUI is the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its
+// JaegerUI returns the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its
 // jaeger_query).
 func JaegerUI() []byte {
 	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time
 	return b
 }
 
-// Schema is the JSON schema of the configurations that otelcol-gpu accepts, for editors. It is generated from the
+// Schema returns the JSON schema of the configurations that otelcol-gpu accepts, for editors. It is generated from the
 // configuration structs.
 func Schema() []byte {
 	b, _ := files.ReadFile("otelcol-gpu.schema.json") // the embedded tree is fixed at build time

@@ -160,7 +160,7 @@ func TestTheSDKsLimitOfLinksIsFoundCountedAndSaid(t *testing.T) {
 	require.EqualValues(t, map[string]int64{"": 256}, ints(collect(t, reader)["gpuspan.links.dropped"]))
 }
 
-func TestABatchBeyondTheBoundOfLinksSaysHowManyAreMissing(t *testing.T) {
+func TestABatchBeyondTheBoundOfLinksStatesHowManyAreMissing(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	r := newRig(t, withLinks(spans, -1))
 	r.spans = spans

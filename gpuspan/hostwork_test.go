@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestHostWorkStandsInTheReportAndIsNoGPUWork(t *testing.T) {
+func TestHostWorkIsInTheReportAndIsNoGPUWork(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	compile, kernel := gpuspan.NewOperation("compile", gpuspan.HostWork()), gpuspan.NewOperation("kernel")

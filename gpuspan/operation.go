@@ -42,7 +42,7 @@ func NewOperation(name string, opts ...OperationOption) *Operation {
 	return operationOf(record.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
 }
 
-// Name is the operation's name.
+// Name returns the operation's name.
 func (o *Operation) Name() string { return o.real().Name() }
 
 // Info describes the operation as reports do.
@@ -96,12 +96,12 @@ func Category(name string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Category = name })
 }
 
-// Describe says what the operation does, for readers of reports. It is not on spans.
+// Describe reports what the operation does, for readers of reports. It is not on spans.
 func Describe(text string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Description = text })
 }
 
-// ItemType says what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
+// ItemType reports what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
 func ItemType(t string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.ItemType = t })
 }
@@ -121,7 +121,7 @@ func Memset() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
-// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty where it is not
+// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty if it is not
 // known. Its module is an attribute, gpu.kernel.module.
 func Kernel(name string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) {
@@ -156,8 +156,8 @@ func HostWork() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
 
-// Synchronous says that the work is done when the section ends, as of a copy that blocks. Reports then know its rates
-// also where no device timed it; of other work the host knows when it was launched, not how long it ran.
+// Synchronous reports that the work is done when the section ends, as of a copy that blocks. Reports then know its
+// rates also where no device timed it; of other work the host knows when it was launched, not how long it ran.
 func Synchronous() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Synchronous = true })
 }
@@ -167,7 +167,7 @@ func Attributes(kv ...attribute.KeyValue) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// AtVerbosity says from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].
+// AtVerbosity reports from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].
 func AtVerbosity(v settings.Verbosity) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
 }
@@ -177,7 +177,7 @@ func StatisticsOnly() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.NoSpan = true })
 }
 
-// Tile says that the operation is one level of a tiled computation: `macro` for the tiles that are staged through
+// Tile reports that the operation is one level of a tiled computation: `macro` for the tiles that are staged through
 // device memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like
 // [StatisticsOnly] they show up in metrics and reports, there under their level.
 func Tile(level string) OperationOption {
@@ -187,7 +187,7 @@ func Tile(level string) OperationOption {
 	})
 }
 
-// Batched says that the operation serves several requests at once, each linked by [Section.LinkItems] or
+// Batched reports that the operation serves several requests at once, each linked by [Section.LinkItems] or
 // [Section.Link]. Its sections are timed whether or not the span around them is sampled, for the requests have traces
 // of their own; with the sampler of package gpuspan/sampler they are recorded when any of the requests is.
 func Batched() OperationOption {

@@ -67,8 +67,8 @@ func WithAnnotator(a Annotator) Option {
 	})
 }
 
-// WithIDGenerator says that the TracerProvider draws its ids from g. Annotated sections then know the id of their span
-// from Start on; see [IDGenerator]. Without an annotator it changes nothing.
+// WithIDGenerator reports that the TracerProvider draws its ids from g. Annotated sections then know the id of their
+// span from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
 	return optionFunc(func(c *record.Config) { c.IDs = g.real() })
 }

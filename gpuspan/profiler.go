@@ -80,22 +80,22 @@ func (p *Profiler) Enabled() bool {
 	return c != nil && c.Enabled()
 }
 
-// Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a
-// device.
+// Source returns gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host`
+// without a device.
 func (p *Profiler) Source() string { return p.core().Source() }
 
 // Devices lists the devices that the profiler found.
 func (p *Profiler) Devices() []backend.Device { return p.core().Devices() }
 
-// Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing.
-// It is empty with Settings.Report off.
+// Snapshot returns the statistics so far. It never waits for the device: sections that are still running there are
+// missing. It is empty with Settings.Report off.
 func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 
 // Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
 func (p *Profiler) Reset() { p.on().Reset() }
 
-// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations
-// of the same name, and the launches of one, are one.
+// Stats returns the figures of one operation so far, over every place in which it ran; false when it has not run.
+// Operations of the same name, and the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())
 }

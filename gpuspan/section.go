@@ -45,17 +45,17 @@ func (x Section) Add(w Work) { x.section.Add(w.internal()) }
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(work.Direction(d), bytes) }
 
-// Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
-// requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
+// Link records that the section also served the request of ctx; its span links to the span of ctx. One batch serves
+// many requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
 // SpanLimits.LinkCountLimit says nothing else; where links are missing, gpu.batch.size is the number of requests.
 func (x Section) Link(ctx context.Context) { x.section.Link(ctx) }
 
-// LinkItems is Link with the number of items of the batch that belong to the request, whose share of the section is
-// that number divided by the items of all requests. The link carries it as gpu.operation.items, unless the requests
+// LinkItems is like Link, with the number of items of the batch that belong to the request, whose share of the section
+// is that number divided by the items of all requests. The link carries it as gpu.operation.items, unless the requests
 // have equal parts of the section's own items; gpu.batch.share is stated where requests have no link.
 func (x Section) LinkItems(ctx context.Context, items int64) { x.section.LinkItems(ctx, items) }
 
-// Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks
+// Chunk records that the section is chunk i of n, counted from 0; n is 0 if it is unknown. A section around chunks
 // that states no work of its own gets the sum of theirs.
 func (x Section) Chunk(i, n int) { x.section.Chunk(i, n) }
 
@@ -74,15 +74,15 @@ func (x Section) Context(ctx context.Context) context.Context { return x.section
 // End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
 func (x Section) End() { x.section.End() }
 
-// EndWith is End with the work of the section, in addition to what [Section.Add] declared.
+// EndWith is like End, with the work of the section, in addition to what [Section.Add] declared.
 func (x Section) EndWith(w Work) {
 	// Field by field, which is inlined into the caller and passes registers: a copy of Work costs a quarter of a
 	// section.
 	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
 }
 
-// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on
-// the foreign stream, the first one before the section's work and the other behind it. Both are 0 where the section is
+// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once
+// on the foreign stream, the first one before the section's work and the other behind it. Both are 0 if the section is
 // not timed: then record nothing. They are the section's until Recorded or End, and gpuspan's afterwards; foreign code
 // must not record them later, nor after Stream.Close or Shutdown.
 func (x Section) Events() (start, end uintptr) { return x.section.Events() }
@@ -122,9 +122,10 @@ func (e *Elapsed) measured() *record.Elapsed {
 	return &e.elapsed
 }
 
-// Done is closed when it is decided whether there is a time: after the read-back, or when the section is abandoned.
+// Done returns a channel that is closed when it is decided whether there is a time: after the read-back, or when the
+// section is abandoned.
 func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
 
-// Get is the time on the device, and false before Done is closed and for sections without one: host-timed, captured,
-// dropped.
+// Get returns the time on the device, and false before Done is closed and for sections without one: host-timed,
+// captured, dropped.
 func (e *Elapsed) Get() (time.Duration, bool) { return e.measured().Get() }

@@ -53,20 +53,20 @@ func NeverCaptured() StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.NoCapture = true })
 }
 
-// ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on
+// ForeignEvents marks a stream whose handle stays with foreign code, such as a C library: gpuspan records nothing on
 // it, and lends events instead ([Operation.Open]). They are made in the context that is current on the calling OS
-// thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed does not
-// matter; the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and
-// steps on it have the host's times.
+// thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed does not matter;
+// the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and steps
+// on it have the host's times.
 func ForeignEvents() StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Foreign = true })
 }
 
-// OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process
-// that receives the GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's
-// identity, which join as others do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and
-// the Model gives the peaks. No event is recorded: sections that are started have the host's times. The handle does not
-// matter.
+// OnDevice reports which device the stream's work runs on when no backend can ask it, as in the parent of a server
+// process that receives the GPU times of its requests: [Operation.Record] on the stream then gives spans with the
+// device's identity, which join as others do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in
+// reports, and the Model gives the peaks. No event is recorded: sections that are started have the host's times. The
+// handle does not matter.
 func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Device = &d })
 }
@@ -77,8 +77,8 @@ func ContextWithStream(ctx context.Context, s *Stream) context.Context {
 	return context.WithValue(cmp.Or(ctx, context.Background()), streamKey{}, s)
 }
 
-// StreamFromContext is the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)). Without
-// one it is nil, which does nothing.
+// StreamFromContext returns the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)).
+// Without one it is nil, which does nothing.
 func StreamFromContext(ctx context.Context) *Stream {
 	if ctx == nil {
 		return nil
@@ -101,7 +101,7 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
 }
 
-// Name is the name that the stream was registered with.
+// Name returns the name that the stream was registered with.
 func (s *Stream) Name() string { return s.real().Name() }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that

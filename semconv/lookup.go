@@ -62,7 +62,7 @@ type Metric struct {
 	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
 
-// Description is what a producer says of the metric on the wire: the first sentence of the brief.
+// Description returns what a producer says of the metric on the wire: the first sentence of the brief.
 func (m Metric) Description() string {
 	if first, _, more := strings.Cut(m.Brief, ". "); more {
 		return first + "."
@@ -168,7 +168,7 @@ func (a Attribute) clone() Attribute {
 	return a
 }
 
-// matches says whether name is template with a lower_snake word in the place of the last segment, which is in angle
+// matches reports whether name is template with a lower_snake word in the place of the last segment, which is in angle
 // brackets.
 func matches(template, name string) bool {
 	prefix, _, _ := strings.Cut(template, "<")

@@ -66,7 +66,7 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 
 // A MeterProvider outlives its profilers. Counters must not fall while the provider is there, and the profiler must not
 // stay for as long as the provider does.
-func TestAMeterProviderTellsTheLastFiguresOfAProfiler(t *testing.T) {
+func TestAMeterProviderReportsTheLastFiguresOfAProfiler(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	s := newServiceWithMeters(t, "", meters)

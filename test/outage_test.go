@@ -160,7 +160,7 @@ func fat(first uint64, n int) ptrace.Traces {
 
 // A store's OTLP receiver takes requests of 4 MiB, and refuses larger ones for good. After an outage many requests wait,
 // and one that came by HTTP may be of 20 MiB by itself: they go on in pieces that the store takes.
-func TestABacklogGoesOnInRequestsThatTheStoreTakes(t *testing.T) {
+func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}

@@ -132,7 +132,7 @@ func export(t *testing.T, address string, all []*sender) {
 
 // What waits is compared and said when the real Collector is stopped, through both outputs; what is said is no GPU span
 // for anybody.
-func TestTheSlowRanksTraceSaysSo(t *testing.T) {
+func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}

@@ -43,7 +43,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, found %q (%s)", cmd.Name(), args[0], hint)
 }
 
-// whatItIs is how a ready pipeline, a configuration or a profile is given to otelcol-gpu; empty for anything else.
+// whatItIs returns how a ready pipeline, a configuration or a profile is given to otelcol-gpu; empty for anything
+// else.
 func whatItIs(arg string) string {
 	switch filepath.Ext(arg) {
 	case ".yaml", ".yml":
@@ -68,7 +69,7 @@ func takes(n, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// unknownFlag says where the flags are listed.
+// unknownFlag reports where the flags are listed.
 func unknownFlag(cmd *cobra.Command, err error) error {
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		return fmt.Errorf(`%w ("%s --help" lists the flags)`, err, cmd.CommandPath())

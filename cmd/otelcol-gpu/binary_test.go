@@ -156,7 +156,7 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
+func TestRunsWithoutConfigurationAndStatesWhatListensWhere(t *testing.T) {
 	ports, env := freePorts(t)
 	p := start(t, env)
 	p.healthy(t, ports.health)
@@ -218,7 +218,7 @@ service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: 
 	}
 }
 
-func TestASourceThatDoesNotOpenSaysWhy(t *testing.T) {
+func TestASourceThatDoesNotOpenStatesWhy(t *testing.T) {
 	p := start(t, nil, "--config", `yaml:{
 receivers: {gpu: {source: replay, replay: {file: nothing.gpurec}}}, exporters: {debug: {}},
 service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu], exporters: [debug]}}}}`)

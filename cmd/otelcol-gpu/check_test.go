@@ -65,7 +65,7 @@ func TestCheckNamesWhatDeviates(t *testing.T) {
 	assert.True(t, strings.HasPrefix(out, "standard input:1: "+wrongLine), out)
 }
 
-func TestCheckSaysWhatItCannotRead(t *testing.T) {
+func TestCheckStatesWhatItCannotRead(t *testing.T) {
 	_, err := check(t, "")
 	require.EqualError(t, err, "nothing to check (specify a file, - for standard input, or --listen)")
 	_, err = check(t, "", filepath.Join(t.TempDir(), "none.json"))

@@ -166,8 +166,8 @@ func read(
 	return profile{st.Stats, "events", st.Partial}, err
 }
 
-// result is what convert prints of a file: what is to be gained first, then where the time of each device went, and at
-// detail operators their rates.
+// result returns what convert prints of a file: what is to be gained first, then where the time of each device went,
+// and at detail operators their rates.
 func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 	r := convert.Result{
 		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),
@@ -196,7 +196,7 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 // operatorRows is how many operators are listed, by the time of their kernels.
 const operatorRows = 40
 
-// operatorTable has a line for each operator and shapes: what is not known is a dash.
+// operatorTable returns a line for each operator and shapes: what is not known is a dash.
 func operatorTable(d *facts.Report) []string {
 	if len(d.Operators) == 0 {
 		return nil

@@ -300,7 +300,7 @@ func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 	require.ErrorContains(t, err, "everything")
 }
 
-func TestAFolderStandsForItsProfiles(t *testing.T) {
+func TestAFolderMeansItsProfiles(t *testing.T) {
 	folder := t.TempDir()
 	for i, name := range []string{"b/rank1.json", "a.json", "notes.txt", "a.json.1.partial"} {
 		trace := fmt.Sprintf(

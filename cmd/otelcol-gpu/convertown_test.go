@@ -75,7 +75,7 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 }
 
 // Of a trace that was made of a profile, convert says of devices what it said of the profile.
-func TestConvertTellsAgainWhatItSaidOfAProfile(t *testing.T) {
+func TestConvertRepeatsItsReportOfAProfile(t *testing.T) {
 	again := func(t *testing.T, profile string) (string, string) {
 		var told [2]string
 		for i := range told {

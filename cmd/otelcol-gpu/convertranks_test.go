@@ -35,7 +35,7 @@ func TestAFolderOfRanksIsOneJob(t *testing.T) {
 }
 
 // Rank 1 computes for longer before every collective; the rule must not name rank 0, which communicates for longer.
-func TestWhatTheLateRankDidIsSaid(t *testing.T) {
+func TestWhatTheLateRankDidIsReported(t *testing.T) {
 	dir := t.TempDir()
 	for rank := range 2 {
 		var events []string
@@ -62,7 +62,7 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 }
 
 // Files that do not state their rank are named; otherwise the missing comparison would go unnoticed.
-func TestRanksWithoutARankAreSaid(t *testing.T) {
+func TestRanksWithoutARankAreReported(t *testing.T) {
 	dir := t.TempDir()
 	for rank, name := range []string{"a", "b", "c"} {
 		writeFile(t, dir, name+".json", fmt.Sprintf(`{"traceEvents":[
@@ -79,7 +79,7 @@ func TestRanksWithoutARankAreSaid(t *testing.T) {
 
 // What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only
 // one rank runs are named.
-func TestTheLateRanksFramesAndKernelsAreSaid(t *testing.T) {
+func TestTheLateRanksFramesAndKernelsAreReported(t *testing.T) {
 	const steps = 10
 	for name, want := range map[string]string{
 		"frames": "80.00 ms more with its device idle, while its host was mostly in train.py(88): log_metrics",

@@ -194,7 +194,7 @@ func newConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// interruptible is the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the
+// interruptible returns the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the
 // process at once, and says what it leaves.
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
@@ -285,7 +285,7 @@ func has[F any](m map[component.Type]F) func(component.Type) bool {
 	return func(t component.Type) bool { _, ok := m[t]; return ok }
 }
 
-// missingHint says where the components are, in a build that has all of them.
+// missingHint reports where the components are, in a build that has all of them.
 func missingHint(list []string) string {
 	var full, nowhere []string
 	onlyOTTL := true

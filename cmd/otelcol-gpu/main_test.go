@@ -34,7 +34,7 @@ func TestNamesOfReadyPipelinesAreConfigurations(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestTheVersionIsToldInOneWay(t *testing.T) {
+func TestTheVersionIsReportedInOneWay(t *testing.T) {
 	require.Equal(t, gpuspan.Version, version)
 	require.Equal(t, version, buildInfo().Version)
 	stdout, _, err := inProcess(t, "--version")

@@ -51,7 +51,7 @@ func (l load) size() size {
 	return s
 }
 
-// limit is the heap that the garbage collector needs for a live heap at an acceptable cost.
+// limit returns the heap that the garbage collector needs for a live heap at an acceptable cost.
 func (s size) limit() int64 { return s.heap / 2 * 3 }
 
 func (l load) print(w io.Writer) error {

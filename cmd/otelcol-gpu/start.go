@@ -150,7 +150,7 @@ func (w *welcome) start() {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
-// listeners are what the configuration opens, as kind and addresses; mu is held.
+// listeners returns what the configuration opens, as kind and addresses; mu is held.
 func (w *welcome) listeners() (lines [][2]string) {
 	// part gives what is configured at a path of keys.
 	part := func(path ...string) map[string]any {

@@ -86,9 +86,12 @@ var truths = map[string]truth{
 		kind: semconv.GPUFindingKindLowEfficiency, text: "a strided addition at 36 % of the bandwidth, nothing else",
 	},
 	"kineto/tracelens_evals/gemm_01_compute_few_tiles.json": {
-		kind: semconv.GPUFindingKindLowEfficiency, text: "a product with too few tiles to fill the device", device: "AMD Instinct MI300X",
+		kind: semconv.GPUFindingKindLowEfficiency, text: "a product with too few tiles to fill the device",
+		device: "AMD Instinct MI300X",
 	},
-	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: semconv.GPUFindingKindNotJudged, text: "healthy by its name; busy, and its kernels' work is not recorded"},
+	"nsys/nsys-ai/healthy_1pct.sqlite": {
+		kind: semconv.GPUFindingKindNotJudged, text: "healthy by its name; busy, and its kernels' work is not recorded",
+	},
 	"nsys/nsys-ai/mock.sqlite": {
 		kind: semconv.GPUFindingKindSlowRuntimeCalls, text: "the first launch loads the module, and so does the second",
 	},

@@ -57,7 +57,7 @@ func (f *facts) dims() dims {
 	}
 }
 
-// parent is the span above.
+// parent returns the span above.
 func (f *facts) parent() spanfacts.Key { return spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent} }
 
 // collective reports whether the span is communication between devices.

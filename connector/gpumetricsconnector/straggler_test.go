@@ -246,7 +246,7 @@ func TestStagesOfAPipelineAreComparedWithTheirReplicas(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysWhyNothingIsCompared(t *testing.T) {
+func TestTheLogStatesWhyNothingIsCompared(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	set := connectortest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(core)
@@ -268,7 +268,7 @@ func TestTheLogSaysWhyNothingIsCompared(t *testing.T) {
 }
 
 // The last steps of a job that is stopped lack ranks, which is no fault of its set-up; neither is a job of one rank.
-func TestTheLogIsSilentAboutTheLastStepsAndJobsOfOneRank(t *testing.T) {
+func TestTheLogDoesNotMentionTheLastStepsAndJobsOfOneRank(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	set := connectortest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(core)

@@ -134,7 +134,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	b.end(now)
 }
 
-// known says whether GPU work has come before, or in this payload.
+// known reports whether GPU work has come before, or in this payload.
 func (b *book) known(k key) bool {
 	if _, here := b.index[k]; here || b.waiting[k] != nil {
 		return true
@@ -166,7 +166,7 @@ func (b *book) remember(s *span, now int64) {
 	}
 }
 
-// text is a copy of s that does not keep a payload alive; equal texts share one.
+// text returns a copy of s that does not keep a payload alive; equal texts share one.
 func (b *book) text(s string) string {
 	if s == "" {
 		return ""

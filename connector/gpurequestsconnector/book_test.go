@@ -94,7 +94,7 @@ func decode(id byte, start float64, joules float64, links ...linked) in {
 	}
 }
 
-func TestABatchThatComesAgainIsChargedOnce(t *testing.T) {
+func TestABatchThatIsRepeatedIsChargedOnce(t *testing.T) {
 	b := newTest(t, nil)
 	td := payload(t, service, decode(1, 0, 1, linked{1, 1, nil, 0}))
 	b.take(td, clock)
@@ -181,7 +181,7 @@ func TestARequestWhoseSpanCameIsNotIdle(t *testing.T) {
 }
 
 // A batch that does not link to all its requests says how many it has; work of two devices is on none.
-func TestABatchSaysItsSizeAndItsDevice(t *testing.T) {
+func TestABatchStatesItsSizeAndItsDevice(t *testing.T) {
 	b := newTest(t, nil)
 	first, second := decode(1, 1, 8, linked{1, 1, nil, 0}), decode(2, 2, 8, linked{1, 1, nil, 0}, linked{2, 1, nil, 0})
 	first.a["gpu.batch.size"], second.a["gpu.batch.size"] = 8, 4
@@ -224,7 +224,7 @@ func TestTheFirstItemComesOfWorkThatGivesItems(t *testing.T) {
 	assert.InDelta(t, 0.007, got["decode 1"].Attributes().AsRaw()["gpu.request.time_to_first_item"], 1e-12)
 }
 
-func TestOldTracesAreGivenUpBesideNewOnes(t *testing.T) {
+func TestOldTracesAreDroppedBesideNewOnes(t *testing.T) {
 	b := newTest(t, nil)
 	for trace := range byte(40) {
 		seen := clock
@@ -363,7 +363,7 @@ func TestARequestAroundAnotherIsNotCountedAgain(t *testing.T) {
 	}
 }
 
-func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
+func TestLowCoverageIsReported(t *testing.T) {
 	b := newTest(t, nil)
 	half := decode(2, 2, 1, linked{1, 1, nil, 0})
 	half.a["gpu.join.coverage"] = 0.5
@@ -445,7 +445,7 @@ func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
 }
 
 // Repeated work is charged once, also kernels, and also within one payload.
-func TestWorkWithoutLinksThatComesAgainIsChargedOnce(t *testing.T) {
+func TestWorkWithoutLinksThatIsRepeatedIsChargedOnce(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := in{name: "gemm", trace: 1, id: 2, parent: 1, start: 1, end: 2, a: gpu("", 0.001, 1, nil)}
 	kernel.a["gpu.operation.type"] = "kernel"

@@ -205,7 +205,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	c.meters.trim()
 }
 
-// scope is the instrumentation scope of spans.
+// scope sets the instrumentation scope of spans.
 func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
 	s.SetName(metadata.ScopeName)
 	s.SetVersion(c.version)

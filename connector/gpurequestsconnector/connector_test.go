@@ -514,7 +514,7 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 }
 
 // A resource that is one too many is kept as long as its metrics are refused.
-func TestAResourceGivesWayWhenItWasTaken(t *testing.T) {
+func TestADeliveredResourceIsEvicted(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxResources = 1
 	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))

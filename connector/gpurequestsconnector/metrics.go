@@ -47,7 +47,7 @@ const (
 	metrics
 )
 
-// bounds are 1, 2 and 5 of each decade from one power of ten to another.
+// bounds returns 1, 2 and 5 of each decade from one power of ten to another.
 func bounds(first, last int) (out []float64) {
 	for e := first; e < last; e++ {
 		for _, digit := range []string{"1e", "2e", "5e"} {
@@ -92,7 +92,7 @@ func newMeters(cfg *Config, instance string) *meters {
 	return m
 }
 
-// get is the meter of a source.
+// get returns the meter of a source.
 func (m *meters) get(s *source, now int64) *meter {
 	if x := m.of[s.target]; x != nil {
 		x.seen = now
@@ -149,7 +149,7 @@ func (m *meters) record(closed []*request, now int64) {
 }
 
 // recorder puts values of an account, where they are known, into the series of an operation, nil for the values of the
-// request as a whole. Their exemplar is the account's span, else the request's; none where its trace does not exist.
+// request as a whole. Their exemplar is the account's span, else the request's; none if its trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
 	switch {

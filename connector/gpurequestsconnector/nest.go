@@ -28,7 +28,7 @@ type debt struct {
 	time, energy float64
 }
 
-// contains says whether the time and energy of GPU work on a device contain the time and energy of work on another,
+// contains reports whether the time and energy of GPU work on a device contain the time and energy of work on another,
 // below it.
 func contains(k kind, device, inner string) bool {
 	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
@@ -92,7 +92,7 @@ func (b *book) elsewhere() {
 	}
 }
 
-// around is the GPU work of the payload that is next above a span, nil if none.
+// around returns the GPU work of the payload that is next above a span, nil if none.
 func (b *book) around(s *span) *span {
 	k := s.above()
 	for range maxDepth {
@@ -176,8 +176,8 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 	return nil, around
 }
 
-// had says whether GPU work around a child, whose energy contains the child's, was counted before. A request may lie
-// within it, so that the child is the request's as well.
+// had reports whether GPU work around a child, whose energy contains the child's, was counted before. A request may
+// lie within it, so that the child is the request's as well.
 func (b *book) had(c *child) bool {
 	for parent := range b.up(c) {
 		switch {
@@ -193,7 +193,7 @@ func (b *book) had(c *child) bool {
 	return false
 }
 
-// up are the spans above a child, from its parent on, while they are known.
+// up returns the spans above a child, from its parent on, while they are known.
 func (b *book) up(c *child) iter.Seq[*seenSpan] {
 	return func(yield func(*seenSpan) bool) {
 		s := &c.seenSpan

@@ -97,14 +97,14 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	}
 }
 
-// work says whether the span is GPU work.
+// work reports whether the span is GPU work.
 func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 
-// adopted says whether a request's account takes it. Steps serve no request, and a window is a sample of what the live
-// spans show as a whole.
+// adopted reports whether a request's account takes it. Steps serve no request, and a window is a sample of what the
+// live spans show as a whole.
 func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
 
-// debt is the time and the energy that belong to no batch within.
+// debt returns the time and the energy that belong to no batch within.
 func (s *span) debt() debt {
 	return debt{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
 }
@@ -124,5 +124,5 @@ type seenSpan struct {
 	queue, firstItem, prefill, decode float64 // as the engine states them, s
 }
 
-// above is the span above.
+// above returns the span above.
 func (s *seenSpan) above() key { return key{Trace: s.Trace, Span: s.parent} }

@@ -20,8 +20,8 @@ import (
 // queueName is the name of the span from the request's start to its first GPU work.
 const queueName = "queue"
 
-// spans are the spans of closed requests, each below the request's own span. There are none for a request that is not
-// sampled, for its trace does not exist, and none for work that its trace shows itself.
+// spans returns the spans of closed requests, each below the request's own span. There are none for a request that is
+// not sampled, for its trace does not exist, and none for work that its trace shows itself.
 func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[string]ptrace.SpanSlice)
@@ -121,7 +121,7 @@ func (r *request) dress(s ptrace.Span, name string, id pcommon.SpanID) {
 	s.SetName(name)
 }
 
-// first is the account whose GPU work began first.
+// first returns the account whose GPU work began first.
 func (r *request) first() *account {
 	var first *account
 	for i := range r.accounts {
@@ -132,7 +132,7 @@ func (r *request) first() *account {
 	return first
 }
 
-// queued is how long the request waited, s; 0 where it is not known.
+// queued returns how long the request waited, s; 0 if it is not known.
 func (r *request) queued(first *account) float64 {
 	switch {
 	case r.queue > 0:
@@ -143,7 +143,7 @@ func (r *request) queued(first *account) float64 {
 	return float64(first.start-r.start) * 1e-9
 }
 
-// timed says whether the account's times are the device's.
+// timed reports whether the account's times are the device's.
 func (a *account) timed() bool { return a.time > 0 }
 
 // firstItem says after how many seconds the request had its first item, and from which account that is known.
@@ -197,7 +197,7 @@ func number(at pcommon.Map, k attribute.Key, v float64) {
 	}
 }
 
-// linked says whether a batch linked to the request.
+// linked reports whether a batch linked to the request.
 func (r *request) linked() bool {
 	return slices.ContainsFunc(r.accounts, func(a account) bool { return a.linked })
 }

@@ -60,7 +60,7 @@ func (h *host) matmul(c, a, b buffer, n int) error {
 
 func (h *host) close() error { return nil }
 
-// fma32 is a x + y with one rounding, as the GPU's fma.rn.f32: the product of two float32 is exact in float64.
+// fma32 returns a x + y with one rounding, as the GPU's fma.rn.f32: the product of two float32 is exact in float64.
 func fma32(a, x, y float32) float32 { return float32(math.FMA(float64(a), float64(x), float64(y))) }
 
 // buffer is a vector of float32 in the machine's memory.
@@ -174,7 +174,7 @@ func (g *gpu) close() error {
 	}), g.driver.ReleasePrimary(g.device))
 }
 
-// memory is the memory of v.
+// memory returns the memory of v.
 func memory(v []float32) []byte {
 	defer runtime.KeepAlive(v)
 	first := unsafe.Pointer(unsafe.SliceData(v)) //nolint:forbidigo // seen as bytes, by Go alone

@@ -15,7 +15,7 @@ import (
 
 var small = settings{elements: 10_000, matrix: 48, runs: 3}
 
-func TestWithoutAGPUItSaysSoAndComputesOnTheCPU(t *testing.T) {
+func TestWithoutAGPUItReportsItAndComputesOnTheCPU(t *testing.T) {
 	s := small
 	s.library = "/nonexistent/libcuda.so.1"
 	var out bytes.Buffer

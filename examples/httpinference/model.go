@@ -109,7 +109,7 @@ func (e *engine) decode(x gpuspan.Section) {
 	dec.EndWith(w)
 }
 
-// link says which requests a section served, with how many of its tokens.
+// link adds a link for each request that a section served, with its number of tokens.
 func link(x gpuspan.Section, requests []*request, tokens func(*request) int) {
 	for _, r := range requests {
 		x.LinkItems(r.ctx, int64(tokens(r)))

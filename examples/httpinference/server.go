@@ -36,7 +36,7 @@ type body struct {
 	MaxTokens int    `json:"max_tokens"`
 }
 
-// handler is the service behind otelhttp, which makes the span that sections link to.
+// handler returns the service behind otelhttp, which makes the span that sections link to.
 func (s *server) handler(tp trace.TracerProvider) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /generate", s.generate)

@@ -135,7 +135,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	return write(prof.Snapshot(), out)
 }
 
-// writer is how the report is to be written.
+// writer returns how the report is to be written.
 func writer(form, order string) (func(report.Summary, io.Writer) error, error) {
 	by, err := report.ParseOrder(order)
 	if err != nil {

@@ -75,7 +75,7 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 	e.Classify()
 }
 
-// attributes are arguments in the builder's memory.
+// attributes returns arguments in the builder's memory.
 func (b *builder) attributes(m pcommon.Map) []chrometrace.Arg {
 	from := len(b.args)
 	for k, v := range m.All() {
@@ -177,7 +177,7 @@ func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
 	}
 }
 
-// unit is the key of a counter's value, which viewers show as its unit.
+// unit returns the key of a counter's value, which viewers show as its unit.
 func unit(u string) string {
 	if u == "1" || u == "" {
 		return "ratio"

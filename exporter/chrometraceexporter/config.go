@@ -69,7 +69,7 @@ var defaultCounters = []string{
 	"hw.power", "gpu.sm.utilization", "gpu.dram.utilization", "gpu.tensor.utilization", "gpu.clock.frequency",
 }
 
-// createDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
+// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	// a file that cannot be written seldom can be a moment later, and without a queue retrying blocks

@@ -226,7 +226,7 @@ func spansOfEveryKind() ptrace.Traces {
 	return m.td
 }
 
-func TestSpansComeBackAsTheyWere(t *testing.T) {
+func TestSpansReturnAsTheyWere(t *testing.T) {
 	want := spansOfEveryKind()
 	for _, compression := range []string{"", "gzip", "zstd"} {
 		for name, o := range map[string]kinetoreceiver.Options{
@@ -258,7 +258,7 @@ func TestSpansComeBackAsTheyWere(t *testing.T) {
 }
 
 // In batches of one span a file has other rows and numbers, but the same spans.
-func TestSpansInSmallBatchesComeBack(t *testing.T) {
+func TestSpansInSmallBatchesReturn(t *testing.T) {
 	want := spansOfEveryKind()
 	all, _ := restored(t, exported(t, "", want), kinetoreceiver.Options{BatchSpans: 1})
 	slices.Reverse(all)

@@ -207,7 +207,7 @@ func uniqueID(uuid string) (string, bool) {
 	return "GPU-" + uuid[:2] + uuid[21:23] + uuid[24:], true
 }
 
-// instanceID is the ID of a MIG instance, of which dcgm-exporter says only the number.
+// instanceID returns the ID of a MIG instance, of which dcgm-exporter says only the number.
 func (c *Config) instanceID(board, instance string) string {
 	if id, ok := c.Instances[board+"/"+instance]; ok {
 		return id

@@ -561,7 +561,7 @@ func (r *refusing) Register(component.ID, gpusamplesextension.Device) (gpusample
 	return nil, errors.New("no")
 }
 
-func TestADeviceThatIsRefusedIsAskedForEachMinute(t *testing.T) {
+func TestADeviceThatIsRefusedIsRetriedEachMinute(t *testing.T) {
 	var r refusing
 	x := &writer{logger: zap.NewNop(), out: &r, devices: map[string]*device{}}
 	now := time.Now()
@@ -571,7 +571,7 @@ func TestADeviceThatIsRefusedIsAskedForEachMinute(t *testing.T) {
 	assert.Equal(t, 2, r.asked)
 }
 
-func TestADeviceWithoutPointsIsGivenUp(t *testing.T) {
+func TestADeviceWithoutPointsIsDropped(t *testing.T) {
 	tel := exportertest.NewNopSettings(metadata.Type)
 	x, err := newWriter(createDefaultConfig().(*Config), tel)
 	require.NoError(t, err)

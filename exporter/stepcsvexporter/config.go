@@ -44,7 +44,7 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// createDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
+// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false // without a queue retrying blocks the pipeline

@@ -241,7 +241,7 @@ var throttleReasons = [...]string{
 	"hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
 }
 
-// String is the value of gpu.throttle.reason for a single bit.
+// String returns the value of gpu.throttle.reason for a single bit.
 func (r ThrottleReason) String() string {
 	if bits.OnesCount64(uint64(r)) == 1 && r&ThrottleReasons != 0 {
 		return throttleReasons[bits.TrailingZeros64(uint64(r))]

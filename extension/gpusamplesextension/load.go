@@ -193,8 +193,8 @@ func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadL
 	return dst
 }
 
-// around is the reading at a time. If another engine of the service was read then, it is the larger one of the readings
-// before and after; 0 if none is near.
+// around returns the reading at a time. If another engine of the service was read then, it is the larger one of the
+// readings before and after; 0 if none is near.
 func around(r []LoadLevel, t int64) (running float64) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time > t })
 	if i > 0 && r[i-1].Time == t {

@@ -20,7 +20,7 @@ type hostOf map[component.ID]component.Component
 
 func (h hostOf) GetExtensions() map[component.ID]component.Component { return h }
 
-func TestRingsThatNobodyWritesAreSaidOnce(t *testing.T) {
+func TestRingsWithoutAWriterAreReportedOnce(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	set := componenttest.NewNopTelemetrySettings()
 	set.Logger = zap.New(core)

@@ -92,7 +92,7 @@ func (s *series) rebase() {
 	}
 }
 
-// integrate is the integral from the older of two points over the first x of the gap ns between them.
+// integrate returns the integral from the older of two points over the first x of the gap ns between them.
 func integrate(k Kind, older, newer float64, x, gap int64) float64 {
 	seconds := float64(x) * 1e-9
 	switch k {
@@ -144,7 +144,7 @@ func (s *series) resize(n int) (dropped int) {
 // clear forgets the points and keeps the memory.
 func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
 
-// after is the position of the first point with time > t; tail when there is none. Samples come at nearly equal
+// after returns the position of the first point with time > t; tail when there is none. Samples come at nearly equal
 // distances, so the search begins where t would be then and goes on in steps that double, and ends in a binary search.
 func (s *series) after(t int64) uint64 {
 	lo, hi := s.head, s.tail
@@ -189,9 +189,9 @@ func (s *series) around(guess uint64, t int64) (lo, hi uint64) {
 	return lo, s.tail
 }
 
-// between is the integral over the covered part of [start, end], end > start, and that part's length. Pieces of cells
-// are computed from their two points alone, for in the difference of two running integrals a short piece would lose
-// its digits.
+// between returns the integral over the covered part of [start, end], end > start, and that part's length. Pieces of
+// cells are computed from their two points alone, for in the difference of two running integrals a short piece would
+// lose its digits.
 func (s *series) between(start, end int64) (integral float64, covered int64) {
 	start, end = max(start, s.first().t), min(end, s.last().t)
 	if end <= start {
@@ -209,7 +209,7 @@ func (s *series) between(start, end int64) (integral float64, covered int64) {
 	return head + (to.integral - from.integral) + tail, headCovered + (to.covered - from.covered) + tailCovered
 }
 
-// piece is the integral over [start, end] in the cell that ends at i.
+// piece returns the integral over [start, end] in the cell that ends at i.
 func (s *series) piece(i uint64, start, end int64) (integral float64, covered int64) {
 	older, newer := s.at(i-1), s.at(i)
 	if newer.covered == older.covered || end <= start {
@@ -227,7 +227,7 @@ func (s *series) piece(i uint64, start, end int64) (integral float64, covered in
 	}
 }
 
-// value is v on the straight line at t; false outside of the stored range.
+// value returns v on the straight line at t; false outside of the stored range.
 func (s *series) value(t int64) (float64, bool) {
 	if s.len() == 0 || t < s.first().t || t > s.last().t {
 		return 0, false
@@ -293,7 +293,7 @@ func (u *updatePeriod) observe(t int64, changed, covered bool) {
 	}
 }
 
-// value is the period in ns; 0 while unknown.
+// value returns the period in ns; 0 while unknown.
 func (u *updatePeriod) value() int64 {
 	if u.changes < minChanges {
 		return 0

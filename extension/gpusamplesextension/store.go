@@ -198,9 +198,9 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// onlyDevice is the one device of the workload's host; empty when it has none or several. A board divided into one
-// MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one. A device
-// that was lost still counts until its samples are too old: a span may have been on it.
+// onlyDevice returns the one device of the workload's host; empty when it has none or several. A board divided into
+// one MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one. A
+// device that was lost still counts until its samples are too old: a span may have been on it.
 func (st *Store) onlyDevice(w *Workload) string {
 	st.hostedMu.Lock()
 	defer st.hostedMu.Unlock()

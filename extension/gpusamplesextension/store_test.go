@@ -137,7 +137,7 @@ func TestDoubtfulSamplesAreDroppedAndCounted(t *testing.T) {
 	assert.Equal(t, int64(1), r.store.stats.future.Load())
 }
 
-func TestAClockThatIsSetBackStartsTheSeriesAnew(t *testing.T) {
+func TestAClockThatIsSetBackRestartsTheSeries(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
 	r.now = time.Unix(0, t0)
 	r.put(Power, 0, 1)
@@ -182,7 +182,7 @@ func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 	})
 }
 
-func TestDevicesThatNobodyWritesAreForgotten(t *testing.T) {
+func TestDevicesWithoutAWriterAreForgotten(t *testing.T) {
 	cfg := NewDefaultConfig()
 	cfg.MaxDevices = 2
 	r := newRig(t, cfg, Device{ID: "GPU-a", HostName: "n", PCIBDF: "0000:01:00.0"})
@@ -273,7 +273,7 @@ type otherExtension struct{}
 func (otherExtension) Start(context.Context, component.Host) error { return nil }
 func (otherExtension) Shutdown(context.Context) error              { return nil }
 
-func TestFindSaysWhatIsMissing(t *testing.T) {
+func TestFindStatesWhatIsMissing(t *testing.T) {
 	id := component.MustNewID("gpu_samples")
 	x, err := newSamples(NewDefaultConfig(), componenttest.NewNopTelemetrySettings())
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ const (
 	FoundByHost
 )
 
-// String is none, pod, container, process or host.
+// String returns none, pod, container, process or host.
 func (f FoundBy) String() string {
 	return [...]string{"none", "pod", "container", "process", "host"}[min(f, FoundByHost)]
 }
@@ -137,7 +137,7 @@ func (u *DeviceUse) key() useKey {
 	return useKey{u.Device, u.Namespace, u.Pod, u.Container, u.PodUID, u.ContainerID, u.PID, u.LocalPID}
 }
 
-// onHost says whether the workload may be on the use's host: it names that host, or none.
+// onHost reports whether the workload may be on the use's host: it names that host, or none.
 func onHost(w *Workload, hostID, hostName string) bool {
 	if w.HostID != "" && hostID != "" {
 		return w.HostID == hostID

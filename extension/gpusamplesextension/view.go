@@ -31,7 +31,7 @@ func (v View) LookupPCI(host, bdf string) (DeviceView, bool) {
 	return DeviceView{v.st, d}, true
 }
 
-// Empty says whether no device is known.
+// Empty reports whether no device is known.
 func (v View) Empty() bool { return len(v.st.devices) == 0 }
 
 // Devices appends a view of every device to dst, in no order.
@@ -48,10 +48,11 @@ type DeviceView struct {
 	d  *device
 }
 
-// Device is the description that the writer gave; PCIBDF is normalized.
+// Device returns the description that the writer gave; PCIBDF is normalized.
 func (x DeviceView) Device() *Device { return &x.d.desc }
 
-// Board is the physical GPU: the device itself, or the parent of a MIG instance. False when the parent has no samples.
+// Board returns the physical GPU: the device itself, or the parent of a MIG instance. False when the parent has no
+// samples.
 func (x DeviceView) Board() (DeviceView, bool) {
 	if x.d.desc.Parent == "" {
 		return x, true
@@ -60,12 +61,12 @@ func (x DeviceView) Board() (DeviceView, bool) {
 	return DeviceView{x.st, d}, d != nil
 }
 
-// Newest is the time up to which the samples of all live fields have come: the oldest of their newest samples, where a
-// field without a sample for 3 intervals is no longer live. It never decreases except when the clock is set back.
-// 0 before the first sample.
+// Newest returns the time up to which the samples of all live fields have come: the oldest of their newest samples,
+// where a field without a sample for 3 intervals is no longer live. It never decreases except when the clock is set
+// back. 0 before the first sample.
 func (x DeviceView) Newest() int64 { return x.d.settled }
 
-// Interval is the time between two samples: the asked or the measured one, whichever is longer. 0 when unknown.
+// Interval returns the time between two samples: the asked or the measured one, whichever is longer. 0 when unknown.
 func (x DeviceView) Interval() time.Duration {
 	if x.d.primary == nil {
 		return x.d.desc.Interval
@@ -73,7 +74,7 @@ func (x DeviceView) Interval() time.Duration {
 	return time.Duration(x.d.primary.interval)
 }
 
-// Has says whether the field has any sample in the ring.
+// Has reports whether the field has any sample in the ring.
 func (x DeviceView) Has(f Field) bool { return x.field(f) != nil }
 
 func (x DeviceView) field(f Field) *series {
@@ -86,10 +87,10 @@ func (x DeviceView) field(f Field) *series {
 	return nil
 }
 
-// Mean is the time-weighted mean over the covered part of [start, end] and that part's share of the interval: time
-// between samples at most 3 intervals apart. Instants are taken on the straight line between two samples, a ratio holds
-// since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate per
-// second. Coverage 0 means that the mean is unknown; so it is for an interval without length.
+// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval:
+// time between samples at most 3 intervals apart. Instants are taken on the straight line between two samples, a ratio
+// holds since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate
+// per second. Coverage 0 means that the mean is unknown; so it is for an interval without length.
 func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	s := x.field(f)
 	if s == nil || end <= start {
@@ -102,7 +103,7 @@ func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	return integral / (float64(covered) * 1e-9), float64(covered) / float64(end-start)
 }
 
-// Integral is the integral in value × seconds (for a counter the increase, in its unit) over the covered part of
+// Integral returns the integral in value × seconds (for a counter the increase, in its unit) over the covered part of
 // [start, end], and that part's share of the interval.
 func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage float64) {
 	s := x.field(f)
@@ -113,7 +114,7 @@ func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage floa
 	return integral, float64(covered) / float64(end-start)
 }
 
-// Max is the largest value in the covered part of [start, end]; false when nothing is covered.
+// Max returns the largest value in the covered part of [start, end]; false when nothing is covered.
 func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	s := x.field(f)
 	if s == nil {
@@ -127,7 +128,7 @@ func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	return largest, ok
 }
 
-// Mask is the union of the bits of a mask field that held in the covered part of [start, end].
+// Mask returns the union of the bits of a mask field that held in the covered part of [start, end].
 func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
 	if s := x.field(f); s != nil {
 		s.each(start, end, func(a, _ float64) { bits |= uint64(a) })
@@ -135,9 +136,9 @@ func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
 	return bits
 }
 
-// Value is a field at time t on the straight line between its neighbours; for a counter the value since an unknown
-// origin, that never decreases: across a reset it stays, and only differences have a meaning. False when t is not
-// between two samples (Coverage says whether they are near).
+// Value returns a field at time t on the straight line between its neighbours; for a counter the value since an
+// unknown origin, that never decreases: across a reset it stays, and only differences have a meaning. False when t is
+// not between two samples (Coverage says whether they are near).
 func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	s := x.field(f)
 	if s == nil {
@@ -146,7 +147,7 @@ func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	return s.value(t)
 }
 
-// Range is the time of the oldest and of the newest sample of a field in the ring; 0, 0 when there is none.
+// Range returns the time of the oldest and of the newest sample of a field in the ring; 0, 0 when there is none.
 func (x DeviceView) Range(f Field) (oldest, newest int64) {
 	if s := x.field(f); s != nil {
 		return s.first().t, s.last().t
@@ -178,8 +179,8 @@ func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
 	return older.t, newer.t, newer.covered > older.covered
 }
 
-// UpdatePeriod is the measured time between two changes of a counter, never below the time between its samples;
-// 0 while unknown (fewer than 8 changes) and for fields that are no counters.
+// UpdatePeriod returns the measured time between two changes of a counter, never below the time between its samples; 0
+// while unknown (fewer than 8 changes) and for fields that are no counters.
 func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 	if s := x.field(f); s != nil {
 		return time.Duration(s.period.value())
@@ -187,8 +188,8 @@ func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 	return 0
 }
 
-// Coverage is the part of [start, end] between samples at most 3 intervals apart (0 to 1) and the number of samples in
-// it, both of the device's first live field in the order of the constants: of its energy where it has that.
+// Coverage returns the part of [start, end] between samples at most 3 intervals apart (0 to 1) and the number of
+// samples in it, both of the device's first live field in the order of the constants: of its energy where it has that.
 func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 	s := x.d.primary
 	switch {

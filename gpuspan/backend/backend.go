@@ -150,7 +150,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: status %d", e.Call, int32(e.Status))
 }
 
-// Name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
+// Name returns what CUDA and HIP call the statuses that callers meet in practice; empty for others.
 func (s Status) Name() string {
 	if s.Capture() {
 		return "stream capture"
@@ -191,19 +191,19 @@ var _ Backend = Unimplemented{}
 
 var errUnimplemented = errors.New("the backend does not implement it")
 
-// Name is "unknown".
+// Name returns "unknown".
 func (Unimplemented) Name() string { return "unknown" }
 
 // Devices fails.
 func (Unimplemented) Devices() ([]Device, error) { return nil, errUnimplemented }
 
-// Now is time.Now.
+// Now returns time.Now.
 func (Unimplemented) Now() time.Time { return time.Now() }
 
 // ThreadInit does nothing.
 func (Unimplemented) ThreadInit() error { return nil }
 
-// Current says that no context is current.
+// Current reports that no context is current.
 func (Unimplemented) Current() (Context, Status) { return 0, StatusInvalidContext }
 
 // StreamInfo fails.
@@ -214,37 +214,37 @@ func (Unimplemented) StreamInfo(StreamHandle, Context) (StreamInfo, error) {
 // Bind does nothing: for devices whose calls need no context to be current.
 func (Unimplemented) Bind(Context) (unbind func(), st Status) { return func() {}, StatusOK }
 
-// NewStream is not supported.
+// NewStream returns an error, because it is not supported.
 func (Unimplemented) NewStream(Context) (StreamHandle, Status) { return 0, StatusUnsupported }
 
-// NewAnchorStream is not supported.
+// NewAnchorStream returns an error, because it is not supported.
 func (Unimplemented) NewAnchorStream(Context) (StreamHandle, Status) { return 0, StatusUnsupported }
 
 // FreeStream does nothing.
 func (Unimplemented) FreeStream(Context, StreamHandle) {}
 
-// NewEvents is not supported.
+// NewEvents returns an error, because it is not supported.
 func (Unimplemented) NewEvents(Context, []Event) Status { return StatusUnsupported }
 
 // FreeEvents does nothing.
 func (Unimplemented) FreeEvents(Context, []Event) {}
 
-// Capturing is false: for devices without graphs.
+// Capturing returns false, for devices without graphs.
 func (Unimplemented) Capturing(StreamHandle) (bool, Status) { return false, StatusOK }
 
-// Record is not supported.
+// Record returns StatusUnsupported.
 func (Unimplemented) Record(*Call) Status { return StatusUnsupported }
 
-// Query is not supported.
+// Query returns StatusUnsupported.
 func (Unimplemented) Query(Event) Status { return StatusUnsupported }
 
-// Synchronize is not supported.
+// Synchronize returns StatusUnsupported.
 func (Unimplemented) Synchronize(Event) Status { return StatusUnsupported }
 
-// Elapsed is not supported.
+// Elapsed returns StatusUnsupported.
 func (Unimplemented) Elapsed(_, _ Event) (ns float64, st Status) { return 0, StatusUnsupported }
 
-// MemoryUsage is not supported.
+// MemoryUsage returns StatusUnsupported.
 func (Unimplemented) MemoryUsage(Context) (used int64, st Status) { return 0, StatusUnsupported }
 
 // Close does nothing.

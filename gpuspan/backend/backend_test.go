@@ -56,7 +56,7 @@ func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 	require.Negative(t, backend.StatusPanic, "no driver returns this")
 }
 
-func TestAStatusErrorSaysWhatWasAnsweredToWhat(t *testing.T) {
+func TestAStatusErrorStatesWhatWasAnsweredToWhat(t *testing.T) {
 	err := fmt.Errorf("cannot make a stream: %w", &backend.StatusError{Call: "make events", Status: 400})
 	require.EqualError(t, err, "cannot make a stream: make events: status 400 (invalid handle)")
 	var status *backend.StatusError

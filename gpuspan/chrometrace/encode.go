@@ -156,19 +156,19 @@ const (
 	kindBytes
 )
 
-// String is a string; bytes that are not UTF-8 become U+FFFD.
+// String returns a string; bytes that are not UTF-8 become U+FFFD.
 func String(s string) Value { return Value{kind: kindString, str: s} }
 
-// Int is a whole number, written with all its digits.
+// Int returns a whole number, written with all its digits.
 func Int(i int64) Value { return Value{kind: kindInt, num: uint64(i)} }
 
-// Float is a number. What JSON cannot hold becomes "NaN", "Infinity" or "-Infinity".
+// Float returns a number. What JSON cannot hold becomes "NaN", "Infinity" or "-Infinity".
 func Float(f float64) Value { return Value{kind: kindFloat, num: math.Float64bits(f)} }
 
-// Bytes are written as base64.
+// Bytes returns a value that is written as base64.
 func Bytes(v []byte) Value { return Value{kind: kindBytes, str: string(v)} }
 
-// Bool is true or false.
+// Bool returns a Boolean value.
 func Bool(b bool) Value {
 	if b {
 		return Value{kind: kindBool, num: 1}
@@ -176,13 +176,13 @@ func Bool(b bool) Value {
 	return Value{kind: kindBool}
 }
 
-// List is an array. The slice is kept.
+// List returns an array. The slice is kept.
 func List(v []Value) Value { return Value{kind: kindList, list: v} }
 
-// Map is an object. The slices are kept and have one length.
+// Map returns an object. The slices are kept and have one length.
 func Map(keys []string, v []Value) Value { return Value{kind: kindMap, keys: keys, list: v} }
 
-// AsInt is the value of an Int, or of a Float without fraction; false for anything else.
+// AsInt returns the value of an Int, or of a Float without fraction; false for anything else.
 func (v Value) AsInt() (int64, bool) {
 	switch v.kind {
 	case kindInt:
@@ -195,7 +195,7 @@ func (v Value) AsInt() (int64, bool) {
 	return 0, false
 }
 
-// AsFloat is the value of a Float or Int; false for anything else.
+// AsFloat returns the value of a Float or Int; false for anything else.
 func (v Value) AsFloat() (float64, bool) {
 	switch v.kind {
 	case kindInt:
@@ -206,5 +206,5 @@ func (v Value) AsFloat() (float64, bool) {
 	return 0, false
 }
 
-// AsString is the value of a String; false for anything else.
+// AsString returns the value of a String; false for anything else.
 func (v Value) AsString() (string, bool) { return v.str, v.kind == kindString }

@@ -202,7 +202,7 @@ type origins struct {
 	lastAt int
 }
 
-// of is the number of an event's origin.
+// of returns the number of an event's origin.
 func (o *origins) of(e *Event, p *process) int {
 	if e.Origin == nil {
 		if !p.hasOrigin {
@@ -250,7 +250,7 @@ func (o *Origin) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// resource are the attributes that a process was made of, for events without an origin.
+// resource returns the attributes that a process was made of, for events without an origin.
 func (k Process) resource() []Arg {
 	var args []Arg
 	add := func(key attribute.Key, v Value, has bool) {

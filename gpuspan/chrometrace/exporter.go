@@ -76,7 +76,8 @@ func WithWorker(name string) ExporterOption {
 	})
 }
 
-// WithOnComplete is called with the path of every file that is complete, as torch.profiler's on_trace_ready.
+// WithOnComplete sets a function that is called with the path of every file that is complete, as torch.profiler's
+// on_trace_ready.
 func WithOnComplete(f func(path string, s Stats)) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.OnComplete = f })
 }
@@ -246,7 +247,7 @@ func (e *Exporter) Shutdown(context.Context) error {
 	return errors.Join(err, e.finish())
 }
 
-// step is the number of a step; false: the event is none.
+// step returns the number of a step; false: the event is none.
 func (e *Event) step() (n int64, ok bool) {
 	n, ok = valueOf(e.Args, semconv.GPUStepIndexKey).AsInt()
 	return n, ok && valueOf(e.Args, semconv.GPUOperationTypeKey).str == semconv.GPUOperationTypeStep
@@ -283,7 +284,7 @@ type sourceKey struct {
 	scope    instrumentation.Scope
 }
 
-// sourceOf is what spans of one resource and scope share.
+// sourceOf returns what spans of one resource and scope share.
 func sourceOf(s sdktrace.ReadOnlySpan) Event {
 	r, scope := s.Resource(), s.InstrumentationScope()
 	o := &Origin{

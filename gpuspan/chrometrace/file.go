@@ -29,7 +29,7 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// Extension is what file names of the compression end in.
+// Extension returns what file names of the compression end in.
 func (c Compression) Extension() string {
 	switch c {
 	case Gzip:
@@ -43,7 +43,7 @@ func (c Compression) Extension() string {
 // Compressor makes the writer that compresses what is written to w.
 type Compressor func(c Compression, w io.Writer) (io.WriteCloser, error)
 
-// standard is the Compressor of the standard library.
+// standard returns the Compressor of the standard library.
 func standard(c Compression, w io.Writer) (io.WriteCloser, error) {
 	if c == Gzip {
 		return gzip.NewWriter(w), nil

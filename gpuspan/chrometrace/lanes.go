@@ -74,7 +74,7 @@ func (p *inserted) crossed(start, end int64) bool {
 	return p.start <= start && start < p.end && p.end < end
 }
 
-// latest is the innermost interval that is known to be there.
+// latest returns the innermost interval that is known to be there.
 func (l *lane) latest() inserted {
 	if n := len(l.path); n > 0 {
 		return l.path[n-1]

@@ -101,7 +101,7 @@ func (w *Writer) track(p *process, k Track) *track {
 	return t
 }
 
-// tid is the thread's own number for the first row of a host thread, and the next free small number otherwise.
+// tid returns the thread's own number for the first row of a host thread, and the next free small number otherwise.
 func (p *process) tid(t Track, row int) int64 {
 	tid := t.ID
 	main := t.Kind == Host && row == 0 && tid == p.pid
@@ -112,8 +112,8 @@ func (p *process) tid(t Track, row int) int64 {
 	return tid
 }
 
-// nextFree is the smallest number from 1 on that is not taken. It looks from where it stopped the last time, since none
-// is given back: files of 100,000 tracks would take minutes else.
+// nextFree returns the smallest number from 1 on that is not taken. It looks from where it stopped the last time,
+// since none is given back: files of 100,000 tracks would take minutes else.
 func nextFree(taken map[int64]bool, from *int64) int64 {
 	*from = max(*from, 1)
 	for taken[*from] {

@@ -171,7 +171,7 @@ func (r *Rotator) writeTo(k fileKey, f *file, events []Event) error {
 	return nil
 }
 
-// tell says once of a file that its end cannot be written.
+// tell reports once per file that its end cannot be written.
 func (r *Rotator) tell(f *file, err error) {
 	if !f.told {
 		r.report(err)
@@ -233,7 +233,7 @@ func (r *Rotator) file(k fileKey) (*file, error) {
 
 func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0 }
 
-// name is the final name of a file that is opened now.
+// name returns the final name of a file that is opened now.
 func (r *Rotator) name(k fileKey) string {
 	stem, ext := splitExt(r.cfg.Path)
 	switch {
@@ -354,7 +354,7 @@ func (e *PartialError) Error() string { return e.err.Error() }
 // Unwrap returns the errors of the failed files.
 func (e *PartialError) Unwrap() error { return e.err }
 
-// partial is the error of a Write of n spans.
+// partial returns the error of a Write of n spans.
 func partial(failed []Event, n int, err error) error {
 	if err == nil || len(failed) == n {
 		return err

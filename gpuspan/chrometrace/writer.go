@@ -175,7 +175,7 @@ func owner(e *Event) uint64 {
 	return h | 1
 }
 
-// lane is the first of a track's that takes the interval; nil where none does.
+// lane returns the first of a track's that takes the interval; nil if none does.
 func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lane {
 	for i, l := range t.lanes {
 		if t.latest[i].crossed(start, end) {
@@ -270,8 +270,8 @@ const (
 	fine = int64(1000) << 40
 )
 
-// first is the start of the span that sets the base, and 0 when there is none or the base is set: the earliest that is
-// not far from the median, for a single span with a broken clock must not decide.
+// first returns the start of the span that sets the base, and 0 when there is none or the base is set: the earliest
+// that is not far from the median, for a single span with a broken clock must not decide.
 func (w *Writer) first(events []Event) int64 {
 	if w.began || len(events) == 0 {
 		return 0

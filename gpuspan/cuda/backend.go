@@ -102,7 +102,7 @@ func open(opts []Option) (*Backend, error) {
 	return b, nil
 }
 
-// Name is "cuda_event".
+// Name returns "cuda_event".
 func (b *Backend) Name() string { return semconv.GPUTimingSourceCUDAEvent }
 
 // Driver gives the driver underneath, for programs that have no other binding; nil after an error of Open.
@@ -126,7 +126,7 @@ func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	return unbind, backend.Status(code)
 }
 
-// Current is the calling OS thread's current context.
+// Current returns the calling OS thread's current context.
 func (b *Backend) Current() (backend.Context, backend.Status) {
 	ctx, err := b.driver.Current()
 	switch {
@@ -148,7 +148,7 @@ func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backe
 	return s, st
 }
 
-// NewAnchorStream is NewStream: here each event has a time of its own.
+// NewAnchorStream is the same as NewStream, because here each event has its own time.
 func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return b.NewStream(c)
 }
@@ -173,7 +173,7 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 	return st
 }
 
-// Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+// Elapsed returns the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
 func (b *Backend) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	d, st := b.API.Elapsed(from, to)
 	if lostContext(st) && b.keepContext() {

@@ -260,7 +260,7 @@ func TestContextThatReplacesADestroyedOneIsTaken(t *testing.T) {
 	}
 }
 
-func TestCloseGivesBackPrimaryContexts(t *testing.T) {
+func TestCloseReturnsPrimaryContexts(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b, err := cuda.Open(cuda.WithLibrary(stub.Path))
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ var soak = flag.Duration("soak", 3*time.Second,
 	"how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
 
 // The whole way on real threads: spans lie where the stub knows that the work was, within the bound that they carry.
-func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
+func TestSpansAreWithinTheirBoundOfTheTruth(t *testing.T) {
 	length := *soak
 	if testing.Short() {
 		length = time.Second

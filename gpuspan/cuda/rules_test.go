@@ -207,7 +207,7 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 }
 
 // After cudaDeviceReset the runtime may give a new stream the handle of an old one.
-func TestHandleThatComesBackAfterAResetIsTimedAgain(t *testing.T) {
+func TestHandleThatReturnsAfterAResetIsTimedAgain(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)

@@ -27,7 +27,7 @@ type Conv struct {
 	Bias          bool  // one addition for each output element
 }
 
-// Output is the spatial size of the output, as torch.nn defines it:
+// Output returns the spatial size of the output, as torch.nn defines it:
 //
 //	convolution  (input + 2·padding − dilation·(kernel − 1) − 1) / stride + 1, rounded down
 //	transposed   (input − 1)·stride − 2·padding + dilation·(kernel − 1) + output padding + 1
@@ -88,7 +88,7 @@ func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
 	return w, nil
 }
 
-// tensors are the elements of input and output, and the operations of the direct algorithm.
+// tensors returns the elements of input and output, and the operations of the direct algorithm.
 func (c Conv) tensors() (x, y, ops float64, err error) {
 	out, err := c.Output()
 	x = float64(c.Batch) * float64(c.In) * product(c.Input)
@@ -100,7 +100,8 @@ func (c Conv) tensors() (x, y, ops float64, err error) {
 	return x, y, 2 * float64(c.Batch) * positions * c.weights(), err
 }
 
-// weights is the number of elements of the kernel tensor. Each output channel sees the input channels of its group.
+// weights returns the number of elements of the kernel tensor. Each output channel sees the input channels of its
+// group.
 func (c Conv) weights() float64 {
 	return float64(c.In) * float64(c.Out) / float64(max(c.Groups, 1)) * product(c.Kernel)
 }

@@ -98,7 +98,7 @@ func parseTerm(s string) ([]rune, error) {
 	return term, nil
 }
 
-// String is the equation as it was given to [ParseEinsum].
+// String returns the equation as it was given to [ParseEinsum].
 func (e *Einsum) String() string { return e.equation }
 
 // EinsumPlan is what an equation costs for given shapes, computed once. Its fields are values: using them in a hot path
@@ -213,7 +213,7 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 	return d, nil
 }
 
-// names are the indices of a term, in which "..." represents so many.
+// names returns the indices of a term, in which "..." represents so many.
 func names(term []rune, broadcast int) (list []string) {
 	for _, r := range term {
 		if r != ellipsis {
@@ -227,7 +227,7 @@ func names(term []rune, broadcast int) (list []string) {
 	return list
 }
 
-// elements is the product of the sizes of a set of indices.
+// elements returns the product of the sizes of a set of indices.
 func (d *dims) elements(set uint64) float64 {
 	n := 1.0
 	for i, s := range d.size {

@@ -24,8 +24,8 @@ func (d *dims) path() ([]Contraction, bool) {
 	}
 }
 
-// contract is the cost of making the result with the indices out of two results: a product for each combination, and
-// an addition when an index is summed.
+// contract returns the cost of making the result with the indices out of two results: a product for each combination,
+// and an addition when an index is summed.
 func (d *dims) contract(a, b, out uint64) float64 {
 	n := d.elements(a | b)
 	if (a|b)&^out != 0 {
@@ -34,8 +34,8 @@ func (d *dims) contract(a, b, out uint64) float64 {
 	return n
 }
 
-// exact is dynamic programming over the subsets of operands: the best way to contract a subset is the best of all its
-// divisions in two, outer products included. The indices of a subset's result do not depend on how it was made.
+// exact uses dynamic programming over the subsets of operands: the best way to contract a subset is the best of all
+// its divisions in two, outer products included. The indices of a subset's result do not depend on how it was made.
 func (d *dims) exact() []Contraction {
 	n := len(d.terms)
 	full := 1<<n - 1

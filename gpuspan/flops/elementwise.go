@@ -48,8 +48,8 @@ var kinds = [opCount]struct{ ops, operands float64 }{
 	LeakyReLU: {2, 1}, Sigmoid: {4, 1}, SiLU: {5, 1}, SwiGLU: {6, 2}, GELU: {5, 1}, GELUTanh: {9, 1}, ScaledAdd: {2, 2},
 }
 
-// Elementwise is an operation over n elements: as many arithmetic operations and elementary functions for each as its
-// definition has. Every operand and the result are n elements; one that is broadcast is read less.
+// Elementwise returns an operation over n elements: as many arithmetic operations and elementary functions for each as
+// its definition has. Every operand and the result are n elements; one that is broadcast is read less.
 func Elementwise(op Op, n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(n) || op >= opCount {
 		return gpuspan.Work{}
@@ -96,12 +96,12 @@ func reductionOps(r Reduction, n float64) float64 {
 	return n - 1
 }
 
-// Softmax is eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials, n−1 additions and
-// n divisions for each row.
+// Softmax returns the work of eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials,
+// n−1 additions and n divisions for each row.
 func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 5, -2, 0, p) }
 
-// LayerNorm is (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the mean; n
-// differences, n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n
+// LayerNorm returns the work of (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the
+// mean; n differences, n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n
 // products; and with affine n products and n additions.
 func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
 	if affine {
@@ -110,11 +110,12 @@ func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
 	return normalize(rows, n, 5, 2, 0, p)
 }
 
-// RMSNorm is x/√(mean(x²)+ε)·γ over rows of n elements (Zhang and Sennrich 2019): n products, n−1 additions, a
-// division, an addition, a reciprocal root, n products, and n products with γ.
+// RMSNorm returns the work of x/√(mean(x²)+ε)·γ over rows of n elements (Zhang and Sennrich 2019): n products, n−1
+// additions, a division, an addition, a reciprocal root, n products, and n products with γ.
 func RMSNorm(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 4, 2, 1, p) }
 
-// normalize is so many operations for each element and each row, with so many weights for each element of a row.
+// normalize returns the work of so many operations for each element and each row, with so many weights for each
+// element of a row.
 func normalize(rows, n int, each, row, weights float64, p gpuspan.Precision) gpuspan.Work {
 	if rows <= 0 || n <= 0 {
 		return gpuspan.Work{}
@@ -144,15 +145,16 @@ func EmbeddingBag(indices, bags, dim, indexSize int, p gpuspan.Precision) gpuspa
 	return bytes((i-b)*d, i*d*s+(i+b)*float64(indexSize), b*d*s, p)
 }
 
-// FFT is batch transforms of complex numbers over the dimensions, N points in all: 5·N·log₂N, the operations of the
-// radix-2 algorithm, by which FFTW and the HPC Challenge state rates whatever algorithm ran and whatever N is. An
-// element is two numbers of the precision.
+// FFT returns the work of batch transforms of complex numbers over the dimensions, N points in all: 5·N·log₂N, the
+// operations of the radix-2 algorithm, by which FFTW and the HPC Challenge state rates whatever algorithm ran and
+// whatever N is. An element is two numbers of the precision.
 func FFT(batch int, p gpuspan.Precision, dims ...int) gpuspan.Work {
 	return fft(batch, 5, 2, 2, p, dims)
 }
 
-// RealFFT is batch transforms of real numbers: half of FFT's operations, 2.5·N·log₂N, as FFTW states them. It reads N
-// numbers and writes the half of the spectrum that is not redundant, N/2+1 complex elements along the last dimension.
+// RealFFT returns the work of batch transforms of real numbers: half of FFT's operations, 2.5·N·log₂N, as FFTW states
+// them. It reads N numbers and writes the half of the spectrum that is not redundant, N/2+1 complex elements along the
+// last dimension.
 func RealFFT(batch int, p gpuspan.Precision, dims ...int) gpuspan.Work {
 	if len(dims) == 0 || invalid(dims...) || empty(dims...) {
 		return gpuspan.Work{}

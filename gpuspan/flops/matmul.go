@@ -27,11 +27,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// MatMul is C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). That the first product of
-// each element needs no addition is ignored there and here.
+// MatMul returns the work of C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). That the
+// first product of each element needs no addition is ignored there and here.
 func MatMul(m, n, k int, p gpuspan.Precision) gpuspan.Work { return BatchedMatMul(1, m, n, k, p) }
 
-// BatchedMatMul is batch independent products of m×k and k×n.
+// BatchedMatMul returns the work of batch independent products of m×k and k×n.
 func BatchedMatMul(batch, m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, m, n, k) {
 		return gpuspan.Work{}
@@ -40,7 +40,7 @@ func BatchedMatMul(batch, m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	return work(2*b*x*y*z, b*(x*z+z*y), b*x*y, p)
 }
 
-// Linear is a layer Y = X·Wᵀ + bias on rows vectors of in elements, giving out elements each: 2·rows·in·out, and
+// Linear returns a layer Y = X·Wᵀ + bias on rows vectors of in elements, giving out elements each: 2·rows·in·out, and
 // rows·out more with a bias.
 func Linear(rows, in, out int, bias bool, p gpuspan.Precision) gpuspan.Work {
 	w := MatMul(rows, out, in, p)
@@ -68,11 +68,11 @@ type Sparse struct {
 	IndexSize  int    // bytes of an index; 0 means 4
 }
 
-// MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC
-// 2007). x is read once, as far as there are values for it.
+// MulVector returns the work of y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count
+// (Williams et al., SC 2007). x is read once, as far as there are values for it.
 func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
 
-// MulMatrix is C = A·B with a dense B of n columns: 2·nnz·n.
+// MulMatrix returns the work of C = A·B with a dense B of n columns: 2·nnz·n.
 func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(s.Rows, s.Cols, s.NonZeros, s.IndexSize, n) || s.Format > COO {
 		return gpuspan.Work{}
@@ -87,9 +87,9 @@ func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(2*nnz*float64(n), nnz*size+indices*index+columns*float64(n)*size, float64(s.Rows)*float64(n)*size, p)
 }
 
-// Structured24 is C = A·B where A, of m×k, holds two values of every four: m·n·k operations, half of the dense
-// product. Vendors quote twice the dense peak for it and twice these operations; the ratio is the same. Each stored
-// value has a position of two bits. k must be divisible by 4, otherwise the zero Work is returned.
+// Structured24 returns the work of C = A·B where A, of m×k, holds two values of every four: m·n·k operations, half of
+// the dense product. Vendors quote twice the dense peak for it and twice these operations; the ratio is the same. Each
+// stored value has a position of two bits. k must be divisible by 4, otherwise the zero Work is returned.
 func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(m, n, k) || k%4 != 0 {
 		return gpuspan.Work{}
@@ -98,8 +98,8 @@ func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(x*y*z, x*z/2*size+x*z/2*2/8+z*y*size, x*y*size, p)
 }
 
-// ElementSize is the size of one element in bytes: 8, 4 (also TF32, which is stored as FP32), 2, 1 or, for FP4, 0.5.
-// It is 0 when the precision is not stated, and bytes then stay unstated too.
+// ElementSize returns the size of one element in bytes: 8, 4 (also TF32, which is stored as FP32), 2, 1 or, for FP4,
+// 0.5. It is 0 when the precision is not stated, and bytes then stay unstated too.
 func ElementSize(p gpuspan.Precision) float64 {
 	switch p {
 	case gpuspan.FP64:
@@ -155,7 +155,7 @@ func Sum(works ...gpuspan.Work) gpuspan.Work {
 	return s
 }
 
-// Times is n runs of a work, as of n equal layers.
+// Times returns n times a work, for example of n equal layers.
 func Times(n int, w gpuspan.Work) gpuspan.Work {
 	if n < 0 {
 		return gpuspan.Work{}

@@ -33,13 +33,13 @@ type AttentionShape struct {
 	Mask     Mask
 }
 
-// Attention is the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs is
-// queries·keys less what the mask hides.
+// Attention returns the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs
+// is queries·keys less what the mask hides.
 func Attention(batch, heads, queries, keys, headDim int, m Mask, p gpuspan.Precision) gpuspan.Work {
 	return AttentionShape{Batch: batch, Heads: heads, Queries: queries, Keys: keys, HeadDim: headDim, Mask: m}.Forward(p)
 }
 
-// Pairs is the number of (query, key) pairs of one head that are computed.
+// Pairs returns the number of (query, key) pairs of one head that are computed.
 func (a AttentionShape) Pairs() float64 {
 	q, k := float64(a.Queries), float64(a.Keys)
 	if a.Mask != Causal {
@@ -72,7 +72,7 @@ func (a AttentionShape) Backward(p gpuspan.Precision, recompute bool) gpuspan.Wo
 	return a.products(sizes, q+kv+2*o, q+kv, p) // reads Q, K, V, O, dO; writes dQ, dK, dV
 }
 
-// products are matrix products of the pairs of all heads, whose other sizes are added up.
+// products returns the matrix products of the pairs of all heads, whose other sizes are added up.
 func (a AttentionShape) products(sizes, read, written float64, p gpuspan.Precision) gpuspan.Work {
 	if invalid(a.Batch, a.Heads, a.KVHeads, a.Queries, a.Keys, a.HeadDim, a.ValueDim) {
 		return gpuspan.Work{}
@@ -123,13 +123,13 @@ func (t Transformer) headDim() int {
 
 func (t Transformer) kvHeads() int { return cmp.Or(t.KVHeads, t.Heads) }
 
-// attention is the number of weights of the four projections of a layer.
+// attention returns the number of weights of the four projections of a layer.
 func (t Transformer) attention() float64 {
 	h, d := float64(t.Hidden), float64(t.headDim())
 	return h * d * (2*float64(t.Heads) + 2*float64(t.kvHeads()))
 }
 
-// expert is the number of weights of one feed-forward network.
+// expert returns the number of weights of one feed-forward network.
 func (t Transformer) expert() float64 {
 	n := 2.0
 	if t.Gated {
@@ -145,7 +145,7 @@ func (t Transformer) experts() (all, active, router float64) {
 	return float64(t.Experts), float64(max(t.ActiveExperts, 1)), float64(t.Hidden) * float64(t.Experts)
 }
 
-// Parameters is the number of weights: all, and the ones that one token uses (of a mixture of experts). Embedding
+// Parameters returns the number of weights: all, and the ones that one token uses (of a mixture of experts). Embedding
 // tables count once when tied.
 func (t Transformer) Parameters() (all, active float64) {
 	n, a, router := t.experts()
@@ -171,16 +171,16 @@ func (t Transformer) Parameters() (all, active float64) {
 	return l*layer(n) + rest, l*layer(a) + rest
 }
 
-// matrices is the number of weights that one token is multiplied with: projections, active experts, router, and the
-// output layer. Looking up an embedding multiplies nothing.
+// matrices returns the number of weights that one token is multiplied with: projections, active experts, router, and
+// the output layer. Looking up an embedding multiplies nothing.
 func (t Transformer) matrices() float64 {
 	_, a, router := t.experts()
 	return float64(t.Layers)*(t.attention()+a*t.expert()+router) + float64(t.Vocab)*float64(t.Hidden)
 }
 
-// SixND is 6 × active parameters × tokens, the rule of thumb for a training step (Kaplan et al. 2020, Hoffmann et al.
-// 2022): two operations for each weight and token forward, four backward. It leaves attention scores out and counts
-// embedding tables as if they were multiplied.
+// SixND returns 6 × active parameters × tokens, the rule of thumb for a training step (Kaplan et al. 2020, Hoffmann et
+// al. 2022): two operations for each weight and token forward, four backward. It leaves attention scores out and
+// counts embedding tables as if they were multiplied.
 func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(tokens) || t.invalid() {
 		return gpuspan.Work{}
@@ -209,7 +209,7 @@ func (t Transformer) TrainStep(batch, seq int, recompute bool, p gpuspan.Precisi
 	return gpuspan.Work{FLOPs: total, Items: int64(batch) * int64(seq), Precision: p}
 }
 
-// scores is the attention of all layers.
+// scores returns the attention of all layers.
 func (t Transformer) scores(batch, queries, keys int) float64 {
 	a := AttentionShape{Batch: batch, Heads: t.Heads, Queries: queries, Keys: keys, HeadDim: t.headDim(), Mask: t.Mask}
 	return float64(t.Layers) * a.Forward(gpuspan.PrecisionUnset).FLOPs
@@ -247,19 +247,19 @@ func (t Transformer) Decode(batch, context int, p gpuspan.Precision) gpuspan.Wor
 	return w
 }
 
-// weights are the elements read for a number of tokens.
+// weights returns the elements read for a number of tokens.
 func (t Transformer) weights(tokens float64) float64 {
 	n, a, router := t.experts()
 	used := min(n, a*tokens)
 	return float64(t.Layers)*(t.attention()+used*t.expert()+router) + float64(t.Vocab)*float64(t.Hidden)
 }
 
-// cache are the elements of keys and values of a number of tokens.
+// cache returns the elements of keys and values of a number of tokens.
 func (t Transformer) cache(tokens float64) float64 {
 	return 2 * float64(t.Layers) * float64(t.kvHeads()) * float64(t.headDim()) * tokens
 }
 
-// CacheSize is the size in bytes of the keys and values of a number of tokens.
+// CacheSize returns the size in bytes of the keys and values of a number of tokens.
 func (t Transformer) CacheSize(tokens int, p gpuspan.Precision) int64 {
 	if invalid(tokens) || t.invalid() {
 		return 0

@@ -84,7 +84,7 @@ func Load(path string, at ...string) (File, error) {
 	return out, nil
 }
 
-// Read is Load from a reader. With an error the result holds defaults for what was wrong.
+// Read is like Load, from a reader. With an error the result holds defaults for what was wrong.
 func Read(r io.Reader, at ...string) (File, error) {
 	settings, wrong := settings.FromEnv()
 	out := File{Settings: settings}

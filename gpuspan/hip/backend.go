@@ -80,7 +80,7 @@ func open(opts []Option) (*Backend, error) {
 	return b, nil
 }
 
-// Name is "hip_event".
+// Name returns "hip_event".
 func (b *Backend) Name() string { return semconv.GPUTimingSourceHipEvent }
 
 // ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
@@ -106,7 +106,7 @@ func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	return b.restore[current], st
 }
 
-// Current is the calling OS thread's current device.
+// Current returns the calling OS thread's current device.
 func (b *Backend) Current() (backend.Context, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -115,7 +115,7 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(f.Int32(0)), st
 }
 
-// StreamInfo is the device of a stream, for the NULL stream the one that was current where it was registered.
+// StreamInfo returns the device of a stream, for the NULL stream the one that was current where it was registered.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err
@@ -148,7 +148,7 @@ func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Stat
 	return b.CreateEvents(c, dst, disableSystemFence)
 }
 
-// Close has nothing to give back: events and streams are freed by who made them.
+// Close does nothing, because events and streams are freed by their owners.
 func (b *Backend) Close() error { return nil }
 
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
@@ -241,7 +241,7 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 	return out, nil
 }
 
-// uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
+// uuid returns `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
 func (b *Backend) uuid(device int) string {
 	if b.fn.Of["hipDeviceGetUuid"] == 0 {
 		return ""

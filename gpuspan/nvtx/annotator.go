@@ -91,8 +91,8 @@ func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64
 	return a.domain.call(domainRangeStartEx, e)
 }
 
-// mark says which trace a span id is of, before the range that has the id as its payload: a payload has no room for
-// both.
+// mark writes the trace ID of a span before the range that has the span ID as its payload, because a payload has no
+// room for both.
 func (a *Annotator) mark(sc trace.SpanContext, step int64) {
 	e := newEvent(0)
 	traceID, spanID := sc.TraceID(), sc.SpanID()
@@ -171,7 +171,7 @@ const (
 	NoIDs
 )
 
-// WithIDs says how ranges carry ids.
+// WithIDs reports how ranges carry ids.
 func WithIDs(ids IDs) Option { return optionFunc(func(c *config) { c.ids = ids }) }
 
 // Exit ends the program with a code, as [os.Exit] does, which runs no deferred functions either: call it last, instead

@@ -48,7 +48,7 @@ func newDomain(c *client, name string) *domain {
 // cut leaves as much of a text as goes to the tool.
 func cut(s string) string { return s[:min(len(s), maxText)] }
 
-// register makes a text known under a number, which is cheaper than the text; 0 where the tool takes none. Tools keep
+// register makes a text known under a number, which is cheaper than the text; 0 if the tool takes none. Tools keep
 // registered strings for ever: few are, once each.
 func (d *domain) register(text string) uintptr {
 	register := d.client.fn(domainRegisterStr)

@@ -177,7 +177,7 @@ func TestOperationsAreRegisteredOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"domain": 1, "string": 2, "category": 1, "start": 6, "end": 6}, kinds)
 }
 
-func TestLongNamesAreCutAndKeepTheirIDs(t *testing.T) {
+func TestLongNamesAreTruncatedAndKeepTheirIDs(t *testing.T) {
 	tool := newRecorder(t)
 	a := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))
 	a.RangeEnd(a.RangeStart(gpuspan.NewOperation(strings.Repeat("x", 1000)), spanContext(true)))

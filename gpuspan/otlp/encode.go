@@ -68,7 +68,7 @@ func appendAttribute(b []byte, field int, kv attribute.KeyValue) []byte {
 	return appendValue(b, kv.Value)
 }
 
-// valueLen is the length of an AnyValue {string = 1, bool = 2, int = 3, double = 4, array = 5}.
+// valueLen returns the length of an AnyValue {string = 1, bool = 2, int = 3, double = 4, array = 5}.
 func valueLen(v attribute.Value) int {
 	switch v.Type() {
 	case attribute.STRING:
@@ -230,7 +230,7 @@ func appendSpan(b []byte, x *sink.Span) []byte {
 	return appendFixed32(b, 16, flagsOf(x.Context.TraceFlags(), x.Parent))
 }
 
-// flagsOf are W3C's flags of a span, and whether the other side of the reference is in another process.
+// flagsOf returns W3C's flags of a span, and whether the other side of the reference is in another process.
 func flagsOf(f trace.TraceFlags, other trace.SpanContext) uint32 {
 	flags := uint32(f) | flagsHasRemote
 	if other.IsRemote() {

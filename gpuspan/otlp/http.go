@@ -119,7 +119,7 @@ func refusedSpans(body []byte) int64 {
 	return 0
 }
 
-// firstField is the first field of a message if it is number 1 and holds bytes.
+// firstField returns the first field of a message if it is number 1 and holds bytes.
 func firstField(b []byte) []byte {
 	if len(b) < 2 || b[0] != 1<<3|2 {
 		return nil

@@ -71,7 +71,7 @@ func TestNoContextIsTheBackground(t *testing.T) {
 	require.EqualValues(t, 1, s.Stats().Sent)
 }
 
-func TestShutdownSaysThatTheSenderHangs(t *testing.T) {
+func TestShutdownStatesThatTheSenderHangs(t *testing.T) {
 	release := make(chan struct{})
 	s, err := New(To(&sender{send: func(context.Context, []byte) (int64, error) { <-release; return 0, nil }}), BatchSize(1))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestLongSpansMakeRequestsThatReceiversTake(t *testing.T) {
 	require.LessOrEqual(t, longest, 4<<20)
 }
 
-func TestAResourceThatIsNoUTF8IsMended(t *testing.T) {
+func TestAResourceThatIsNoUTF8IsRepaired(t *testing.T) {
 	s, x := newSink(t, nil, Resource(attribute.String("a\xff", "b\xff")))
 	got := make(chan string, 1)
 	x.send = func(_ context.Context, b []byte) (int64, error) { got <- string(b); return 0, nil }

@@ -37,15 +37,15 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// Endpoint is the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces. Default:
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces after it,
-// else http://localhost:4318/v1/traces.
+// Endpoint returns the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces.
+// Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces
+// after it, else http://localhost:4318/v1/traces.
 func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
 
 // Header sets a header of each request, as for authorization. OTEL_EXPORTER_OTLP_HEADERS sets others.
 func Header(name, value string) Option { return option(func(c *config) { c.headers.Set(name, value) }) }
 
-// Resource says who sends, as the SDK's resource does: Resource(res.Attributes()...).
+// Resource sets the resource of all spans, like the SDK's resource: Resource(res.Attributes()...).
 func Resource(kv ...attribute.KeyValue) Option {
 	return option(func(c *config) { c.resource = spanattr.AppendValid(c.resource, kv) })
 }
@@ -56,17 +56,18 @@ func Client(h *http.Client) Option { return option(func(c *config) { c.client = 
 // To sends requests another way than HTTP.
 func To(s Sender) Option { return option(func(c *config) { c.sender = s }) }
 
-// Interval is how long a span waits for others at most; default 1 s.
+// Interval returns how long a span waits for others at most; default 1 s.
 func Interval(d time.Duration) Option { return option(func(c *config) { c.interval = d }) }
 
-// BatchSize is how many spans one request holds at most; default 2048. One of 2 MiB holds no more, whatever they are.
+// BatchSize returns how many spans one request holds at most; default 2048. One of 2 MiB holds no more, whatever they
+// are.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
-// Queue is how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB with
-// batches of the default size.
+// Queue returns how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB
+// with batches of the default size.
 func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
 
-// RetryFor is how long a request is tried again before it is dropped; default 1 min.
+// RetryFor returns how long a request is tried again before it is dropped; default 1 min.
 func RetryFor(d time.Duration) Option { return option(func(c *config) { c.patience = d }) }
 
 const tracesPath = "/v1/traces"

@@ -184,7 +184,7 @@ func (s *Sink) run() {
 	}
 }
 
-// next is the oldest request.
+// next returns the oldest request.
 func (s *Sink) next() (r request, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

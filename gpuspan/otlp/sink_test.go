@@ -85,7 +85,7 @@ func TestSpansWaitForNoLongerThanTheInterval(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatStandsStillCostsTheNewestRequests(t *testing.T) {
+func TestAReceiverThatStopsCostsTheNewestRequests(t *testing.T) {
 	release := make(chan struct{})
 	s, _ := newSink(t, func(context.Context, []byte) (int64, error) { <-release; return 0, nil }, BatchSize(1), Queue(2))
 	for range 10 {

@@ -64,7 +64,7 @@ func parseOutput(line string) (o Output, err error) {
 	return o, nil
 }
 
-// FirstDivergence is the index of the first output in which two runs differ: another operation or occurrence, or
+// FirstDivergence returns the index of the first output in which two runs differ: another operation or occurrence, or
 // another sum. Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
 func FirstDivergence(a, b []Output) (int, bool) {
 	n := min(len(a), len(b))
@@ -76,8 +76,8 @@ func FirstDivergence(a, b []Output) (int, bool) {
 	return n, len(a) != len(b)
 }
 
-// Checksum is the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits, on
-// every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits.
+// Checksum returns the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits,
+// on every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits.
 func Checksum(data []float32) uint64 {
 	h := fnv.New64a()
 	var b [4]byte

@@ -98,7 +98,7 @@ type HostLink struct {
 	C2C        float64 // bytes per second in one direction of NVLink-C2C, where that is the link
 }
 
-// Rate is the peak in bytes per second of one direction; zero where unknown.
+// Rate returns the peak in bytes per second of one direction; zero if unknown.
 func (l HostLink) Rate() float64 {
 	if l.C2C > 0 {
 		return l.C2C
@@ -106,9 +106,9 @@ func (l HostLink) Rate() float64 {
 	return PCIeRate(l.Generation, l.Lanes)
 }
 
-// PCIeRate is the peak of one direction of a PCIe link in bytes per second, line coding taken off: 8b/10b to
-// generation 2, 128b/130b to 5, and the 242 of 256 bytes of a flit in 6. Headers of packets are not taken off
-// (they cost 5 to 15 % more, by payload size). Zero for a generation or width that does not exist.
+// PCIeRate returns the peak of one direction of a PCIe link in bytes per second, line coding taken off: 8b/10b to
+// generation 2, 128b/130b to 5, and the 242 of 256 bytes of a flit in 6. Headers of packets are not taken off (they
+// cost 5 to 15 % more, by payload size). Zero for a generation or width that does not exist.
 //
 // Source: PCI Express Base Specification, revisions 1.1, 2.1, 3.1, 4.0, 5.0 and 6.0.
 func PCIeRate(generation, lanes int) float64 {
@@ -135,9 +135,9 @@ const memorySlices = 8
 // gibi is how much more than the data sheet's GB a driver may report: sheets of the H200 and of Blackwell mean GiB.
 const gibi = 1.08
 
-// Instance is what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and size in
-// proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used under MIG and
-// is unknown then; the host link is shared and left whole.
+// Instance returns what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and
+// size in proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used
+// under MIG and is unknown then; the host link is shared and left whole.
 //
 // memory is the instance's size in bytes as the driver or the profile's name says; it is rounded to whole slices,
 // for drivers keep a part of each slice. The second value is false when sms or memory do not fit the device or the

@@ -51,12 +51,12 @@ type FLOPRates struct {
 	FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 float64
 }
 
-// Precisions are the values of gpu.flop.precision, in the order of FLOPRates.
+// Precisions returns the values of gpu.flop.precision, in the order of FLOPRates.
 func Precisions() []string {
 	return []string{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
 }
 
-// Of returns the peak of a precision by its value of gpu.flop.precision, zero where that is unknown.
+// Of returns the peak of a precision by its value of gpu.flop.precision, zero if that is unknown.
 func (r *FLOPRates) Of(precision string) float64 {
 	if p := r.field(precision); p != nil {
 		return *p

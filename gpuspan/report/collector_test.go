@@ -209,7 +209,7 @@ func TestStatedPeaksComeFirst(t *testing.T) {
 	}, c.Summary().Devices)
 }
 
-func TestModelFLOPsAreHeldAgainstTheDeviceOfTheSteps(t *testing.T) {
+func TestModelFLOPsAreComparedWithTheDeviceOfTheSteps(t *testing.T) {
 	peak := func(v float64) report.Peaks { return report.Peaks{FLOPs: map[string]float64{"bf16": v}} }
 	c := report.NewCollector(report.WithDevices(report.Device{Ordinal: 0, Peaks: peak(1e12)},
 		report.Device{Ordinal: 3, Peaks: peak(4e12)}))

@@ -18,7 +18,7 @@ type Change struct {
 	Before, After Figures  // Count is 0 where it did not run
 }
 
-// Ratio is the mean duration after divided by that before, 0 where either is not known.
+// Ratio returns the mean duration after divided by that before, 0 if either is not known.
 func (c Change) Ratio() float64 {
 	b, a := c.Before.Duration, c.After.Duration
 	if b.Count == 0 || a.Count == 0 || b.Mean <= 0 {

@@ -40,7 +40,7 @@ type Finding struct {
 	Cost      time.Duration `json:"-"`         // time at stake; findings are ordered by it
 }
 
-// String is one sentence with evidence and threshold.
+// String returns one sentence with evidence and threshold.
 func (f Finding) String() string {
 	limit := strconv.FormatFloat(f.Threshold, 'g', 4, 64)
 	if f.Unit == "1" {

@@ -77,7 +77,7 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 	}
 }
 
-// durationAttrs are the statistics in seconds, the sum first.
+// durationAttrs returns the statistics in seconds, the sum first.
 func durationAttrs(prefix string, d Durations) []slog.Attr {
 	figure := func(name string, v time.Duration) (a slog.Attr) {
 		if a.Key = prefix + name; d.Count > 0 { // then 0 is a figure
@@ -92,7 +92,7 @@ func durationAttrs(prefix string, d Durations) []slog.Attr {
 	}
 }
 
-// known is a figure, without a value where it is zero.
+// known returns a figure, without a value where it is zero.
 func known[T comparable](key string, v T) slog.Attr {
 	var zero T
 	if v == zero {
@@ -140,7 +140,7 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 	}
 }
 
-// part are the mean and the rates, under names of their own.
+// part returns the mean and the rates, under names of their own.
 func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 	for _, a := range attrs {
 		if a.Key == "mean_seconds" || strings.HasSuffix(a.Key, "_per_second") {

@@ -29,7 +29,7 @@ type IO struct {
 	Unsplit int64 `json:"unsplit,omitempty"` // bytes whose direction was not stated
 }
 
-// Total is the sum of the bytes of all directions.
+// Total returns the sum of the bytes of all directions.
 func (b IO) Total() int64 { return b.Read + b.Written + b.Unsplit }
 
 func (b *IO) add(o IO) {

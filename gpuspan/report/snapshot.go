@@ -80,8 +80,8 @@ func (c *Collector) peaks(device int) Peaks {
 	return Peaks{}
 }
 
-// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to. Bytes
-// that are declared to come from the L2 cache do not pass the memory.
+// peakShare returns the largest share of any limit that the timed runs came to: the roof that they were nearest to.
+// Bytes that are declared to come from the L2 cache do not pass the memory.
 func (o *Operation) peakShare(p Peaks) (share float64, of string) {
 	f := o.All
 	r := f.Rates()

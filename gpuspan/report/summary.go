@@ -39,11 +39,11 @@ type Summary struct {
 	Pending    int64            `json:"pending,omitempty"`       // sections that have ended and are not read back yet
 }
 
-// Wall is the time that the summary covers.
+// Wall returns the time that the summary covers.
 func (s Summary) Wall() time.Duration { return s.End.Sub(s.Start) }
 
-// WallCoverage is the share of wall time in which at least one timed section ran, 0 to 1, and false when no time has
-// passed. It says how much of the program the sections explain, not how busy the device was.
+// WallCoverage returns the share of wall time in which at least one timed section ran, 0 to 1, and false when no time
+// has passed. It says how much of the program the sections explain, not how busy the device was.
 func (s Summary) WallCoverage() (float64, bool) {
 	w := s.Wall()
 	if w <= 0 {
@@ -52,8 +52,8 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total is the time of all outermost sections but work on the host, each moment of a stream once. Streams run side by
-// side, so it may exceed the wall time.
+// Total returns the time of all outermost sections but work on the host, each moment of a stream once. Streams run
+// side by side, so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
 	var t time.Duration
 	for i := range s.Operations {
@@ -159,7 +159,7 @@ func (f Figures) Rates() Rates {
 	}
 }
 
-// TotalFLOPs is the sum of FLOPs over all precisions.
+// TotalFLOPs returns the sum of FLOPs over all precisions.
 func (f Figures) TotalFLOPs() float64 {
 	var sum float64
 	for _, v := range f.FLOPs {
@@ -259,8 +259,8 @@ func (s Summary) Categories() []Category {
 	return out
 }
 
-// uncategorized is what no category explains: outermost GPU work without one, less the time of operations within it
-// that have one.
+// uncategorized returns what no category explains: outermost GPU work without one, less the time of operations within
+// it that have one.
 func (s Summary) uncategorized() Category {
 	categorized := func(o *Operation) bool { return o.Category != "" && !o.onHost() }
 	out := Category{Name: "(no category)"}
@@ -324,7 +324,7 @@ func (f *Figures) merge(o Figures) {
 	f.timed.add(o.timed)
 }
 
-// part is the sum as a share of another one, 0 where that is.
+// part returns the sum as a share of another one, 0 if that is.
 func (d Durations) part(of time.Duration) float64 {
 	if of <= 0 {
 		return 0
@@ -332,7 +332,7 @@ func (d Durations) part(of time.Duration) float64 {
 	return float64(d.Total) / float64(of)
 }
 
-// merge is Chan, Golub and LeVeque's pairwise update of mean and variance (1979).
+// merge uses Chan, Golub and LeVeque's pairwise update of mean and variance (1979).
 func (d Durations) merge(o Durations) Durations {
 	switch {
 	case o.Count == 0:

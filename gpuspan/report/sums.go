@@ -107,7 +107,7 @@ func (f *Figures) work(count int64, s Sample) {
 	}
 }
 
-// complete is a copy with the durations.
+// complete returns a copy with the durations.
 func (f Figures) complete(d *durations) Figures {
 	f.Duration, f.FLOPs = d.summary(), maps.Clone(f.FLOPs)
 	return f
@@ -192,7 +192,7 @@ func (r *reservoir) Add(seconds float64) {
 	}
 }
 
-// Quantile is the value of rank ceil(q × n), the nearest-rank definition.
+// Quantile returns the value of rank ceil(q × n), the nearest-rank definition.
 func (r *reservoir) Quantile(q float64) (float64, bool) {
 	if len(r.values) == 0 {
 		return 0, false

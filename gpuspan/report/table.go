@@ -168,7 +168,7 @@ func quantity(v float64) string {
 	return in(v, unit{999.95e6, 1e6, "M"}, unit{0, 1e9, "G"})
 }
 
-// plural is the word for n things.
+// plural returns the word for n things.
 func plural(n int64, thing string) string {
 	if n == 1 {
 		return thing

@@ -146,8 +146,8 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 }
 
-// indented is the name, indented by its depth. Below the fourth level the depth is a number, since blanks would leave
-// no room for the name.
+// indented returns the name, indented by its depth. Below the fourth level the depth is a number, since blanks would
+// leave no room for the name.
 func (o *Operation) indented() string {
 	const deepest = 4
 	name := strings.Repeat("  ", min(o.Depth, deepest))

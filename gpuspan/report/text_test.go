@@ -120,7 +120,7 @@ func TestTextShowsNamesHoweverDeep(t *testing.T) {
 	require.Contains(t, b.String(), "\n        11: level11 ")
 }
 
-func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
+func TestTextStatesHowManyRunsWereTimed(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "gemm"})
 	c.Section(n, timed(time.Millisecond))
@@ -134,7 +134,7 @@ func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
 	require.Contains(t, b.String(), "\nn/m: n of m runs were timed; times and rates are of those\n")
 }
 
-func TestTextSaysWhenTimesAreTheHosts(t *testing.T) {
+func TestTextStatesWhenTimesAreTheHosts(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "gemm"})
 	text := func() string {
@@ -153,7 +153,7 @@ func TestTextSaysWhenTimesAreTheHosts(t *testing.T) {
 	require.NotContains(t, text(), "host")
 }
 
-func TestTextOfNothingSaysSo(t *testing.T) {
+func TestTextOfNothingReportsIt(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, report.Summary{}.WriteText(&b))
 	require.Contains(t, b.String(), "no section has finished")

@@ -126,7 +126,7 @@ func (o Order) compare(a, b *Operation) int {
 	return cmp.Or(c, cmp.Compare(a.Name, b.Name))
 }
 
-// Sorted is the summary with operations in another order.
+// Sorted returns the summary with operations in another order.
 func (s Summary) Sorted(by Order) Summary {
 	children := make([][]int, len(s.Operations)+1) // by parent index + 1
 	for i := range s.Operations {

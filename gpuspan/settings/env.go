@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// FromEnv is [Default] changed by the variables GPUSPAN_*, one for each of [Keys]. A value that is wrong keeps its
-// default; the error names each such variable, and each that no setting has. Empty variables count as not set.
+// FromEnv returns [Default] changed by the variables GPUSPAN_*, one for each of [Keys]. A value that is wrong keeps
+// its default; the error names each such variable, and each that no setting has. Empty variables count as not set.
 func FromEnv() (Settings, error) {
 	s := Default()
 	byEnv := map[string]Key{}

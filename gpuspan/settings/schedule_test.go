@@ -87,7 +87,7 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 	require.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
 }
 
-func TestScheduleSaysWhichStepsAreRecorded(t *testing.T) {
+func TestScheduleStatesWhichStepsAreRecorded(t *testing.T) {
 	for want, s := range map[string]settings.Schedule{
 		"all steps from 1 on":                              {},
 		"all steps from 5 on":                              {SkipFirst: 4},

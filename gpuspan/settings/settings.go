@@ -38,7 +38,7 @@ type Settings struct {
 	Schedule      Schedule      // of loops that have none of their own; default: every step
 }
 
-// Default is what a Profiler uses when nothing is set.
+// Default returns what a Profiler uses when nothing is set.
 func Default() Settings {
 	return Settings{
 		Enabled:       true,
@@ -59,7 +59,7 @@ func Default() Settings {
 	}
 }
 
-// Valid is s with the default for each value that is wrong or contradicts those before it in the table.
+// Valid returns s with the default for each value that is wrong or contradicts those before it in the table.
 func (s Settings) Valid() Settings {
 	out := Default()
 	for range 2 { // a value may need one that comes after it
@@ -125,7 +125,7 @@ const (
 	VerbosityDebug
 )
 
-// String is the name that configuration uses.
+// String returns the name that configuration uses.
 func (v Verbosity) String() string { return nameOf(verbosityNames[:], int(v)) }
 
 var verbosityNames = [...]string{"off", "default", "verbose", "debug"}
@@ -142,7 +142,7 @@ const (
 	SyncNone               // no events: host times only (gpu.timing.source `host`)
 )
 
-// String is the name that configuration uses.
+// String returns the name that configuration uses.
 func (m SyncMode) String() string { return nameOf(syncNames[:], int(m)) }
 
 var syncNames = [...]string{"", "deferred", "group", "immediate", "none"}
@@ -158,7 +158,7 @@ const (
 	MetricsOff               // no gpu.operation.* metrics; gpu_metrics of the Collector may derive them from spans
 )
 
-// String is the name that configuration uses.
+// String returns the name that configuration uses.
 func (m MetricsMode) String() string { return nameOf(metricsNames[:], int(m)) }
 
 var metricsNames = [...]string{"", "timed", "all", "off"}

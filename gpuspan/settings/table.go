@@ -21,15 +21,15 @@ type Key struct {
 	set func(string) error
 }
 
-// Env is the environment variable, as GPUSPAN_STACK_DEPTH.
+// Env returns the environment variable, as GPUSPAN_STACK_DEPTH.
 func (k Key) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
 
-// Flag is the name of the flag, as gpuspan.stack-depth.
+// Flag returns the name of the flag, as gpuspan.stack-depth.
 func (k Key) Flag() string {
 	return "gpuspan." + strings.ReplaceAll(strings.ReplaceAll(k.Name, "_", "-"), ".", "-")
 }
 
-// Default is the value when nothing is set.
+// Default returns the value when nothing is set.
 func (k Key) Default() string {
 	if k.get == nil { // the zero Key
 		return ""
@@ -46,7 +46,7 @@ func Keys() []Key {
 	return s.keys()
 }
 
-// keys are the keys that read and change s.
+// keys returns the keys that read and change s.
 func (s *Settings) keys() []Key {
 	return []Key{
 		boolKey("enabled", "time sections from the start; SetEnabled changes it later", &s.Enabled),
@@ -124,7 +124,7 @@ var foreignKeys = map[string]string{
 	"with_flops":     "state FLOPs as Work; package flops counts them",
 }
 
-// editDistance is Levenshtein's.
+// editDistance returns the Levenshtein distance.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -156,7 +156,7 @@ func durationKey(name, help string, field *time.Duration) Key {
 	return key(name, help, "duration", "a duration such as 30s", time.ParseDuration, field)
 }
 
-// key is a setting that parse reads; must is what a value has to be.
+// key returns a setting that parse reads; must is what a value has to be.
 func key[T any](name, help, kind, must string, parse func(string) (T, error), field *T) Key {
 	return Key{
 		Name: name, Help: help, Kind: kind,
@@ -172,7 +172,7 @@ func key[T any](name, help, kind, must string, parse func(string) (T, error), fi
 	}
 }
 
-// enumKey is a setting with named values; names[i] is the value i, those below first cannot be set.
+// enumKey returns a setting with named values; names[i] is the value i, those below first cannot be set.
 func enumKey[T ~uint8 | ~int32](name, help string, names []string, first int, field *T) Key {
 	return Key{
 		Name: name, Help: help, Kind: strings.Join(names[first:], "|"),

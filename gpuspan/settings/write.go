@@ -40,7 +40,7 @@ func (s Settings) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// Node is the node of a configuration file in which package gpuspanyaml reads the setting of that name.
+// Node returns the node of a configuration file in which package gpuspanyaml reads the setting of that name.
 func Node(name string) string {
 	if name == "report" || name == "print_report" || strings.HasPrefix(name, "schedule.") {
 		return "profiling"

@@ -25,7 +25,7 @@ type event struct {
 	truth    int64 // host ns
 }
 
-// Name is "simulated".
+// Name returns "simulated".
 func (g *GPU) Name() string { return semconv.GPUTimingSourceSimulated }
 
 // Devices lists the simulated devices.
@@ -37,10 +37,10 @@ func (g *GPU) Devices() ([]backend.Device, error) {
 	return out, nil
 }
 
-// Now is the simulation's host time.
+// Now returns the simulation's host time.
 func (g *GPU) Now() time.Time { return g.clock.Now() }
 
-// ThreadInit has nothing to do: no capture is disturbed by polling here.
+// ThreadInit does nothing: polling disturbs no capture here.
 func (g *GPU) ThreadInit() error { return nil }
 
 // StreamInfo answers for streams that this GPU made.
@@ -54,13 +54,13 @@ func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.Str
 	return backend.StreamInfo{Device: st.device, Context: backend.Context(st.device)}, nil
 }
 
-// Bind has nothing to do: a simulated device needs no current context.
+// Bind does nothing: a simulated device needs no current context.
 func (g *GPU) Bind(backend.Context) (func(), backend.Status) { return func() {}, backend.StatusOK }
 
-// Current is the first device: threads have none of their own here.
+// Current returns the first device: threads have none of their own here.
 func (g *GPU) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
 
-// NewAnchorStream is NewStream.
+// NewAnchorStream is the same as NewStream.
 func (g *GPU) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return g.NewStream(c)
 }
@@ -158,7 +158,7 @@ func (g *GPU) event(e backend.Event) (*event, bool) {
 	return &g.events[e-1], true
 }
 
-// Query is StatusOK once the event's time has come.
+// Query returns StatusOK once the event's time has come.
 func (g *GPU) Query(ev backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +205,7 @@ func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	return backend.StatusOK
 }
 
-// Elapsed is the device's time between two events, rounded as a driver does: float32 milliseconds.
+// Elapsed returns the device's time between two events, rounded as a driver does: float32 milliseconds.
 func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +222,7 @@ func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, backend.StatusOK
 }
 
-// TrueTime is the host time at which the event really happened, which no real device can tell.
+// TrueTime returns the host time at which the event really happened, which no real device can tell.
 func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +233,7 @@ func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	return g.start.Add(time.Duration(e.truth)), true
 }
 
-// MemoryUsage is what was allocated with [GPU.Allocate].
+// MemoryUsage returns what was allocated with [GPU.Allocate].
 func (g *GPU) MemoryUsage(c backend.Context) (int64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -105,7 +105,7 @@ func New(clock Clock, opts ...Option) *GPU {
 	return g
 }
 
-// now is the host's time in ns since the device's start.
+// now returns the host's time in ns since the device's start.
 func (g *GPU) now() int64 { return int64(g.clock.Now().Sub(g.start)) }
 
 // gpuTime maps host ns to the device's own clock, truncated to its tick.
@@ -139,7 +139,7 @@ func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
 	return t, true
 }
 
-// Spec is the hardware of a device; ok is false when there is no such device.
+// Spec returns the hardware of a device; ok is false when there is no such device.
 func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
 	d, ok := g.device(ordinal)
 	if !ok {

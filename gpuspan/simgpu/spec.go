@@ -28,7 +28,7 @@ type Spec struct {
 	ThermalRise     float64                       // °C per W above idle, in equilibrium
 }
 
-// DefaultSpec is a data-centre device of the H100 SXM class (rates from NVIDIA's H100 data sheet, dense).
+// DefaultSpec returns a data-centre device of the H100 SXM class (rates from NVIDIA's H100 data sheet, dense).
 func DefaultSpec() Spec {
 	return Spec{
 		Model:           "Simulated GPU",
@@ -62,7 +62,7 @@ func (s Spec) pageableShare() float64 {
 	return 0.35
 }
 
-// peaks are the limits as reports compare with them.
+// peaks returns the limits as reports compare with them.
 func (s Spec) peaks() *report.Peaks {
 	p := &report.Peaks{
 		Memory: s.MemoryBandwidth, PCIe: s.PCIeBandwidth, FLOPs: map[string]float64{}, Source: semconv.GPUPeakSourceDevice,

@@ -162,7 +162,8 @@ type piece struct {
 	gen      uint32
 }
 
-// start is when the head of a stream could start: after its predecessor on the stream, and when its engine is free.
+// start returns when the head of a stream could start: after its predecessor on the stream, and when its engine is
+// free.
 func (d *device) start(st *stream) int64 {
 	p := &st.queue[0]
 	t := max(st.doneAt, p.earliest)
@@ -217,7 +218,7 @@ func (g *GPU) advance(d *device, now int64) {
 	d.meter.advance(now)
 }
 
-// wake is when something changes on the device or the stream next, as far as is known now.
+// wake returns when something changes on the device or the stream next, as far as is known now.
 func (d *device) wake(st *stream) int64 {
 	if len(st.queue) == 0 {
 		return st.doneAt

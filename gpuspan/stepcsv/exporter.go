@@ -68,7 +68,7 @@ func (b *Builder) Float(key string, value float64) {
 	}
 }
 
-// Row is the row, and false when the span is no step or its duration is not known.
+// Row returns the row, and false when the span is no step or its duration is not known.
 func (b *Builder) Row() (Row, bool) {
 	b.row.HasSplit = b.overlap && b.other
 	slices.SortStableFunc(b.row.Phases, func(x, y Phase) int { return cmp.Compare(x.Name, y.Name) })

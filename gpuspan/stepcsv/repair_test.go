@@ -12,7 +12,7 @@ import (
 )
 
 // A line that another process is writing looks like one that a crash left.
-func TestALineThatGrowsIsNotCutOff(t *testing.T) {
+func TestALineThatGrowsIsNotTruncated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	require.NoError(t, os.WriteFile(path, []byte("step,epoch\n1,2\n3"), 0o600))
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)

@@ -86,7 +86,7 @@ func write(b *bytes.Buffer, record []string) {
 	w.Flush()
 }
 
-// further are the phases of a header, and false when it is none of this package.
+// further returns the phases of a header, and false when it is none of this package.
 func further(header []string) ([]string, bool) {
 	fixed, _ := newColumns(nil)
 	n := len(fixed.header)

@@ -161,7 +161,7 @@ func repair(f *os.File, wait func()) (size int64, repaired bool, err error) {
 	}
 }
 
-// lines is how much of a file are whole lines, of all that there is.
+// lines returns how much of a file are whole lines, of all that there is.
 func lines(f *os.File) (whole, all int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -261,7 +261,7 @@ func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
 }
 
 // Somebody who tidies up, as logrotate does, moves the file or removes it.
-func TestFileThatIsMovedOrRemovedIsBegunAnew(t *testing.T) {
+func TestFileThatIsMovedOrRemovedIsReadFromTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	w, err := stepcsv.Open(stepcsv.Config{Path: path})
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ type Schedule settings.Schedule
 
 func (s Schedule) applyLoop(c *tree.LoopConfig) { c.Schedule = settings.Schedule(s) }
 
-// Items says what the items of a step are: `token`, `row`, `image`, `sample` (gpu.step.item.type).
+// Items reports what the items of a step are: `token`, `row`, `image`, `sample` (gpu.step.item.type).
 func Items(itemType string) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) { c.ItemType = itemType })
 }
@@ -65,7 +65,7 @@ func FirstStep(index int64) LoopOption {
 // there is no such span.
 func StepTraces() LoopOption { return loopOption(func(c *tree.LoopConfig) { c.NewRoot = true }) }
 
-// ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
+// ModelDevices sets over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
 // precision; it makes model FLOP utilization of many devices right. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) {
@@ -125,15 +125,15 @@ func (st *Step) real() *tree.Step {
 	return st.step
 }
 
-// Index is gpu.step.index.
+// Index returns gpu.step.index.
 func (st *Step) Index() int64 { return st.real().Index() }
 
 // Recording reports whether the step becomes a span, which the schedule and the sampler decide. Use it to guard costly
 // computations.
 func (st *Step) Recording() bool { return st.real().Recording() }
 
-// Span is the step's live span, which ends after the device has finished. It is a span that does nothing while the step
-// is not recorded.
+// Span returns the step's live span, which ends after the device has finished. It is a span that does nothing while
+// the step is not recorded.
 func (st *Step) Span() trace.Span { return st.real().Span() }
 
 // Phase begins a section of the step, on the loop's stream, whose time counts for a phase. A phase may have many

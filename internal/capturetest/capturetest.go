@@ -100,7 +100,8 @@ func Start(t testing.TB, folder string, env ...string) *Process {
 	return StartIn(t, folder, nil, env...)
 }
 
-// StartIn is Start with attributes of the process, as namespaces; the test is skipped where they are not permitted.
+// StartIn is like Start, with attributes of the process such as namespaces; the test is skipped if they are not
+// permitted.
 func StartIn(t testing.TB, folder string, attr *syscall.SysProcAttr, env ...string) *Process {
 	t.Helper()
 	programs := Build(t)
@@ -161,7 +162,7 @@ func (p *Process) Ring() string {
 	return out
 }
 
-// Stderr is what the process wrote so far.
+// Stderr returns what the process wrote so far.
 func (p *Process) Stderr() string { return p.stderr.String() }
 
 // Kill ends the process at once, as a crash does.

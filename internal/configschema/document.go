@@ -9,7 +9,7 @@ import (
 	"regexp"
 )
 
-// Sections are the sections of a configuration that hold components.
+// Sections returns the sections of a configuration that hold components.
 func Sections() []string {
 	return []string{"receivers", "processors", "exporters", "connectors", "extensions"}
 }

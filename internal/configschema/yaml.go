@@ -33,7 +33,7 @@ func (n *Node) YAML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// component is a value in contrib's form. yaml sorts the keys of maps; contrib sorts properties, too.
+// component returns a value in contrib's form. yaml sorts the keys of maps; contrib sorts properties, too.
 func (n *Node) component() map[string]any {
 	out := map[string]any{}
 	set := func(key string, value any, present bool) {

@@ -199,8 +199,8 @@ const (
 	optional = "go.opentelemetry.io/collector/config/configoptional"
 )
 
-// keys are the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues, count as
-// one key: their documentation is elsewhere.
+// keys returns the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues,
+// count as one key: their documentation is elsewhere.
 func keys(cfg any) []string {
 	var out []string
 	seen := map[reflect.Type]bool{}
@@ -238,7 +238,7 @@ func keys(cfg any) []string {
 }
 
 // Load reads the entry id of testdata/config.yaml into a default configuration and validates it. The configuration is
-// nil where a key could not be read at all.
+// nil if a key could not be read at all.
 func Load[C any](t *testing.T, id string, defaults func() component.Config) (*C, error) {
 	t.Helper()
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))

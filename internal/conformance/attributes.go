@@ -60,7 +60,7 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 	}
 }
 
-// attribute says what is wrong with one attribute and what to do; "" where nothing is.
+// attribute reports what is wrong with one attribute and what to do; "" where nothing is.
 func attribute(name string, v pcommon.Value, place string) (what, remedy string) {
 	a, ok := semconv.LookupAttribute(name)
 	if !ok || strings.Contains(name, "<") {
@@ -223,7 +223,7 @@ func unknown(name string, known []string) (what, remedy string) {
 	return what, remedy
 }
 
-// editDistance is Levenshtein's distance of two texts, or limit where it is not below that.
+// editDistance returns the Levenshtein distance of two texts, at most limit.
 func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

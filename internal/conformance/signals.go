@@ -268,7 +268,7 @@ func temporality(m pmetric.Metric) (t pmetric.AggregationTemporality, has bool) 
 	return 0, false
 }
 
-// isDifference says whether points are what an up-down counter changed by, which may be below 0.
+// isDifference reports whether points are what an up-down counter changed by, which may be below 0.
 func isDifference(m pmetric.Metric) bool {
 	t, _ := temporality(m)
 	return m.Type() == pmetric.MetricTypeSum && t == pmetric.AggregationTemporalityDelta
@@ -309,7 +309,7 @@ func points(m pmetric.Metric, fn func(point)) {
 	}
 }
 
-// buckets says what is wrong with the buckets of an explicit histogram; "" where nothing is, or there are none.
+// buckets reports what is wrong with the buckets of an explicit histogram; "" where nothing is, or there are none.
 func buckets(p pmetric.HistogramDataPoint) string {
 	counts, bounds := p.BucketCounts(), p.ExplicitBounds()
 	if counts.Len() == 0 && bounds.Len() == 0 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Used is what the process has used of the CPU, the garbage collector included: other load on the machine does not
-// change it.
+// Used returns what the process has used of the CPU, the garbage collector included: other load on the machine does
+// not change it.
 func Used() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

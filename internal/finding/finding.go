@@ -50,7 +50,7 @@ func New(kind string, sure Certainty) Finding {
 	return Finding{Kind: kind, Certainty: sure, Threshold: k.Threshold, Remedy: k.Remedy}
 }
 
-// String is one line: the chain, what would be gained, evidence, threshold and certainty.
+// String returns one line: the chain, what would be gained, evidence, threshold and certainty.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s: %s", f.Kind, f.Subject, strings.Join(f.Chain, " -> "))

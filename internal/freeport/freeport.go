@@ -36,7 +36,7 @@ var (
 	guards = map[int]net.Listener{} // by port
 )
 
-// Address is a host:port on the loopback interface that nobody listens on now, and that no other process chooses.
+// Address returns a host:port on the loopback interface that nobody listens on now, and that no other process chooses.
 func Address() (string, error) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -64,7 +64,7 @@ func Address() (string, error) {
 	return "", fmt.Errorf("no free port was found (of %d to %d): %w", first, last-1, failed)
 }
 
-// Pair is two addresses like Address's, on a port and the next one.
+// Pair returns two addresses like Address's, on a port and the next one.
 func Pair() (one, next string, err error) {
 	number := func(address string) int {
 		_, p, _ := net.SplitHostPort(address)
@@ -86,5 +86,5 @@ func Pair() (one, next string, err error) {
 	return "", "", errors.New("no two free ports in a row were found")
 }
 
-// port is the nth that a process tries.
+// port returns the nth that a process tries.
 func port(process, n int) int { return first + (process+n/block*stride)%blocks*block + n%block }

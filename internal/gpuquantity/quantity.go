@@ -211,7 +211,7 @@ func (q Quantity) Valid(v float64) bool {
 // HasRing reports whether gpu_samples keeps the quantity.
 func (q Quantity) HasRing() bool { return int(q) < NumRings }
 
-// ByName is the inverse of String.
+// ByName returns the inverse of String.
 func ByName(name string) (Quantity, bool) {
 	i := slices.IndexFunc(catalogue[:], func(x Info) bool { return x.Name == name })
 	return Quantity(max(i, 0)), i >= 0

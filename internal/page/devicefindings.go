@@ -97,7 +97,7 @@ func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
 	return m.deviceOf(id, text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey))), at
 }
 
-// deviceError is the device with the most errors.
+// deviceError returns the device with the most errors.
 func (m *Model) deviceError(from, to float64) (Finding, bool) {
 	type key struct{ device, kind string }
 	type sum struct {
@@ -130,7 +130,7 @@ func (m *Model) deviceError(from, to float64) (Finding, bool) {
 	return Finding{FindingError, fmt.Sprintf("%s reported %.0f %s", m.deviceName(k.device), s.count, name), s.trace}, true
 }
 
-// memoryNearLimit is the device whose memory was fullest.
+// memoryNearLimit returns the device whose memory was fullest.
 func (m *Model) memoryNearLimit(from, to float64) (Finding, bool) {
 	var full *device
 	most, used := semconv.FindingMemoryLimitThreshold, 0.0
@@ -163,7 +163,7 @@ const leastObserved = 10
 // busyDevice is the utilization from which on a device is not starved, whatever one of its processes does.
 const busyDevice = 0.8
 
-// starved is the training process that left its device without work for the largest share of its time. A service
+// starved returns the training process that left its device without work for the largest share of its time. A service
 // without requests is idle, so only services with steps are judged, as by the alert GPUStarved.
 func (m *Model) starved(from, to float64) (Finding, bool) {
 	steps := map[string]string{} // an example by service

@@ -40,7 +40,7 @@ type Finding struct {
 	Trace string `json:"trace,omitempty"` // where to look
 }
 
-// String is the finding on one line.
+// String returns the finding on one line.
 func (f Finding) String() string {
 	if f.Trace == "" {
 		return f.Kind + ": " + f.Text
@@ -98,7 +98,7 @@ func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span
 // maxEvidence bounds the text of a finding that another component wrote.
 const maxEvidence = 512
 
-// regression is the operation that rose most, of those reported from one time to another.
+// regression returns the operation that rose most, of those reported from one time to another.
 func (m *Model) regression(from, to float64) (found Finding, ok bool) {
 	most := 0.0
 	m.regressed.each(func(x *regressed) {
@@ -132,7 +132,7 @@ func (m *Model) served(f *spanfacts.Facts) {
 	m.lengths.Put(f.Key.Trace, max(m.lengths.Get(f.Key.Trace), seconds))
 }
 
-// findingsOf says what stands out from one time to another, in unix ms, and in the operations' buckets from the first
+// findingsOf collects the findings from one time to another, in unix ms, and in the operations' buckets from the first
 // to the last index.
 func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	for _, f := range []func() (Finding, bool){
@@ -151,7 +151,7 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	}
 }
 
-// lateRank is the rank that cost its job most.
+// lateRank returns the rank that cost its job most.
 func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	type rank struct {
 		service, job, loop string
@@ -210,7 +210,7 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	return Finding{FindingStraggler, text, c.trace}, true
 }
 
-// neighbour is another service that one of the devices worked for.
+// neighbour returns another service that one of the devices worked for.
 func (m *Model) neighbour(devices map[string]bool, service string) string {
 	for _, id := range slices.Sorted(maps.Keys(devices)) {
 		if d := m.devices[id]; d != nil {
@@ -222,7 +222,7 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 	return ""
 }
 
-// slowRequest is the one that is furthest above the median of its service.
+// slowRequest returns the one that is furthest above the median of its service.
 func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 	services := map[string][]*Request{}
 	add := func(q *Request) {
@@ -253,8 +253,8 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 	return Finding{FindingSlow, text, slow.Trace}, true
 }
 
-// throttled is the operation during which the clock was held back most often: what ran at the same time has the reasons
-// too.
+// throttled returns the operation during which the clock was held back most often: what ran at the same time has the
+// reasons too.
 //
 // It must have been held back for the threshold's share of its own time, and for leastHeld of all operations' time or
 // for leastHeldTime: a single request that was held back matters to who sent it, however much else ran.
@@ -300,8 +300,8 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 	return sum
 }
 
-// pageable is the operation that moves most bytes from or to pageable memory, if all such copies take leastPageable of
-// all operations' time.
+// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take
+// leastPageable of all operations' time.
 func (m *Model) pageable(first, last int64) (Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
 	copying := 0.0
@@ -325,7 +325,7 @@ func (m *Model) pageable(first, last int64) (Finding, bool) {
 	return Finding{FindingPageable, text + " (pin it)", m.operations[k].trace}, true
 }
 
-// largest is the entry of the largest value.
+// largest returns the entry of the largest value.
 func largest[K comparable, V any](m map[K]V, value func(K, V) float64) (key K, best V) {
 	most, found := 0.0, false
 	for k, v := range m {

@@ -24,7 +24,7 @@ func bare(td ptrace.Traces, change func(ptrace.Span)) ptrace.Traces {
 
 func traceID(n byte) string { return pcommon.TraceID{15: n + 1}.String() }
 
-func TestWhatStandsOutIsSaid(t *testing.T) {
+func TestFindingsArePrinted(t *testing.T) {
 	m := at()
 	require.Empty(t, m.State(Query{}).Findings)
 

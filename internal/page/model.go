@@ -216,7 +216,7 @@ func (m *Model) dropOldestOperations() {
 	}
 }
 
-// bucketAt is the operation's bucket of an index; nil where that lies before all that is kept.
+// bucketAt returns the operation's bucket of an index; nil if that lies before all that is kept.
 func (m *Model) bucketAt(o *operation, index int64) *bucket {
 	if m.fixed {
 		index = 0
@@ -334,7 +334,7 @@ func (d *device) cover(start, end uint64, latest int64) {
 	}
 }
 
-// share is the part of a second that is covered.
+// share returns the part of a second that is covered.
 func (s *second) share(at int64) float64 {
 	if s.at != at {
 		return 0

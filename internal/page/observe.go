@@ -163,7 +163,7 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.steps.put(st, maxSteps)
 }
 
-// request is the account of the request whose trace a span of gpu_requests is in.
+// request returns the account of the request whose trace a span of gpu_requests is in.
 func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	q := m.requests.Get(f.Key.Trace)
 	if q == nil {
@@ -319,8 +319,8 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 	}
 }
 
-// rose is 1 where a counter grew since the point before. A reason's counter may begin with its first time: then it
-// counts from 0, unless the device itself has only come.
+// rose returns 1 if a counter grew since the previous point. A reason's counter may start with its first occurrence:
+// then it counts from 0, unless the device itself is new.
 func (d *device) rose(key string, v float64, at int64) float64 {
 	if d.increase(key, v, at) > 0 {
 		return 1
@@ -328,7 +328,7 @@ func (d *device) rose(key string, v float64, at int64) float64 {
 	return 0
 }
 
-// increase is how much a counter grew since the point before, by the same rule.
+// increase returns how much a counter grew since the point before, by the same rule.
 func (d *device) increase(key string, v float64, at int64) float64 {
 	before, ok := d.counters[key]
 	if ok || len(d.counters) < maxCounters {

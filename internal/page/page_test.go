@@ -115,7 +115,7 @@ func TestWhatIsNotKnownIsAbsent(t *testing.T) {
 }
 
 // A clock that is set back leaves seconds in the strips that are not to come for an hour; they are overwritten.
-func TestStripsGoOnWhenTheClockIsSetBack(t *testing.T) {
+func TestStripsContinueWhenTheClockIsSetBack(t *testing.T) {
 	now := noon.Add(time.Hour + 10*time.Second)
 	m := NewWithClock(func() time.Time { return now })
 	power := func() {

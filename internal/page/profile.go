@@ -178,7 +178,7 @@ func byName(list []facts.Kernel) []facts.Kernel {
 	return out
 }
 
-// together is the rate over the time of both of which the work is known.
+// together returns the rate over the time of both of which the work is known.
 func together(a, b facts.Rate) facts.Rate {
 	s, t := worked(a), worked(b)
 	if s+t == 0 {
@@ -195,7 +195,7 @@ func together(a, b facts.Rate) facts.Rate {
 	return sum
 }
 
-// worked is the time in seconds that a rate is over.
+// worked returns the time in seconds that a rate is over.
 func worked(r facts.Rate) float64 {
 	if r.ByteRate > 0 {
 		return r.Bytes / r.ByteRate
@@ -203,10 +203,10 @@ func worked(r facts.Rate) float64 {
 	return ratio(r.FLOPs, r.FLOPRate)
 }
 
-// most are the first n, and how many more there are.
+// most returns the first n, and how many more there are.
 func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
-// State is the report. The book takes nothing more.
+// State returns the report. The book takes nothing more.
 func (b *Book) State(jobs []Job) *State {
 	s := b.model.State(Query{})
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
@@ -232,7 +232,7 @@ func (b *Book) Flames() *stackprofile.Graph {
 	return stackprofile.NewGraph(all, shownNodes)
 }
 
-// Compared is the report on what changed from the first profile to the second; flames may be nil.
+// Compared returns the report on what changed from the first profile to the second; flames may be nil.
 func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofile.Graph) *State {
 	c := &Comparison{Comparison: facts.Compare(reports[0], reports[1]), Names: names}
 	c.Operators, c.MoreOperators = most(c.Operators, shownChanges)

@@ -145,7 +145,7 @@ func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// encode is a state as JSON. Sums of numbers from the wire may be none (1e308 twice): such count as absent.
+// encode returns a state as JSON. Sums of numbers from the wire may be none (1e308 twice): such count as absent.
 func encode(s *State) ([]byte, error) {
 	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that contains it
 	if none := new(json.UnsupportedValueError); errors.As(err, &none) {

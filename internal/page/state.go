@@ -182,7 +182,7 @@ type Query struct {
 	From, To time.Time     // what operations, steps and requests are of; zero: of Range
 }
 
-// State is what the model holds of a time.
+// State returns what the model holds of a time.
 func (m *Model) State(q Query) *State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,7 +287,7 @@ func (m *Model) operationsOf(s *State, first, last int64) (joined mean) {
 	return joined
 }
 
-// roofOf is the roof of a row of the table of peaks.
+// roofOf returns the roof of a row of the table of peaks.
 func roofOf(model string, d peaks.Device) (Roof, bool) {
 	if d.MemoryBandwidth <= 0 {
 		return Roof{}, false
@@ -325,8 +325,8 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 	})
 }
 
-// strip is the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of throttling
-// any.
+// strip returns the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of
+// throttling any.
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
@@ -354,7 +354,7 @@ func (d *device) strip(newest, span int64) Device {
 	return out
 }
 
-// cells are the means of a measure, rounded to 1/parts. A sample is of the time since the one before it.
+// cells returns the means of a measure, rounded to 1/parts. A sample is of the time since the one before it.
 func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
 	known := func(i int64) bool { s := &d.samples[i%keptSeconds]; return s.at == i && s.known[measure] }
 	before := first - 1
@@ -389,7 +389,7 @@ func (m *mean) add(v float64, known bool) {
 	}
 }
 
-// value is rounded to 1/parts, and nil where nothing is known.
+// value returns the mean, rounded to 1/parts, and nil if nothing is known.
 func (m *mean) value(parts float64) *float64 {
 	v := math.Round(m.sum/m.count*parts) / parts
 	if m.count == 0 || math.IsNaN(v) || math.IsInf(v, 0) {

@@ -139,7 +139,7 @@ func halve(cells []cell) []cell {
 	return cells[:n]
 }
 
-// name is a number for a name; 0 for names beyond the limit.
+// name returns a number for a name; 0 for names beyond the limit.
 func (t *timeline) name(s string) int32 {
 	if id, ok := t.names[s]; ok {
 		return id
@@ -174,7 +174,7 @@ type Row struct {
 	Cells  []int64 `json:"cells"`
 }
 
-// shown is the timeline in at most shownInCells cells; it changes t.
+// shown returns the timeline in at most shownInCells cells; it changes t.
 func (t *timeline) shown() *Timeline {
 	if len(t.rows) == 0 {
 		return nil

@@ -109,7 +109,7 @@ var documents = []struct {
 	{[]string{`"resourceMetrics"`}, "OTLP", "otelcol-gpu check FILE"},
 }
 
-// Document says like [Foreign] what a file of JSON is that turned out to be no trace; head is not compressed.
+// Document reports, like [Foreign], what a JSON file is that is not a trace; head is not compressed.
 func Document(path string, head []byte) string {
 	for _, d := range documents {
 		if !slices.ContainsFunc(d.keys, func(key string) bool { return !bytes.Contains(head, []byte(key)) }) {
@@ -123,8 +123,8 @@ func named(path, says, remedy string) string {
 	return "it is " + says + " (" + strings.ReplaceAll(remedy, "FILE", filepath.Base(path)) + ")"
 }
 
-// Foreign says what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems (nsys
-// export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
+// Foreign reports what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems
+// (nsys export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
 func Foreign(path string, head []byte) string {
 	for _, k := range kinds {
 		ends := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })

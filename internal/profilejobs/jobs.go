@@ -39,7 +39,7 @@ func (j *Job) Run() Profiles {
 	return p
 }
 
-// window is the time from the first to the last activity of the first device.
+// window returns the time from the first to the last activity of the first device.
 func (s *sim) window() int64 { return s.ranks[0].last - s.ranks[0].first }
 
 // cause is a planted loss.
@@ -72,7 +72,7 @@ func Jobs() (list []Job) {
 	return list
 }
 
-// train is a loop whose host runs ahead of the device, with f in each step before its layers.
+// train returns a loop whose host runs ahead of the device, with f in each step before its layers.
 func train(f func(r *rank)) func(s *sim, sick bool) {
 	return func(s *sim, sick bool) {
 		s.steps(10, func(int) {
@@ -86,7 +86,7 @@ func train(f func(r *rank)) func(s *sim, sick bool) {
 	}
 }
 
-// logged is a loop that reads its loss once in a step, after the first layers, as loops that log do.
+// logged returns a loop that reads its loss once in a step, after the first layers, as loops that log do.
 func logged(f func(r *rank)) func(s *sim, sick bool) {
 	return func(s *sim, sick bool) {
 		s.steps(10, func(int) {
@@ -355,7 +355,7 @@ func healthy() []cause {
 	}
 }
 
-// unfused is the attention of [rank.attention] in parts that write their scores.
+// unfused adds the attention of [rank.attention] in parts that write their scores.
 func (r *rank) unfused() {
 	const flops, scores = 2.0 * 2048 * 2048 * 128 * 32, 32.0 * 2048 * 2048
 	product := func(a, b string) {

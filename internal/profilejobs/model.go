@@ -14,7 +14,7 @@ const (
 
 func nanoseconds(s float64) int64 { return int64(s * 1e9) }
 
-// matmul is a product of m×4096 and 4096×n in BF16 at a share of the peak.
+// matmul adds a product of m×4096 and 4096×n in BF16 at a share of the peak.
 func (r *rank) matmul(m, n int64, share float64) {
 	const k = 4096
 	duration := nanoseconds(2 * float64(m) * float64(n) * k / (share * peakBF16))
@@ -25,7 +25,7 @@ func (r *rank) matmul(m, n int64, share float64) {
 	})
 }
 
-// attention is fused attention of 2,048 tokens, 32 heads of 128.
+// attention adds fused attention of 2,048 tokens, 32 heads of 128.
 func (r *rank) attention() {
 	const flops = 4 * 2048 * 2048 * 128 * 32
 	r.operator("aten::_flash_attention_forward", `"Input Dims":[[1,2048,32,128],[1,2048,32,128],[1,2048,32,128]],`+
@@ -36,7 +36,7 @@ func (r *rank) attention() {
 		})
 }
 
-// norm is a layer norm of 2,048 × 4,096 numbers near the memory bandwidth.
+// norm adds a layer norm of 2,048 × 4,096 numbers near the memory bandwidth.
 func (r *rank) norm() {
 	bytes := 2.0 * 2048 * 4096 * 2
 	r.operator("aten::native_layer_norm", `"Input Dims":[[1,2048,4096],[],[4096],[4096],[]],`+
@@ -47,7 +47,7 @@ func (r *rank) norm() {
 		})
 }
 
-// layer is a layer of a transformer.
+// layer adds a layer of a transformer.
 func (r *rank) layer() {
 	r.norm()
 	r.matmul(2048, 12288, 0.74)
@@ -64,7 +64,7 @@ func (r *rank) layers(n int) {
 	})
 }
 
-// elementwise is a kernel of one operator on bytes of each of its tensors, at a share of the bandwidth.
+// elementwise adds a kernel of one operator on bytes of each of its tensors, at a share of the bandwidth.
 func (r *rank) elementwise(operator, name string, elements int64, share float64) {
 	bytes := 4 * float64(elements)
 	r.operator(operator, fmt.Sprintf(`"Input Dims":[[%d]],"Input type":["c10::BFloat16"]`, elements), kernel{

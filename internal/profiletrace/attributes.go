@@ -31,8 +31,8 @@ func clip(s string, n int) string {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// distinct is clip for names: two that differ are not truncated to the same text, because truncated ones end in a hash
-// of the whole.
+// distinct is like clip, but truncates different names to different texts, because truncated names end in a hash of
+// the whole.
 func distinct(s string, n int) string {
 	if len(s) <= n {
 		return clip(s, n)

@@ -31,7 +31,7 @@ type job struct {
 
 const builderJobs = 64 // that go together
 
-// slot is where the activity that is next may be put down. It is the next job's.
+// slot returns where the next activity may be stored. It belongs to the next job.
 func (b *builder) slot() *activity {
 	if len(b.jobs) == cap(b.jobs) {
 		b.hand()

@@ -26,7 +26,7 @@ type cachedCaptures struct {
 
 const maxCachedFiles = 1 << 10
 
-// Of is what read finds in the file of the path, now or at an earlier call.
+// Of returns what read finds in the file of the path, now or at an earlier call.
 func (c *CaptureCache) Of(path string, read func() (Captures, error)) (Captures, error) {
 	info, err := os.Stat(path)
 	if c == nil || err != nil {

@@ -23,7 +23,7 @@ type Captures struct {
 	Lost   int // captures of which not all is known: too large, or with a graph in the graph
 }
 
-// Len is the number of graphs.
+// Len returns the number of graphs.
 func (c *Captures) Len() int { return len(c.graphs) }
 
 func (c *Captures) add(o *Captures) {
@@ -79,8 +79,8 @@ const (
 	launchesGraph = "GraphLaunch"
 )
 
-// nodeKey is the same for a captured launch and its activity. Copies and memsets have no name when they are captured,
-// and HIP runs some of them as kernels of its own.
+// nodeKey returns the same for a captured launch and its activity. Copies and memsets have no name when they are
+// captured, and HIP runs some of them as kernels of its own.
 func nodeKey(kind Kind, name string) uint64 {
 	switch {
 	case kind == KindCopy, strings.HasPrefix(name, "__amd_rocclr_copy"):
@@ -185,8 +185,8 @@ func (g *graphs) call(r *record, f *frame, p *process, class timeline.Range) {
 	}
 }
 
-// capturing is the capture that a launch of the thread goes to: the thread's own, else the only one of its process, for
-// a backward pass launches from a thread of its own.
+// capturing returns the capture that a launch of the thread goes to: the thread's own, else the only one of its
+// process, for a backward pass launches from a thread of its own.
 func (g *graphs) capturing(p *process, track uint32) (c *captured) {
 	for _, o := range slices.Backward(g.open) {
 		if o.process != p {
@@ -303,7 +303,7 @@ func (g *graphs) activity(r *record) {
 	}
 }
 
-// graphOf is the number of an activity's graph: CUPTI's numbers of nodes have it in their upper half.
+// graphOf returns the number of an activity's graph: CUPTI's numbers of nodes have it in their upper half.
 func graphOf(d *Detail) int64 {
 	if d.Graph != 0 {
 		return d.Graph

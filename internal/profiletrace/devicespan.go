@@ -94,7 +94,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	}
 }
 
-// replayed says what put a graph's node there when the graph was captured.
+// replayed writes what created a graph's node when the graph was captured.
 func (s *spans) replayed(m pcommon.Map, a *activity) {
 	putText(m, semconv.GPUGraphNodeOperatorKey, s.p.Names.text(a.launch.op))
 	putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.text(a.within))
@@ -134,7 +134,7 @@ func putWork(m pcommon.Map, w *timeline.Work) {
 	}
 }
 
-// launched is how a kernel was launched.
+// launched writes how a kernel was launched.
 func launched(m pcommon.Map, d *Detail) {
 	if d.HasGrid {
 		putInts(m, semconv.GPUKernelGridKey, d.Grid)

@@ -148,7 +148,7 @@ func queue(frame string) bool {
 	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
 }
 
-// SystemCall is the frame of a call of the operating system.
+// SystemCall returns the frame of a call of the operating system.
 func SystemCall(name string) string { return name + "()" }
 
 // waitFrame reports whether a frame does nothing but wait for the device: the function synchronize of PyTorch's modules
@@ -245,7 +245,8 @@ func awaits(name string) bool {
 	return seen == work|wait
 }
 
-// words are the words of a name in lower case: parted by what is no letter, and where small letters turn to capitals.
+// words returns the words of a name in lower case: parted by what is no letter, and where small letters turn to
+// capitals.
 func words(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := -1
@@ -292,7 +293,7 @@ func (f *frame) name(r *record, fl *nameFlag) {
 	}
 }
 
-// needs is the time from which the host's activity may be queried.
+// needs returns the time from which the host's activity may be queried.
 func (s *sweep) needs() int64 {
 	if len(s.devices) < s.ordinals {
 		return s.p.first
@@ -304,7 +305,7 @@ func (s *sweep) needs() int64 {
 	return least
 }
 
-// previous is the end of the launch before, of the thread or of its process's main one.
+// previous returns the end of the launch before, of the thread or of its process's main one.
 func (t *thread) previous(s *sweep) int64 {
 	last := t.last
 	if p := t.process; p.hasMain {
@@ -321,8 +322,8 @@ func (t *thread) launched(r *record) {
 	}
 }
 
-// around are the logs of the threads that a launch may have waited for: its own, its process's main one, the one that
-// launched before, and ranges beside them.
+// around returns the logs of the threads that a launch may have waited for: its own, its process's main one, the one
+// that launched before, and ranges beside them.
 func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool) []*timeline.Log {
 	s.threadsOf = s.threadsOf[:0]
 	put := func(track uint32) {
@@ -349,8 +350,8 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 	return s.threadsOf
 }
 
-// others is the frame in which a thread of the process other than around's was for more than half of the time;
-// of several, the longest. Threads that wait do not count.
+// others returns the frame in which a thread of the process other than around's was for more than half of the time; of
+// several, the longest. Threads that wait do not count.
 func (s *sweep) others(proc *process, from, to int64) (name uint32) {
 	most := (to - from) / 2
 	for i := range s.threads {

@@ -169,7 +169,8 @@ func (p *Profile) openWindow(proc *process, root place) {
 	})
 }
 
-// rankLink is the link from a rank to the same place of rank 0: none for rank 0, and none where the job is not known.
+// rankLink returns the link from a rank to the same place of rank 0: none for rank 0, and none if the job is not
+// known.
 func (p *Profile) rankLink(at func(idSource) place) []link {
 	job := p.job()
 	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {

@@ -49,7 +49,7 @@ const correlationMask = 1<<CorrelationBits - 1
 // maxBytes is more than what a device addresses; sums of as many copies as a profile has stay within int64.
 const maxBytes = 1 << 48
 
-// bounded is the detail of a device's activity without the numbers that no device has: they are as if not stated.
+// bounded removes numbers that no device can have from the detail of an activity, as if they were not stated.
 func (d *Detail) bounded() {
 	if d.Bytes < 0 || d.Bytes > maxBytes {
 		d.Bytes, d.HasBytes = 0, false
@@ -60,7 +60,7 @@ func (d *Detail) bounded() {
 	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
 }
 
-// End is Start + Duration.
+// End returns Start + Duration.
 func (e *Event) End() int64 { return e.Start + e.Duration }
 
 // Detail is what some events say beyond the common fields. Zero means not stated.

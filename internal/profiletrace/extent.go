@@ -21,7 +21,7 @@ const (
 
 var extents = [...]string{"all", "steps", "steps_but_last"}
 
-// String is the extent as configurations write it.
+// String returns the extent as configurations write it.
 func (x Extent) String() string { return extents[x] }
 
 // MarshalText writes the extent as UnmarshalText reads it.
@@ -45,7 +45,7 @@ func (b *stepBounds) add(e *Event) {
 	b.lastStart, b.lastEnd = max(b.lastStart, e.Start), max(b.lastEnd, e.End())
 }
 
-// extent is the requested one, where the file has the steps for it.
+// extent returns the requested one, where the file has the steps for it.
 func (p *Profile) extent() Extent {
 	if !p.bounds.several {
 		return ExtentAll

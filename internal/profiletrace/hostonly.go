@@ -28,7 +28,7 @@ func (h hostOnly) at(track, name uint32) *finding.Place {
 	return boundedmap.Bounded(h, hostPlace{track, name}, hostPlace{track: track}, maxHostPlaces)
 }
 
-// hostFinding says where most time went, on the thread that was in ranges for longest; nil without any.
+// hostFinding reports where most time went, on the thread that was in ranges for longest; nil without any.
 func (s *sweep) hostFinding() *finding.Finding {
 	threads := map[uint32]time.Duration{}
 	for k, p := range s.hosts {

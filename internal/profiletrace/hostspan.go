@@ -74,7 +74,8 @@ func (s *spans) host(n *node) {
 // attributesOf is how many attributes nearly all spans of a kind have, but for a summary.
 var attributesOf = [kindCount]int{KindStep: 12, KindAnnotation: 2, KindModule: 2, KindOperator: 3, KindRuntime: 3}
 
-// stepFindings are the findings of a step: of late launches only where it ran on one device, whose idle time it is.
+// stepFindings returns the findings of a step: of late launches only where it ran on one device, whose idle time it
+// is.
 func (s *spans) stepFindings(name string, st *step) []finding.Finding {
 	if _, ok := st.onlyDevice(); !ok {
 		return nil
@@ -230,7 +231,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	s.reports = append(s.reports, r)
 }
 
-// facts are what a report needs beside the activities.
+// facts returns what a report needs beside the activities.
 func (s *spans) facts(d *deviceWindow, sw *sweep) *facts.Context {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps

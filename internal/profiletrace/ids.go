@@ -24,7 +24,7 @@ func (p *Profile) ids() idSource {
 	return idSource{mix(p.seed[0] ^ uint64(p.Meta.Base) ^ uint64(p.seq)), mix(p.seed[1] + uint64(p.Meta.Rank))}
 }
 
-// jobIDs is the source for a rank of a job.
+// jobIDs returns the source for a rank of a job.
 func jobIDs(job string, rank int64) idSource {
 	s := idSource{0xcbf29ce484222325, mix(uint64(rank) + 0x9e3779b97f4a7c15)}
 	for i := range len(job) {

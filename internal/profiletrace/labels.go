@@ -69,8 +69,8 @@ var collectives = []struct{ word, name string }{
 	{"recv", "recv"},
 }
 
-// CollectiveName is the value of gpu.collective.name for a kernel's name or a framework's name of a collective; empty
-// where it does not say (one kernel of NCCL serves both send and recv).
+// CollectiveName returns the value of gpu.collective.name for a kernel's name or a framework's name of a collective;
+// empty if it does not say (one kernel of NCCL serves both send and recv).
 func CollectiveName(s string) string {
 	s = strings.ToLower(s)
 	s = strings.NewReplacer("_", "", "-", "", " ", "").Replace(s)
@@ -101,7 +101,7 @@ var (
 	protocols = map[string]string{"LL": "ll", "LL128": "ll128", "SIMPLE": "simple"}
 )
 
-// ElementSize is the size in bytes of an element type as frameworks name it; 0 when unknown.
+// ElementSize returns the size in bytes of an element type as frameworks name it; 0 when unknown.
 func ElementSize(t string) int64 {
 	switch strings.ToLower(strings.TrimPrefix(t, "c10::")) {
 	case "double", "float64", "long", "int64", "long int", "complexfloat":
@@ -118,8 +118,8 @@ func ElementSize(t string) int64 {
 	return 0
 }
 
-// collectiveSize is gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a gather,
-// else one rank's send buffer. Zero when not known.
+// collectiveSize returns gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a
+// gather, else one rank's send buffer. Zero when not known.
 func collectiveSize(name string, in, out, element int64) int64 {
 	switch name {
 	case "all_gather", "gather":
@@ -131,7 +131,7 @@ func collectiveSize(name string, in, out, element int64) int64 {
 }
 
 // CopyKind reads the name of a copy, as "Memcpy HtoD (Pageable -> Device)": values of gpu.copy.direction and
-// gpu.copy.host_memory, empty where the name does not say.
+// gpu.copy.host_memory, empty if the name does not say.
 func CopyKind(name string) (direction, memory string) {
 	for _, d := range copyWords {
 		if containsAny(name, d.words) {
@@ -149,8 +149,8 @@ func CopyKind(name string) (direction, memory string) {
 	return direction, memory
 }
 
-// RocCopy is a name as CopyKind reads it for a copy that rocprofv3 names, as MEMORY_COPY_HOST_TO_DEVICE: "Memcpy HtoD",
-// or "Memcpy" if the direction is unknown.
+// RocCopy returns a name as CopyKind reads it for a copy that rocprofv3 names, as MEMORY_COPY_HOST_TO_DEVICE: "Memcpy
+// HtoD", or "Memcpy" if the direction is unknown.
 func RocCopy(operation string) string {
 	for _, d := range [...]struct{ ending, name string }{
 		{"HOST_TO_DEVICE", "Memcpy HtoD"}, {"DEVICE_TO_HOST", "Memcpy DtoH"}, {"DEVICE_TO_DEVICE", "Memcpy DtoD"},
@@ -175,8 +175,9 @@ var copyWords = []struct {
 	{"host_to_host", []string{"HtoH", "HostToHost", "H2H", "M2H", "H2M", "M2M"}},
 }
 
-// CopyName is the name that PyTorch's profiler gives a copy, by CUPTI's numbers of its kind (CUpti_ActivityMemcpyKind)
-// and of the memories that it reads and writes (CUpti_ActivityMemoryKind); [CopyKind] reads it.
+// CopyName returns the name that PyTorch's profiler gives a copy, by CUPTI's numbers of its kind
+// (CUpti_ActivityMemcpyKind) and of the memories that it reads and writes (CUpti_ActivityMemoryKind); [CopyKind] reads
+// it.
 func CopyName(kind, source, target int64) string {
 	directions := [...]string{1: "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
 	memories := [...]string{1: "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"}
@@ -210,7 +211,7 @@ func opaque(name string) bool {
 		strings.HasPrefix(name, "CompiledFunction") || strings.HasPrefix(name, "cudaGraphLaunch")
 }
 
-// phase is the phase of a step for which a range stands, empty for most.
+// phase returns the phase of a step for which a range stands, empty for most.
 func phase(name string) string {
 	switch {
 	case strings.HasPrefix(name, "enumerate(DataLoader)"):

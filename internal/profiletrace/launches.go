@@ -63,7 +63,7 @@ func (t *launchTable) bucket(corr int64) *launchBucket {
 	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
 }
 
-// newLaunchTable has room for a number of launches, as far as that is within the limit.
+// newLaunchTable returns a table with room for a number of launches, as far as that is within the limit.
 func newLaunchTable(launches int64) *launchTable {
 	n := int(min(launches, launchMemory))
 	buckets := firstBuckets

@@ -23,7 +23,7 @@ const (
 
 var levels = [...]string{"auto", "steps", "annotations", "operators", "kernels"}
 
-// String is the level as configurations write it.
+// String returns the level as configurations write it.
 func (l Level) String() string { return levels[l] }
 
 // MarshalText writes the level as UnmarshalText reads it.

@@ -5,9 +5,9 @@ package profiletrace
 
 import "strings"
 
-// mangledName is the last name of a nested name in Itanium's mangling ("_ZN2at6native13reduce_kernelI…"), where every
-// name is preceded by its length; that is all a short name needs, so that no demangler is. Wrappers are replaced by the
-// first name among their template arguments. Empty when the name is mangled otherwise.
+// mangledName returns the last name of a nested name in Itanium's mangling ("_ZN2at6native13reduce_kernelI…"), where
+// every name is preceded by its length; that is all a short name needs, so that no demangler is. Wrappers are replaced
+// by the first name among their template arguments. Empty when the name is mangled otherwise.
 func mangledName(s string) string {
 	rest, ok := strings.CutPrefix(s, "_Z")
 	if !ok {

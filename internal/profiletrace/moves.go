@@ -45,8 +45,8 @@ type meaning struct {
 	maps bool // computes each element of the result by the same elements of the inputs
 }
 
-// means says what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for that,
-// else by its own name; and what it may be in attention, by its operator or its own name.
+// means reports what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for
+// that, else by its own name; and what it may be in attention, by its operator or its own name.
 func (s *sweep) means(a *activity) meaning {
 	k := kernelOf{a.name, a.launch.op, a.launch.mover}
 	m, ok := s.meanings[k]
@@ -107,7 +107,7 @@ var functors = []struct {
 	{"FillFunctor<", timeline.MovesFill},
 }
 
-// moveOf says what kind of bytes a kernel moves by its name alone: by PyTorch's functors, else where the name is of
+// moveOf reports what kind of bytes a kernel moves by its name alone: by PyTorch's functors, else where the name is of
 // words for moving and of words that say nothing (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
 // CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of Inductor, wrapped_transpose of XLA,
 // copyVectorizedKernel of TensorRT). Any other word may compute.

@@ -12,7 +12,7 @@ import (
 )
 
 // Names as libraries write them, and names that only look like moving.
-func TestKernelsThatOnlyMoveBytesAreToldByTheirNames(t *testing.T) {
+func TestKernelsThatOnlyMoveBytesAreRecognizedByTheirNames(t *testing.T) {
 	for name, want := range map[string]timeline.Move{
 		"void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>(int)": timeline.MovesLayout,
 		"batched_transpose_32x32_pack_4x4_ediv_edge_half":                                                    timeline.MovesLayout,

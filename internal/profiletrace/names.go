@@ -23,7 +23,7 @@ func newNames(limit int) *Names {
 	return &Names{index: map[string]uint32{}, list: []string{"(name not kept)"}, limit: limit}
 }
 
-// ID is the number of a name. The string is copied when it is new, so the caller may reuse its memory.
+// ID returns the number of a name. The string is copied when it is new, so the caller may reuse its memory.
 func (n *Names) ID(name string) uint32 {
 	if id, ok := n.index[name]; ok {
 		return id
@@ -41,7 +41,7 @@ func (n *Names) ID(name string) uint32 {
 	return id
 }
 
-// Bytes is ID for a name in a buffer.
+// Bytes is like ID, for a name in a buffer.
 func (n *Names) Bytes(name []byte) uint32 {
 	if id, ok := n.index[string(name)]; ok {
 		return id
@@ -49,10 +49,10 @@ func (n *Names) Bytes(name []byte) uint32 {
 	return n.ID(string(name))
 }
 
-// Name is the name with a number that ID returned.
+// Name returns the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
 
-// text is the name with a number, empty for 0, which mostly means none.
+// text returns the name with a number, empty for 0, which mostly means none.
 func (n *Names) text(id uint32) string {
 	if id == 0 {
 		return ""
@@ -60,7 +60,7 @@ func (n *Names) text(id uint32) string {
 	return n.list[id]
 }
 
-// Len is above every number that ID returned.
+// Len returns a number above every number that ID returned.
 func (n *Names) Len() int { return len(n.list) }
 
 // any reports whether some name has the part.

@@ -42,7 +42,7 @@ type nodeRef struct {
 	above *nodeRef
 }
 
-// live is the nearest node that can still gather, or else the window.
+// live returns the nearest node that can still gather, or else the window.
 func (r *nodeRef) live() *node {
 	for r.node == nil {
 		if up := r.above; up.node == nil {
@@ -60,7 +60,7 @@ func (n *node) release() {
 	}
 }
 
-// live is the nearest node that can still gather.
+// live returns the nearest node that can still gather.
 func (n *node) live() *node {
 	for n.written && n.parent != nil {
 		n = n.parent
@@ -68,7 +68,7 @@ func (n *node) live() *node {
 	return n
 }
 
-// below is what happened below the node and has no span; most nodes need none.
+// below returns what happened below the node and has no span; most nodes need none.
 func (n *node) below() *summary {
 	if n.sum == nil {
 		n.sum = &summary{}
@@ -119,14 +119,14 @@ func (s *step) device(a *activity) {
 	s.devices[a.device] = struct{}{}
 }
 
-// onlyDevice is the device that all of the step ran on; ok is false if there is not exactly one.
+// onlyDevice returns the device that all of the step ran on; ok is false if there is not exactly one.
 func (s *step) onlyDevice() (ordinal int64, ok bool) {
 	for ordinal = range s.devices {
 	}
 	return ordinal, len(s.devices) == 1
 }
 
-// exposed is communication with no compute kernel beside it.
+// exposed returns the communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
 // place counts a collective among others of its name, from 1 on.
@@ -228,7 +228,8 @@ func (p *process) during(from, to int64, f func(*step)) {
 	}
 }
 
-// stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.
+// stepAt returns the step whose host range holds the instant, among the latest ones: the sweep asks for what is about
+// now.
 func (p *process) stepAt(t int64) *step {
 	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-openSteps):]) {
 		if s.start <= t && t < s.end {

@@ -76,12 +76,12 @@ const (
 	namesLimit      = 48 * mebi
 )
 
-// DefaultOptions are the defaults of a configuration, for spans of a service that the file does not name.
+// DefaultOptions returns the defaults of a configuration, for spans of a service that the file does not name.
 func DefaultOptions(service string) Options {
 	return Options{MaxEvents: defaultEvents, BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
 }
 
-// MemoryLimit is MemoryMiB in bytes.
+// MemoryLimit returns MemoryMiB in bytes.
 func (o *Options) MemoryLimit() int {
 	if o.MemoryMiB <= 0 {
 		return defaultMemory * mebi

@@ -175,9 +175,9 @@ func (p *Profile) trackID(t track) uint32 {
 	return id
 }
 
-// Stream is the stream of an activity for Event, of files that state the hardware's queue, too, and stream 0 where they
-// know none. There the queue is used as the stream, unless the file has other streams: these are numbered apart, and
-// stream 0 is the default one.
+// Stream returns the stream of an activity for Event, of files that state the hardware's queue, too, and stream 0 if
+// they know none. There the queue is used as the stream, unless the file has other streams: these are numbered apart,
+// and stream 0 is the default one.
 func (p *Profile) Stream(stream, queue int64) int64 {
 	if stream != 0 || queue <= 0 {
 		p.streams = p.streams || stream != 0
@@ -198,7 +198,7 @@ func (p *Profile) settleQueues() {
 	}
 }
 
-// devices is how many devices have activities.
+// devices returns how many devices have activities.
 func (p *Profile) devices() int {
 	seen := map[int64]bool{}
 	for _, t := range p.trackList {
@@ -209,8 +209,8 @@ func (p *Profile) devices() int {
 	return len(seen)
 }
 
-// Window says that the profile was recorded over this time at least, in ns since the file's base. Without it the window
-// is from the first start to the last end of what was added.
+// Window states that the profile was recorded over at least this time, in ns since the file's base. Without it the
+// window is from the first start to the last end of what was added.
 func (p *Profile) Window(start, end int64) {
 	if start > end || start < -maxTime || end > maxTime {
 		return
@@ -271,8 +271,8 @@ func (p *Profile) communicates(name uint32) bool {
 	return *is == communicating
 }
 
-// mainProcess is the process with most calls; device activities without a launch and ranges of processes that the file
-// only mentions (0 for Python frames, -1 for the profiler's own overhead) are its.
+// mainProcess returns the process with most calls; device activities without a launch and ranges of processes that the
+// file only mentions (0 for Python frames, -1 for the profiler's own overhead) are its.
 func (p *Profile) mainProcess() (pid int64, known bool) {
 	calls := map[int64]int64{}
 	for id, c := range p.processes {
@@ -281,7 +281,7 @@ func (p *Profile) mainProcess() (pid int64, known bool) {
 	return boundedmap.Largest(calls), len(calls) > 0
 }
 
-// mix is the finaliser of splitmix64.
+// mix returns the finaliser of splitmix64.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

@@ -49,7 +49,7 @@ func (w *writer) project(a *activity, above *node) {
 	}
 }
 
-// onDevice is the span of the section above what the node launched on a device: its own, else the span of the
+// onDevice returns the span of the section above what the node launched on a device: its own, else the span of the
 // next range around it; ok is false without one.
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
 	if s.p.opts.Detail != LevelAuto {

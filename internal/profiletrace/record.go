@@ -71,8 +71,8 @@ func (r *record) header(b []byte) int {
 	return int(binary.LittleEndian.Uint32(b[36:]))
 }
 
-// less is the order of the sweep: by time, then the longer range first (it encloses the other), then by kind, then as
-// in the file.
+// less returns the order of the sweep: by time, then the longer range first (it encloses the other), then by kind,
+// then as in the file.
 func (r *record) less(o *record) bool {
 	switch {
 	case r.key != o.key:

@@ -121,8 +121,8 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 	return g.replays, st, nil
 }
 
-// ranks are the places of a graph's nodes in the order of their numbers, which grow as nodes are added, and their kinds
-// in that order.
+// ranks returns the places of a graph's nodes in the order of their numbers, which grow as nodes are added, and their
+// kinds in that order.
 func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
 	nodes := g.ids[graph]
 	places = make(map[int64]int, len(nodes))
@@ -241,7 +241,7 @@ type playing struct {
 	next  int
 }
 
-// replayed says what launched the activity, if a graph of known nodes did.
+// replayed finds what launched the activity, if a graph of known nodes did.
 func (s *sweep) replayed(a *activity) {
 	r := s.replays[a.corr]
 	if r == nil || r.of == nil {

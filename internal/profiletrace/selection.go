@@ -118,7 +118,7 @@ func (s *selection) key(p *process, st *step) traceKey {
 	return traceKey{p.pid, -1}
 }
 
-// host is the first sweep's: it decides nothing, since later ones may be longer.
+// host returns the first sweep's: it decides nothing, since later ones may be longer.
 func (s *selection) host(r *record, depth int, p *process, st *step) bool {
 	if s.rule.host(r, depth) {
 		s.offer(s.key(p, st), s.hostCandidate(r))
@@ -190,7 +190,7 @@ func (s *selection) offer(k traceKey, c candidate) {
 	}
 }
 
-// keeps is the second sweep's decision on what the rule wants.
+// keeps returns the second sweep's decision on what the rule wants.
 func (s *selection) keeps(k traceKey, c candidate) (keep, bySize bool) {
 	t := s.traces[k]
 	if t == nil || !t.cut {

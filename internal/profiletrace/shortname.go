@@ -13,7 +13,7 @@ import (
 // does.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
-// shortNameOf is a kernel's name without return type, namespaces, template arguments and parameters:
+// shortNameOf returns a kernel's name without return type, namespaces, template arguments and parameters:
 // "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are
 // not C++ are left as they are.
 func shortNameOf(name string) string {
@@ -35,7 +35,7 @@ func shortNameOf(name string) string {
 	return base
 }
 
-// wrapped is the short name of the first of a wrapper's template arguments that says what it runs: numbers, truth
+// wrapped returns the short name of the first of a wrapper's template arguments that says what it runs: numbers, truth
 // values and targets ("gfx9_t") do not.
 func wrapped(args string) string {
 	for args != "" {
@@ -77,7 +77,7 @@ func (b *brackets) next(s string, i int) {
 	}
 }
 
-// outside is the index of the first c at or after from that is within no brackets, or len(s).
+// outside returns the index of the first c at or after from that is within no brackets, or len(s).
 func outside(s string, from int, c byte) int {
 	var b brackets
 	for i := from; i < len(s); i++ {
@@ -89,7 +89,7 @@ func outside(s string, from int, c byte) int {
 	return len(s)
 }
 
-// lastOutside is the index of the last c that is within no brackets, or -1.
+// lastOutside returns the index of the last c that is within no brackets, or -1.
 func lastOutside(s string, c byte) int {
 	var b brackets
 	last := -1

@@ -77,8 +77,8 @@ func (s *spans) flush() error {
 	return s.err
 }
 
-// deviceOf is what the file says about a device. Files of one model are answered for any ordinal: some number their
-// devices otherwise in the list than in the rows.
+// deviceOf returns what the file says about a device. Files of one model are answered for any ordinal: some number
+// their devices otherwise in the list than in the rows.
 func (p *Profile) deviceOf(ordinal int64) (stated Device) {
 	for i := range p.Meta.Devices {
 		switch d := &p.Meta.Devices[i]; {
@@ -93,22 +93,23 @@ func (p *Profile) deviceOf(ordinal int64) (stated Device) {
 	return stated
 }
 
-// modelOf is the model that the file states, else the one that the options name.
+// modelOf returns the model that the file states, else the one that the options name.
 func (p *Profile) modelOf(ordinal int64) string {
 	return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device)
 }
 
-// multiprocessors counts a device's, by the table of peaks; 0 where its model is not known.
+// multiprocessors counts a device's, by the table of peaks; 0 if its model is not known.
 func (p *Profile) multiprocessors(ordinal int64) int64 {
 	return int64(facts.PeakOf(p.modelOf(ordinal)).SMs)
 }
 
-// new is a span of the host.
+// new returns a span of the host.
 func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{pid: p.pid}, p, c, parent, start, end)
 }
 
-// on is a span of a device, whose scope says which one that is and who timed it; the span repeats ordinal and hw.id.
+// on returns a span of a device, whose scope says which one that is and who timed it; the span repeats ordinal and
+// hw.id.
 func (s *spans) on(device int64, p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{p.pid, true, device}, p, c, parent, start, end)
 }
@@ -136,7 +137,7 @@ func (s *spans) in(k scopeKey, p *process, c place, parent pcommon.SpanID, start
 	return sp
 }
 
-// scopeOf is the scope in the batch, which is made when it is not there.
+// scopeOf returns the scope in the batch, which is made when it is not there.
 func (s *spans) scopeOf(k scopeKey, p *process) ptrace.ScopeSpans {
 	if ss, ok := s.scopes[k]; ok {
 		return ss
@@ -173,7 +174,7 @@ func (s *spans) names(m pcommon.Map, ordinal int64) {
 	putText(m, semconv.HWIDKey, s.p.deviceOf(ordinal).ID)
 }
 
-// identity is names with the model, for spans that represent a device as a whole.
+// identity sets names and the model for spans that represent a device as a whole.
 func (s *spans) identity(m pcommon.Map, ordinal int64) {
 	s.names(m, ordinal)
 	putText(m, semconv.HWModelKey, s.p.modelOf(ordinal))
@@ -208,7 +209,7 @@ func (s *spans) kernelText(id uint32) *text {
 
 func (s *spans) shortName(id uint32) string { return s.kernelText(id).short }
 
-// topNames are the names with most time, longest first.
+// topNames returns the names with most time, longest first.
 func topNames(times map[string]int64) []string {
 	list := slices.SortedFunc(maps.Keys(times), func(a, b string) int {
 		return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b))

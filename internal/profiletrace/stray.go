@@ -26,7 +26,7 @@ const (
 	strayClusters = 64 // of events; of more, none is left out
 )
 
-// fewStrays is how many events can be strays, of n.
+// fewStrays returns how many events can be strays, of n.
 func fewStrays(n int64) int64 { return min(max(3, n/1000), n/10) }
 
 // apart reports whether b is more than a day after a.

@@ -44,7 +44,7 @@ func PutFinding(sp ptrace.Span, at pcommon.Timestamp, list ...finding.Finding) {
 	}
 }
 
-// FindingOf is the finding that an event of the span of a subject states, and false where it states none.
+// FindingOf returns the finding that an event of the span of a subject states, and false if it states none.
 func FindingOf(subject string, e ptrace.SpanEvent) (finding.Finding, bool) {
 	m := e.Attributes()
 	kind := textOf(m, semconv.GPUFindingKindKey)
@@ -79,7 +79,7 @@ func writeEfficiency(m pcommon.Map, e *facts.Efficiency) {
 	}
 }
 
-// ReportOf is what the span of a device's window says, without findings, and false where the span is none.
+// ReportOf returns what the span of a device's window says, without findings, and false if the span is none.
 func ReportOf(s ptrace.Span) (facts.Report, bool) {
 	m := s.Attributes()
 	ordinal, ok := m.Get(string(semconv.GPUDeviceOrdinalKey))
@@ -118,7 +118,7 @@ func ReportOf(s ptrace.Span) (facts.Report, bool) {
 	return r, true
 }
 
-// textOf is empty without a text.
+// textOf returns the text of an attribute; empty if there is none.
 func textOf(m pcommon.Map, k attribute.Key) string {
 	v, ok := m.Get(string(k))
 	if !ok {
@@ -127,7 +127,7 @@ func textOf(m pcommon.Map, k attribute.Key) string {
 	return clip(v.AsString(), maxText)
 }
 
-// numberOf is 0 without a number.
+// numberOf returns the number of an attribute; 0 if there is none.
 func numberOf(m pcommon.Map, k attribute.Key) float64 {
 	v, ok := m.Get(string(k))
 	switch {

@@ -127,8 +127,8 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 // maxWorked bounds the intervals that a device remembers for others: a gap is queried when it ends.
 const maxWorked = 1 << 10
 
-// besideOf is what the device asks when launched work does not begin: which other device worked for more than half of
-// the time.
+// besideOf returns what the device asks when launched work does not begin: which other device worked for more than
+// half of the time.
 func (s *sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	return func(from, to int64) (name uint32) {
 		most := (to - from) / 2
@@ -142,7 +142,7 @@ func (s *sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	}
 }
 
-// after says what the host did when the device had nothing more to do, to the end of the unit of the last launches.
+// after records what the host did when the device had nothing more to do, to the end of the unit of the last launches.
 func (d *deviceWindow) after(s *sweep) {
 	if s.p.extent() == ExtentAll && len(s.devices) <= maxLeads {
 		d.verdicts.After(d.last, s.around(d.taking, &activity{}, d.before, d.hasBefore))

@@ -23,7 +23,7 @@ type work struct {
 	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
-// newWork is the work that an operator's record states; nil for most.
+// newWork returns the work that an operator's record states; nil for most.
 func (s *sweep) newWork(r *record) *work {
 	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
 		return nil
@@ -50,8 +50,8 @@ func (w *work) begin(kernel string) {
 	}
 }
 
-// elementOf is the size of the elements that a kernel of PyTorch for lists of tensors works on, by its name: cat copies
-// elements of one size whatever they are, the others are made for one type. 0 where it does not say.
+// elementOf returns the size of the elements that a kernel of PyTorch for lists of tensors works on, by its name: cat
+// copies elements of one size whatever they are, the others are made for one type. 0 if it does not say.
 func elementOf(kernel string) int64 {
 	if _, rest, ok := strings.Cut(kernel, "OpaqueType<"); ok {
 		n, _ := strconv.ParseInt(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))], 10, 8)

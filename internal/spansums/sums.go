@@ -47,7 +47,7 @@ var bounds = [...]string{
 // Sums are the sums over some spans. Sums of parts can be added, and taken away again.
 type Sums [size]float64
 
-// Of is what one GPU span adds.
+// Of returns what one GPU span adds.
 func Of(f *spanfacts.Facts) (s Sums) {
 	time, items := f.Time, f.Items
 	if f.Kind == spanfacts.Step {
@@ -97,7 +97,7 @@ func (s *Sums) Add(x *Sums, sign float64) {
 	}
 }
 
-// Ratio is one sum divided by another; 0 where it is not known.
+// Ratio returns one sum divided by another; 0 if it is not known.
 func (s *Sums) Ratio(of, by int) float64 {
 	if s[by] <= 0 {
 		return 0
@@ -105,7 +105,7 @@ func (s *Sums) Ratio(of, by int) float64 {
 	return s[of] / s[by]
 }
 
-// Bound is what limited most of the time, a value of gpu.roofline.bound; empty where it is not known.
+// Bound returns what limited most of the time, a value of gpu.roofline.bound; empty if it is not known.
 func (s *Sums) Bound() string {
 	of := s[boundTime:]
 	longest := slices.Max(of)

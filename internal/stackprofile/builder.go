@@ -22,7 +22,7 @@ type Options struct {
 	Weights   bool          // GPU time counts as often as the sampling threshold of a span's trace state says
 }
 
-// DefaultOptions are the connector's.
+// DefaultOptions returns the connector's.
 func DefaultOptions() Options {
 	return Options{
 		Window: time.Minute, Settle: 5 * time.Second, MaxWait: time.Minute, MaxGap: time.Second,

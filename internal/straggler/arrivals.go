@@ -27,7 +27,7 @@ type Identity struct {
 	Sequence    int64
 }
 
-// Identity says which collective a run is of.
+// Identity reports which collective a run is of.
 func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
 
 // Arrival is what the collectives say of one rank.
@@ -179,7 +179,7 @@ func (h *history) add(m meeting) {
 	*h = slices.Insert(*h, i, m)
 }
 
-// before is the last one that had ended by then.
+// before returns the last one that had ended by then.
 func (h *history) before(t int64) (meeting, bool) {
 	i, _ := slices.BinarySearchFunc(*h, t+1, func(m meeting, t int64) int { return cmp.Compare(m.end, t) })
 	if i == 0 {
@@ -262,7 +262,7 @@ func align(groups [][]Collective) map[int64]clock {
 	return ahead
 }
 
-// joint says whether the runs ended together.
+// joint reports whether the runs ended together.
 func joint(runs []Collective) bool {
 	shortest := runs[0].End - runs[0].Start
 	first, last := runs[0].End, runs[0].End

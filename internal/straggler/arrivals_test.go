@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-func TestTheLastToArriveIsSaid(t *testing.T) {
+func TestTheLastToArriveIsReported(t *testing.T) {
 	const ms = 1_000_000
 	run := func(rank, sequence, start, end int64) Collective {
 		return Collective{Rank: rank, Sequence: sequence, Start: start * ms, End: end * ms}

@@ -48,9 +48,9 @@ type Comparison struct {
 	Typical int      // number of the rank nearest to the median
 }
 
-// Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step, whose
-// time they share: a delay that is small beside another set's costs the step nothing. A comparison is empty where the
-// median is 0. A nil history is empty and stays so.
+// Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step,
+// whose time they share: a delay that is small beside another set's costs the step nothing. A comparison is empty if
+// the median is 0. A nil history is empty and stays so.
 //
 // A rank stands out by the rule of [Compare] if its delay also exceeds the noise of the loop; or if it does so by its
 // median over the last steps, in a step that it delays.

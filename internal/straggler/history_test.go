@@ -67,7 +67,7 @@ func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 
 // Of two ranks one is always above the other, and of four one in five steps stands out of the three others by chance. With
 // outliers a rank is late now and then, though not by its own fault.
-func TestNoiseIsNobodysFault(t *testing.T) {
+func TestNoiseIsNoStraggler(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 8, 64} {
 		for _, noise := range []float64{0.01, 0.05, 0.1, 0.2} {
 			for _, heavy := range []bool{false, true} {

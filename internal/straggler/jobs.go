@@ -79,11 +79,11 @@ func NewJobs[T any](limits Limits) *Jobs[T] {
 	return &Jobs[T]{limits: limits, loops: make(map[Loop]*loop[T])}
 }
 
-// Waiting is the number of steps that wait, each rank's counted.
+// Waiting returns the number of steps that wait, each rank's counted.
 func (g *Jobs[T]) Waiting() int { return g.waiting }
 
 // Add takes a rank's step. start and end are unix ns on the rank's clock, now is the time by a clock that is not set;
-// world is the number of ranks, 0 where it is not known. The same step of the same rank replaces the one before.
+// world is the number of ranks, 0 if it is not known. The same step of the same rank replaces the one before.
 //
 // A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that
 // was started again from a checkpoint), however far back. What is still reported of the run before is kept apart from

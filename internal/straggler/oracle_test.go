@@ -172,7 +172,7 @@ func lost(phases, loose []parts, rank int) (path, phase string, delay float64) {
 
 // Random ranks of random sections against the definition, also thousands of which nearly half are slow, as where a
 // switch is: what is worked out of all of them must not be worked out for each.
-func TestVerdictsAreThoseOfTheDefinition(t *testing.T) {
+func TestStragglersMatchTheDefinition(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		n := 2 + r.IntN(12)

@@ -128,7 +128,7 @@ func shiftBy(x, y []*Collective, by int) (s shifted, ok bool) {
 	return s, true
 }
 
-// shiftAt is the shift of another group, the clock being known.
+// shiftAt returns the shift of another group, the clock being known.
 func shiftAt(x, y []*Collective, clock int64) int {
 	looked := min(len(x), maxPairs)
 	shifts := make([]int64, 0, looked)
@@ -176,7 +176,7 @@ func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	return clock, spread, spread <= middle(lengths)/4
 }
 
-// spreadOf is the median of values and the median of their distances from it. It changes the values.
+// spreadOf returns the median of values and the median of their distances from it. It changes the values.
 func spreadOf(values []int64) (median, spread int64) {
 	median = middle(values)
 	for i := range values {
@@ -185,7 +185,7 @@ func spreadOf(values []int64) (median, spread int64) {
 	return median, middle(values)
 }
 
-// middle is the upper median, of values which it sorts.
+// middle returns the upper median, of values which it sorts.
 func middle(values []int64) int64 {
 	slices.Sort(values)
 	return values[len(values)/2]

@@ -41,7 +41,7 @@ type Sections struct {
 	height int // levels; at most maxDepth
 }
 
-// All are the sections in the order in which they came.
+// All returns the sections in the order in which they came.
 func (p *Sections) All() []*Section {
 	if p == nil {
 		return nil
@@ -49,7 +49,7 @@ func (p *Sections) All() []*Section {
 	return p.list
 }
 
-// Find is the section of a name, or nil.
+// Find returns the section of a name, or nil.
 func (p *Sections) Find(name string) *Section {
 	for _, x := range p.All() {
 		if x.Name == name {
@@ -59,7 +59,7 @@ func (p *Sections) Find(name string) *Section {
 	return nil
 }
 
-// Size is the number of sections at all levels.
+// Size returns the number of sections at all levels.
 func (p *Sections) Size() (n int) {
 	for _, x := range p.All() {
 		n += 1 + x.Below.Size()
@@ -195,7 +195,7 @@ func newLevel(ranks []*Sections) *level {
 	return l
 }
 
-// furthest is the section of a rank that is furthest above the median; nil if all are below.
+// furthest returns the section of a rank that is furthest above the median; nil if all are below.
 func (l *level) furthest(rank int) (worst *Section, delay float64) {
 	for _, x := range l.ranks[rank].All() {
 		if d := x.Duration - l.median(x.Name); d > delay {
@@ -205,7 +205,7 @@ func (l *level) furthest(rank int) (worst *Section, delay float64) {
 	return worst, delay
 }
 
-// median is over the ranks of which anything is known at the level; one without the section spent nothing in it.
+// median returns the median over the ranks with any value at the level; one without the section spent nothing in it.
 func (l *level) median(name string) float64 {
 	m, known := l.medians[name]
 	if !known {
@@ -216,7 +216,7 @@ func (l *level) median(name string) float64 {
 	return m
 }
 
-// inside is the level in one section.
+// inside returns the level in one section.
 func (l *level) inside(name string) *level {
 	below := l.below[name]
 	if below == nil {

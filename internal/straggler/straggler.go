@@ -31,8 +31,8 @@ const (
 	outlierWorst  = 0.5
 )
 
-// Own is the time that a rank spends on its own work in a step of so many seconds: without the communication that no
-// computation hides, in which it may have waited for others. exposed must come from times of the device: ranges of
+// Own returns the time that a rank spends on its own work in a step of so many seconds: without the communication that
+// no computation hides, in which it may have waited for others. exposed must come from times of the device: ranges of
 // the host overlap communication also while the host only waits for it.
 func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
 
@@ -66,8 +66,8 @@ type Result struct {
 	At Extent
 }
 
-// Compare compares ranks whose earlier steps are not known. The results are in the order of ranks; none where the
-// median is 0. typical is the number of the rank nearest to the median.
+// Compare compares ranks whose earlier steps are not known. The results are in the order of ranks; none if the median
+// is 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
 	c := (*History)(nil).Compare([][]Rank{ranks})[0]
 	return c.Results, c.Typical
@@ -140,9 +140,9 @@ func median(values []float64) float64 {
 	return values[n/2-1]/2 + values[n/2]/2
 }
 
-// lowMedian is the median of values, which it sorts; of an even number the lower of the two in the middle. Half of the
-// ranks may be slow, and of two ranks one: the mean of the middle would lie between the slow and the others, so that
-// no rank could stand out.
+// lowMedian returns the median of values, which it sorts; of an even number the lower of the two in the middle. Half
+// of the ranks may be slow, and of two ranks one: the mean of the middle would lie between the slow and the others, so
+// that no rank could stand out.
 func lowMedian(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -156,7 +156,7 @@ func lowMedian(values []float64) float64 {
 // 1 / Φ⁻¹(3/4) (Rousseeuw and Croux, JASA 88, 1993).
 const madToSigma = 1.4826022185056018
 
-// deviation is the scaled median absolute deviation from m; it overwrites and sorts values.
+// deviation returns the scaled median absolute deviation from m; it overwrites and sorts values.
 func deviation(values []float64, m float64) float64 {
 	for i, v := range values {
 		values[i] = math.Abs(v - m)

@@ -33,7 +33,7 @@ func TestMedianAndDeviation(t *testing.T) {
 }
 
 // Both conditions decide: 3.5 robust standard deviations, and 5 % of the median.
-func TestARankStandsOutByDeviationsAndByShare(t *testing.T) {
+func TestARankIsNamedByDeviationsAndByShare(t *testing.T) {
 	ranks := func(own ...float64) (out []Rank) {
 		for i, v := range own {
 			out = append(out, Rank{Rank: int64(i), Own: v})
@@ -141,7 +141,7 @@ func TestSectionsBelowAStepAreDividedAmongItsPhases(t *testing.T) {
 	assert.Nil(t, phases.Divide(nil))
 }
 
-func TestAddSaysHowMuchTheSectionsGrew(t *testing.T) {
+func TestAddStatesHowMuchTheSectionsGrew(t *testing.T) {
 	p, below := &Sections{}, &Sections{}
 	below.Add("x", "", 1, Extent{10, 20}, nil)
 	more := &Sections{}

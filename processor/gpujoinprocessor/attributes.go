@@ -49,8 +49,8 @@ type attributes struct {
 	weights     []float64                   // and of how many devices
 }
 
-// room is how many attributes a span of a place mostly gains here and from gpu_derive, the next processor: pdata's maps
-// are slices, and one growth costs less than two.
+// room returns how many attributes a span of a place mostly gains here and from gpu_derive, the next processor:
+// pdata's maps are slices, and one growth costs less than two.
 func (a *attributes) room(g *gpuSpan, at *place) int {
 	switch {
 	case g.fault != sound || at.outcome != found:
@@ -182,7 +182,7 @@ func (a *attributes) leanMeans(to pcommon.Map, at *place, start, end int64, how 
 	}
 }
 
-// either is the device when it measures the field, else its board.
+// either returns the device when it measures the field, else its board.
 func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Field) gpusamplesextension.DeviceView {
 	if dev.Has(f) {
 		return dev
@@ -206,7 +206,7 @@ func (h *holdback) add(dev gpusamplesextension.DeviceView, start, end int64) {
 	}
 }
 
-// throttle says for how long and why a device was held back; it reports whether it was. At level lean a time of 0
+// throttle reports for how long and why a device was held back; it reports whether it was. At level lean a time of 0
 // is not stated, and one of the whole span only by its reasons.
 func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
 	if !h.known {

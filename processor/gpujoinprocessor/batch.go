@@ -57,7 +57,7 @@ type boardEnd struct {
 	end   int64
 }
 
-// joinable are the spans that have samples of a device to wait for, with their places.
+// joinable returns the spans that have samples of a device to wait for, with their places.
 func (b *batch) joinable() iter.Seq2[*gpuSpan, *place] {
 	return func(yield func(*gpuSpan, *place) bool) {
 		for i := range b.spans {
@@ -147,7 +147,7 @@ func (b *batch) nest(streams []spanfacts.NestSpan) {
 	})
 }
 
-// others is a number of the spans that are not waited for, whatever their order; 0: there are none.
+// others returns a number of the spans that are not waited for, whatever their order; 0: there are none.
 func (b *batch) others() (sum uint64) {
 	add := func(k *fairshare.Key) { sum += maphash.Comparable(b.seed, *k) }
 	for i := range b.host {
@@ -185,7 +185,7 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
 
-// mark says on each scope what most of its spans would repeat: where the samples are from, if that is the same for
+// mark writes on each scope what most of its spans would repeat: where the samples are from, if that is the same for
 // all of them, and then the method of most. The source is also how another gpu_join knows that they are joined.
 func (b *batch) mark() {
 	for i := range b.spans {
@@ -236,7 +236,7 @@ type pendingRequest struct {
 
 type pendingKey struct{}
 
-// pendingBatch is the batch of a request that comes out of the queue. Nil: nothing is known of this request, or a
+// pendingBatch returns the batch of a request that comes out of the queue. Nil: nothing is known of this request, or a
 // device has been replaced since then.
 func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
 	r, ok := ctx.Value(pendingKey{}).(*pendingRequest)

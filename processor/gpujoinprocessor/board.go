@@ -44,7 +44,8 @@ func (b *board) addInstance(id string) {
 	}
 }
 
-// watermark is the time up to which samples of the board and of its live instances have come, on the clock of spans.
+// watermark returns the time up to which samples of the board and of its live instances have come, on the clock of
+// spans.
 func (b *board) watermark(v gpusamplesextension.View) int64 {
 	w := b.meter.dev.Newest()
 	oldest := w
@@ -114,9 +115,9 @@ func (m *meter) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
 	return dst
 }
 
-// bend is how much the energy of an interval is above a straight line: power that is not constant between two samples
-// changes along a straight line, so its integral is a parabola. Without it the energy of a short span would depend on
-// where the settled time has divided the interval.
+// bend returns how much the energy of an interval is above a straight line: power that is not constant between two
+// samples changes along a straight line, so its integral is a parabola. Without it the energy of a short span would
+// depend on where the settled time has divided the interval.
 func (m *meter) bend(from, to int64, value float64) float64 {
 	if m.field != gpusamplesextension.Power || to-from < 2 {
 		return 0

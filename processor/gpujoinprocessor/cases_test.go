@@ -109,7 +109,7 @@ func TestShortSpansBetweenSamplesAreCoveredWhole(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsForAHostSpanThatIsThere(t *testing.T) {
+func TestNothingWaitsForAHostSpanThatIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		td := newTraces("a")

@@ -29,7 +29,7 @@ type cell struct {
 	counted   bool // the energy is a counter's
 }
 
-// around returns the cell with time t; false where no samples are near.
+// around returns the cell with time t; false if no samples are near.
 func (m *meter) around(t int64) (*cell, bool) {
 	if c := &m.cell; c.from < t && t < c.to {
 		return c, true

@@ -29,8 +29,8 @@ type engine struct {
 	beside boundedmap.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
 }
 
-// boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a
-// board of its own.
+// boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples
+// is a board of its own.
 func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	view, ok := dev.Board()
 	if !ok {
@@ -111,8 +111,8 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	return known == 0 || known < b.waiting
 }
 
-// repeats says whether a batch, whose waiting spans all have come before, is a whole request that has: with what was
-// beside them then. A sender that was stopped in between puts its spans into other requests.
+// repeats reports whether a batch, whose waiting spans all have come before, is a whole request that has: with what
+// was beside them then. A sender that was stopped in between puts its spans into other requests.
 func (e *engine) repeats(b *batch) bool {
 	others := b.others()
 	e.mu.Lock()
@@ -285,7 +285,7 @@ func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
 	return views
 }
 
-// elsewhere is what the descendants of a span have on all boards but its own.
+// elsewhere returns what the descendants of a span have on all boards but its own.
 func (e *engine) elsewhere(own *board, k fairshare.Key) (value float64) {
 	for _, b := range e.boards {
 		if b != own {
@@ -295,7 +295,7 @@ func (e *engine) elsewhere(own *board, k fairshare.Key) (value float64) {
 	return value
 }
 
-// known is the number of spans that the fair share knows.
+// known returns the number of spans that the fair share knows.
 func (e *engine) known() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -72,7 +72,7 @@ func sampled(t *testing.T) (s *still, w gpusamplesextension.DeviceWriter, zero t
 	return s, w, zero
 }
 
-func TestHostClockSetBackStartsAnew(t *testing.T) {
+func TestHostClockSetBackRestarts(t *testing.T) {
 	s, w, zero := sampled(t)
 	b := s.arriveOne(1, zero.Add(10*time.Second), zero.Add(11*time.Second))
 	require.True(t, s.settled(b, s.now, false))
@@ -152,7 +152,7 @@ func TestDeviceThatVanishesLetsGo(t *testing.T) {
 	assert.Zero(t, s.known(), "the budget is given back")
 }
 
-func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
+func TestInactiveInstanceDelaysNothing(t *testing.T) {
 	s := newStill(t)
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)

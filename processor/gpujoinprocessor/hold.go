@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// join is the queue's consumer: it waits, writes and sends on.
+// join returns the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 	passes := false
 	b := pendingBatch(ctx, td, p.engine)
@@ -167,7 +167,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	}
 }
 
-// oversize says that a request is larger than the whole queue, so that trying again can't help.
+// oversize reports that a request is larger than the whole queue, so that trying again can't help.
 func (p *joinProcessor) oversize(td ptrace.Traces) bool {
 	var m ptrace.ProtoMarshaler
 	return int64(m.TracesSize(td)) > p.cfg.Queue.Size

@@ -35,7 +35,7 @@ func lean(t *testing.T, put func(td *traces, zero, end time.Time)) ptrace.Traces
 	return out
 }
 
-func TestALeanSpanSaysWhatTheDeviceDidAndNoMore(t *testing.T) {
+func TestALeanSpanStatesWhatTheDeviceDidAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := lean(t, func(td *traces, zero, end time.Time) { td.gpu(1, 0, zero, end) })
 		ss := out.ResourceSpans().At(0).ScopeSpans().At(0)
@@ -69,7 +69,7 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 }
 
 // The method of most spans of a scope stands there; the others say it themselves.
-func TestTheUsualMethodStandsOnTheScope(t *testing.T) {
+func TestTheUsualMethodIsOnTheScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, short := range []int{1, 3} {
 			out := lean(t, func(td *traces, zero, end time.Time) {

@@ -68,7 +68,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	assert.EqualError(t, c.Validate(), "`max_wait` (5s) must not be shorter than `settle` (6s)")
 }
 
-func TestWithoutSamplesSpansPassAndOneWarningSaysSo(t *testing.T) {
+func TestWithoutSamplesSpansPassAndOneWarningReportsIt(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	set := processortest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(core)
@@ -358,7 +358,7 @@ func TestARefusedRequestKeepsNoShare(t *testing.T) {
 }
 
 // An outage of three minutes is nothing to give up for: the queue is bounded and refuses.
-func TestNothingIsGivenUpInAnOutage(t *testing.T) {
+func TestNothingIsDroppedInAnOutage(t *testing.T) {
 	assert.Zero(t, createDefaultConfig().(*Config).RetryOnFailure.MaxElapsedTime)
 }
 
@@ -396,7 +396,7 @@ func (r *rig) othersDevices() {
 }
 
 // On a host without a device it is not the spans that lack something; when a device comes they may.
-func TestSpansOnAHostWithoutADeviceAreToldSo(t *testing.T) {
+func TestSpansOnAHostWithoutADeviceAreReported(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	r := newRig(t)
 	r.logger = zap.New(core)

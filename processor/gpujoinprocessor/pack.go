@@ -111,7 +111,7 @@ func zigzag(x int64) uint64 { return uint64(x<<1) ^ uint64(x>>63) }
 // unzigzag inverts zigzag.
 func unzigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
 
-// text is the index of a text.
+// text returns the index of a text.
 func (p *packed) text(s string, known map[string]uint64) uint64 {
 	n, ok := known[s]
 	if !ok {

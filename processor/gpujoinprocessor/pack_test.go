@@ -123,7 +123,7 @@ func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 }
 
 // What is written on a span after it has waited finds room: its attributes are laid out once.
-func TestAttributesComeBackWithRoomForWhatIsWritten(t *testing.T) {
+func TestAttributesReturnWithRoomForWhatIsWritten(t *testing.T) {
 	td := newTraces("a")
 	now := time.Unix(1_700_000_000, 0)
 	s := td.gpu(1, 0, now, now.Add(time.Millisecond))

@@ -37,7 +37,7 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine), "it is written to by now")
 }
 
-func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
+func TestNothingIsResumedOnADeviceThatRestarted(t *testing.T) {
 	s, _, zero := sampled(t)
 	td := newTraces("a")
 	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))

@@ -153,7 +153,7 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 	}
 }
 
-// method says whether a span is long enough for values of its own.
+// method reports whether a span is long enough for values of its own.
 func (x *place) method(length int64) string {
 	if length < x.cell {
 		return semconv.GPUJoinMethodCell

@@ -175,7 +175,7 @@ func (p *joinProcessor) tick() {
 	}
 }
 
-// report is called for each board with each tick.
+// report reports the energy of a board. It is called for each board with each tick.
 func (p *joinProcessor) report(b *board) {
 	p.stats.energy(b)
 	if every := b.meter.dev.Interval(); every >= p.cfg.MaxWait && !b.warned {
@@ -286,7 +286,7 @@ var remedies = [outcomes]string{
 	severalDevices: "their process, pod or host has several devices (say which one by hw.id on the span or its scope)",
 }
 
-// now is the time on the clock of spans.
+// now returns the time on the clock of spans.
 func (p *joinProcessor) now() time.Time { return time.Now().Add(-p.cfg.Shift) }
 
 func (p *joinProcessor) put(b *batch) {

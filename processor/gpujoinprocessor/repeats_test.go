@@ -114,7 +114,7 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 
 // A request that is larger than the whole queue goes to the next component at once, whose refusal is the sender's
 // answer. What the sender then repeats is no lost answer.
-func TestARefusedRequestLargerThanTheQueueIsTakenWhenItComesAgain(t *testing.T) {
+func TestARefusedRequestLargerThanTheQueueIsTakenWhenItIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t)

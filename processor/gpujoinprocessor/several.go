@@ -20,8 +20,8 @@ type spot struct {
 	again bool                           // the board is a device's before it, too, another instance
 }
 
-// devicesOf are the devices of spans that do not name one: a list in hw.id, else the devices that the span's process,
-// pod or host has (gpusamplesextension.UseReader). nil: the place names a device, or it is unknown.
+// devicesOf returns the devices of spans that do not name one: a list in hw.id, else the devices that the span's
+// process, pod or host has (gpusamplesextension.UseReader). nil: the place names a device, or it is unknown.
 func (e *engine) devicesOf(x *place) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):

@@ -200,7 +200,7 @@ func TestDeviceTimedWorkComesBeforeItsRequests(t *testing.T) {
 }
 
 // What happened to any of the devices happened to the request, and a late request states it.
-func TestWhatIsMetOnAnyOfSeveralDevicesIsTold(t *testing.T) {
+func TestEventsOnAnyOfSeveralDevicesAreReported(t *testing.T) {
 	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)

@@ -73,7 +73,7 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// kindNames are the kinds of record, in the order of their bits in a request.
+// kindNames returns the kinds of record, in the order of their bits in a request.
 func kindNames() []string { return []string{"kernel", "copy", "memset", "graph"} }
 
 func (c *Config) kinds() uint32 {
@@ -84,7 +84,7 @@ func (c *Config) kinds() uint32 {
 	return out
 }
 
-// budget is the most records of one window.
+// budget returns the most records of one window.
 func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Window.Seconds())) }
 
 // Result is the outcome of one window.

@@ -239,8 +239,8 @@ func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTra
 	return Result{}, notFound(pid, cfg.Folder)
 }
 
-// notFound says why there is no ring: the process is not there, was not started with the library or with this folder,
-// or has not used CUDA yet. Paths are looked up as the process sees them, which may be in a container.
+// notFound reports why there is no ring: the process is not there, was not started with the library or with this
+// folder, or has not used CUDA yet. Paths are looked up as the process sees them, which may be in a container.
 func notFound(pid int, folder string) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	text, err := os.ReadFile(proc + "environ")

@@ -176,7 +176,7 @@ func TestCUPTIsClockIsTheWallClockAfterAWindow(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestAThreadThatIsHeldUpBetweenTwoClocksMovesNothing(t *testing.T) {
+func TestAThreadThatIsDelayedBetweenTwoClocksMovesNothing(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "CUPTI_STUB_HELD_UP=1")
 	begin := time.Now()
 	spans, res, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
@@ -185,7 +185,7 @@ func TestAThreadThatIsHeldUpBetweenTwoClocksMovesNothing(t *testing.T) {
 	assert.Empty(t, res.Remark, "no clock was set")
 }
 
-func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {
+func TestAClockThatIsSetDuringAWindowIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		jump   time.Duration
 		placed int64 // of what happens at CUPTI's 1500
@@ -299,7 +299,7 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 	require.NotNil(t, m)
 }
 
-func TestABusyProcessIsSaidOnce(t *testing.T) {
+func TestABusyProcessIsReportedOnce(t *testing.T) {
 	dir := t.TempDir()
 	set := receivertest.NewNopSettings(metadata.Type)
 	core, logs := observer.New(zap.WarnLevel)

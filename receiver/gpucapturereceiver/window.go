@@ -249,7 +249,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 // maxSlew bounds by how much clocks that nobody sets drift apart: 500 ppm of the longest window, and reading them.
 const maxSlew = 40 * time.Millisecond
 
-// jump is how far the wall clock was set while the window was open; 0: it was not.
+// jump returns how far the wall clock was set while the window was open; 0: it was not.
 func (w *window) jump() time.Duration {
 	if !w.begin.set || !w.end.set {
 		return 0
@@ -260,7 +260,7 @@ func (w *window) jump() time.Duration {
 	return 0
 }
 
-// describe says whose the window is.
+// describe writes whose the window is.
 func (w *window) describe(m *profiletrace.Meta) {
 	offset := w.begin.wall - w.begin.cupti
 	switch jump := w.jump(); {
@@ -309,7 +309,7 @@ func (n *names) of(number uint32) uint32 {
 	return id
 }
 
-// event is a record as profiletrace takes it.
+// event returns a record as profiletrace takes it.
 func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 	start, end := int64(r.Start()), int64(r.End())
 	if start <= 0 || end < start {

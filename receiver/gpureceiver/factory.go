@@ -61,7 +61,7 @@ func NewFactory(opts ...Option) receiver.Factory {
 		}, metadata.LogsStability))
 }
 
-// shared is the receiver of a configuration, which has taken one more output.
+// shared returns the receiver of a configuration, which has taken one more output.
 func (f *factory) shared(set receiver.Settings, of component.Config, give func(*gpuReceiver)) (*gpuReceiver, error) {
 	cfg := of.(*Config)
 	r, err := f.receivers.Get(cfg, nil, func(forget func()) (*gpuReceiver, error) {
@@ -77,7 +77,7 @@ func (f *factory) shared(set receiver.Settings, of component.Config, give func(*
 	return r, err
 }
 
-// newSources are the sources that the configuration asks for, in the order in which they are tried.
+// newSources returns the sources that the configuration asks for, in the order in which they are tried.
 func newSources(cfg *Config, simulated *simgpu.GPU) []gpudata.Source {
 	switch cfg.Source {
 	case sourceDCGM:

@@ -122,7 +122,7 @@ func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint 
 	return p
 }
 
-// limit is a data-sheet value: it has no source that measured it.
+// limit writes a data-sheet value, which has no measurement source.
 func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
 	p := w.point(d.newest, key, value)
 	p.Attributes().Remove(string(semconv.GPUMeasurementSourceKey))

@@ -382,7 +382,7 @@ type statusHost struct {
 
 func (h statusHost) Report(e *componentstatus.Event) { h.events <- e }
 
-func TestAMachineWithoutGPUStartsAndSaysSo(t *testing.T) {
+func TestAMachineWithoutGPUStartsAndReportsIt(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.RetryInterval = 10 * time.Millisecond
 	src := &fakeSource{name: "dcgm", openErr: fmt.Errorf("libdcgm.so.4 not found: %w", gpudata.ErrUnavailable)}

@@ -113,7 +113,8 @@ func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 	}
 }
 
-// notice says what is missing for longer than one read, once and again when the reason changes, and when it is back.
+// notice reports what is missing for longer than one read, once and again when the reason changes, and when it is
+// back.
 func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 	if b.Refused > 0 {
 		r.failures(b.Refused, source, string(gpudata.NoticeProfiling))

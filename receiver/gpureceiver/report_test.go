@@ -59,7 +59,7 @@ func loggedReceiver(t *testing.T) (*gpuReceiver, func() []string, *componenttest
 	}, tel
 }
 
-func TestAChangeOfTheReasonIsSaidAgain(t *testing.T) {
+func TestAChangeOfTheReasonIsReportedAgain(t *testing.T) {
 	r, logs, _ := loggedReceiver(t)
 	busy, refused := errors.New("dcgm: open has not returned"), errors.New("dcgm: one connection for each process")
 	for range 3 {
@@ -76,7 +76,7 @@ func TestAChangeOfTheReasonIsSaidAgain(t *testing.T) {
 	assert.Len(t, logs(), 2, "opened, and missed again")
 }
 
-func TestABoardThatFailsAndComesBackIsSaid(t *testing.T) {
+func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {
 	r, logs, _ := loggedReceiver(t)
 	second := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
 	r.adopt([]gpusamplesextension.Device{h100, second})
@@ -123,7 +123,7 @@ func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
 	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=failed} 1")
 }
 
-func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
+func TestWhatIsMissingIsReportedOnceAndCounted(t *testing.T) {
 	r, logs, tel := loggedReceiver(t)
 	batch := func(refused int64, notices ...gpudata.Notice) {
 		r.read("dcgm", nil, &gpudata.Batch{Notices: notices, Refused: refused}, time.Millisecond)
@@ -175,7 +175,7 @@ func (u *useRecorder) SetUses(o gpusamplesextension.UseOrigin, uses []gpusamples
 	u.uses[o.Kind] = uses
 }
 
-func TestWhoHoldsADeviceIsTold(t *testing.T) {
+func TestWhoHoldsADeviceIsReported(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
 	rec := &useRecorder{
 		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),
@@ -205,7 +205,7 @@ func TestWhoHoldsADeviceIsTold(t *testing.T) {
 	assert.Nil(t, rec.uses[gpusamplesextension.UsesOfPods])
 }
 
-func TestTimeThatNobodySampledIsNoThrottleTime(t *testing.T) {
+func TestTimeWithoutSamplesIsNoThrottleTime(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
 	for _, ms := range []int{0, 100, 200, 500, 30_500, 30_600} { // a gap of 3 intervals, and one of 300

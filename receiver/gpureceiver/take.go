@@ -102,9 +102,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	}
 }
 
-// sample is the sample of the present device at time t. Sources give all values of one moment together, or field by
-// field in order of time: then the moments of the first field are found again by binary search. Moments of a field of
-// its own are appended and sorted later.
+// sample returns the sample of the present device at time t. Sources give all values of one moment together, or field
+// by field in order of time: then the moments of the first field are found again by binary search. Moments of a field
+// of its own are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	ordered := r.scratch[:r.ordered]
 	after := func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }
@@ -237,7 +237,7 @@ func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) 
 	return growth, true
 }
 
-// covers is the time since the value before one at t, or 0 where the two are too far apart to cover it.
+// covers returns the time since the value before one at t, or 0 if the two are too far apart to cover it.
 func (s *seriesState) covers(t int64, sampling time.Duration) int64 {
 	if gap := t - s.time; s.time > 0 && gap <= gapFactor*max(int64(sampling), s.gap) {
 		return gap
@@ -245,7 +245,7 @@ func (s *seriesState) covers(t int64, sampling time.Duration) int64 {
 	return 0
 }
 
-// mean is the time-weighted mean since the last emission, or the newest value when there was only one.
+// mean returns the time-weighted mean since the last emission, or the newest value when there was only one.
 func (s *seriesState) mean() float64 {
 	if s.covered == 0 {
 		return s.value
@@ -264,7 +264,7 @@ func (d *deviceState) giveUp() {
 	}
 }
 
-// peaks is the row of the device table, scaled for a MIG instance; false where it, or the instance's share, is not
+// peaks returns the row of the device table, scaled for a MIG instance; false if it, or the instance's share, is not
 // known.
 func (d *deviceState) peaks() (peaks.Device, bool) {
 	p, ok := peaks.Lookup(d.desc.Model)
@@ -278,5 +278,5 @@ func (d *deviceState) peaks() (peaks.Device, bool) {
 	}
 }
 
-// fresh says whether there is anything newer than the last emission.
+// fresh reports whether there is anything newer than the last emission.
 func (d *deviceState) fresh() bool { return d.newest > d.reported }

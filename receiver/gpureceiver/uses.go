@@ -47,7 +47,7 @@ func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 	}
 }
 
-// origin is this receiver as a reader of who holds what.
+// origin returns this receiver as a reader of which process holds which device.
 func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextension.UseOrigin {
 	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }

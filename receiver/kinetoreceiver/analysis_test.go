@@ -182,7 +182,7 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 
 // A kernel that runs past the end of the step belongs to it up to there: else it would hide communication that it is
 // not beside.
-func TestAStepHasOfAKernelWhatLiesWithinIt(t *testing.T) {
+func TestAStepHasOfAKernelWhatIsInsideIt(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		gpu(1, 120, 200, 400, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+gpu(2, 130, 950, 1100, 7, "gemm",
 		"")+"]", Options{})

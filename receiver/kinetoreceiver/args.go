@@ -202,7 +202,7 @@ func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
 	}
 }
 
-// operator is how to count what an operator does, nil where that is not known. It is found once for each name.
+// operator returns how to count what an operator does, nil if that is not known. It is found once for each name.
 func (c *collect) operator(id uint32, name []byte) rule {
 	for uint32(len(c.counts)) <= id {
 		c.counts = append(c.counts, counting{})

@@ -42,7 +42,7 @@ func (c *collect) knowCaptures(ctx context.Context) error {
 // maxCaptureFiles bounds the files that a pattern may match.
 const maxCaptureFiles = 256
 
-// captureFiles are the files of the patterns; a folder means the traces below it.
+// captureFiles returns the files of the patterns; a folder means the traces below it.
 func captureFiles(patterns []string) (files, faults []string) {
 	for _, p := range patterns {
 		if info, err := os.Stat(p); err == nil && info.IsDir() {
@@ -81,7 +81,7 @@ func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captu
 	return p.Captures(ctx)
 }
 
-// graphFaults says for how many launches of graphs nothing is known of the operators, and why.
+// graphFaults reports for how many launches of graphs nothing is known of the operators, and why.
 func graphFaults(g *profiletrace.Graphs) (list []string) {
 	if g.Lost > 0 {
 		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+

@@ -168,7 +168,8 @@ func TestReplaysMayLackAFewKernelsOfTheirCapture(t *testing.T) {
 	}
 	n, remarks := known(more("fill"))
 	assert.EqualValues(t, 2, n)
-	assert.Contains(t, remarks, "2 of 3 launches of graphs run up to 2 kernels fewer than were captured; their operators are "+
+	assert.Contains(t, remarks, "2 of 3 launches of graphs run up to 2 kernels fewer than were captured; "+
+		"their operators are "+
 		"found by the names of the others")
 	n, _ = known(more("fill", "fill"))
 	assert.Zero(t, n, "two of six are too many")
@@ -189,7 +190,7 @@ func spansNamed(b []ptrace.Traces, names ...string) []ptrace.Span {
 	return slices.DeleteFunc(spansOf(b), func(s ptrace.Span) bool { return !slices.Contains(names, s.Name()) })
 }
 
-func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
+func TestInconclusiveCapturesAreReported(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)

@@ -20,8 +20,8 @@ const (
 // mtiaCommands are what the command processors of an MTIA device ran.
 const mtiaCommands = "mtia_ccp_events"
 
-// mtiaCommand is the kind of such a command by its name: all are kernels but copies, waits of one stream for another,
-// which are no work, and the marks that those wait for.
+// mtiaCommand returns the kind of such a command by its name: all are kernels but copies, waits of one stream for
+// another, which are no work, and the marks that those wait for.
 func mtiaCommand(name []byte) profiletrace.Kind {
 	switch string(name) {
 	case "dma_request":

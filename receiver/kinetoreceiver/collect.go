@@ -258,8 +258,8 @@ func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []b
 	}
 }
 
-// deviceOf is the device of a row: the number itself, or that at the end of "GPU 3". Of a row that is called otherwise,
-// as "stream 3", the device is not known: it is below zero.
+// deviceOf returns the device of a row: the number itself, or that at the end of "GPU 3". Of a row that is called
+// otherwise, as "stream 3", the device is not known: it is below zero.
 func (c *collect) deviceOf(pid []byte) int64 {
 	name := strings.ToLower(string(unquote(pid)))
 	if strings.Contains(name, "stream") || name == "" || name == "null" {
@@ -268,8 +268,8 @@ func (c *collect) deviceOf(pid []byte) int64 {
 	return c.id(pid)
 }
 
-// id is a process or thread as a number: the number itself, the one at the end of "stream 7", else one made up, below
-// zero so that it meets none.
+// id returns a process or thread as a number: the number itself, the one at the end of "stream 7", else one made up,
+// below zero so that it meets none.
 func (c *collect) id(v []byte) int64 {
 	if n, ok := chromejson.Int(v); ok {
 		return n

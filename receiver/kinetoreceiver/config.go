@@ -52,7 +52,7 @@ func createDefaultConfig() component.Config {
 	return &Config{Files: follow.NewDefaultConfig(), Spans: profiletrace.DefaultOptions(defaultService)}
 }
 
-// optionsOf are the Options for one file.
+// optionsOf returns the Options for one file.
 func (c *Config) optionsOf(path string) Options {
 	o := c.Spans
 	o.Partial, o.Shapes, o.Captures = c.Partial, c.Shapes, c.Captures

@@ -386,7 +386,7 @@ func faults() map[string]program {
 }
 
 // A profile without a device states it, and where the host's time went.
-func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
+func TestProfileWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 	for _, s := range styles() {
 		m := newMachine(7, s)
 		m.steps(5, func(int) {

@@ -80,8 +80,8 @@ func (c *collect) process(j *chromejson.Event) {
 	})
 }
 
-// refuse says of a file what it is where nothing was found that is read, or no work of a device in a file of another
-// producer. err is what the reader of JSON says.
+// refuse reports of a file what it is where nothing was found that is read, or no work of a device in a file of
+// another producer. err is what the reader of JSON says.
 func (c *collect) refuse(path string, head []byte, err error) error {
 	if c.restored != nil {
 		return err

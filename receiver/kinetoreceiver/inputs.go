@@ -24,8 +24,8 @@ type inputs struct {
 	untyped             int64 // elements that are read and written whose type is not recorded, as of lists of tensors
 }
 
-// work is what an operator computes, from its inputs as the profiler records them: types, dimensions, and the values of
-// scalars and lists. It is not ok where they do not say enough.
+// work returns what an operator computes, from its inputs as the profiler records them: types, dimensions, and the
+// values of scalars and lists. It is not ok where they do not say enough.
 func (in *inputs) work(count rule, types, dims, values []byte) (gpuspan.Work, bool) {
 	if len(dims) > maxInputs || len(values) > maxInputs {
 		return gpuspan.Work{}, false
@@ -60,7 +60,7 @@ func elements(list [][]byte, array []byte) [][]byte {
 	return list
 }
 
-// shape is the dimensions of the tensor that is input i, which has at least one.
+// shape returns the dimensions of the tensor that is input i, which has at least one.
 func (in *inputs) shape(i int) []int {
 	if i < len(in.dims) {
 		if s, ok := integers(in.dims[i]); ok && len(s) > 0 {
@@ -71,7 +71,7 @@ func (in *inputs) shape(i int) []int {
 	return nil
 }
 
-// shapes are the shapes of several tensors, which have n dimensions each (any number where n is 0).
+// shapes returns the shapes of several tensors, which have n dimensions each (any number where n is 0).
 func (in *inputs) shapes(n int, at ...int) [][]int {
 	out := make([][]int, len(at))
 	for i, k := range at {
@@ -81,7 +81,7 @@ func (in *inputs) shapes(n int, at ...int) [][]int {
 	return out
 }
 
-// value is the text of input i: "True", "1", "[1, 1]".
+// value returns the text of input i: "True", "1", "[1, 1]".
 func (in *inputs) value(i int) string {
 	if i < len(in.values) {
 		if s := text(in.values[i]); s != "" {
@@ -98,7 +98,7 @@ func (in *inputs) flag(i int) bool {
 	return v == "True"
 }
 
-// list is a parameter of n spatial dimensions; one number means all.
+// list returns a parameter of n spatial dimensions; one number means all.
 func (in *inputs) list(i, n int) []int {
 	v, ok := integers([]byte(in.value(i)))
 	in.bad = in.bad || !ok
@@ -111,7 +111,7 @@ func (in *inputs) list(i, n int) []int {
 // maxDimension keeps products of two within int.
 const maxDimension = 1 << 30
 
-// times is a product of dimensions; 0, which gives no FLOPs, where it is beyond what a tensor holds.
+// times returns a product of dimensions; 0, which gives no FLOPs, where it is beyond what a tensor holds.
 func times(a, b int) int {
 	if b != 0 && a > (1<<60)/b {
 		return 0
@@ -131,7 +131,7 @@ func integers(array []byte) (list []int, ok bool) {
 	return list, ok
 }
 
-// precision is the precision of input i. float is fp32: whether TF32 was allowed is not in the file.
+// precision returns the precision of input i. float is fp32: whether TF32 was allowed is not in the file.
 func (in *inputs) precision(i int) gpuspan.Precision {
 	if i >= len(in.types) {
 		return gpuspan.PrecisionUnset
@@ -153,7 +153,7 @@ func (in *inputs) precision(i int) gpuspan.Precision {
 	return gpuspan.PrecisionUnset
 }
 
-// size is the number of elements of input i, which is a tensor.
+// size returns the number of elements of input i, which is a tensor.
 func (in *inputs) size(i int) (n int, ok bool) {
 	if i >= len(in.dims) {
 		return 0, false
@@ -165,7 +165,7 @@ func (in *inputs) size(i int) (n int, ok bool) {
 	return volume(s), true
 }
 
-// width is the size of an element of input i in bytes; 0 where it is unknown or no tensor.
+// width returns the size of an element of input i in bytes; 0 if it is unknown or no tensor.
 func (in *inputs) width(i int) int64 {
 	if i >= len(in.types) {
 		return 0
@@ -173,7 +173,7 @@ func (in *inputs) width(i int) int64 {
 	return profiletrace.ElementSize(typeName(text(in.types[i])))
 }
 
-// typeName is a type as ElementSize knows it.
+// typeName returns a type as ElementSize knows it.
 func typeName(t string) string {
 	switch t {
 	case "unsigned char":
@@ -188,7 +188,7 @@ func typeName(t string) string {
 	return t
 }
 
-// lists are the tensors of a list that is input i.
+// lists returns the tensors of a list that is input i.
 func (in *inputs) lists(i int) (shapes [][]int) {
 	if i >= len(in.dims) || i >= len(in.types) || text(in.types[i]) != "TensorList" {
 		return nil
@@ -201,7 +201,7 @@ func (in *inputs) lists(i int) (shapes [][]int) {
 	return shapes
 }
 
-// listed is the number of elements of all tensors of the list that is input i; one without dimensions has one.
+// listed returns the number of elements of all tensors of the list that is input i; one without dimensions has one.
 func (in *inputs) listed(i int) (n int64) {
 	for _, s := range in.lists(i) {
 		n += int64(volume(s))
@@ -217,13 +217,13 @@ func volume(shape []int) int {
 	return n
 }
 
-// bytes of input i; 0 where it is none or its type is not known.
+// bytes of input i; 0 if it is none or its type is not known.
 func (in *inputs) bytes(i int) int64 {
 	n, _ := in.size(i)
 	return int64(n) * in.width(i)
 }
 
-// number is a parameter that is one whole number.
+// number returns a parameter that is one whole number.
 func (in *inputs) number(i int) int {
 	n, ok := chromejson.Int([]byte(in.value(i)))
 	if !ok || n < 0 || n > maxDimension {

@@ -170,7 +170,7 @@ func (m *metaReader) resourceList(s string) {
 	}
 }
 
-// result is the metadata once all fields were seen.
+// result returns the metadata once all fields were seen.
 func (m *metaReader) result() profiletrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt

@@ -112,7 +112,7 @@ func picked(index int) rule {
 	}
 }
 
-// scattered writes input 3, a tensor or a number, into input 0 where the indices in input 2 say, or adds it there: then
+// scattered writes input 3, a tensor or a number, into input 0 if the indices in input 2 say, or adds it there: then
 // it reads what is there. As many elements are written as the counted input has: as there are indices, or in the rows
 // of input 3.
 func scattered(ops float64, counted int) rule {

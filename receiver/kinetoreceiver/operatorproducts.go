@@ -12,8 +12,8 @@ import (
 
 // Rules of products, convolutions and attention.
 
-// product is the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of them,
-// where a dimension of 1 repeats. What input added holds is added to it; -1: nothing.
+// product returns the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of
+// them, where a dimension of 1 repeats. What input added holds is added to it; -1: nothing.
 func product(i, added int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(0, i, i+1)
@@ -43,7 +43,7 @@ func product(i, added int) rule {
 	}
 }
 
-// broadcast is the shape that two shapes have together, by torch's rules.
+// broadcast returns the shape that two shapes have together, by torch's rules.
 func broadcast(a, b []int) ([]int, bool) {
 	out := make([]int, max(len(a), len(b)))
 	for i := 1; i <= len(out); i++ {
@@ -104,7 +104,7 @@ func attention(causal int) rule {
 	return func(in *inputs) gpuspan.Work { return torchAttention(in, 0, causal).Forward(in.precision(0)) }
 }
 
-// attentionBackward has the gradient of the output before them, and computes the scores again.
+// attentionBackward returns the gradient of the output before them, and computes the scores again.
 func attentionBackward(causal int) rule {
 	return func(in *inputs) gpuspan.Work { return torchAttention(in, 1, causal).Backward(in.precision(1), true) }
 }
@@ -128,8 +128,8 @@ func flashAttention(first, causal int, backward bool) rule {
 	}
 }
 
-// attentionShape is the shape of query, key and value, the inputs from first on, whose heads and lengths stand at the
-// given axes of four.
+// attentionShape returns the shape of query, key and value, the inputs from first on, whose heads and lengths stand at
+// the given axes of four.
 func attentionShape(in *inputs, first, causal, heads, length int) flops.AttentionShape {
 	t := in.shapes(4, first, first+1, first+2)
 	masked := in.flag(causal)
@@ -228,7 +228,7 @@ func convolutionBackward(in *inputs) gpuspan.Work {
 	return w
 }
 
-// conv has its input at index i, the weight behind it, and its parameters from index stride on.
+// conv returns a convolution with its input at index i, the weight behind it, and its parameters from index stride on.
 func conv(in *inputs, i, stride int) flops.Conv {
 	groups := in.number(stride + 5)
 	if in.bad { // files of before 2023 have no values

@@ -13,8 +13,9 @@ import (
 
 // Rules of operators that read and write whole tensors.
 
-// elementwise has the result that all operands broadcast to, in the widest of their types. In place the first operand
-// is the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one element.
+// elementwise returns the result that all operands broadcast to, in the widest of their types. In place the first
+// operand is the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one
+// element.
 func elementwise(ops float64, tensors int, inPlace bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		var shape []int
@@ -140,8 +141,8 @@ func reduced(in *inputs, rank int) (dims []bool, ok bool) {
 	return dims, true
 }
 
-// rowwise is so many operations for each element of input at, and so many tensors of its size read or written.
-// Parameters and statistics are small beside them.
+// rowwise returns the rule of so many operations for each element of input at, and so many tensors of its size read or
+// written. Parameters and statistics are small beside them.
 func rowwise(at int, ops float64, passes int64) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, _ := in.size(at)

@@ -98,7 +98,7 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 	return st, nil
 }
 
-// Read is ReadFile for an open file.
+// Read is like ReadFile, for an open file.
 func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	return readNamed(ctx, "", r, o, emit)
 }
@@ -189,7 +189,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	return st, nil
 }
 
-// compressed says of errors of decompression what they are.
+// compressed reports of errors of decompression what they are.
 func compressed(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -242,7 +242,7 @@ func known(path string, b *bufio.Reader) error {
 	return nil
 }
 
-// knownPacked is known for what was compressed.
+// knownPacked is like known, for compressed content.
 func knownPacked(path string, b *bufio.Reader) error {
 	if head, _ := b.Peek(4); len(head) == 4 && (string(head[:2]) == gzipMagic || string(head) == zstdMagic) {
 		return fmt.Errorf("%w: it was compressed twice (unpack it once)", ErrNotTrace)

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
-// newReceiver is a follower that reads with ReadFile.
+// newReceiver returns a follower that reads with ReadFile.
 func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*follow.Receiver, error) {
 	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {

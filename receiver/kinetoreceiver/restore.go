@@ -195,7 +195,7 @@ func (r *restorer) add(origin int64) ptrace.Span {
 	return to.AppendEmpty()
 }
 
-// times are the span's: of the slice, where nothing else is noted.
+// times returns the span's: of the slice, where nothing else is noted.
 func (r *restorer) times(j *chromejson.Event, what *note) (start, end int64, ok bool) {
 	start, ok = chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)

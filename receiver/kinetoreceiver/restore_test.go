@@ -115,7 +115,7 @@ func TestValuesHaveABound(t *testing.T) {
 }
 
 // What a file says of its devices is repeated, and no more than its spans say. The first of many are.
-func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
+func TestDevicesAndFindingsOfARestoredFile(t *testing.T) {
 	given := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"loader","gpu.finding.evidence":"waited",` +
 		`"gpu.finding.chain":"a -> b","gpu.finding.share":0.4,"gpu.finding.threshold":0.05,"gpu.finding.gain":1.5,"gpu.finding.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`
 	other := strings.Replace(given, `"finding"`, `"other"`, 1)

@@ -67,7 +67,7 @@ func (r *values) exactAttributes(to pcommon.Map, object []byte) {
 // maxAttributes of a map, which is searched for each: what a file has beyond is left out and counted.
 const maxAttributes = 1 << 12
 
-// put is the value of a key, new or not.
+// put returns the value of a key, new or not.
 func (r *values) put(m pcommon.Map, key string) pcommon.Value {
 	v, ok := m.Get(key)
 	switch {

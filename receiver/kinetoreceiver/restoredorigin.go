@@ -50,7 +50,7 @@ func (r *restorer) readOrigins(v []byte) {
 	})
 }
 
-// faults says what of the file is on no span.
+// faults reports what of the file is on no span.
 func (r *restorer) faults() []string {
 	if r.values.beyond == 0 {
 		return nil

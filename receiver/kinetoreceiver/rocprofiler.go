@@ -111,7 +111,7 @@ func (r *rocprofiler) read(from io.Reader) error {
 	return err
 }
 
-// processes are a list, or a single object in older versions.
+// processes returns a list, or a single object in older versions.
 func (r *rocprofiler) processes() error {
 	t, err := r.json.Token()
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *rocprofiler) open(bracket json.Delim, what string) (there bool, err err
 	return err == nil && t != nil, err
 }
 
-// decode reads a value; ok is false where its types are others, which is counted. The rest of it is read all the same.
+// decode reads a value; ok is false if its types are others, which is counted. The rest of it is read all the same.
 func (r *rocprofiler) decode(what string, v any) (ok bool, err error) {
 	err = r.json.Decode(v)
 	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {

@@ -153,7 +153,7 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 }
 
 // A profiler that is switched on and off amid the work leaves out what began before or ended after.
-func TestMadeUpJobsThatAreCutAtBothEnds(t *testing.T) {
+func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 	same := []string{
 		"loader", "launch-bound", "synchronization in every layer", "copies that nothing hides", "allocator",
 		"exposed communication", "work of the host between steps", "hooks of Python around each layer",

@@ -226,7 +226,7 @@ func TestManyShortKernelsAreLaunchBound(t *testing.T) {
 }
 
 // Calls that wait while the device works cost nothing, however long they are.
-func TestWaitingForABusyDeviceIsNoVerdict(t *testing.T) {
+func TestWaitingForABusyDeviceIsNoFinding(t *testing.T) {
 	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+
 		host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
 	require.Len(t, st.Devices[0].Findings, 1)

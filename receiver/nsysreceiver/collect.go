@@ -78,7 +78,7 @@ func (c *collect) session(ctx context.Context) error {
 func process(global int64) int64 { return global >> 24 & 0xffffff }
 func thread(global int64) int64  { return global & 0xffffff }
 
-// correlation is unique within a process only; profiletrace writes the low bits.
+// correlation returns a number that is unique within a process only; profiletrace writes the low bits.
 func correlation(id, pid int64) int64 {
 	if id <= 0 || id >= 1<<profiletrace.CorrelationBits {
 		return 0
@@ -163,7 +163,7 @@ func (c *collect) kernels(ctx context.Context) error {
 		})
 }
 
-// first is the first text that there is: of a text itself, or of the id of one.
+// first returns the first text that there is: of a text itself, or of the id of one.
 func (c *collect) first(values []any, otherwise string) (string, error) {
 	for _, v := range values {
 		s := word(v)

@@ -105,7 +105,7 @@ func (d *database) each(ctx context.Context, table string, columns []string, f f
 	return err
 }
 
-// number is a whole number of a row; ok is false for NULL and for everything that is none.
+// number returns a whole number of a row; ok is false for NULL and for everything that is none.
 func number(v any) (int64, bool) {
 	n, ok := v.(int64)
 	return n, ok

@@ -64,7 +64,7 @@ func (c *collect) devices(ctx context.Context) error {
 // maxDevices bounds what a broken file may claim.
 const maxDevices = 1 << 16
 
-// ordinal is the number of a device that a process calls n.
+// ordinal returns the number of a device that a process calls n.
 func (c *collect) ordinal(process, n int64) int64 {
 	if gpu, ok := c.visible[seen{process, n}]; ok {
 		return gpu

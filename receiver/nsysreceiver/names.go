@@ -49,7 +49,7 @@ func rangeOf(e *profiletrace.Event, text string) (name string) {
 	return text
 }
 
-// callName is the name of a runtime call without the version of its ABI.
+// callName returns the name of a runtime call without the version of its ABI.
 func callName(s string) string { return versioned.ReplaceAllString(s, "") }
 
 // migrations are the kinds of copies that are page migrations of unified memory, as the exporter numbers them
@@ -71,7 +71,7 @@ type texts struct {
 	bytes  int
 }
 
-// text is the text with an id, empty if missing.
+// text returns the text with an id, empty if missing.
 func (t *texts) text(id int64) (string, error) {
 	if s, ok := t.held[id]; ok || t.table == nil {
 		return s, nil

@@ -173,8 +173,8 @@ func (n *nvtx) span(e *profiletrace.Event, id uint64) {
 	}
 }
 
-// payload is the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: numbers of the first
-// column are stored with the same bits.
+// payload returns the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: numbers of the
+// first column are stored with the same bits.
 func payload(columns []any) string {
 	for i, v := range columns {
 		switch n := v.(type) {

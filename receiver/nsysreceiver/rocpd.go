@@ -46,7 +46,7 @@ type rocAgent struct {
 // rocDispatch is the table that every run has.
 const rocDispatch = "rocpd_kernel_dispatch"
 
-// runs are the endings of the names of rocpd's tables.
+// runs returns the endings of the names of rocpd's tables.
 func (d *database) runs() []string {
 	var runs []string
 	for name := range d.Tables {
@@ -153,7 +153,7 @@ func (r *rocpd) event(e *profiletrace.Event, row []any) (ok bool, err error) {
 
 var rocColumns = []string{"start", "end", "pid", "event_id", "stream_id", "queue_id"}
 
-// of is a column of the event with an id.
+// of returns a column of the event with an id.
 func (r *rocpd) of(event any, column string) (any, error) {
 	table := r.c.db.Tables["rocpd_event"+r.run]
 	id, ok := number(event)

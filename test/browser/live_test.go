@@ -250,7 +250,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 }
 
-func TestARedrawLeavesWhatIsSaidAndWhatIsHidden(t *testing.T) {
+func TestARedrawKeepsOtherLinesAndHiddenOnes(t *testing.T) {
 	b := open(t, serve(t, busy(t)), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
 	b.run(`document.querySelector("#devices svg.strip").focus()`)

@@ -120,7 +120,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.InDelta(t, 219.7, eval[float64](b, `profile.zoom.to - profile.zoom.from`), 1)
 }
 
-func TestAReportWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
+func TestAReportWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"))
 	b := open(t, write(t, book.State(nil)), 1200, 900)
@@ -218,7 +218,7 @@ func TestHostileNamesInAReport(t *testing.T) {
 	b.fits()
 }
 
-func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
+func TestTheComparisonStatesTheLargestChangeFirst(t *testing.T) {
 	names := [2]string{
 		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"),
 		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"),

@@ -44,7 +44,7 @@ func demo(t *testing.T, args ...string) (cmd *exec.Cmd, said *output, address st
 }
 
 // The demo is a story, which the live page, the page as a file, the table and the findings all tell.
-func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
+func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	needsBrowser(t)
 	out := t.TempDir()
 	cmd, said, address := demo(t, "--html", "--duration", "30s", "--out", out)

@@ -236,7 +236,7 @@ func TestVariablesOfAddressesComeFromTheDownwardAPI(t *testing.T) {
 	}
 }
 
-func TestTheImageIsSaidInOnePlaceByItsDigest(t *testing.T) {
+func TestTheImageIsNamedOnceByItsDigest(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
 	require.NoError(t, err)
 	var k struct {

@@ -184,7 +184,7 @@ type series struct {
 	Samples [][2]float64      `json:"samples"`
 }
 
-// timeOf is the time that a request asks for, in unix seconds.
+// timeOf returns the time that a request asks for, in unix seconds.
 func timeOf(r *http.Request) (time.Time, error) {
 	at, err := strconv.ParseFloat(r.FormValue("time"), 64)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *server) query(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// number is what JSON can hold.
+// number returns what JSON can hold.
 func number(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return -1

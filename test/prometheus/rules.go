@@ -35,8 +35,9 @@ type firing struct {
 	Value       float64           `json:"value"`
 }
 
-// rules is GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write at the
-// given time. An alert is evaluated then, and once more after the time of `for`, over which the data is held as it is.
+// rules serves GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write
+// at the given time. An alert is evaluated then, and once more after the time of `for`, over which the data is held as
+// it is.
 func (s *server) rules(r *http.Request) (any, error) {
 	at, err := timeOf(r)
 	if err != nil {

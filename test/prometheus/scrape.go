@@ -49,7 +49,7 @@ func (s *scraper) stop() {
 	s.manager.Stop()
 }
 
-// add is POST /scrape?job=&target=host:port.
+// add serves POST /scrape?job=&target=host:port.
 func (s *scraper) add(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,7 +51,7 @@ func Open(simulated bool, w io.Writer) Device {
 	return &sim{g, g.Stream(0)}
 }
 
-// Report is the report of a service with quantiles of its whole run, however long it is.
+// Report returns the report of a service with quantiles of its whole run, however long it is.
 func Report(service string) gpuspan.Option {
 	return gpuspan.WithReport(report.NewCollector(report.WithService(service), report.WithSketch(ddsketch.New)))
 }

@@ -42,7 +42,7 @@ type File struct {
 	Service, Job, Host string
 }
 
-// Slices are the complete events ("X") by name; of equal names, the last.
+// Slices returns the complete events ("X") by name; of equal names, the last.
 func (f File) Slices() map[string]Record {
 	m := map[string]Record{}
 	for _, r := range f.Of("X") {
@@ -51,12 +51,12 @@ func (f File) Slices() map[string]Record {
 	return m
 }
 
-// Of are the events of a phase, in the order of the file.
+// Of returns the events of a phase, in the order of the file.
 func (f File) Of(ph string) []Record {
 	return slices.DeleteFunc(slices.Clone(f.Events), func(r Record) bool { return r.Ph != ph })
 }
 
-// Tracks are the names of tracks by pid and tid.
+// Tracks returns the names of tracks by pid and tid.
 func (f File) Tracks() map[[2]int64]string {
 	m := map[[2]int64]string{}
 	for _, r := range f.Of("M") {

@@ -21,7 +21,7 @@ const (
 	AttributeComputeMinor    = 76
 )
 
-// DeviceCount is how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
+// DeviceCount returns how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
 func (d *Driver) DeviceCount() (int, error) {
 	n, err := d.fn.Value("cuDeviceGetCount")
 	return int(int32(n)), err
@@ -33,10 +33,10 @@ func (d *Driver) Device(ordinal int) (Device, error) {
 	return Device(dev), err
 }
 
-// Name is the device's model, e.g. "NVIDIA H200".
+// Name returns the device's model, e.g. "NVIDIA H200".
 func (d *Driver) Name(dev Device) (string, error) { return d.fn.String("cuDeviceGetName", int32(dev)) }
 
-// PCI is the device's address in lower case, e.g. "0000:17:00.0".
+// PCI returns the device's address in lower case, e.g. "0000:17:00.0".
 func (d *Driver) PCI(dev Device) (string, error) {
 	s, err := d.fn.String("cuDeviceGetPCIBusId", int32(dev))
 	return strings.ToLower(s), err
@@ -77,7 +77,7 @@ func (d *Driver) uuid(name string, dev Device) (string, error) {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]), nil
 }
 
-// Memory is the device's memory in bytes.
+// Memory returns the device's memory in bytes.
 func (d *Driver) Memory(dev Device) (int64, error) {
 	n, err := d.fn.Value("cuDeviceTotalMem_v2", uintptr(dev))
 	return int64(n), err
@@ -115,7 +115,7 @@ func (d *Driver) PrimaryActive(dev Device) (bool, error) {
 	return f.Int32(1) != 0, nil
 }
 
-// Current is the calling OS thread's current context, 0 when it has none.
+// Current returns the calling OS thread's current context, 0 when it has none.
 func (d *Driver) Current() (Context, error) {
 	ctx, err := d.fn.Value("cuCtxGetCurrent")
 	return Context(ctx), err
@@ -151,7 +151,7 @@ func (d *Driver) Do(ctx Context, f func() error) error {
 	return f()
 }
 
-// ContextDevice is the device of a context.
+// ContextDevice returns the device of a context.
 func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 	err = d.Do(ctx, func() error {
 		v, err := d.fn.Value("cuCtxGetDevice")
@@ -181,7 +181,8 @@ func (d *Driver) SynchronizeStream(s Stream) error {
 	return d.fn.Call("cuStreamSynchronize", uintptr(s))
 }
 
-// StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.
+// StreamContext returns the context in which a stream was made. It must not be asked while the stream captures a
+// graph.
 func (d *Driver) StreamContext(s Stream) (Context, error) {
 	f := dl.NewFrame()
 	defer f.Free()

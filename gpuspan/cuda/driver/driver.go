@@ -95,13 +95,13 @@ func (d *Driver) resolve() error {
 	return s.Err()
 }
 
-// Path is the library's name as it was given to the loader.
+// Path returns the library's name as it was given to the loader.
 func (d *Driver) Path() string { return d.lib.Path }
 
 // Symbol resolves the first of names that the driver has, as an address; 0 when it has none.
 func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(names...)) }
 
-// Version is the newest CUDA version that the driver supports, e.g. 12, 8.
+// Version returns the newest CUDA version that the driver supports, e.g. 12, 8.
 func (d *Driver) Version() (major, minor int, err error) {
 	v, err := d.fn.Value("cuDriverGetVersion")
 	return int(v / 1000), int(v % 1000 / 10), err

@@ -119,10 +119,10 @@ func (a *Anchorer) Close() {
 	a.dev.FreeStream(a.context, a.stream)
 }
 
-// Made is how many anchors were made.
+// Made returns how many anchors were made.
 func (a *Anchorer) Made() int { return a.made }
 
-// Map is the map that the anchors feed.
+// Map returns the map that the anchors feed.
 func (a *Anchorer) Map() *Map { return a.m }
 
 // Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end

@@ -193,7 +193,7 @@ func TestAThreadThatWaitedForAProcessorDoesNotTakeTheDeviceForHanging(t *testing
 	require.Equal(t, 1, a.made)
 }
 
-func TestClockThatStandsStillDoesNotHangTheThread(t *testing.T) {
+func TestClockThatStopsDoesNotHangTheThread(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
 	p.hang = true

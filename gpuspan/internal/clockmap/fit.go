@@ -43,8 +43,9 @@ func (m *Map) refit() bool {
 	return true
 }
 
-// regress is the least-squares slope of the middles of the tight anchors, weighted with the rate that was known before
-// by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate stands.
+// regress returns the least-squares slope of the middles of the tight anchors, weighted with the rate that was known
+// before by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate
+// stands.
 func (m *Map) regress(ref float64) (rate, guard float64) {
 	anchors, width := m.current(), math.Inf(1)
 	for i := range anchors {
@@ -82,11 +83,11 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 	return m.known.rate + weight*(1+slope-m.known.rate), 3*math.Sqrt(weight*variance) + guardFloor
 }
 
-// mid is the middle of the anchor's interval relative to host.
+// mid returns the middle of the anchor's interval relative to host.
 func (p *point) mid(host float64) float64 { return (p.before-host)/2 + (p.after-host)/2 }
 
-// centre is the middle of the intersection of all intervals, projected to ref with the rate and widened by guard times
-// their age; the guard doubles until they intersect.
+// centre returns the middle of the intersection of all intervals, projected to ref with the rate and widened by guard
+// times their age; the guard doubles until they intersect.
 func (m *Map) centre(ref, rate, guard float64) float64 {
 	anchors := m.current()
 	for ; ; guard *= 2 {
@@ -137,7 +138,7 @@ func (j *jumps) add(from, to, size float64) {
 	j.list = append(j.list, jump{from, to, size, j.made})
 }
 
-// segment is the one that contains a GPU time. gap: it may as well be in the one before.
+// segment returns the one that contains a GPU time. gap: it may as well be in the one before.
 func (j *jumps) segment(gpu float64) (segment int, gap bool) {
 	segment = j.made
 	for i := len(j.list) - 1; i >= 0; i-- {
@@ -153,7 +154,7 @@ func (j *jumps) segment(gpu float64) (segment int, gap bool) {
 	return segment, false
 }
 
-// size is the size of the jump at which a segment begins; 0 for a forgotten one.
+// size returns the size of the jump at which a segment begins; 0 for a forgotten one.
 func (j *jumps) size(segment int) float64 {
 	for i := range j.list {
 		if j.list[i].segment == segment {
@@ -181,7 +182,7 @@ func (m *Map) lookForJump(p *point) {
 	m.known = rateKnown{m.fit.rate, change * change}
 }
 
-// current are the anchors since the last jump.
+// current returns the anchors since the last jump.
 func (m *Map) current() []point {
 	i := len(m.anchors)
 	for i > 0 && m.anchors[i-1].segment == m.jumps.made {

@@ -75,8 +75,8 @@ func New(opts Options) *Map {
 	return m
 }
 
-// Drift is how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok is
-// false until the anchors span enough time to tell (one second).
+// Drift returns how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok
+// is false until the anchors span enough time to tell (one second).
 func (m *Map) Drift() (ppm float64, ok bool) {
 	ppm = math.Float64frombits(m.drift.Load())
 	return ppm, !math.IsNaN(ppm)
@@ -158,7 +158,7 @@ func (m *Map) limitRate(p *point) {
 	}
 }
 
-// slew is by how much the rate can change in d ns, but for changes at once.
+// slew returns by how much the rate can change in d ns, but for changes at once.
 func (m *Map) slew(d float64) float64 { return m.opts.MaxSlew * 1e-15 * m.slack * d }
 
 // rates limits the mean rate over a stretch whose ends lie d ns in all from p.
@@ -185,8 +185,8 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// reach is how many anchors may say something of a GPU time: all of the window, and past ones where the
-// window does not reach back to it.
+// reach returns how many anchors may say something of a GPU time: all of the window, and past ones where the window
+// does not reach back to it.
 func (m *Map) reach(gpu float64) int {
 	n := len(m.anchors)
 	if n > 0 && gpu >= m.anchors[0].gpu {
@@ -195,7 +195,7 @@ func (m *Map) reach(gpu float64) int {
 	return n + len(m.past.points)
 }
 
-// back is the i-th of them, the newest first.
+// back returns the i-th of them, the newest first.
 func (m *Map) back(i int) *point {
 	if n := len(m.anchors); i < n {
 		return &m.anchors[n-1-i]
@@ -244,7 +244,7 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 	return min(max(m.fit.at(gpuNs), lo), hi), lo, hi, true
 }
 
-// limits is where the host time of gpuNs lies. Within a jump that is where either side of it says.
+// limits returns the interval that contains the host time of gpuNs. Within a jump it covers the limits of both sides.
 func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	segment, gap := m.jumps.segment(gpuNs)
 	lo, hi = m.limitsOf(segment, gpuNs)
@@ -295,7 +295,7 @@ type Options struct {
 	MaxSlew       float64       // how fast it changes besides, as with an oscillator's temperature, ppm per second
 }
 
-// Defaults are the options of devices. The documentation of cuEventElapsedTime states the tick.
+// Defaults returns the options of devices. The documentation of cuEventElapsedTime states the tick.
 func Defaults() Options {
 	return Options{
 		Window: 15 * time.Second, MaxAnchors: 256, Tick: 500 * time.Nanosecond, MaxDrift: 500, MaxRateChange: 5, MaxSlew: 3,

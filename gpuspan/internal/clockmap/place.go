@@ -19,7 +19,7 @@ type Stamps struct {
 	submitted, seen       int64 // on the host's axis; 0: not known
 }
 
-// Interval is the section on the GPU's own clock, in ns.
+// Interval returns the section on the GPU's own clock, in ns.
 func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.length }
 
 // SameClock reports whether the intervals of s and o can be compared: a device that was reset counts anew.
@@ -31,7 +31,7 @@ type Placement struct {
 	HalfWidth  int64 // ns: the error of both places is at most this
 }
 
-// Axis is a point of the monotonic axis that sections are placed on; only differences mean something.
+// Axis returns a point of the monotonic axis that sections are placed on; only differences mean something.
 func (a *Anchorer) Axis(t time.Time) int64 { return a.base.UnixNano() + int64(t.Sub(a.base)) }
 
 // Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen
@@ -98,8 +98,8 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 	return Placement{Start: start, End: start + int64(math.Round(duration)), HalfWidth: int64(math.Ceil(half))}
 }
 
-// length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's
-// step is coarser than what two anchors, one near each end, can say.
+// length returns the GPU time between two events and the rounding of the later one's place. Beyond two seconds the
+// float's step is coarser than what two anchors, one near each end, can say.
 func (a *Anchorer) length(start, end backend.Event, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
 	if start == end {
 		return 0, rounding, true
@@ -151,8 +151,8 @@ func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
 	return from.gpu + d, math.Abs(d)*roundings + 1, true
 }
 
-// elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other
-// order, or answers 0, the opposite order is queried.
+// elapsed returns the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the
+// other order, or answers 0, the opposite order is queried.
 func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
 	if st == backend.StatusOK && d != 0 {
@@ -164,7 +164,7 @@ func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	return d, st == backend.StatusOK
 }
 
-// nearest is the remembered anchor closest to a GPU time.
+// nearest returns the remembered anchor closest to a GPU time.
 func (a *Anchorer) nearest(gpu float64) *mark {
 	best := a.newest()
 	for i := 1; i < min(a.count, ringSize); i++ {

@@ -210,7 +210,7 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 // Three devices that differ only in which way is slow: to the device, from it, or as the table has it. The host reads
 // the same times of all of them, so it places all alike, and what holds for each of the three cannot be narrower than
 // they are apart.
-func TestNoMethodTellsTheWayThereFromTheWayBack(t *testing.T) {
+func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
 	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the stamps' differences are the same
 	var first []Placement
 	for _, shift := range []float64{0, earliest, latest} {

@@ -96,8 +96,8 @@ func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 // Work puts d of GPU work on a stream.
 func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
 
-// LoggedAt is when the i-th of them truly happened. The stub's CLOCK_MONOTONIC is Go's monotonic clock, too; the two
-// are compared once, by the closest of many readings. In manual mode there is no such relation.
+// LoggedAt returns when the i-th logged call actually happened. The stub's CLOCK_MONOTONIC is Go's monotonic clock,
+// too; the two are compared once, by the closest of many readings. In manual mode there is no such relation.
 func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time {
 	s.once.Do(func() {
 		best := time.Hour

@@ -43,7 +43,7 @@ func (f *Frame) Free() {
 	frames.Put(f)
 }
 
-// Addr is the address of Out[i], cleared before.
+// Addr returns the address of Out[i], cleared before.
 func (f *Frame) Addr(i int) uintptr {
 	f.Out[i] = 0
 	return uintptr(unsafe.Pointer(&f.Out[i]))
@@ -87,7 +87,7 @@ func (f *Frame) Buffer(i, n int) []byte {
 	return b
 }
 
-// Words is Buffer for n zeroed integers of 64 bits.
+// Words is like Buffer, for n zeroed integers of 64 bits.
 func (f *Frame) Words(i, n int) []uint64 {
 	b := f.Buffer(i, 8*max(n, 1))
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), n)
@@ -117,8 +117,8 @@ func (f *Frame) lend(n int) []byte {
 	return b
 }
 
-// Address is the address of memory that C works on beyond one call, such as a table that a tool fills in. The memory
-// moves to the heap; the caller keeps it alive for as long as C may use it.
+// Address returns the address of memory that C works on beyond one call, such as a table that a tool fills in. The
+// memory moves to the heap; the caller keeps it alive for as long as C may use it.
 func Address[T any](p *T) uintptr {
 	escape(unsafe.Pointer(p))
 	return uintptr(unsafe.Pointer(p))
@@ -136,13 +136,13 @@ func escape(p unsafe.Pointer) {
 // Call calls fn with the first n arguments of the frame and returns what C returned as an int.
 func (f *Frame) Call(fn Func, n int) int32 { return int32(f.call(fn, n)) }
 
-// CallPointer is Call for a function that returns a pointer or 64 bits.
+// CallPointer is like Call, for a function that returns a pointer or 64 bits.
 func (f *Frame) CallPointer(fn Func, n int) uintptr { return f.call(fn, n) }
 
 // Call calls fn with up to three arguments.
 func (fn Func) Call(args ...uintptr) int32 { return int32(fn.Pointer(args...)) }
 
-// Pointer is Call for a function that returns a pointer or 64 bits.
+// Pointer is like Call, for a function that returns a pointer or 64 bits.
 func (fn Func) Pointer(args ...uintptr) uintptr {
 	f := NewFrame()
 	r := f.call(fn, copy(f.Args[:], args))
@@ -163,13 +163,13 @@ func String(addr uintptr) string {
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// Foreign is n bytes of memory that C allocated.
+// Foreign returns n bytes of memory that C allocated.
 func Foreign(addr uintptr, n int) []byte { return unsafe.Slice((*byte)(foreign(addr)), n) }
 
 // foreign makes a pointer of an address that the garbage collector does not know.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// CString is the text in b up to the first zero byte.
+// CString returns the text in b up to the first zero byte.
 func CString(b []byte) string {
 	if n := bytes.IndexByte(b, 0); n >= 0 {
 		b = b[:n]

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOpenSaysWhyNothingCouldBeLoaded(t *testing.T) {
+func TestOpenStatesWhyNothingCouldBeLoaded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the loader's messages are Linux's")
 	}

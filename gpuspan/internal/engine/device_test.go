@@ -32,7 +32,7 @@ func streamOn(s sdktrace.ReadOnlySpan) (own, scope int64) {
 	return own, scope
 }
 
-func TestTheScopeSaysWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
+func TestTheScopeStatesWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
 	before := timeline.StreamIDs.Load()
 	defer timeline.StreamIDs.Store(before)
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestTheScopeSaysWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
 }
 
 // The scope's half width is a bound of every span that states none, and less than twice what that span would state.
-func TestTheScopeSaysTheUsualHalfWidth(t *testing.T) {
+func TestTheScopeStatesTheUsualHalfWidth(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p, err := New(newScripted(), WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)

@@ -364,7 +364,7 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 
 // Whose section it is that ends decides whether the driver is called, before it is: after Shutdown an answer would need
 // a context that nobody gives back.
-func TestWhatHasEndedAsksForNoMemory(t *testing.T) {
+func TestWhatHasEndedAllocatesNothing(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage = true
 	f := newBench(t, newScripted(), WithSettings(set))
@@ -390,7 +390,7 @@ func TestWhatHasEndedAsksForNoMemory(t *testing.T) {
 	require.Zero(t, f.b.bound.Load())
 }
 
-func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
+func TestADriverThatHangsDelaysNothing(t *testing.T) {
 	b := newScripted()
 	b.block = make(chan struct{})
 	set := settings.Default()

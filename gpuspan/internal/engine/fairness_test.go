@@ -91,7 +91,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 }
 
 // What a span processor does in OnEnd, and be it nothing any more, holds up spans and nothing else.
-func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
+func TestASpanProcessorThatHangsDelaysOnlySpans(t *testing.T) {
 	hangs, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	var spans atomic.Int64

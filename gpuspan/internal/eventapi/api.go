@@ -50,7 +50,7 @@ func New(s *dl.Symbols, n Names, bind func(backend.Context) (func(), backend.Sta
 	}
 }
 
-// Now is the host's clock.
+// Now returns the host's clock.
 func (a *API) Now() time.Time { return time.Now() }
 
 // Record enqueues an event.
@@ -68,7 +68,7 @@ func (a *API) Synchronize(e backend.Event) (st backend.Status) {
 	return a.relaxed(func() backend.Status { return backend.Status(a.eventSynchronize.Call(uintptr(e))) })
 }
 
-// Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+// Elapsed returns the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
 func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(from), uintptr(to)
@@ -217,7 +217,7 @@ func (a *API) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	}
 }
 
-// MemoryUsage is the memory in use on the device, by all processes, in bytes.
+// MemoryUsage returns the memory in use on the device, by all processes, in bytes.
 func (a *API) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -237,7 +237,7 @@ type Error struct {
 	Text string // the library's description; may be empty
 }
 
-// Error is `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+// Error returns text such as `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
 	if e.Name == "" {

@@ -180,7 +180,7 @@ func TestAStreamIsCapturingAlsoWhereItIsImplicit(t *testing.T) {
 }
 
 // Calls that would end captures are made in relaxed mode, and the thread gets its own back whatever they answer.
-func TestTheThreadsCaptureModeIsGivenBack(t *testing.T) {
+func TestTheThreadsCaptureModeIsReturned(t *testing.T) {
 	r := newRig(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -226,7 +226,7 @@ func TestNothingIsMadeWithoutTheContext(t *testing.T) {
 	require.Zero(t, r.stub.Count("live_events")+r.stub.Count("live_streams"))
 }
 
-func TestAnErrorSaysWhatTheLibraryKnows(t *testing.T) {
+func TestAnErrorStatesWhatTheLibraryKnows(t *testing.T) {
 	e := eventapi.Error{API: "HIP", Call: "hipInit", Code: 100, Name: "hipErrorNoDevice", Text: "no device is detected"}
 	require.EqualError(t, &e, "hipInit: hipErrorNoDevice (100): no device is detected")
 	e.Name, e.Text = "", ""

@@ -153,7 +153,7 @@ func (t *spanMaker) count(ctx context.Context, r *record.Record, s *record.Strea
 	rec.Section(node, t.sample(r, s))
 }
 
-// sample is a section as reports want it.
+// sample returns a section as reports want it.
 func (t *spanMaker) sample(r *record.Record, s *record.Stream) report.Sample {
 	w := r.Work
 	out := report.Sample{

@@ -120,8 +120,8 @@ func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	return waiting
 }
 
-// Turn is a stream's; it reports whether there may be more. What the application's code ends the goroutine in is lost,
-// the rest has its turn again.
+// Turn returns a stream's; it reports whether there may be more. What the application's code ends the goroutine in is
+// lost, the rest has its turn again.
 func (t *Exporter) Turn(s *record.Stream, until int64) bool {
 	if s.Emitted == len(s.Emitting) {
 		s.EmitMu.Lock()
@@ -215,7 +215,7 @@ func (t *Exporter) endStep(f tree.FinishedStep) {
 	}
 }
 
-// nodeOf is an outermost section's node in the report, also before it is counted.
+// nodeOf returns an outermost section's node in the report, also before it is counted.
 func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 	if t.p.Recorder == nil {
 		return 0

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// observe is the callback of all observable instruments. It runs on the metric reader's goroutine and asks no driver,
-// so it answers also while the polling thread hangs in one.
+// observe returns the callback of all observable instruments. It runs on the metric reader's goroutine and asks no
+// driver, so it answers also while the polling thread hangs in one.
 func (m *Metrics) observe(_ context.Context, o metric.Observer) error {
 	m.observeOperations(o)
 	if !m.p.Stopped.Load() {

@@ -66,7 +66,7 @@ func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.Sp
 	t.p.Cfg.Sink.Section(x)
 }
 
-// sinkContext is the identity of a section's span: that which was reserved, else drawn.
+// sinkContext returns the identity of a section's span: that which was reserved, else drawn.
 func (t *spanMaker) sinkContext(r *record.Record, parent *trace.SpanContext) trace.SpanContext {
 	c := trace.SpanContextConfig{
 		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState(),
@@ -82,7 +82,7 @@ func (t *spanMaker) sinkContext(r *record.Record, parent *trace.SpanContext) tra
 	return trace.NewSpanContext(c)
 }
 
-// constantOn are the attributes of all spans of the operation on a stream that computed with one precision.
+// constantOn returns the attributes of all spans of the operation on a stream that computed with one precision.
 func (t *spanMaker) constantOn(st *record.OpState, s *record.Stream, w *work.Work) *sink.Constant {
 	precision := w.Precision
 	if w.FLOPs == 0 {

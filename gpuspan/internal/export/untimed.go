@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// nodeOf is the place's number in the report.
+// nodeOf returns the place's number in the report.
 func nodeOf(pl *record.Place, rec report.Recorder) report.Node {
 	if pl == nil {
 		return 0

@@ -38,7 +38,7 @@ func New(now func() time.Time) *Clock {
 	return c
 }
 
-// Now is time since the profiler began. time.Since costs half of time.Now, for it reads one clock instead of two.
+// Now returns time since the profiler began. time.Since costs half of time.Now, for it reads one clock instead of two.
 func (c *Clock) Now() int64 {
 	if c.read == nil {
 		return int64(time.Since(c.base))
@@ -56,14 +56,14 @@ func (c *Clock) ask() (ns int64) {
 	return int64(c.read().Sub(c.base))
 }
 
-// Time is a point of the axis with its monotonic reading.
+// Time returns a point of the axis with its monotonic reading.
 func (c *Clock) Time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) }
 
-// Wall is a point of the axis in unix nanoseconds.
+// Wall returns a point of the axis in unix nanoseconds.
 func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
 
-// At is wall with an offset that was read before: all times of a section use one, so that a step of the wall
-// clock bends none of their differences.
+// At returns the wall time for an offset that was read before. All times of a section use one offset, so that a step
+// of the wall clock does not distort their differences.
 func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
 
 // Observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens

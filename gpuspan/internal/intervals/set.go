@@ -51,7 +51,7 @@ func (s *Set[T]) Take(n int) (length, end T) {
 	return length, end
 }
 
-// Length is the length of the union.
+// Length returns the length of the union.
 func (s *Set[T]) Length() (sum T) {
 	for _, v := range s.List {
 		sum += v.To - v.From
@@ -59,7 +59,7 @@ func (s *Set[T]) Length() (sum T) {
 	return sum
 }
 
-// Within is the length of the union inside [from, to).
+// Within returns the length of the union inside [from, to).
 func (s *Set[T]) Within(from, to T) (sum T) {
 	for _, v := range s.List {
 		if a, b := max(v.From, from), min(v.To, to); b > a {

@@ -56,15 +56,15 @@ func (g Gen[V]) Draw(t *T, name string) V {
 	return v
 }
 
-// Bool is either.
+// Bool draws true or false.
 func Bool() Gen[bool] { return func(t *T) bool { return t.Rand.Uint64()&1 == 1 } }
 
-// IntRange is from low to high, both included.
+// IntRange draws from low to high, both included.
 func IntRange(low, high int) Gen[int] {
 	return func(t *T) int { return int(between(t.Rand, int64(low), int64(high))) }
 }
 
-// Int64Range is from low to high, both included.
+// Int64Range draws from low to high, both included.
 func Int64Range(low, high int64) Gen[int64] {
 	return func(t *T) int64 { return between(t.Rand, low, high) }
 }
@@ -92,7 +92,7 @@ func between(r *rand.Rand, low, high int64) int64 {
 	return int64(uint64(low) + n)
 }
 
-// Float64Range is from low to high, the bounds one time in eight.
+// Float64Range draws from low to high, and the bounds one time in eight.
 func Float64Range(low, high float64) Gen[float64] {
 	return func(t *T) float64 {
 		switch t.Rand.IntN(16) {
@@ -105,12 +105,12 @@ func Float64Range(low, high float64) Gen[float64] {
 	}
 }
 
-// SampledFrom is one of the values.
+// SampledFrom returns one of the values.
 func SampledFrom[V any](values []V) Gen[V] {
 	return func(t *T) V { return values[t.Rand.IntN(len(values))] }
 }
 
-// SliceOfN has from low to high elements, both included.
+// SliceOfN draws from low to high elements, both included.
 func SliceOfN[V any](g Gen[V], low, high int) Gen[[]V] {
 	return func(t *T) []V {
 		s := make([]V, between(t.Rand, int64(low), int64(high)))

@@ -43,7 +43,7 @@ func TestAFailureNamesItsInputAndSeed(t *testing.T) {
 	require.True(t, strings.HasPrefix(run(), line), "a seed repeats the run")
 }
 
-func TestEachPropertyIsHeldAgainstAHundredInputs(t *testing.T) {
+func TestEachPropertyIsComparedWithAHundredInputs(t *testing.T) {
 	seen := map[int64]bool{}
 	Check(t, func(p *T) { seen[Int64Range(math.MinInt64, math.MaxInt64).Draw(p, "n")] = true })
 	require.Greater(t, len(seen), *checks/2, "and they differ")

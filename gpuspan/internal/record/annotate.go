@@ -77,7 +77,7 @@ func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids 
 	return ids
 }
 
-// idsAround are the ids of the section around, or of the outermost one if that has ended meanwhile.
+// idsAround returns the ids of the section around, or of the outermost one if that has ended meanwhile.
 func (n *Nesting) idsAround() (ids spanid.IDs) {
 	for _, sl := range []*Slot{n.around, n.root} {
 		if sl == nil || ids.Trace.IsValid() {
@@ -122,7 +122,8 @@ func (p *Core) RangeStart(o *Operation, sc trace.SpanContext, step int64) uint64
 	return p.Cfg.Annotator.RangeStart(o, sc, step)
 }
 
-// RangeEnd is small enough to be inlined where sections end, most of which have no range.
+// RangeEnd ends the range of a section, if it has one. It is small enough to be inlined, because most sections have
+// none.
 func (p *Core) RangeEnd(id uint64) {
 	if id != 0 {
 		p.endRange(id)

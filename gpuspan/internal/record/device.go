@@ -52,7 +52,7 @@ func (p *Core) NewDevice(info backend.Device) *Device {
 	return d
 }
 
-// scope is what the scope of the device's spans says.
+// scope returns what the scope of the device's spans says.
 func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
 	kv := slices.Clip(d.Attrs)
 	if d.stream > 0 {
@@ -100,7 +100,7 @@ func (p *Core) NewScope(more func() []attribute.KeyValue) scope {
 	}
 }
 
-// Scope is where the spans of a stream belong. timed: their times are the device's.
+// Scope returns the instrumentation scope of the spans of a stream. If timed is set, their times are the device's.
 func (s *EventRecorder) Scope(timed bool) *scope {
 	switch {
 	case s.Device == nil:

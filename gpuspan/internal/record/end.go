@@ -136,7 +136,7 @@ func AskElapsed(at **Elapsed) *Elapsed {
 	return *at
 }
 
-// Set says what was measured; the first call counts. A nil Elapsed was not asked for.
+// Set stores the measurement; only the first call has an effect. A nil Elapsed was not requested.
 func (e *Elapsed) Set(d time.Duration, known bool) {
 	if e != nil {
 		e.settle.Do(func() { e.d, e.known = d, known; close(e.done) })

@@ -19,7 +19,7 @@ var StatusNames = [timingStatuses]string{
 	StatusTimeout:     semconv.GPUTimingStatusTimeout,
 }
 
-// SpanOf is the span of a context that may be nil.
+// SpanOf returns the span of a context that may be nil.
 func SpanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) }
 
 // Quiet reports whether the section only kept events warm: it counts, but its times are thrown away.

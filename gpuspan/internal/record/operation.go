@@ -83,7 +83,7 @@ func newOperation(c OperationConfig) *Operation {
 	return o
 }
 
-// Real is o, or nil for one that NewOperation did not make: a zero value does what nil does.
+// Real returns o, or nil if NewOperation did not create it: a zero value behaves like nil.
 func (o *Operation) Real() *Operation {
 	if o == nil || o.Attrs == nil {
 		return nil
@@ -125,8 +125,8 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	}
 }
 
-// graph is the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from run to
-// run.
+// graph returns the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from
+// run to run.
 func (o *Operation) graph() *Operation {
 	if o == nil || o.Cfg.Info.Type == semconv.GPUOperationTypeGraph {
 		return o

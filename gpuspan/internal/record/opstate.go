@@ -42,7 +42,7 @@ func (p *Core) State(o *Operation) *OpState {
 	return p.register(o)
 }
 
-// known is state without a first time; it is small enough to be inlined into what only counts.
+// known is like state, but never creates one; it is small enough to be inlined into the paths that only count.
 func (p *Core) known(o *Operation) *OpState {
 	if ops := *p.Ops.Load(); int(o.id) < len(ops) {
 		return ops[o.id]

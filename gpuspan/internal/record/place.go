@@ -78,7 +78,7 @@ func (pl *Place) run(p *Core) Section {
 	return Section{Occupant: Occupant{ID: uint64(pl.Untimed.Count.Add(1))}, at: pl, p: p}
 }
 
-// UntimedCount is how often the operation ran without being timed.
+// UntimedCount returns how often the operation ran without being timed.
 func (st *OpState) UntimedCount() int64 {
 	n := st.Outermost.Untimed.Count.Load()
 	for _, pl := range st.inner.All() {
@@ -87,7 +87,7 @@ func (st *OpState) UntimedCount() int64 {
 	return n
 }
 
-// UntimedWork is what it did then.
+// UntimedWork returns what it did then.
 func (st *OpState) UntimedWork() work.TallySnapshot {
 	sum := st.Outermost.Untimed.Load()
 	for _, pl := range st.inner.All() {

@@ -188,7 +188,7 @@ func (x Section) EndWith(w work.Work) {
 	}
 }
 
-// EndWork is EndWith whose arguments all fit in registers.
+// EndWork is like EndWith, with arguments that all fit in registers.
 func (x Section) EndWork(read, written, bytes, items int64, flops float64, p work.Precision) {
 	if x.at != nil {
 		w := work.Work{Read: read, Written: written, Bytes: bytes, Items: items, FLOPs: flops, Precision: p}

@@ -156,7 +156,7 @@ type Extra struct {
 	Elapsed  *Elapsed
 }
 
-// more is the record's extra, to be changed. The stream's mutex must be held.
+// more returns the record's extra, to be changed. The stream's mutex must be held.
 func (r *Record) more() *Extra {
 	if r.Extra == nil {
 		r.Extra = &Extra{}

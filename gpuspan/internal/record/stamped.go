@@ -49,11 +49,11 @@ func (n *Nest) Put(spare *SpareNests) {
 	spare.put(n)
 }
 
-// Count is how many records there are: the record of a step's boundary or of the outermost section, and the sections in
-// it.
+// Count returns how many records there are: the record of a step's boundary or of the outermost section, and the
+// sections in it.
 func (n *Nest) Count() int { return 1 + len(n.Held) }
 
-// Record is the i-th of them.
+// Record returns the i-th of them.
 func (n *Nest) Record(i int) *Record {
 	switch {
 	case i > 0:
@@ -127,7 +127,7 @@ type Stamped struct {
 	plain
 }
 
-// Count is how many records there are.
+// Count returns how many records there are.
 func (q *Stamped) Count() int {
 	if q.Nest == nil {
 		return 1

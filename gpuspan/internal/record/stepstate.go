@@ -23,12 +23,12 @@ type StepState struct {
 
 type stepKey struct{}
 
-// WithStep is the context of a step's body.
+// WithStep returns the context of a step's body.
 func WithStep(ctx context.Context, st *StepState) context.Context {
 	return context.WithValue(ctx, stepKey{}, st)
 }
 
-// stepOf is the step that a section belongs to: its context's, else the one that runs on its stream.
+// stepOf returns the step that a section belongs to: its context's, else the one that runs on its stream.
 func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	if ctx != nil {
 		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {

@@ -82,8 +82,8 @@ func (r *ring) Pop() {
 
 func (r *ring) At(i int) int32 { return r.Buf[r.place(i)] }
 
-// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of
-// push.
+// place returns the position of the i-th element. It compares instead of dividing, because a division would cost more
+// than the rest of push.
 func (r *ring) place(i int) int {
 	if i += r.head; i >= len(r.Buf) {
 		i -= len(r.Buf)
@@ -126,14 +126,14 @@ func (s *EventRecorder) DeviceTimed() bool {
 	return s.Failed == backend.StatusOK && !s.Closed
 }
 
-// FailedStatus is not StatusOK where the device failed on the stream.
+// FailedStatus returns the status with which the device failed on the stream, else StatusOK.
 func (s *EventRecorder) FailedStatus() backend.Status {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.Failed
 }
 
-// Filled is how many slots are in use, and how many of those wait to be read back.
+// Filled returns how many slots are in use, and how many of those wait to be read back.
 func (s *Stream) Filled() (used, pending int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -150,7 +150,7 @@ func (s *Stream) Close() {
 	s.Core.Polling.Wake()
 }
 
-// Oldest is the oldest section of the stream that has ended and is not read back.
+// Oldest returns the oldest section of the stream that has ended and is not read back.
 func (s *Stream) Oldest(now int64) (name string, age time.Duration, id uint64, ok bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // format sorts by name as by time, and holds no colon, which Windows forbids.
 const format = "20060102T150405.000Z"
 
-// Name is the name of a file of this time. The stem may have a folder.
+// Name returns the name of a file of this time. The stem may have a folder.
 func Name(stem, ext string, t time.Time) string { return stem + "-" + t.UTC().Format(format) + ext }
 
 // Timed reports whether the middle of a name begins with a time; a number may follow.

@@ -10,7 +10,7 @@ import (
 
 const rusageThread = 1 // RUSAGE_THREAD of getrusage(2)
 
-// ThreadCPU is the processor time of the calling OS thread.
+// ThreadCPU returns the processor time of the calling OS thread.
 func ThreadCPU() (time.Duration, bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(rusageThread, &u); err != nil {

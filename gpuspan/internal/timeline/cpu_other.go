@@ -7,5 +7,5 @@ package timeline
 
 import "time"
 
-// ThreadCPU is not known here.
+// ThreadCPU returns false, because the value is not available on this system.
 func ThreadCPU() (time.Duration, bool) { return 0, false }

@@ -81,7 +81,7 @@ func (t *registrar) openDevice(d *record.Device) error {
 	return nil
 }
 
-// givenDevice is the device that the application names for streams without events.
+// givenDevice returns the device that the application names for streams without events.
 func (t *registrar) givenDevice(info backend.Device) *record.Device {
 	for _, d := range t.given {
 		if sameDevice(d.Info, info) {
@@ -110,8 +110,8 @@ func describeDevice(p *record.Core, d *record.Device) {
 	}
 }
 
-// peaksOf are the limits that the backend states, else the limits of the model that the driver names. Instances of MIG
-// have none here: which part of the device they are is not known to this process.
+// peaksOf returns the limits that the backend states, else the limits of the model that the driver names. Instances of
+// MIG have none here: which part of the device they are is not known to this process.
 func peaksOf(info backend.Device) report.Peaks {
 	if info.Peaks != nil {
 		return *info.Peaks

@@ -111,9 +111,9 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 	return true, ready < all
 }
 
-// completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event
-// answers for all, and if that is not there a binary search takes a few questions. 0 where the order is not known, as
-// of events that foreign code records: then each is queried.
+// completed returns how many of the batch the device has finished. A stream completes in order, so the newest one's
+// event answers for all, and if that is not there a binary search takes a few questions. 0 if the order is not known,
+// as of events that foreign code records: then each is queried.
 func (t *reader) completed(s *record.Stream, n int) int {
 	for i := range n {
 		sl := &s.Slots[t.batch[i]]

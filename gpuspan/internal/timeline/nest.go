@@ -54,7 +54,7 @@ func (t *nester) newNest(s *record.Stream) *record.Nest {
 	return n
 }
 
-// newNestOf has a record that is out of its slot already.
+// newNestOf returns a record that is out of its slot already.
 func (t *nester) newNestOf(s *record.Stream, root *record.Record) *record.Nest {
 	n := t.newNest(s)
 	n.Root = root

@@ -162,8 +162,8 @@ func (t *Poller) loop() (quit bool) {
 	}
 }
 
-// rest is the pause after a panic. The thread hears calls and its end in it, for it may not get to them before the next
-// panic, and the next.
+// rest returns the pause after a panic. The thread hears calls and its end in it, for it may not get to them before
+// the next panic, and the next.
 func (t *Poller) rest() (quit bool) {
 	select {
 	case <-time.After(MaxSleep):
@@ -259,7 +259,7 @@ func (t *Poller) Tidy() {
 	}
 }
 
-// Ended is how many sections of each stream have ended.
+// Ended returns how many sections of each stream have ended.
 func (t *Poller) Ended() map[*record.Stream]uint64 {
 	out := map[*record.Stream]uint64{}
 	for _, s := range t.p.StreamList.All() {

@@ -56,7 +56,7 @@ func (w *Watchdog) Stop() {
 	close(w.quit)
 }
 
-// Wait is for its end, which a logger may hold up.
+// Wait waits until the watchdog has ended, which a logger may delay.
 func (w *Watchdog) Wait(ctx context.Context) {
 	if w == nil {
 		return

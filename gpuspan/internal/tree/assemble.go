@@ -62,7 +62,7 @@ func sumUp(r *record.Record) {
 	r.Extra.Copied, r.Extra.Moved = *r.ChildCopied, true
 }
 
-// flopsOf is what a section computed: its own statement, else the sum of its children's.
+// flopsOf returns what a section computed: its own statement, else the sum of its children's.
 func flopsOf(r *record.Record) float64 {
 	if r.Work.FLOPs != 0 && !r.Summed { // chunks are some of the children
 		return r.Work.FLOPs

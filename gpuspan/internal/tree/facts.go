@@ -63,7 +63,7 @@ var precisionAttrs = func() (list [work.Precisions][]attribute.KeyValue) {
 	return list
 }()
 
-// PrecisionOf is empty where no FLOPs are stated.
+// PrecisionOf returns the precision of stated FLOPs; empty if none are stated.
 func PrecisionOf(w *work.Work) []attribute.KeyValue {
 	if w.FLOPs == 0 || int(w.Precision) >= work.Precisions {
 		return nil

@@ -167,8 +167,8 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, record.WithStep(st.Ctx, &st.StepState)
 }
 
-// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either,
-// else now.
+// hostStart returns when a step begins on the host: where the one before it ended, so that steps leave no gap there
+// either, else now.
 func (l *Loop) hostStart() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

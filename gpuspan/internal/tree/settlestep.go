@@ -317,7 +317,8 @@ func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) rep
 	return out
 }
 
-// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
+// hidden returns what other phases hide of phase i. Times without a place, as a loader may state them, hide behind
+// nothing.
 func (st *stepPhases) hidden(i int, total float64) time.Duration {
 	ph := &st.phases[i]
 	if ph.hasSet {
@@ -326,7 +327,7 @@ func (st *stepPhases) hidden(i int, total float64) time.Duration {
 	return time.Duration(math.Round(ph.spans.device.Within(0, total))) - st.exposed(ph.phase, total)
 }
 
-// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
+// exposed returns the measured time of a phase that no other one hides: the union of all phases minus the union of the
 // others.
 func (st *stepPhases) exposed(of Phase, total float64) time.Duration {
 	var all, others union

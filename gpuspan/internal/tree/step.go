@@ -46,7 +46,7 @@ type Step struct {
 	ended      bool
 }
 
-// StepOf is the step that a record belongs to; nil: none.
+// StepOf returns the step that a record belongs to; nil: none.
 func StepOf(r *record.Record) *Step {
 	if r.Step == nil {
 		return nil

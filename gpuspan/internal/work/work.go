@@ -27,7 +27,7 @@ const Precisions = int(INT8) + 1
 
 var precisionNames = [Precisions]string{"", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
 
-// String is the value of gpu.flop.precision; empty when not stated.
+// String returns the value of gpu.flop.precision; empty when not stated.
 func (p Precision) String() string { return nameIn(precisionNames[:], uint8(p)) }
 
 type Work struct {
@@ -107,10 +107,10 @@ var directionNames = [Directions]string{
 	HostToHost:     semconv.GPUCopyDirectionHostToHost,
 }
 
-// String is the value of gpu.copy.direction; empty when not stated.
+// String returns the value of gpu.copy.direction; empty when not stated.
 func (d Direction) String() string { return nameIn(directionNames[:], uint8(d)) }
 
-// nameIn is the i-th name, and empty if missing.
+// nameIn returns the i-th name, and empty if missing.
 func nameIn(names []string, i uint8) string {
 	if int(i) < len(names) {
 		return names[i]
@@ -132,5 +132,5 @@ var hostMemoryNames = []string{
 	Pinned: semconv.GPUCopyHostMemoryPinned, Pageable: semconv.GPUCopyHostMemoryPageable,
 }
 
-// String is the value of gpu.copy.host_memory; empty when not stated.
+// String returns the value of gpu.copy.host_memory; empty when not stated.
 func (m HostMemory) String() string { return nameIn(hostMemoryNames, uint8(m)) }

@@ -74,7 +74,7 @@ func (a *Spending) Put(s spent) {
 	p.Most = max(p.Most, s.Most)
 }
 
-// Place is what was spent at a place.
+// Place returns what was spent at a place.
 func (a *Spending) Place(k placeKey) *spent {
 	if 4*len(a.Spent) >= 3*len(a.index) {
 		a.grow()
@@ -94,7 +94,7 @@ func (a *Spending) Place(k placeKey) *spent {
 	}
 }
 
-// slot is where the index has the place, or would have it.
+// slot returns where the index has the place, or would have it.
 func (a *Spending) slot(k placeKey) uint64 {
 	mask := uint64(len(a.index) - 1)
 	at := (uint64(k.Cause)<<56 ^ uint64(k.In)<<28 ^ uint64(k.Name)) * 0x9e3779b97f4a7c15 >> 32
@@ -132,7 +132,7 @@ func (a *StepSpending) Take(c timeline.Claim, from, to int64) {
 	a.Parts[c.Class] += n
 }
 
-// IdleTime is all idle time that has a cause.
+// IdleTime returns all idle time that has a cause.
 func (a *Spending) IdleTime() (sum int64) {
 	for _, n := range a.Idles {
 		sum += n

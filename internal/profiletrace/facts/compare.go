@@ -37,7 +37,7 @@ type Change struct {
 	After  time.Duration `json:"after_ns"`
 }
 
-// Delta is After minus Before.
+// Delta returns After minus Before.
 func (c Change) Delta() time.Duration { return c.After - c.Before }
 
 // Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.

@@ -96,7 +96,8 @@ func NewDevice(s *timeline.Splitter) *Device {
 	}
 }
 
-// Needs is the time from which the host's activity may still be queried: until the first activity, from the beginning.
+// Needs returns the time from which the host's activity may still be queried: until the first activity, from the
+// beginning.
 func (d *Device) Needs(beginning int64) int64 {
 	if !d.any {
 		return beginning
@@ -161,7 +162,7 @@ func (d *Device) leads(s timeline.Share, u *timeline.Unit) {
 	}
 }
 
-// After says that no activity comes any more, and that the threads of the host went on with the unit.
+// After records that no more activities follow, and that the threads of the host continued with the unit.
 func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
 	if !d.any || u.End <= d.end {
 		return
@@ -173,7 +174,7 @@ func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
 	}
 }
 
-// inside is the share with no name where that is the unit's, which says nothing more.
+// inside returns the share with no name where that is the unit's, which says nothing more.
 func inside(s timeline.Share, u *timeline.Unit) timeline.Share {
 	if s.Name == u.Name {
 		s.Name, s.In = 0, 0
@@ -181,7 +182,7 @@ func inside(s timeline.Share, u *timeline.Unit) timeline.Share {
 	return s
 }
 
-// outside is the share of what is no part of the window: an allocation there is one more slow call.
+// outside returns the share of what is no part of the window: an allocation there is one more slow call.
 func outside(s timeline.Share) timeline.Share {
 	if s.Cause == timeline.CauseAllocation {
 		s.Cause = timeline.CauseCall

@@ -37,7 +37,7 @@ func (l *Levels) Add(at, bytes int64) {
 	}
 }
 
-// From are the levels, with times moved by base.
+// From returns the levels, with times moved by base.
 func (l *Levels) From(base int64) []Level {
 	out := make([]Level, len(l.list))
 	for i, x := range l.list {

@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
-// Less is the operator without a part of all that it did.
+// Less returns the operator without a part of all that it did.
 func (o Operator) Less(part float64) Operator {
 	left := 1 - part
 	o.FLOPs, o.Bytes = left*o.FLOPs, left*o.Bytes
@@ -20,7 +20,7 @@ func (o Operator) Less(part float64) Operator {
 
 func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by * float64(t)) }
 
-// Within is the operator with the rest of its times, and as much of what else is counted by time.
+// Within returns the operator with the rest of its times, and as much of what else is counted by time.
 func (o Operator) Within(of, alone time.Duration, left float64) Operator {
 	o.Time, o.Alone = of, alone
 	o.Narrow, o.Empty, o.Handed = scaled(o.Narrow, left), left*o.Empty, scaled(o.Handed, left)

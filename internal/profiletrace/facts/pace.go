@@ -67,7 +67,7 @@ type Slowdown struct {
 }
 
 // slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
-// its kernels, and slow parts with the others. ok is false where nothing can be said.
+// its kernels, and slow parts with the others. ok is false if nothing can be said.
 func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
@@ -155,8 +155,8 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	return s, true
 }
 
-// placesOf says at which place of its step each sample is among the samples of its kind, of so many places: parts of a
-// step that differ by nature (longer sequences, other layers) are not compared with each other.
+// placesOf reports at which place of its step each sample is among the samples of its kind, of so many places: parts
+// of a step that differ by nature (longer sequences, other layers) are not compared with each other.
 func placesOf(list []paced) []int {
 	type inStep struct {
 		kind uint64
@@ -177,7 +177,7 @@ func placesOf(list []paced) []int {
 }
 
 // twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold),
-// and returns the least of the upper one and by what factor it is above. The factor is 0 where the classes are not well
+// and returns the least of the upper one and by what factor it is above. The factor is 0 if the classes are not well
 // apart: at least four times what levels vary by within them.
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
@@ -214,7 +214,7 @@ func steady(levels []float64, limit float64) bool {
 	return 2*alone[0] <= all[0] && 2*alone[1] <= all[1]
 }
 
-// moments are mean and variance.
+// moments returns mean and variance.
 func moments(list []float64) (mean, variance float64) {
 	for _, x := range list {
 		mean += x / float64(len(list))
@@ -225,7 +225,7 @@ func moments(list []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// clocksOf are the mean clocks within and without an interval; 0 if unknown.
+// clocksOf returns the mean clocks within and without an interval; 0 if unknown.
 func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
 	var a, na, b, nb float64
 	for _, c := range clocks {

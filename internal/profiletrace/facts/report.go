@@ -184,15 +184,15 @@ func (d *Device) Report(f *Context) Report {
 	return r
 }
 
-// Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so
-// long: that is no part of accounts.
+// Step returns what the account says of a step of this name, start (unix ns) and length, in which the device computed
+// for so long: that is no part of accounts.
 func (a *StepSpending) Step(name string, start, length, computing int64) Step {
 	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: a.exclusive(), Idle: causeTimes(a.Idles)}
 	s.Parts.Computing = time.Duration(computing)
 	return s
 }
 
-// exclusive are the parts that add up.
+// exclusive returns the parts that add up.
 func (a *Spending) exclusive() Parts {
 	return Parts{
 		Computing: time.Duration(a.Parts[timeline.Computing]), CommExposed: time.Duration(a.Parts[timeline.Communicating]),
@@ -200,7 +200,7 @@ func (a *Spending) exclusive() Parts {
 	}
 }
 
-// causeTimes are the causes with any time, the longest first.
+// causeTimes returns the causes with any time, the longest first.
 func causeTimes(idles [timeline.Causes]int64) (list []CauseTime) {
 	for c, n := range idles {
 		if n > 0 {
@@ -216,7 +216,7 @@ func SortIdle(list []CauseTime) {
 	slices.SortStableFunc(list, func(a, b CauseTime) int { return cmp.Compare(b.Time, a.Time) })
 }
 
-// Places are where most of the idle time of a cause was spent.
+// Places returns where most of the idle time of a cause was spent.
 func (a *Spending) Places(f *Context, c timeline.Cause) []finding.Place {
 	var top []spent // the longest so far, by time; names decide between equals only
 	less := func(x, y *spent) bool {
@@ -255,7 +255,7 @@ func (a *Spending) Places(f *Context, c timeline.Cause) []finding.Place {
 	return list
 }
 
-// String is one line for people: the parts of the window, of idle time the causes, and the rates.
+// String returns one line for people: the parts of the window, of idle time the causes, and the rates.
 func (r Report) String() string {
 	part := func(t time.Duration) string {
 		return fmt.Sprintf("%s (%.3g %%)", finding.Duration(t), 100*float64(t)/float64(max(r.Window, 1)))

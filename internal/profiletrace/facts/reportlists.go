@@ -64,8 +64,8 @@ func (d *Device) operators(r *Report, f *Context) {
 	}
 }
 
-// PrecisionOf is the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on tensor
-// cores show it in their names.
+// PrecisionOf returns the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on
+// tensor cores show it in their names.
 func PrecisionOf(precision, kernel string) string {
 	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
 		strings.Contains(kernel, "tensorop_s")) {
@@ -74,7 +74,7 @@ func PrecisionOf(precision, kernel string) string {
 	return precision
 }
 
-// over says how fast the work was that took so long, mostly in the kernel.
+// over sets the rate of work that took so long, mostly in the kernel.
 func (r *Rate) over(t time.Duration, p Peak, kernel string) {
 	r.Precision = PrecisionOf(r.Precision, kernel)
 	if t <= 0 {

@@ -86,8 +86,8 @@ func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }
 
-// waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
-// shortest of its kind. Kinds are distinguished by sizes, else by places in steps.
+// waiting returns the part of the exposed time in which the collectives waited for others: what each took longer than
+// the shortest of its kind. Kinds are distinguished by sizes, else by places in steps.
 func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0

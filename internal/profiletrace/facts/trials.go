@@ -61,7 +61,7 @@ func (t trials) idle(a *timeline.Activity, s timeline.Share) {
 	}
 }
 
-// of is the trial of the operator that launched the activity, with its call begun.
+// of returns the trial of the operator that launched the activity, with its call begun.
 func (t trials) of(a *timeline.Activity) *Trial {
 	if a.Inner == 0 || a.Class != timeline.Computing {
 		return nil

@@ -64,7 +64,7 @@ func TestFileThatChangesIsReadAgain(t *testing.T) {
 	eventually(t, s, "abc")
 }
 
-func TestFileThatGrowsIsLeftAloneUntilItStandsStill(t *testing.T) {
+func TestFileThatGrowsIsNotReadUntilItStopsGrowing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
 	c := config(dir)
@@ -265,7 +265,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 
 // A file that was begun is gone on with under the name that it has now, after others that came meanwhile, and from the
 // beginning where it is another file now.
-func TestBegunFilesAreToldByTheirContent(t *testing.T) {
+func TestBegunFilesAreRecognizedByTheirContent(t *testing.T) {
 	for text, want := range map[string]string{"n\no\np\n": "nNop", "n\no\nq\n": "nNnoq"} {
 		dir := t.TempDir()
 		h := host{map[component.ID]component.Component{storageID: &memory{}}}

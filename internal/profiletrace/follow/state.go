@@ -216,7 +216,7 @@ func (s *state) count(e entry, n int) {
 	}
 }
 
-// taken is how many batches of the content were taken.
+// taken returns how many batches of the content were taken.
 func (s *state) taken(content uint64) int {
 	for _, p := range s.begun {
 		if p.Content == content {
@@ -270,7 +270,7 @@ func (s *state) done(ctx context.Context, path string, e entry) error {
 	return errors.Join(s.set(ctx, keyBegun, s.begun), s.set(ctx, keyRecent, s.recent))
 }
 
-// batches is how many batches the recent files have.
+// batches returns how many batches the recent files have.
 func (s *state) batches() (n int) {
 	for _, p := range s.recent {
 		n += p.Batches
@@ -310,7 +310,7 @@ func (s *state) set(ctx context.Context, key string, v any) error {
 	return s.client.Set(ctx, key, b)
 }
 
-// close says that the Collector ends by itself: exporters drain their queues after receivers have ended.
+// close reports that the Collector ends by itself: exporters drain their queues after receivers have ended.
 func (s *state) close(ctx context.Context) error {
 	return errors.Join(s.client.Delete(ctx, keyRunning), s.client.Close(ctx))
 }

@@ -71,7 +71,7 @@ func TestRestartsOverFileStorage(t *testing.T) {
 }
 
 // A file system that is away for a while does not make its files new.
-func TestFilesThatComeBackAreKnown(t *testing.T) {
+func TestFilesThatReturnAreKnown(t *testing.T) {
 	s := newState(storage.NewNopClient())
 	v := version{Size: 1, Modified: 2}
 	require.NoError(t, s.done(t.Context(), "a", entry{v, 3}))

@@ -18,7 +18,7 @@ type Span struct {
 	Attributes map[string]any
 }
 
-// Spans are all spans of a batch.
+// Spans returns all spans of a batch.
 func Spans(td ptrace.Traces) []Span {
 	var out []Span
 	for _, rs := range td.ResourceSpans().All() {
@@ -31,13 +31,13 @@ func Spans(td ptrace.Traces) []Span {
 	return out
 }
 
-// Text is a string attribute, empty where it is absent.
+// Text returns a string attribute, empty if it is absent.
 func (s Span) Text(key string) string { v, _ := s.Attributes[key].(string); return v }
 
-// Int is an int attribute, 0 where it is absent.
+// Int returns an int attribute, 0 if it is absent.
 func (s Span) Int(key string) int64 { v, _ := s.Attributes[key].(int64); return v }
 
-// Sum is the length of all spans together, in ns.
+// Sum returns the length of all spans together, in ns.
 func Sum(list []Span) (ns int64) {
 	for _, s := range list {
 		ns += s.End - s.Start
@@ -45,7 +45,7 @@ func Sum(list []Span) (ns int64) {
 	return ns
 }
 
-// Bytes is what all of them moved.
+// Bytes returns what all of them moved.
 func Bytes(list []Span) (n int64) {
 	for _, s := range list {
 		n += s.Int("gpu.io.size")
@@ -53,7 +53,7 @@ func Bytes(list []Span) (n int64) {
 	return n
 }
 
-// Union is the time in which at least one of them ran, in ns. It sorts the list by start.
+// Union returns the time in which at least one of them ran, in ns. It sorts the list by start.
 func Union(list []Span) int64 {
 	slices.SortFunc(list, func(a, b Span) int { return int(a.Start - b.Start) })
 	var total, end int64
@@ -75,7 +75,7 @@ var Directions = map[string]string{
 	"PtoP": "peer_to_peer",
 }
 
-// Copies are the copies of each direction, by its name in Directions.
+// Copies returns the copies of each direction, by its name in Directions.
 func Copies(list []Span) map[string][]Span {
 	out := map[string][]Span{}
 	for name, direction := range Directions {

@@ -81,7 +81,7 @@ func copyKind(c facts.Copy) string {
 	return semconv.GPUFindingKindExposedCopies
 }
 
-// copyText says how fast copies were, against the link where it is known.
+// copyText reports how fast copies were, against the link where it is known.
 func (j *judge) copyText(c facts.Copy) string {
 	s := finding.Count(c.Count, "copy", "copies")
 	if c.Direction != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// hostRanges has a finding for each range that alone is worth it, and one for the rest.
+// hostRanges adds a finding for each range that alone is worth it, and one for the rest.
 func (j *judge) hostRanges() {
 	by := map[string]*finding.Place{}
 	in := map[string][]finding.Place{}

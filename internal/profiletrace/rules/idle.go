@@ -69,7 +69,7 @@ func (j *judge) idle(d *facts.Totals) {
 	}
 }
 
-// idled is a finding on all idle time of a cause, with where most of it was.
+// idled returns a finding on all idle time of a cause, with where most of it was.
 func (j *judge) idled(c timeline.Cause, kind string, sure finding.Certainty, what, remedy string) finding.Finding {
 	n, p := j.account.Idles[c], j.account.Places(j.f, c)
 	return finding.Finding{

@@ -27,7 +27,7 @@ type slowOperator struct {
 	best                              facts.Operator // the longest
 }
 
-// why says what makes it slow, by its shapes and kernels, and what may help.
+// why reports what makes it slow, by its shapes and kernels, and what may help.
 func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	name, few := finding.Clip(o.best.Name), tiles(o.best.Name, o.best.Shapes)
 	mean := time.Duration(o.time) / time.Duration(max(1, o.count))
@@ -119,8 +119,8 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 // tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
 const tileSide = 128
 
-// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k]
-// and [..., k, n], of linear [n, k]; 0 where that is not known.
+// tiles returns how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [...,
+// m, k] and [..., k, n], of linear [n, k]; 0 if that is not known.
 func tiles(name, shapes string) int64 {
 	linear := strings.HasSuffix(name, "linear")
 	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {

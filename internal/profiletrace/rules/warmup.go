@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// warmUp says that the window began with a warm-up. Its idle time is no part of what shares are of.
+// warmUp reports that the window began with a warm-up, whose idle time is excluded from the base of shares.
 func (j *judge) warmUp(d *facts.Totals, r *facts.Report) {
 	n := j.account.Idles[timeline.CauseWarmUp]
 	if n == 0 {

@@ -49,7 +49,7 @@ var causesForPeople = map[Cause]string{
 // ForPeople returns the name of the cause in sentences.
 func (c Cause) ForPeople() string { return cmp.Or(causesForPeople[c], c.String()) }
 
-// String is the value for the cause in attributes and JSON.
+// String returns the value for the cause in attributes and JSON.
 func (c Cause) String() string { return causes[c] }
 
 // MarshalText writes the cause as String.

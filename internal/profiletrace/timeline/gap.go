@@ -99,7 +99,7 @@ func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 	return s.shares
 }
 
-// waited is the time in which the work was launched and did not run.
+// waited adds the time in which the work was launched and did not run.
 func (s *Splitter) waited(from, to int64, l *Launch) {
 	c, name := CauseLatency, uint32(0)
 	if to-from > LatencyLimit {

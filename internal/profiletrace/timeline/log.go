@@ -36,7 +36,7 @@ const (
 	rangeCount
 )
 
-// weight is how much a range says about what the host did; of several threads the one that says most is believed.
+// weight returns how much a range says about what the host did; of several threads the one that says most is believed.
 func (r Range) weight() Range {
 	if r == RangeBuiltin {
 		r = RangeFrame
@@ -55,7 +55,7 @@ type doing struct {
 // InnerName marks the second name of a place that is no range around the first but one in it. Names are far fewer.
 const InnerName = 1 << 27
 
-// named is the innermost range with a name of its own.
+// named returns the innermost range with a name of its own.
 func (d doing) named() uint32 {
 	switch d.class {
 	case RangeNamed, RangeOperator, RangeFrame, RangeCompile:
@@ -64,7 +64,7 @@ func (d doing) named() uint32 {
 	return d.in &^ InnerName
 }
 
-// within is what a thread does in a range of the class within [start, end) and begins while it does d.
+// within returns what a thread does in a range of the class within [start, end) and begins while it does d.
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
 	in := d.named()
@@ -259,7 +259,7 @@ func (l *Log) over(list []piece, from, to int64) []piece {
 	return list
 }
 
-// Longest is the frame in which the thread was for longest in [from, to), and for how long.
+// Longest returns the frame in which the thread was for longest in [from, to), and for how long.
 func (l *Log) Longest(from, to int64) (name uint32, time int64) {
 	if l.cursor <= from && len(l.stack) == 0 {
 		return 0, 0

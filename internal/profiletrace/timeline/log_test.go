@@ -27,8 +27,8 @@ func nest(r *rand.Rand, from, to int64, depth int, add func(start, end int64)) {
 	}
 }
 
-// TestALogSaysTheInnermostRange compares the log with the innermost of all ranges, moment by moment.
-func TestALogSaysTheInnermostRange(t *testing.T) {
+// TestALogStatesTheInnermostRange compares the log with the innermost of all ranges, moment by moment.
+func TestALogStatesTheInnermostRange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		var log Log

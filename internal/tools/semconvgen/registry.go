@@ -319,7 +319,7 @@ func refs(d *definition, byID map[string]*definition, depth int) (names, require
 	return names, required, nil
 }
 
-// attribute is the entry with its annotations.
+// attribute returns the entry with its annotations.
 func (e *attributeEntry) attribute(section string) attribute {
 	a := attribute{annotations: e.Annotations, Name: cmp.Or(e.ID, e.Ref), Group: section, Brief: e.Brief}
 	if e.Ref != "" {

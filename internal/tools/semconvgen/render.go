@@ -192,16 +192,16 @@ func describe(typ, unit string) string {
 	return typ + ", " + unit
 }
 
-// cell is a text within a table of Markdown.
+// cell returns a text within a table of Markdown.
 func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ") }
 
-// Go is the attribute's name in Go.
+// Go returns the attribute's name in Go.
 func (a attribute) Go() string { return goName(a.Name) }
 
-// Kind is the attribute's type and unit.
+// Kind returns the attribute's type and unit.
 func (a attribute) Kind() string { return describe(a.Type, a.Unit) }
 
-// Prefix is what the names of a template begin with.
+// Prefix returns what the names of a template begin with.
 func (a attribute) Prefix() string { return strings.TrimSuffix(a.Name, "<"+a.Variable+">") }
 
 // FindingKinds returns the kinds of findings, sorted by name.
@@ -225,7 +225,7 @@ type findingRow struct {
 // Go returns the name of the kind in Go.
 func (f findingRow) Go() string { return "Finding" + goName(f.Kind) }
 
-// Values are the values of an enumeration.
+// Values returns the values of an enumeration.
 func (a attribute) Values() (list []string) {
 	for _, m := range a.Members {
 		list = append(list, m.Value)
@@ -241,7 +241,7 @@ func (a attribute) ValuesLike() string {
 	return fmt.Sprintf(" The value is one of %s%s and the like.", a.Go(), goName(a.Members[0].Value))
 }
 
-// Meaning is the brief with the values of an enumeration, and with what it means when the attribute is absent.
+// Meaning returns the brief with the values of an enumeration, and with what it means when the attribute is absent.
 func (a attribute) Meaning() string {
 	text := a.Brief
 	var values []string

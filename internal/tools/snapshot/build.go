@@ -33,7 +33,7 @@ func (p program) file() string {
 	return p.name
 }
 
-// stem is the name of the program's archive without its extension.
+// stem returns the name of the program's archive without its extension.
 func (p program) stem(version string) string {
 	return p.name + "_" + version + "_" + p.os + "_" + p.arch
 }

@@ -6,8 +6,8 @@
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it
-// leaves out otherwise: the tests named TestIntegration… in test, internal/tools and its module snapshot, and the
-// modules test/browser and test/prometheus.
+// leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and the modules test/browser and
+// test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
@@ -134,7 +134,7 @@ func selection(dir string, integration bool) ([]string, bool) {
 	switch {
 	case integration && dir == ".":
 		return []string{"-run", "^TestIntegration", "./test/..."}, true
-	case integration && (dir == "internal/tools" || dir == "internal/tools/snapshot"):
+	case integration && dir == "internal/tools":
 		return []string{"-run", "^TestIntegration", "./..."}, true
 	case dir == "test/kubernetes":
 		// Its tests read manifests outside the module, whose changes Go's cache of results does not notice.
@@ -144,7 +144,7 @@ func selection(dir string, integration bool) ([]string, bool) {
 	}
 }
 
-// inWorkspace says whether go.work names dir.
+// inWorkspace reports whether go.work names dir.
 func inWorkspace(dir string) bool {
 	out, err := exec.Command("go", "work", "edit", "-json").Output()
 	if err != nil {

@@ -52,8 +52,8 @@ func FreeAddresses() (Addresses, error) {
 // version. Jaeger's module has a placeholder in its place.
 const PageVariable = "OTELGPU_JAEGER_UI"
 
-// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry. ui is
-// the file that configures the page.
+// Config returns the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry.
+// ui is the file that configures the page.
 func (a Addresses) Config(ui string) string {
 	return fmt.Sprintf(`service:
   extensions: [jaeger_storage, jaeger_query]
@@ -117,7 +117,7 @@ func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) 
 	return &Jaeger{a, p}, nil
 }
 
-// Page is the start page, with the configuration that Jaeger has put into it.
+// Page returns the start page, with the configuration that Jaeger has put into it.
 func (j *Jaeger) Page(ctx context.Context) (string, error) {
 	b, err := j.get(ctx, "/", nil)
 	return string(b), err

@@ -37,7 +37,7 @@ func Start(t *testing.T, path string, env []string, configs ...string) *program.
 	return p
 }
 
-// Run is Start without the end.
+// Run is like Start, but does not stop the program at the end of the test.
 func Run(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
 	var args []string

@@ -81,10 +81,10 @@ func (p *Program) Wait(limit time.Duration) error {
 	return nil
 }
 
-// Output is what the program has written so far, standard output and errors together.
+// Output returns what the program has written so far, standard output and errors together.
 func (p *Program) Output() string { return p.out.String() }
 
-// PID is the number of the process.
+// PID returns the number of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
 // Stop asks the program to end (SIGTERM), waits for it, and after the given time kills it, which is an error. So is

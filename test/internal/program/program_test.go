@@ -34,7 +34,7 @@ func TestAProgramIsWaitedForAndEnded(t *testing.T) {
 	require.NoError(t, p.Stop(patience), "it has ended")
 }
 
-func TestHowAProgramEndedIsSaid(t *testing.T) {
+func TestHowAProgramEndedIsReported(t *testing.T) {
 	require.NoError(t, shell(t.Context(), t, "exit 0").Wait(patience))
 	p := shell(t.Context(), t, "echo no luck; exit 3")
 	require.ErrorContains(t, p.WaitFor("ready", patience), `sh ended (exit status 3) before it said "ready":`)
@@ -60,7 +60,7 @@ func TestAProgramEndsWithItsContext(t *testing.T) {
 	require.Error(t, p.Wait(patience))
 }
 
-func TestTheGoCommandsErrorsAreToldOf(t *testing.T) {
+func TestTheGoCommandsErrorsAreReported(t *testing.T) {
 	out, err := Go(t.Context(), t.TempDir(), []string{"GOWORK=off", "GOFLAGS="}, "env", "GOWORK")
 	require.NoError(t, err)
 	require.Equal(t, "off\n", string(out))

@@ -274,7 +274,7 @@ func (o Options) read(ctx context.Context, file string, files, all consumer.Cons
 	return r, err
 }
 
-// also is what is said of a file behind its spans, in lines that fit a width; 0: any.
+// also returns what is said of a file behind its spans, in lines that fit a width; 0: any.
 func also(r Result, width int) string {
 	var b strings.Builder
 	if r.Cut > 0 {

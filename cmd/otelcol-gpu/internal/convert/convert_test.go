@@ -191,7 +191,7 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	assert.EqualError(t, named, "write "+filepath.Join(dir, "out", spansFile)+": no space left")
 }
 
-func TestARunThatIsInterruptedSaysWhereAndChangesNothing(t *testing.T) {
+func TestARunThatIsInterruptedStatesWhereAndChangesNothing(t *testing.T) {
 	out := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -209,7 +209,7 @@ func TestARunThatIsInterruptedSaysWhereAndChangesNothing(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
-func TestFoldersStandForTheProfilesBelow(t *testing.T) {
+func TestFoldersMeanTheProfilesBelow(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "b", "results")
 	for _, name := range []string{"z.json", "b/a.json.gz", "b/results/trace.json", "b/notes.md", "none/readme.md"} {

@@ -50,7 +50,7 @@ func newResults(out string) (*results, error) {
 
 func (r *results) temporary(name string) string { return filepath.Join(r.tmp, name) }
 
-// named is an error about a temporary file as one about the result that it would have become.
+// named returns an error about a temporary file as one about the result that it would have become.
 func (r *results) named(err error) error {
 	if text := err.Error(); strings.Contains(text, r.tmp) {
 		return errors.New(strings.ReplaceAll(text, r.tmp, r.out))
@@ -114,13 +114,13 @@ func (r *results) earlier() (names []string, err error) {
 	return names, nil
 }
 
-// isOwn says whether a result of this name has the mark of this program.
+// isOwn reports whether a result of this name has the mark of this program.
 func (r *results) isOwn(name, mark string) bool {
 	head, err := profilefile.Head(filepath.Join(r.out, name))
 	return err == nil && bytes.Contains(head, []byte(mark))
 }
 
-// describe says where the results are.
+// describe prints where the results are.
 func (r *results) describe(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n",
 		printable.Line(filepath.Join(r.out, spansFile)))

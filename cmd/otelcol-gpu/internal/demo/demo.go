@@ -179,8 +179,8 @@ func (f *files) send(to string) error {
 	return nil
 }
 
-// choose takes the first CUDA device, or a simulated one, and says which. The simulated GPU is nil
-// where a real one was taken.
+// choose takes the first CUDA device, or a simulated one, and says which. The simulated GPU is nil if a real one was
+// taken.
 func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 	reason := "asked for"
 	if !simulated {
@@ -195,7 +195,7 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		"Devices are simulated, and every value is marked (gpu.timing.source=simulated).", sim.gpu
 }
 
-// factories are the distribution's, with the table as one more exporter, and with the simulated device that the
+// factories returns the distribution's, with the table as one more exporter, and with the simulated device that the
 // workload runs on behind the gpu receiver.
 func (o Options) factories(
 	gpu *simgpu.GPU, table *summarytable.Table, seen *page.Model, listener net.Listener,
@@ -216,7 +216,7 @@ func (o Options) factories(
 	}
 }
 
-// configuration is the all-in-one pipeline and what the demo lays over it.
+// configuration returns the all-in-one pipeline and what the demo lays over it.
 func configuration(f files) ([]string, error) {
 	base, err := config.YAML(config.AllInOne)
 	if err != nil {
@@ -237,7 +237,7 @@ func listenForPage() (net.Listener, error) {
 	return nil, errors.New("no free port on the loopback interface for the page")
 }
 
-// writeFindings says what stands out, in lines of a width; 0 is any.
+// writeFindings writes the findings in lines of a width; 0 means any width.
 func writeFindings(out io.Writer, list []page.Finding, width int) {
 	if len(list) == 0 {
 		return

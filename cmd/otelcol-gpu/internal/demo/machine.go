@@ -85,7 +85,7 @@ func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 	return w
 }
 
-// reduce is a ring's: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
+// reduce returns a ring's: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
 func (q simulatedQueue) reduce(bytes int64, n int) gpuspan.Work {
 	sent := 2 * float64(n-1) / float64(n) * float64(bytes)
 	q.gpu.Launch(q.stream, simgpu.Kernel{

@@ -139,7 +139,7 @@ func (q *realQueue) copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory)
 	return gpuspan.Work{Bytes: bytes}
 }
 
-// reduce is of one rank only.
+// reduce does nothing, because there is one rank.
 func (q *realQueue) reduce(int64, int) gpuspan.Work { return gpuspan.Work{} }
 
 // allocate does nothing: what the kernels need is there.

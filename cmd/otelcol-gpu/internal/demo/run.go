@@ -191,7 +191,8 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 	}
 }
 
-// frame is one picture of the screen: as much of the introduction as there is room for beside a table of some lines.
+// frame returns one picture of the screen: as much of the introduction as there is room for beside a table of some
+// lines.
 func frame(intro string, table *summarytable.Table, f summarytable.Format) string {
 	lines := strings.Split(strings.TrimSpace(wrap(intro, f.Width)), "\n")
 	above := 0

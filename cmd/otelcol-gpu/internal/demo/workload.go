@@ -169,8 +169,8 @@ func (s *service) admit(n int, wait bool) (admitted []*request) {
 	return admitted
 }
 
-// link says whom a section serves, with how many tokens of each; a copy has bytes, not tokens, so 0. Iterations are
-// nobody's child.
+// link adds a link for each request that a section serves, with its number of tokens; a copy has bytes, not tokens, so
+// 0. Iterations have no parent.
 func link(x gpuspan.Section, requests []*request, tokens int64) {
 	for _, r := range requests {
 		x.LinkItems(r.ctx, tokens)
@@ -324,7 +324,7 @@ type meeting struct {
 	all  chan struct{} // closed when all of a round are here
 }
 
-// arrive returns when all ranks have arrived; false where the context ended before.
+// arrive returns when all ranks have arrived; false if the context ended before.
 func (m *meeting) arrive(ctx context.Context) bool {
 	m.mu.Lock()
 	all := m.all

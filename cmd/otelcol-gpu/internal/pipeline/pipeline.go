@@ -104,7 +104,7 @@ func (p *Pipeline) Stop() error {
 	return p.err
 }
 
-// Done is closed when the Collector has ended, by Stop or by itself.
+// Done returns a channel that is closed when the Collector has ended, by Stop or by itself.
 func (p *Pipeline) Done() <-chan struct{} { return p.done }
 
 // Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
@@ -146,7 +146,7 @@ func (s *Source) NewFactory() receiver.Factory {
 		receiver.WithTraces(create, component.StabilityLevelDevelopment))
 }
 
-// Next is the first consumer behind source/NAME, or nil where no pipeline has that receiver.
+// Next returns the first consumer behind source/NAME, or nil if no pipeline has that receiver.
 func (s *Source) Next(name string) consumer.Traces { return s.next[name] }
 
 // SinkType is the component type of a [Sink].

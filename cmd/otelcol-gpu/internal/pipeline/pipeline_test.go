@@ -68,7 +68,7 @@ func TestLaterTextsAreLaidOverEarlierOnes(t *testing.T) {
 	require.NoError(t, p.Stop())
 }
 
-func TestAPipelineThatCannotStartSaysWhy(t *testing.T) {
+func TestAPipelineThatCannotStartStatesWhy(t *testing.T) {
 	_, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&pipeline.Source{}, summarytable.New()),
 		"receivers: {nowhere: {}}")
 	require.ErrorContains(t, err, "nowhere")

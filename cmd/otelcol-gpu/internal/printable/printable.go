@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Line is the text in one line: control characters, marks that change the direction of writing, line and paragraph
-// separators and bytes that are no UTF-8 are written as escapes (\x1b, \u202e).
+// Line returns the text in one line: control characters, marks that change the direction of writing, line and
+// paragraph separators and bytes that are no UTF-8 are written as escapes (\x1b, \u202e).
 func Line(s string) string { return escape(s, "") }
 
-// Text is Line for a text of several lines: line feeds and tabs stay.
+// Text is like Line for text of several lines: line feeds and tabs are kept.
 func Text(s string) string { return escape(s, "\n\t") }
 
-// Wrapped is a text in lines of fewer columns than width, with first before the first of them and more before the
+// Wrapped returns a text in lines of fewer columns than width, with first before the first of them and more before the
 // others. A word that is longer stays whole. Without a width there is one line.
 func Wrapped(s string, width int, first, more string) string {
 	if width == 0 {

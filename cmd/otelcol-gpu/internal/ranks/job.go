@@ -117,7 +117,7 @@ func (a *analysis) stages(all []straggler.Collective) bool {
 	return len(a.job) > 2 && float64(most.Computing) <= even*float64(least.Computing)
 }
 
-// bubbles is the share of the job's time in which its ranks do not compute, in their mean.
+// bubbles returns the share of the job's time in which its ranks do not compute, in their mean.
 func (a *analysis) bubbles() float64 {
 	var sum float64
 	for _, r := range a.out.Ranks {
@@ -126,8 +126,8 @@ func (a *analysis) bubbles() float64 {
 	return max(0, 1-sum/float64(len(a.out.Ranks))/float64(max(1, a.out.End-a.out.Start)))
 }
 
-// arrivals are by aligned clocks where most collectives end together then, else by how long runs last: as if all of one
-// collective ended together, whoever comes last runs shortest.
+// arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, else by the lengths of
+// runs, as if all runs of one collective ended together, so that the last rank to arrive runs shortest.
 func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
 	list = straggler.Arrivals(all)
 	same := slices.Clone(all)
@@ -224,7 +224,7 @@ func (a *analysis) leastWaited(others time.Duration) {
 	}
 }
 
-// at says at which collectives the rank came last, and when.
+// at records at which collectives the rank came last, and when.
 func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
 		group := cmp.Or(x.labels[k.Group], k.Group)
@@ -276,8 +276,8 @@ func (x *profile) own() float64 {
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
-// doing is what a late rank did before the collectives at which it came last, against the median of the others. ahead
-// are by how many ns clocks are ahead; nil: not known.
+// doing determines what a late rank did before the collectives at which it arrived last, compared with the median of
+// the others. ahead holds by how many ns clocks are ahead; nil if unknown.
 func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
 	from := int64(math.MinInt64) // all were recorded
 	for _, x := range a.job {
@@ -326,8 +326,8 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 	}
 }
 
-// kernels says whether the same kernels take longer on a rank than on the others, in the median, or it runs more of
-// them. Empty where neither explains much.
+// kernels reports whether the same kernels take longer on a rank than on the others, in the median, or it runs more of
+// them. Empty if neither explains much.
 func (a *analysis) kernels(late *profile) string {
 	const alike, slower = 0.1, 1.1 // numbers of kernels that differ by less are the same; times as long
 	var same, longer, more, most float64

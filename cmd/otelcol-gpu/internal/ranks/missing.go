@@ -142,7 +142,7 @@ func listed(ranks []int64) string {
 	return text
 }
 
-// absentFinding is what ranks without a profile cost each of the others.
+// absentFinding returns what ranks without a profile cost each of the others.
 func absentFinding(j *page.Job) finding.Finding {
 	v := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
 	v.Subject, v.Gain = listed(j.Missing), j.Absent

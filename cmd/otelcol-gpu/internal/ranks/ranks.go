@@ -98,7 +98,7 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	}
 }
 
-// NotCompared says that several files have collectives and no rank; empty where that is not so.
+// NotCompared reports that several files have collectives and no rank; empty if that is not so.
 func (p *Profiles) NotCompared() string {
 	if p.rankless < 2 {
 		return ""

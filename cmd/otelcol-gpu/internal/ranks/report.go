@@ -23,7 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Spans are one span for each job, with an event `rank` for each rank and an event `finding` for each that is late.
+// Spans returns one span for each job, with an event `rank` for each rank and an event `finding` for each that is
+// late.
 func Spans(jobs []page.Job) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for i := range jobs {
@@ -91,7 +92,7 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	}
 }
 
-// lateFinding is what a late rank costs each of the others.
+// lateFinding returns what a late rank costs each of the others.
 func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 	did := fmt.Sprintf("rank %d is the straggler", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
@@ -141,7 +142,7 @@ func Render(w io.Writer, jobs []page.Job, width int) error {
 	return nil
 }
 
-// says is the finding on a job.
+// says returns the finding on a job.
 func says(j *page.Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ranks of one job", len(j.Ranks))
@@ -176,7 +177,7 @@ func says(j *page.Job) string {
 	return text
 }
 
-// collectively says what collectives say that match.
+// collectively describes the result of collectives that match.
 func collectively(b *strings.Builder, j *page.Job) {
 	if j.Bubbles > 0 {
 		fmt.Fprintf(b, "no rank is the straggler: they are stages of a pipeline that compute equally long, and for "+

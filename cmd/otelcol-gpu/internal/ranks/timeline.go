@@ -49,8 +49,8 @@ func union(lists ...[]intervals.Interval) (set intervals.Set) {
 	return set
 }
 
-// before is the time in which a rank could have come to a collective: since the one before, or, before its first one,
-// since all ranks were recorded. from is the latter, on the rank's clock.
+// before returns the time in which a rank could have come to a collective: since the one before, or, before its first
+// one, since all ranks were recorded. from is the latter, on the rank's clock.
 func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval {
 	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
 		from = max(from, t.ends[i-1])
@@ -58,8 +58,8 @@ func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval
 	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
 }
 
-// longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
-// innermost range. The time is 0 where no range is known.
+// longest returns the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
+// innermost range. The time is 0 if no range is known.
 func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 	counts := map[int64]int{}
 	main, most := int64(0), 0

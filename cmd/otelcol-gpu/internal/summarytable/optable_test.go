@@ -319,7 +319,7 @@ func TestOperationsWithinThemselvesEnd(t *testing.T) {
 	require.Contains(t, strings.Join(lines, "\n"), "other section 1 7.000 ms")
 }
 
-func TestTheTableSaysWhatStandsOut(t *testing.T) {
+func TestTheTableHasFindings(t *testing.T) {
 	table := summarytable.New()
 	table.Add(batch(t, span{id: 1, name: "gemm", attrs: section(1e-3, nil)}))
 	require.NotContains(t, strings.Join(render(t, table, 0), "\n"), "NOTE", "nothing does")

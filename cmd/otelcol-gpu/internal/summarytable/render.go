@@ -40,7 +40,7 @@ func Terminal(f *os.File) Format {
 	return format
 }
 
-// Long is the format of a table that may be longer than the terminal.
+// Long returns the format of a table that may be longer than the terminal.
 func (f Format) Long() Format {
 	f.Height = 0
 	return f
@@ -90,7 +90,7 @@ func (t *Table) Render(w io.Writer, f Format) error {
 	return err
 }
 
-// Spans is the number of spans seen, and of GPU spans among them.
+// Spans returns the number of spans seen, and of GPU spans among them.
 func (t *Table) Spans() (all, gpu int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,8 +27,8 @@ type stats struct {
 	itemType string
 }
 
-// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must not
-// live on.
+// keyOf returns the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must
+// not live on.
 func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	name := span.Name()
 	if f.Kind == spanfacts.Step {
@@ -52,8 +52,8 @@ func (s *stats) add(x *stats, sign float64) {
 	}
 }
 
-// note is what stands out of the operation's runs. What ran while others were held back has the reasons too, so a few
-// are none.
+// note returns what stands out of the operation's runs. What ran while others were held back has the reasons too, so a
+// few are none.
 func (s *stats) note() string {
 	switch {
 	case s.Sums[spansums.Pageable] > 0:
@@ -64,7 +64,7 @@ func (s *stats) note() string {
 	return ""
 }
 
-// rate is a sum divided by another, times a scale; "-" where it is not known.
+// rate returns a sum divided by another, times a scale; "-" if it is not known.
 func (s *stats) rate(of, by int, format string, scale float64) string {
 	return ratio(s.Sums[of], s.Sums[by], format, scale)
 }
@@ -151,7 +151,7 @@ func (t *Table) lateRank(loop string) string {
 	return fmt.Sprintf("rank %d late by %s", most, duration(worst.seconds/float64(worst.steps)))
 }
 
-// requestRows has a row for each service.
+// requestRows returns a row for each service.
 func (t *Table) requestRows() (rows [][]string) {
 	for service, r := range t.serve {
 		sorted := slices.Sorted(slices.Values(r.lengths))

@@ -128,7 +128,7 @@ func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanf
 	})
 }
 
-// name is the one pointer for an operation.
+// name returns the one pointer for an operation.
 func (t *Table) name(k key) *key {
 	p := t.names[k]
 	if p == nil {

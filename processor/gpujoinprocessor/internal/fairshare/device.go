@@ -26,7 +26,7 @@ type Budget struct {
 	slab slab
 }
 
-// Used is the number of spans and placeholders that exist now.
+// Used returns the number of spans and placeholders that exist now.
 func (b *Budget) Used() int { return b.used }
 
 // Totals are sums since the Device was made, in the counter's unit. Attributed + Unattributed + Unseen is what the
@@ -81,10 +81,10 @@ func New(l Limits, b *Budget) *Device {
 	}
 }
 
-// Settled is T; false while nothing is settled.
+// Settled returns T; false while nothing is settled.
 func (d *Device) Settled() (t int64, ok bool) { return d.settled, d.started }
 
-// Totals are the sums so far.
+// Totals returns the sums so far.
 func (d *Device) Totals() Totals { return d.totals }
 
 // Share is what one span has.
@@ -112,7 +112,7 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return s, true
 }
 
-// Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
+// Knows reports whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
 // known.
 func (d *Device) Knows(s *Span) bool {
 	n := d.of(s)
@@ -143,7 +143,7 @@ func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
 	return was
 }
 
-// Elsewhere is what descendants on this device have of the span k, which is on another device.
+// Elsewhere returns what descendants on this device have of the span k, which is on another device.
 func (d *Device) Elsewhere(k Key) float64 {
 	n := d.node(&k)
 	if n == nil || n.known {

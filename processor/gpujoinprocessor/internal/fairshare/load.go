@@ -146,7 +146,7 @@ func (d *Device) collectUnseen() {
 	}
 }
 
-// crowd is how many spans share a piece of time that was free when a late span arrived.
+// crowd returns how many spans share a piece of time that was free when a late span arrived.
 func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	n := max(1, s.Weight)
 	load, ok := m.(Load)

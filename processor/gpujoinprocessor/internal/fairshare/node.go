@@ -23,8 +23,8 @@ type Span struct {
 	hash uint32 // of the key, for the devices of one budget; 0: not known yet
 }
 
-// times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same
-// random IDs do not.
+// times returns a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the
+// same random IDs do not.
 func (s *Span) times() uint32 {
 	const mix = 0x9E3779B97F4A7C15 // 2^64 / golden ratio, as in Fibonacci hashing
 	return uint32((uint64(s.Start)*mix + uint64(s.End)) * mix >> 32)
@@ -39,7 +39,7 @@ const (
 // counted is the bit of node.class that marks a request which its process counts.
 const counted = maxWeights
 
-// timed is onDevice or onHost.
+// timed returns onDevice or onHost.
 func (n *node) timed() uint8 { return n.class >> 7 }
 
 // maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
@@ -173,8 +173,8 @@ func (d *Device) forget(n *node) {
 // node returns the node of a key, nil if unknown.
 func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
 
-// of is the node of a span, nil when there is none. The span's hash is worked out once: looking, arriving and keeping
-// need it.
+// of returns the node of a span, nil when there is none. The span's hash is worked out once: looking, arriving and
+// keeping need it.
 func (d *Device) of(s *Span) *node {
 	if s.hash == 0 {
 		d.budget.Hash(s)

@@ -35,7 +35,7 @@ func (x *points) push(p point) {
 	}
 }
 
-// first is the time of the earliest point; none: math.MaxInt64.
+// first returns the time of the earliest point; none: math.MaxInt64.
 func (x *points) first() int64 {
 	t := x.others.first()
 	for i := range x.runs {

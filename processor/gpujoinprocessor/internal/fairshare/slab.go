@@ -41,7 +41,7 @@ func (s *slab) take() *node {
 
 func (s *slab) give(n *node) { s.spare = append(s.spare, n.self) }
 
-// at is nil for the zero ref.
+// at returns nil for the zero ref.
 func (s *slab) at(r ref) *node {
 	if r == 0 {
 		return nil
@@ -75,7 +75,7 @@ func newIndex(s *slab) index {
 	return index{slab: s, slots: make([]slot, minSlots)}
 }
 
-// hash is the hash of a key in all indexes of the slab, never 0.
+// hash returns the hash of a key in all indexes of the slab, never 0.
 func (s *slab) hash(k *Key) uint32 { return uint32(maphash.Comparable(s.seed, *k)) | 1<<31 }
 
 // find looks for a key with its hash; nil when there is no such node.

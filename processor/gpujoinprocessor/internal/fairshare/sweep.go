@@ -189,7 +189,7 @@ type process struct {
 	arrived  float64 // how many of them have arrived
 }
 
-// active says whether the process has an innermost active span.
+// active reports whether the process has an innermost active span.
 func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 }
 
 // advance brings own up to V.
@@ -301,5 +301,5 @@ func (s *sum) add(x float64) {
 	s.hi = t
 }
 
-// since is s − old.
+// since returns s − old.
 func (s sum) since(old sum) float64 { return (s.hi - old.hi) + (s.lo - old.lo) }

@@ -126,28 +126,28 @@ type Record []byte
 func (r Record) u32(at int) uint32 { return binary.LittleEndian.Uint32(r[at:]) }
 func (r Record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
 
-// Kind is the kind of the record.
+// Kind returns the kind of the record.
 func (r Record) Kind() Kind { return Kind(r[0]) }
 
-// CopyKinds are CUPTI's kinds of a copy, of the memory that is read and of that which is written.
+// CopyKinds returns CUPTI's kinds of a copy, of the memory that is read and of that which is written.
 func (r Record) CopyKinds() (of, source, target int64) { return int64(r[1]), int64(r[2]), int64(r[3]) }
 
-// Device is CUDA's ordinal in the process.
+// Device returns CUDA's ordinal in the process.
 func (r Record) Device() uint32 { return r.u32(4) }
 
-// Stream is CUPTI's number of the stream.
+// Stream returns CUPTI's number of the stream.
 func (r Record) Stream() uint32 { return r.u32(12) }
 
 // Correlation ties what one launch did together.
 func (r Record) Correlation() uint32 { return r.u32(16) }
 
-// Name is the number of the name, for Ring.Name.
+// Name returns the number of the name, for Ring.Name.
 func (r Record) Name() uint32 { return r.u32(20) }
 
-// Start is in ns.
+// Start returns the start in ns.
 func (r Record) Start() uint64 { return r.u64(24) }
 
-// End is in ns.
+// End returns the end in ns.
 func (r Record) End() uint64 { return r.u64(32) }
 
 // A depends on the kind: bytes of a copy or memset, number of a context, id of a graph, CUPTI's clock of a window's
@@ -157,16 +157,16 @@ func (r Record) A() uint64 { return r.u64(40) }
 // B depends on the kind: graph node of a kernel or copy, request of a window's mark.
 func (r Record) B() uint64 { return r.u64(48) }
 
-// Grid is how many blocks a kernel has in each dimension.
+// Grid returns how many blocks a kernel has in each dimension.
 func (r Record) Grid() [3]uint32 { return [3]uint32{r.u32(56), r.u32(60), r.u32(64)} }
 
-// Block is how many threads a block has in each dimension.
+// Block returns how many threads a block has in each dimension.
 func (r Record) Block() [3]uint32 { return [3]uint32{r.u32(68), r.u32(72), r.u32(76)} }
 
-// SharedMemory is a block's, static and dynamic, in bytes.
+// SharedMemory returns a block's, static and dynamic, in bytes.
 func (r Record) SharedMemory() uint64 { return uint64(r.u32(80)) + uint64(r.u32(84)) }
 
-// Registers is how many a thread of a kernel uses.
+// Registers returns how many a thread of a kernel uses.
 func (r Record) Registers() uint16 { return binary.LittleEndian.Uint16(r[88:]) }
 
 // Pushed is a context that the application stated for the launches of one of its threads.

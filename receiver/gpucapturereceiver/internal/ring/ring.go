@@ -59,7 +59,7 @@ const (
 
 var reasons = [...]string{"none", "no_cupti", "busy", "cupti_error", "budget", "memory"}
 
-// String is the reason as written in metrics.
+// String returns the reason as written in metrics.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]
@@ -233,7 +233,7 @@ func (r *Ring) State() (s State, err error) {
 	return s, err
 }
 
-// Counts are the writer's.
+// Counts returns the writer's.
 func (r *Ring) Counts() (c Counts, err error) {
 	err = r.guard(func() {
 		c = Counts{
@@ -285,7 +285,7 @@ func (r *Ring) Discard() error {
 	})
 }
 
-// Name is the text of a name's number; false where it found no room in the ring, or the ring is broken there.
+// Name returns the text of a name's number; false if it found no room in the ring, or the ring is broken there.
 func (r *Ring) Name(number uint32) (string, bool) {
 	if number == NoName {
 		return "", false
@@ -352,7 +352,7 @@ const (
 	namesPiece = 64 << 10 // bytes of names that are read at once; longer than the longest name
 )
 
-// Pushed is the context of that number; false where it was overwritten, or never was.
+// Pushed returns the context of that number; false if it was overwritten, or never was.
 func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 	if number == 0 {
 		return Pushed{}, false
@@ -384,7 +384,7 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 	return Pushed{}, false
 }
 
-// Devices are the process's, by CUDA's ordinal; none before the first window.
+// Devices returns the process's, by CUDA's ordinal; none before the first window.
 func (r *Ring) Devices() []Device {
 	var b [8 + maxDevices*deviceSize]byte
 	if _, err := r.file.ReadAt(b[:], offDevices); err != nil {
@@ -416,7 +416,7 @@ func (r *Ring) Close() {
 	_ = r.file.Close()
 }
 
-// text is a C string, without what no terminal or log should get.
+// text returns a C string, without what no terminal or log should get.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -242,7 +242,7 @@ func TestAnAnswerComesWithItsState(t *testing.T) {
 	}
 }
 
-func TestWithoutCUPTIItSaysSo(t *testing.T) {
+func TestWithoutCUPTIItReportsIt(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "OTELGPU_CUPTI_LIBRARY=/nowhere/libcupti.so")
 	r := open(t, p.Ring())
 	s := answered(t, r, window(t, r, time.Second, 10))
@@ -397,7 +397,7 @@ func TestAProcessInANamespaceOfItsOwn(t *testing.T) {
 	require.Eventually(t, func() bool { return !r.Alive() }, time.Minute, time.Millisecond)
 }
 
-func TestANewReaderGoesOnWhereTheLastOneWasKilled(t *testing.T) {
+func TestANewReaderContinuesWhereTheLastOneWasKilled(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	first := open(t, p.Ring())
 	n := window(t, first, time.Minute, 1000)
@@ -542,7 +542,7 @@ func TestRangesOfNVTXWithIdsAreSpans(t *testing.T) {
 	assert.NotContains(t, got, unattached)
 }
 
-func TestAFullFileSystemIsSaid(t *testing.T) {
+func TestAFullFileSystemIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)

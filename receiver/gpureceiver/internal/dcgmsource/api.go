@@ -107,7 +107,7 @@ const (
 	codeModuleNotLoaded  = -33
 )
 
-// hasCode says whether an error is of one of the codes.
+// hasCode reports whether an error is of one of the codes.
 func hasCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*callError](err)
 	return ok && slices.Contains(codes, e.code)
@@ -117,7 +117,7 @@ func timedOut(err error) bool     { return hasCode(err, codeTimeout) }
 func disconnected(err error) bool { return hasCode(err, codeNotConnected) }
 func tooMany(err error) bool      { return errors.Is(err, errTooMany) || hasCode(err, codeInsufficientSize) }
 
-// unsupported says that a board of this kind has no profiling here: no fault.
+// unsupported reports that a board of this kind has no profiling here: no fault.
 func unsupported(err error) bool { return hasCode(err, codeNotSupported, codeModuleNotLoaded) }
 
 // Types of a field.
@@ -144,7 +144,7 @@ const (
 	statusNoData = -14 // watched, no sample yet: the placeholder row of valuesSince
 )
 
-// number is the value as a double; false when it is blank or no number.
+// number returns the value as a double; false when it is blank or no number.
 func (v *rawValue) number() (float64, bool) {
 	switch v.typ {
 	case typeInt:
@@ -155,7 +155,7 @@ func (v *rawValue) number() (float64, bool) {
 	return 0, false
 }
 
-// text is the value as a string; false when it is blank or no string.
+// text returns the value as a string; false when it is blank or no string.
 func (v *rawValue) text() (string, bool) {
 	return v.s, v.typ == typeString && v.status == statusOK && !blankStrings[v.s]
 }

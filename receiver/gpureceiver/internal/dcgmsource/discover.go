@@ -228,7 +228,7 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 	}
 }
 
-// watched are the boards, or the GPU instances, that are not lost, each once: a group refuses what occurs twice.
+// watched returns the boards, or the GPU instances, that are not lost, each once: a group refuses what occurs twice.
 func (s *session) watched(kind entityKind) (list []entity) {
 	for _, p := range s.parts {
 		if e := p.entities[0]; e.kind == kind && !s.left[p.gpu] && !slices.Contains(list, e) {

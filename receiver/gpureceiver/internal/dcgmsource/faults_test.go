@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-func TestALostBoardFailsAndTheOthersGoOn(t *testing.T) {
+func TestALostBoardFailsAndTheOthersContinue(t *testing.T) {
 	m := machine{"gpus": 2, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
@@ -126,7 +126,7 @@ func TestAHungHostEngineEndsInATimeout(t *testing.T) {
 	require.NoError(t, s.Open())
 }
 
-func TestConnectingToAHungHostEngineHoldsNobodyElse(t *testing.T) {
+func TestConnectingToAHungHostEngineDelaysNothingElse(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime, "hang": 1}
 	m.write(t)
 	a, same := newSource(settings(), newClient()), newSource(settings(), newClient())
@@ -145,7 +145,7 @@ func TestConnectingToAHungHostEngineHoldsNobodyElse(t *testing.T) {
 	require.NoError(t, same.Close())
 }
 
-func TestABacklogThatIsTooLargeIsGivenUpInPart(t *testing.T) {
+func TestABacklogThatIsTooLargeIsDroppedInPart(t *testing.T) {
 	// The backlog is measured with this machine's clock.
 	m := machine{"gpus": 2, "now": time.Now().Add(-100 * time.Second).UnixMicro()}
 	s := open(t, m, settings())
@@ -313,7 +313,7 @@ func TestNoSampleIsLostInAStallOfMaxKeepAge(t *testing.T) {
 }
 
 // Neither calls that time out nor calls that are refused for a moment are a backlog that is too large.
-func TestAFailedReadGivesNothingUp(t *testing.T) {
+func TestAFailedReadDropsNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failing string
 		calls   int
@@ -362,7 +362,7 @@ func TestAStallOfCoarseSamplesIsReadAsHistory(t *testing.T) {
 	assert.Len(t, power, 70, "59 half seconds and 40 s")
 }
 
-func TestALibraryThatCutsHistoriesShortIsAskedAgain(t *testing.T) {
+func TestALibraryThatCutsHistoriesShortIsQueriedAgain(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime}
 	set := settings()
 	set.Sampling, set.KeepAge = time.Millisecond, 10*time.Minute

@@ -40,7 +40,7 @@ var byID, listed = func() (map[uint16]*field, map[gpuquantity.Pace][]uint16) {
 	return fields, lists
 }()
 
-// newInDCGM46 are refused by an older host engine, and with them the whole field group.
+// newInDCGM46 reports whether an older host engine refuses the field, and with it the whole field group.
 func newInDCGM46(id uint16) bool { return byID[id] != nil && byID[id].Since46 }
 
 const (

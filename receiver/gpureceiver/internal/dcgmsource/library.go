@@ -46,7 +46,7 @@ type functions struct {
 	ErrorDescription func(code int32) string
 }
 
-// symbols are the names of the functions, in the order in which a missing one is reported.
+// symbols returns the names of the functions, in the order in which a missing one is reported.
 func (f *functions) symbols() []symbol {
 	return []symbol{
 		{"dcgmInit", &f.Init},

@@ -215,7 +215,7 @@ func (s *session) unprofiled() (list []gpudata.Notice) {
 var errBlankProfiling = errors.New("DCGM accepts the watch, but every value is blank (another profiler may hold the " +
 	"counters; stop it, or resume with dcgmi profile --resume)")
 
-// notices says what is missing for longer than one read.
+// notices reports what is missing for longer than one read.
 func (s *session) notices() (list []gpudata.Notice) {
 	for _, c := range s.classes {
 		if c.err == nil {

@@ -47,7 +47,7 @@ const (
 	xidsEvery = 30 * time.Second
 )
 
-// sampledAs is how watches at the sampling interval are read.
+// sampledAs returns how watches at the sampling interval are read.
 func (s *session) sampledAs() watchKind {
 	if s.set.Sampling >= coarse {
 		return latest
@@ -55,7 +55,7 @@ func (s *session) sampledAs() watchKind {
 	return histories
 }
 
-// due says whether it is time to read a watch.
+// due reports whether it is time to read a watch.
 func (w *watch) due(now time.Time, pace time.Duration) bool {
 	if w.kind == histories || w.every <= pace {
 		return true

@@ -139,8 +139,8 @@ func (s *session) adopt() {
 	s.kept.devices = present
 }
 
-// resume is where histories of a new session begin: where the session before has stopped, or now. What the host engine
-// has from before that is not wanted, and can be gigabytes.
+// resume returns where histories of a new session begin: where the previous session stopped, or now. Older data of the
+// host engine is not requested, because it can be gigabytes.
 func (s *session) resume() int64 {
 	if m := s.kept.mark; m > 0 && m <= s.started && s.started-m <= s.set.KeepAge.Microseconds() {
 		return m
@@ -212,7 +212,7 @@ func (s *session) watchAll() error {
 	return nil
 }
 
-// processField is the field of the processes, where it is wanted and the library knows it as a process.
+// processField returns the field of the processes, where it is wanted and the library knows it as a process.
 func (s *session) processField() []uint16 {
 	if s.set.Processes && s.api.fieldType(fieldProcesses) == typeBinary {
 		return []uint16{fieldProcesses}
@@ -240,7 +240,8 @@ func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	return handle, nil
 }
 
-// group is the group of the entities; watches of the same ones share it, for a host engine has 62 for all its clients.
+// group returns the group of the entities; watches of the same ones share it, for a host engine has 62 for all its
+// clients.
 func (s *session) group(entities []entity) (uintptr, error) {
 	key := fmt.Sprint(entities)
 	if group, ok := s.groups[key]; ok {
@@ -340,8 +341,8 @@ const (
 // silence is for how long a board may give blanks only before it counts as failed: a driver that is busy recovers.
 const silence = 5 * time.Second
 
-// judge says how the boards are, from what the read brought. The host engine is queried only about a board that gave
-// nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a
+// judge derives the state of the boards from the data of a read. The host engine is queried only about a board that
+// gave nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a
 // second.
 func (s *session) judge(b *gpudata.Batch) {
 	now := s.now()
@@ -389,5 +390,5 @@ func (s *session) judge(b *gpudata.Batch) {
 	}
 }
 
-// patience is how long a board may be without a value.
+// patience returns how long a board may be without a value.
 func (s *session) patience() time.Duration { return max(silence, 3*s.set.Sampling) }

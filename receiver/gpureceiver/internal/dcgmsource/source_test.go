@@ -203,7 +203,7 @@ func TestAProcessHasOneEmbeddedEngine(t *testing.T) {
 }
 
 // Samples arrive for ever, also after the PCIe rates were left out.
-func TestEverySeriesGoesOn(t *testing.T) {
+func TestEverySeriesContinues(t *testing.T) {
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
@@ -238,7 +238,7 @@ func TestInstancesGetNoUUIDOfAnotherOne(t *testing.T) {
 	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000030", s.Devices()[2].ID)
 }
 
-func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
+func TestRefusedProfilingIsReportedAndTriedAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		cause  machine
@@ -290,7 +290,7 @@ func TestBoardsWithoutProfilingTakeNoGroups(t *testing.T) {
 	assert.Len(t, b.Notices[0].Devices, 32)
 }
 
-func TestBoardsWithoutAUUIDAreSaid(t *testing.T) {
+func TestBoardsWithoutAUUIDAreReported(t *testing.T) {
 	s := open(t, machine{"gpus": 3, "nouuid": 0b10, "now": baseTime}, settings())
 	require.Len(t, s.Devices(), 2)
 	notices := read(t, s).Notices

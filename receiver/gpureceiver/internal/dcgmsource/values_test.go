@@ -209,7 +209,7 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	assert.Len(t, s.Devices(), 3)
 }
 
-func TestValuesThatNobodySamplesAnyMoreAreStale(t *testing.T) {
+func TestValuesThatAreNotSampledAnyMoreAreStale(t *testing.T) {
 	for _, tc := range []struct {
 		age   time.Duration
 		stale bool

@@ -36,13 +36,13 @@ const (
 	xidOverlap = time.Minute
 )
 
-// begin is the beginning of a session.
+// begin starts a session.
 func (s *seenXIDs) begin(now int64) {
 	s.session++
 	s.since = cmp.Or(s.since, now)
 }
 
-// add says whether an event is new. One with exactly the time of another is the same; one with a time near an
+// add reports whether an event is new. One with exactly the time of another is the same; one with a time near an
 // earlier session's event is that event, each being met once in a session.
 func (s *seenXIDs) add(device string, ts, code int64) bool {
 	near := -1

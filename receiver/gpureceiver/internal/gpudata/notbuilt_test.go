@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestASourceThatIsNotBuiltInSaysWhy(t *testing.T) {
+func TestASourceThatIsNotBuiltInStatesWhy(t *testing.T) {
 	s := NotBuilt("dcgm", "DCGM")
 	err := s.Open()
 	assert.ErrorIs(t, err, ErrUnavailable, "auto goes on to the next source")

@@ -120,8 +120,8 @@ func (c *Condition) Health() Health {
 	return HealthOK
 }
 
-// MIGProfile is the name of a MIG profile from its slices and its memory in bytes, as the driver writes it ("1g.10gb",
-// "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
+// MIGProfile returns the name of a MIG profile from its slices and its memory in bytes, as the driver writes it
+// ("1g.10gb", "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
 func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 	if gpuSlices == 0 || memory <= 0 {
 		return ""

@@ -24,13 +24,13 @@ type library struct {
 	known  map[string]uintptr // 0: the driver lacks it
 }
 
-// New is the library at a path, or the loader's where it is empty.
+// New returns the library at a path, or the loader's where it is empty.
 func New(path string) Library {
 	return &library{path: cmp.Or(path, "libnvidia-ml.so.1"), known: map[string]uintptr{}}
 }
 
-// symbol is the address of a function, 0 if missing. The loader keeps the reason of a failure for the thread,
-// so both of purego's calls are made on one.
+// symbol returns the address of a function, 0 if missing. The loader keeps the reason of a failure for the thread, so
+// both of purego's calls are made on one.
 func (l *library) symbol(name string) uintptr {
 	l.mu.Lock()
 	defer l.mu.Unlock()

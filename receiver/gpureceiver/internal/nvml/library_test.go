@@ -143,7 +143,7 @@ func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
 	assert.Equal(t, nvml.Success, l.Call("nvmlShutdown"))
 }
 
-func TestWhatIsNotThereIsSaid(t *testing.T) {
+func TestWhatIsNotThereIsReported(t *testing.T) {
 	l := nvml.New(filepath.Join(t.TempDir(), "libnvidia-ml.so.1"))
 	assert.Equal(t, nvml.ErrorLibraryNotFound, l.Init())
 	assert.Equal(t, nvml.ErrorFunctionNotFound, l.Call("nvmlShutdown"))

@@ -154,7 +154,7 @@ type GpmMetricsGetType struct {
 	Metrics             [333]GpmMetric
 }
 
-// Text is a C text in a buffer.
+// Text returns a C text in a buffer.
 func Text(b []byte) string {
 	if n := bytes.IndexByte(b, 0); n >= 0 {
 		b = b[:n]

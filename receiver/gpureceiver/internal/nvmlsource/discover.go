@@ -109,7 +109,7 @@ func (s *source) numberBoards(boards []*unit) {
 	}
 }
 
-// describe says what a board says of itself.
+// describe reads the properties of a board.
 func (s *source) describe(u *unit) {
 	if name, ret := s.text("nvmlDeviceGetName", u.handle); ret == nvml.Success {
 		u.desc.Model = name
@@ -132,7 +132,7 @@ func (s *source) describe(u *unit) {
 	}
 }
 
-// instances are the MIG devices of a board.
+// instances returns the MIG devices of a board.
 func (s *source) instances(board *unit) (found []*unit) {
 	var mode, pending uint64
 	if !s.lib.Has("nvmlDeviceGetMigMode") ||

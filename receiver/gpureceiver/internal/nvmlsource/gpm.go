@@ -27,7 +27,7 @@ type gpm struct {
 	sums    []countertracker.Sum   // by metric; of rates
 }
 
-// newGPM is nil when the device has no GPM.
+// newGPM returns nil when the device has no GPM.
 func (s *source) newGPM(u *unit) *gpm {
 	support := nvml.GpmSupport{Version: 1}
 	if s.lib.Call("nvmlGpmQueryDeviceSupport", u.board, &support) != nvml.Success || support.IsSupportedDevice == 0 {

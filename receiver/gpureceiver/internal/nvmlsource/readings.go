@@ -116,13 +116,13 @@ func (s *source) call(function string, results int, args ...any) nvml.Return {
 	return s.lib.Call(function, args...)
 }
 
-// number is what a function writes behind its arguments.
+// number returns what a function writes behind its arguments.
 func (s *source) number(function string, args ...any) (uint64, nvml.Return) {
 	ret := s.call(function, 1, append(s.args[:0], args...)...)
 	return s.results[0], ret
 }
 
-// text is what a function writes into a buffer behind its arguments.
+// text returns what a function writes into a buffer behind its arguments.
 func (s *source) text(function string, args ...any) (string, nvml.Return) {
 	var b [96]byte
 	ret := s.lib.Call(function, append(args, &b, len(b))...)

@@ -363,7 +363,7 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	assert.Equal(t, "nvml", s.Devices()[0].Source)
 }
 
-func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
+func TestWhatIsNotSupportedIsQueriedOnce(t *testing.T) {
 	m := newMachine(1)
 	d := m.boards[0].fakeDevice
 	asked := 0
@@ -381,7 +381,7 @@ func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 }
 
 // While a driver reconfigures a board it answers "not supported" to what it supports.
-func TestWhatWasSupportedIsAskedAgain(t *testing.T) {
+func TestWhatWasSupportedIsQueriedAgain(t *testing.T) {
 	m := newMachine(1)
 	d := m.boards[0].fakeDevice
 	energy, asked := d["nvmlDeviceGetTotalEnergyConsumption"], 0
@@ -418,7 +418,7 @@ func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
 	require.True(t, has)
 }
 
-func TestALostBoardFailsAndComesBack(t *testing.T) {
+func TestALostBoardFailsAndReturns(t *testing.T) {
 	m := newMachine(2)
 	s := open(t, m)
 	read(t, s)
@@ -480,7 +480,7 @@ func TestXIDsAreEvents(t *testing.T) {
 	assert.Empty(t, read(t, s).Events)
 }
 
-func TestOpenSaysWhatIsMissing(t *testing.T) {
+func TestOpenStatesWhatIsMissing(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
 		nvml.ErrorLibraryNotFound: "NVML library not found (install the NVIDIA driver): not available",
 		nvml.ErrorDriverNotLoaded: "NVIDIA driver not loaded: not available",

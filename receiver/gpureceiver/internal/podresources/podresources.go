@@ -44,7 +44,7 @@ func New(socket string) (*Client, error) {
 	return &Client{conn}, nil
 }
 
-// List is the devices that are held now.
+// List returns the devices that are held now.
 func (c *Client) List(ctx context.Context) (*Devices, error) {
 	var answer emptypb.Empty // which keeps fields that it does not know
 	if err := c.conn.Invoke(ctx, method, &emptypb.Empty{}, &answer); err != nil {
@@ -69,7 +69,7 @@ type Devices struct {
 	containers []Pod
 }
 
-// NewDevices is one owner for each device plugin's ID.
+// NewDevices returns one owner for each device plugin's ID.
 func NewDevices(owners map[string]Pod) *Devices {
 	d := &Devices{owners: map[string][]Pod{}}
 	for id, p := range owners {
@@ -79,7 +79,7 @@ func NewDevices(owners map[string]Pod) *Devices {
 	return d
 }
 
-// Owner is the container that holds a device; false when none does, or several share it.
+// Owner returns the container that holds a device; false when none does, or several share it.
 func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
 	if pods := d.Owners(dev); len(pods) == 1 {
 		return pods[0], true
@@ -87,7 +87,7 @@ func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
 	return Pod{}, false
 }
 
-// Owners are the containers that hold a device: several where it is shared. The slice is not changed later.
+// Owners returns the containers that hold a device: several where it is shared. The slice is not changed later.
 func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
 	if d == nil {
 		return nil
@@ -100,7 +100,7 @@ func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
 	return nil
 }
 
-// Containers are all that the kubelet lists, including containers without a device.
+// Containers returns all that the kubelet lists, including containers without a device.
 func (d *Devices) Containers() []Pod {
 	if d == nil {
 		return nil
@@ -108,7 +108,7 @@ func (d *Devices) Containers() []Pod {
 	return d.containers
 }
 
-// key is the device of a device plugin's ID: a UUID, with the number of the replica where the device is shared
+// key returns the device of a device plugin's ID: a UUID, with the number of the replica where the device is shared
 // ("GPU-…::2"), or on GKE a device file ("nvidia0", "nvidia0/gi3") with the same for shared ones ("nvidia0/vgpu2").
 func key(id string) string {
 	id, _, _ = strings.Cut(id, "::")

@@ -27,7 +27,7 @@ type Host struct{ root string }
 // hostNamespace is the number that Linux gives the first PID namespace (PROC_PID_INIT_INO).
 const hostNamespace = "pid:[4026531836]"
 
-// New returns the host's processes, or nil where this process does not see them: drivers number processes as the host
+// New returns the host's processes, or nil if this process does not see them: drivers number processes as the host
 // does, which in a container without `hostPID: true` are others, or none.
 func New(root string) *Host {
 	if ns, err := os.Readlink(filepath.Join(root, "self/ns/pid")); err != nil || ns != hostNamespace {

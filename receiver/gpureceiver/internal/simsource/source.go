@@ -52,7 +52,7 @@ func (d device) Read() simgpu.Telemetry {
 	return t
 }
 
-// describe says of a simulated device what a driver says of a real one.
+// describe reports of a simulated device what a driver says of a real one.
 func describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	rates := make(map[string]float64, len(spec.FLOPRate))
 	for p, r := range spec.FLOPRate {
@@ -171,7 +171,7 @@ func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 
 func ratio(now, before, dt float64) float64 { return math.Min(math.Max((now-before)/dt, 0), 1) }
 
-// noisy is a hardware ratio with its error; an idle unit reads exactly 0.
+// noisy returns a hardware ratio with its error; an idle unit reads exactly 0.
 func (s *source) noisy(v float64) float64 {
 	if v == 0 {
 		return 0

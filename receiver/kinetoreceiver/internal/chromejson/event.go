@@ -22,7 +22,7 @@ type Event struct {
 	Args    []byte // the object with its brackets
 }
 
-// eventKey is the number of a field of Event, 0 for every other key.
+// eventKey returns the number of a field of Event, 0 for every other key.
 func eventKey(key []byte) int { return max(0, slices.Index(eventKeys[:], string(key))) }
 
 var eventKeys = [...]string{

@@ -44,7 +44,7 @@ func (s *stride) is(b []byte, i int) bool {
 
 func (s *stride) has(id int) bool { return s.ids>>id&1 == 1 }
 
-// after is the stride at b[i], which is the opening bracket or follows a value. s is the stride before.
+// after returns the stride at b[i], which is the opening bracket or follows a value. s is the stride before.
 func (l *Layout) after(s *stride, b []byte, i int, number func(key []byte) int) (*stride, error) {
 	for _, t := range s.next {
 		if t.is(b, i) {

@@ -142,7 +142,7 @@ type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
-// peek is the next byte that is not white space.
+// peek returns the next byte that is not white space.
 func (d *reader) peek() (byte, error) {
 	for {
 		if d.pos = space(d.buf, d.pos); d.pos < len(d.buf) {
@@ -312,7 +312,7 @@ func (d *reader) meta(name string) error {
 	return d.found()
 }
 
-// end is where the value at pos ends; the window holds all of it then.
+// end returns where the value at pos ends; the window holds all of it then.
 func (d *reader) end() (int, error) {
 	for {
 		end, err := skip(d.buf, d.pos)

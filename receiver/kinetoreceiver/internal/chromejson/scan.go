@@ -71,7 +71,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// structural has the high bit of the bytes set (and perhaps of bytes after one of those) that are a quote or a bracket.
+// structural returns the high bit of the bytes set (and perhaps of bytes after one of those) that are a quote or a
+// bracket.
 func structural(x uint64) uint64 {
 	q := x ^ (lows * '"')
 	y := x | lows*0x20 // [ and { are alike, so are ] and }
@@ -80,7 +81,7 @@ func structural(x uint64) uint64 {
 	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
 }
 
-// unlikeNumber has the high bit of the bytes set (and perhaps of bytes after one of those) that are none of
+// unlikeNumber returns the high bit of the bytes set (and perhaps of bytes after one of those) that are none of
 // -./0123456789.
 func unlikeNumber(x uint64) uint64 {
 	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned as it
-// is.
+// Text returns a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned
+// as it is.
 func Text(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return raw
