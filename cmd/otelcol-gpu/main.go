@@ -291,7 +291,8 @@ func missingHint(list []string) string {
 	onlyOTTL := true
 	for _, c := range list {
 		kind, name, _ := strings.Cut(c, " ")
-		onlyOTTL = onlyOTTL && slices.Contains([]string{"processor filter", "processor transform", "processor tail_sampling"}, c)
+		onlyOTTL = onlyOTTL &&
+			slices.Contains([]string{"processor filter", "processor transform", "processor tail_sampling"}, c)
 		quoted := fmt.Sprintf("%s %q", kind, name)
 		if strings.Contains(fullBuild, "/"+strings.ReplaceAll(name, "_", "")+kind+" ") {
 			full = append(full, quoted)
@@ -304,7 +305,8 @@ func missingHint(list []string) string {
 	case len(full) == 0 && len(nowhere) == 1: // most often a misspelling, and the Collector's error names it
 		return ""
 	case len(full) == 0:
-		return fmt.Sprintf(" (no build of otelgpu has the %s: correct the names, or %s)", strings.Join(nowhere, ", the "), own)
+		return fmt.Sprintf(" (no build of otelgpu has the %s: correct the names, or %s)",
+			strings.Join(nowhere, ", the "), own)
 	case len(nowhere) > 0:
 		return fmt.Sprintf(" (the full build has the %s, but no build of otelgpu has the %s: correct the names, or %s)",
 			strings.Join(full, ", the "), strings.Join(nowhere, ", the "), own)

@@ -15,7 +15,7 @@ import (
 
 // systemd calls a service of Type=notify active when this message arrives, so everything must listen by then.
 func TestSystemdIsNotifiedWhenEverythingListens(t *testing.T) {
-	dir, err := os.MkdirTemp("", "notify") // the path of a socket is at most 108 bytes long
+	dir, err := os.MkdirTemp("", "notify") //nolint:usetesting // a socket's path has at most 108 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")

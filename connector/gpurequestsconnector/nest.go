@@ -177,7 +177,7 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 }
 
 // had reports whether GPU work around a child, whose energy contains the child's, was counted before. A request may
-// lie within it, so that the child is the request's as well.
+// be within it, so that the child is the request's as well.
 func (b *book) had(c *child) bool {
 	for parent := range b.up(c) {
 		switch {

@@ -70,7 +70,10 @@ var elsewhere = []row{
 		yaml: "`nvtx.enabled`", option: "`WithAnnotator`", values: "bool",
 		help: "NVTX ranges, by `gpuspanyaml.Setup` or package `nvtx`",
 	},
-	{yaml: "`nvtx.domain`", option: "`nvtx.WithDomain`", values: "string", help: "domain of the ranges; needs nvtx.enabled"},
+	{
+		yaml: "`nvtx.domain`", option: "`nvtx.WithDomain`", values: "string",
+		help: "domain of the ranges; needs nvtx.enabled",
+	},
 	{
 		yaml: "`profiling.trace_dir`", option: "`chrometrace.NewExporter`", values: "folder",
 		help: "Chrome traces, by `gpuspanyaml.Setup` or package `chrometrace`",

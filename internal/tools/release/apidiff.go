@@ -37,7 +37,8 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 	defer os.RemoveAll(dir)
 	old := filepath.Join(dir, "old")
 	// A worktree would be registered in the repository, and left there if this is killed.
-	if out, err := exec.Command("git", "clone", "-q", "--shared", "--no-checkout", root, old).CombinedOutput(); err != nil {
+	clone := exec.Command("git", "clone", "-q", "--shared", "--no-checkout", root, old)
+	if out, err := clone.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot clone: %w\n%s", err, out)
 	}
 	if out, err := exec.Command("git", "-C", old, "checkout", "-q", base).CombinedOutput(); err != nil {
@@ -68,7 +69,8 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 		return fmt.Errorf("%d incompatible changes since %s, and CHANGELOG.md is unchanged (describe what users have to do)",
 			incompatible, base)
 	}
-	fmt.Fprintf(w, "%d incompatible changes since %s: check that CHANGELOG.md describes each of them\n", incompatible, base)
+	fmt.Fprintf(w, "%d incompatible changes since %s: check that CHANGELOG.md describes each of them\n",
+		incompatible, base)
 	return nil
 }
 

@@ -34,8 +34,8 @@ func main() {
 	}
 }
 
-// platforms are the systems of the core build. Devices are read on Linux only; elsewhere the Collector receives spans and
-// converts profiles.
+// platforms are the systems of the core build. Devices are read on Linux only; elsewhere the Collector receives spans
+// and converts profiles.
 const platforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
 func run(ctx context.Context, args []string) error {

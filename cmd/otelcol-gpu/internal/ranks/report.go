@@ -186,7 +186,8 @@ func collectively(b *strings.Builder, j *page.Job) {
 		return
 	}
 	if j.Absent > 0 {
-		fmt.Fprintf(b, "the straggler has no profile here: each of these ranks waits %s, even the last one to arrive, for %s. "+
+		fmt.Fprintf(b, "the straggler has no profile here: each of these ranks waits %s, even the last one to arrive, "+
+			"for %s. "+
 			"Profile the missing ranks, too. ", span(j.Absent), listed(j.Missing))
 		return
 	}
