@@ -71,7 +71,7 @@ func services() map[string]program {
 				m.within("user_annotation", "Optimizer.step#AdamW.step", func() { m.layers(4, 300*us) })
 			})
 		}},
-		"checkpoint every few steps": {kind: semconv.GPUFindingKindHostWork, says: "save_checkpoint", run: func(m *machine, sick bool) {
+		"checkpoint every few steps": {kind: semconv.GPUFindingKindCheckpoint, says: "save_checkpoint", run: func(m *machine, sick bool) {
 			m.steps(12, func(i int) {
 				m.layers(40, 200*us)
 				m.wait("aten::item")
