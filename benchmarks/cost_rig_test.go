@@ -133,6 +133,8 @@ func (h *samplesHost) writeUntil(now time.Time) {
 			}
 			s.Set(gpusamplesextension.Field(f), v)
 		}
+		t := h.next.Sub(h.zero).Seconds() // the power in W, too, so the counter is its integral
+		s.Set(gpusamplesextension.Energy, t*t/2)
 		s.Set(gpusamplesextension.Throttle, 0)
 		for _, w := range h.writers {
 			w.Write([]gpusamplesextension.Sample{s})

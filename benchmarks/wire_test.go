@@ -221,5 +221,5 @@ func TestBytesOverTheNetwork(t *testing.T) {
 		raw, compressed, leanRaw, leanCompressed)
 	require.Positive(t, compressed)
 	require.Less(t, leanRaw-raw, 220.0)
-	require.Less(t, leanCompressed-compressed, 30.0)
+	require.Less(t, leanCompressed-compressed, 33.0) // power changes from sample to sample, so energies have many digits
 }

@@ -122,8 +122,7 @@ func (p *Core) RangeStart(o *Operation, sc trace.SpanContext, step int64) uint64
 	return p.Cfg.Annotator.RangeStart(o, sc, step)
 }
 
-// RangeEnd ends the range of a section, if it has one. It is small enough to be inlined, because most sections have
-// none.
+// RangeEnd ends the range of a section, if it has one. It can be inlined, because most sections have none.
 func (p *Core) RangeEnd(id uint64) {
 	if id != 0 {
 		p.endRange(id)

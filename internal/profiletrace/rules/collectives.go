@@ -96,8 +96,9 @@ func (j *judge) collectives(r *facts.Report) {
 	}
 }
 
-// pairwise reports whether a collective is a transfer between two ranks, as the stages of a pipeline have them.
+// pairwise reports whether a collective is a transfer between two ranks, as the stages of a pipeline have them. A kernel
+// named SendRecv alone does not show it: NCCL also runs it for all-to-all.
 func pairwise(name string) bool {
-	name = strings.ToLower(name)
-	return strings.Contains(name, "send") || strings.Contains(name, "recv")
+	operation, _, _ := strings.Cut(name, " ")
+	return operation == "send" || operation == "recv"
 }
