@@ -120,8 +120,8 @@ damaged and was read only in part.`,
 	return cmd
 }
 
-// garbagePercent trades CPU time for memory: a file of 1 GB peaks at 241 MB instead of 900. A soft limit would spend all
-// time in the garbage collector if a report keeps more than the limit.
+// garbagePercent trades CPU time for memory: a file of 1 GB peaks at 241 MB instead of 900. A soft limit would spend
+// all time in the garbage collector if a report keeps more than the limit.
 const garbagePercent = 40
 
 // partial is remarked of files that were made of a profile, at whatever detail.
