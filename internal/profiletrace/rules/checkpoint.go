@@ -17,24 +17,22 @@ import (
 // finding on host work claims it again.
 func (j *judge) checkpoint() {
 	var sum int64
+	var saving []int
 	var where []finding.Place
-	for _, s := range j.account.Spent {
+	for i, s := range j.account.Spent {
 		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
 		if s.At.Cause != timeline.CauseHost || !savesCheckpoint(name) && !savesCheckpoint(in) {
 			continue
 		}
 		sum += s.Time
+		saving = append(saving, i)
 		where = append(where, finding.Place{Name: cmp.Or(name, in), In: in, Time: time.Duration(s.Time), Count: s.Count})
 	}
 	if float64(sum) < thresholdGain*float64(j.length) || sum == 0 {
 		return
 	}
-	for _, s := range j.account.Spent {
-		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
-		if s.At.Cause == timeline.CauseHost && (savesCheckpoint(name) || savesCheckpoint(in)) {
-			place := j.account.Place(s.At)
-			place.Time, place.Count = 0, 0
-		}
+	for _, i := range saving {
+		j.account.Spent[i].Time, j.account.Spent[i].Count = 0, 0
 	}
 	j.account.Idles[timeline.CauseHost] -= sum
 	where = finding.Longest(where)

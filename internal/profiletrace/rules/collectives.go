@@ -69,7 +69,7 @@ func (j *judge) collectives(r *facts.Report) {
 	if 2*paired > moving {
 		transfers, what = "transfers between two ranks", "move bytes or wait for a late rank, as a stage of a pipeline waits"
 		remedy = compareRanks + "; more micro-batches in a step or an interleaved schedule make bubbles smaller"
-		mixed = "; which of both is not known from one rank, for a receive waits for the sender by nature"
+		mixed = "; one rank does not show which, because a receive waits for its sender"
 	}
 	if waiting > 0 {
 		j.add(finding.Finding{
