@@ -27,10 +27,10 @@ const (
 
 // Finding is one thing that costs time, from its cause to its effect.
 type Finding struct {
-	Kind    string   `json:"kind"`
-	Subject string   `json:"subject"` // "GPU 0", or the name of a step
-	Chain   []string `json:"chain"`   // cause first, the effect on the device last
-	Where   []Place  `json:"where,omitempty"`
+	Kind    string     `json:"kind"`
+	Subject string     `json:"subject"` // "GPU 0", or the name of a step
+	Chain   []string   `json:"chain"`   // cause first, the effect on the device last
+	Where   []Location `json:"where,omitempty"`
 	// of wall time, at most; 0: not known. No two findings of a subject count the same time
 	Gain time.Duration `json:"gain_ns"`
 	// by which findings are sorted; see docs/findings.md

@@ -18,13 +18,13 @@ import (
 
 // device writes the span of one activity.
 func (s *spans) device(a *activity, above *node, p *process) {
-	c := place{above.self.trace, s.p.ids().span(idEvent, int64(a.seq))}
+	c := spanRef{above.self.trace, s.p.ids().span(idEvent, int64(a.seq))}
 	parent := above.self.span
 	if section, ok := s.onDevice(above, a.device); ok {
 		parent = section
 	}
 	// A source that knows under which live span the activity was launched states it; the link leads back to the window.
-	live := place{}
+	live := spanRef{}
 	if a.detail.TraceParent != "" {
 		live, _ = parseTraceParent(a.detail.TraceParent)
 	}

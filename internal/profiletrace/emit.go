@@ -90,7 +90,7 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last,
 			p.Meta.Base)
 	}
-	var root place
+	var root spanRef
 	if p.Meta.TraceParent != "" {
 		var err error
 		if root, err = parseTraceParent(p.Meta.TraceParent); err != nil {
@@ -156,22 +156,22 @@ func (p *Profile) windowNumber(pid int64) int64 {
 }
 
 // openWindow places the root of a process: under a live trace, or in a trace of its own.
-func (p *Profile) openWindow(proc *process, root place) {
+func (p *Profile) openWindow(proc *process, root spanRef) {
 	n := p.windowNumber(proc.pid)
 	w := proc.window
-	w.self = place{proc.ids.trace(idWindow, n), proc.ids.span(idWindow, n)}
+	w.self = spanRef{proc.ids.trace(idWindow, n), proc.ids.span(idWindow, n)}
 	if !root.trace.IsEmpty() {
 		w.self.trace, w.up = root.trace, root.span
 		w.self.span = p.ids().span(idWindow, n)
 	}
-	w.link = p.rankLink(func(rank0 idSource) place {
-		return place{rank0.trace(idWindow, n), rank0.span(idWindow, n)}
+	w.link = p.rankLink(func(rank0 idSource) spanRef {
+		return spanRef{rank0.trace(idWindow, n), rank0.span(idWindow, n)}
 	})
 }
 
 // rankLink returns the link from a rank to the same place of rank 0: none for rank 0, and none if the job is not
 // known.
-func (p *Profile) rankLink(at func(idSource) place) []link {
+func (p *Profile) rankLink(at func(idSource) spanRef) []link {
 	job := p.job()
 	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
 		return nil
@@ -187,7 +187,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 		thread: p.trackList[r.track].inner,
 	}
 	n.ref = &nodeRef{node: n, above: above.ref}
-	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
+	n.self = spanRef{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
 	if r.kind == KindStep {
 		p.placeStep(n, st, proc)
 	}
@@ -228,10 +228,10 @@ func (p *Profile) placeStep(n *node, st *step, proc *process) {
 		return
 	}
 	first := p.windowNumber(proc.pid)
-	n.link = append(n.link, p.rankLink(func(rank0 idSource) place {
+	n.link = append(n.link, p.rankLink(func(rank0 idSource) spanRef {
 		if own {
-			return place{rank0.trace(idStep, number), rank0.span(idStep, number)}
+			return spanRef{rank0.trace(idStep, number), rank0.span(idStep, number)}
 		}
-		return place{rank0.trace(idWindow, first), rank0.span(idStep, number)}
+		return spanRef{rank0.trace(idWindow, first), rank0.span(idStep, number)}
 	})...)
 }

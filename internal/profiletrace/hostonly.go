@@ -17,15 +17,15 @@ import (
 
 // hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
 // to the innermost range, within a loader to that. The zero value is empty.
-type hostOnly map[hostPlace]*finding.Place
+type hostOnly map[hostLocation]*finding.Location
 
-type hostPlace struct{ track, name uint32 }
+type hostLocation struct{ track, name uint32 }
 
 // maxHostPlaces bounds the distinct names.
 const maxHostPlaces = 1 << 14
 
-func (h hostOnly) at(track, name uint32) *finding.Place {
-	return boundedmap.Bounded(h, hostPlace{track, name}, hostPlace{track: track}, maxHostPlaces)
+func (h hostOnly) at(track, name uint32) *finding.Location {
+	return boundedmap.Bounded(h, hostLocation{track, name}, hostLocation{track: track}, maxHostPlaces)
 }
 
 // hostFinding reports where most time went, on the thread that was in ranges for longest; nil without any.
@@ -50,7 +50,7 @@ func (s *sweep) hostFinding() *finding.Finding {
 		v.Remedy = "convert the whole file: activities of devices often come last"
 	}
 	var loader time.Duration
-	var beside finding.Place
+	var beside finding.Location
 	for k, p := range s.hosts {
 		p.Name = cmp.Or(s.p.Names.text(k.name), facts.NoRange)
 		switch {
@@ -77,7 +77,7 @@ func (s *sweep) hostFinding() *finding.Finding {
 		finding.Duration(all), top))
 	v.Evidence = "by the innermost range: " + finding.Names(v.Where)
 	if float64(beside.Time) >= enough*float64(all) {
-		v.Evidence += "; on another thread " + finding.Names([]finding.Place{beside})
+		v.Evidence += "; on another thread " + finding.Names([]finding.Location{beside})
 	}
 	return v
 }

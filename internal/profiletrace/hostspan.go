@@ -178,7 +178,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	r.Findings = rules.Device(&d.verdicts.Totals, f, &r)
 	r.ByStep = s.steps[d.ordinal]
 	w := d.process.window
-	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
+	c := spanRef{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
 	sp := s.on(d.ordinal, d.process, c, w.self.span, d.first, d.end)
 	sp.SetName("GPU " + itoa(d.ordinal))
 	m := sp.Attributes()

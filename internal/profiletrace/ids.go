@@ -60,15 +60,15 @@ const (
 	idProjection byte = 'g'
 )
 
-// place is a span of a trace.
-type place struct {
+// spanRef is a span of a trace.
+type spanRef struct {
 	trace pcommon.TraceID
 	span  pcommon.SpanID
 }
 
 // link leads from a span to another that is no request of a batch.
 type link struct {
-	place
+	spanRef
 	kind string // value of gpu.link.type
 }
 
@@ -85,8 +85,8 @@ func ParseTraceParent(s string) error {
 	return err
 }
 
-func parseTraceParent(s string) (place, error) {
-	var c place
+func parseTraceParent(s string) (spanRef, error) {
+	var c spanRef
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return c, fmt.Errorf("traceparent %q is not of the form 00-<32 hex>-<16 hex>-<2 hex>", s)
 	}

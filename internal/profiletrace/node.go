@@ -26,7 +26,7 @@ type node struct {
 	process    *process
 	parent     *node // nil: the window
 	step       *step // the step that it is or belongs to
-	self       place
+	self       spanRef
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []link
 	sum        *summary // see below
@@ -78,27 +78,27 @@ func (n *node) below() *summary {
 
 // step is one iteration: totals are kept whether or not it has a span.
 type step struct {
-	track      uint32 // of its host thread
-	ordinal    int64  // 0, 1, … in the order of the sweep
-	index      int64
-	hasIndex   bool
-	leads      bool // the first of its number: what other ranks link to by that
-	start, end int64
-	latest     int64 // end of the steps of the process so far, this one included
-	node       *node // nil: no span
-	account    facts.StepSpending
-	busy       intervals.Ordered
-	comm       intervals.Ordered
-	compute    intervals.Ordered
-	kernel     intervals.Ordered
-	allocated  allocated
-	kernels    int64 // launched
-	computed   computed
-	places     map[uint32]int64 // collectives launched, by name
-	devices    map[int64]struct{}
-	phases     map[string]*intervals.Ordered
-	phaseAll   intervals.Set
-	phaseFull  bool // phaseAll is not complete
+	track       uint32 // of its host thread
+	ordinal     int64  // 0, 1, … in the order of the sweep
+	index       int64
+	hasIndex    bool
+	leads       bool // the first of its number: what other ranks link to by that
+	start, end  int64
+	latest      int64 // end of the steps of the process so far, this one included
+	node        *node // nil: no span
+	account     facts.StepSpending
+	busy        intervals.Ordered
+	comm        intervals.Ordered
+	compute     intervals.Ordered
+	kernel      intervals.Ordered
+	allocated   allocated
+	kernels     int64 // launched
+	computed    computed
+	occurrences map[uint32]int64 // collectives launched, by name
+	devices     map[int64]struct{}
+	phases      map[string]*intervals.Ordered
+	phaseAll    intervals.Set
+	phaseFull   bool // phaseAll is not complete
 }
 
 func (s *step) device(a *activity) {
@@ -129,10 +129,10 @@ func (s *step) onlyDevice() (ordinal int64, ok bool) {
 // exposed returns the communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
-// place counts a collective among others of its name, from 1 on.
-func (s *step) place(name uint32) int64 {
-	s.places[name]++
-	return s.places[name]
+// occurrence counts a collective among others of its name, from 1 on.
+func (s *step) occurrence(name uint32) int64 {
+	s.occurrences[name]++
+	return s.occurrences[name]
 }
 
 func (s *step) launched(a *activity, firstOfWork bool) {

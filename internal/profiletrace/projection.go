@@ -74,7 +74,7 @@ func (s *spans) sections(n *node, name, category string) {
 				parent = up
 			}
 		}
-		sp := s.on(x.device, n.process, place{n.self.trace, id}, parent, x.at.Start, x.at.End)
+		sp := s.on(x.device, n.process, spanRef{n.self.trace, id}, parent, x.at.Start, x.at.End)
 		sp.SetName(name)
 		link{n.self, semconv.GPULinkTypeRange}.add(sp)
 		m := sp.Attributes()

@@ -104,17 +104,17 @@ func (p *Profile) multiprocessors(ordinal int64) int64 {
 }
 
 // new returns a span of the host.
-func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+func (s *spans) new(p *process, c spanRef, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{pid: p.pid}, p, c, parent, start, end)
 }
 
 // on returns a span of a device, whose scope says which one that is and who timed it; the span repeats ordinal and
 // hw.id.
-func (s *spans) on(device int64, p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+func (s *spans) on(device int64, p *process, c spanRef, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{p.pid, true, device}, p, c, parent, start, end)
 }
 
-func (s *spans) in(k scopeKey, p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+func (s *spans) in(k scopeKey, p *process, c spanRef, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	if s.count >= s.p.opts.BatchSpans {
 		_ = s.flush()
 	}

@@ -257,7 +257,7 @@ func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
 
 func (s *sweep) newStep(r *record, p *process) *step {
 	st := &step{
-		track: r.track, start: r.key, end: r.key + r.duration, places: map[uint32]int64{}, devices: map[int64]struct{}{},
+		track: r.track, start: r.key, end: r.key + r.duration, occurrences: map[uint32]int64{}, devices: map[int64]struct{}{},
 		phases: map[string]*intervals.Ordered{},
 	}
 	var d Detail

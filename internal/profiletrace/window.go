@@ -70,7 +70,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		v.Class, v.Group, v.Collective, v.Launched = timeline.Communicating, a.detail.GroupSize, a.detail.Collective,
 			launchedAs(&a.detail)
 		if st := a.launch.step; st != nil {
-			v.Place = st.place(a.name)
+			v.Occurrence = st.occurrence(a.name)
 		}
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))

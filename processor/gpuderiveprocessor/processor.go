@@ -76,8 +76,8 @@ type batch struct {
 	counts             [outcomes]int64
 	mapped, noPeaks    int64
 	assembled, evicted int64
-	recent             [8]place
-	places             int // found so far
+	recent             [8]deviceRoof
+	found              int // found so far
 	resource           spanfacts.Resource
 }
 
@@ -137,8 +137,8 @@ func (d *deriver) repeat(s ptrace.Span, scope pcommon.InstrumentationScope) {
 	}
 }
 
-// place is a device and its roof.
-type place struct {
+// deviceRoof is a device and its roof.
+type deviceRoof struct {
 	device
 	roof *roof
 }
@@ -146,13 +146,13 @@ type place struct {
 // roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
 func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	dev := device{f.Device.ID, f.Device.Parent, f.Device.Model}
-	for i := range min(b.places, len(b.recent)) {
+	for i := range min(b.found, len(b.recent)) {
 		if p := &b.recent[i]; p.device == dev {
 			return p.roof
 		}
 	}
-	p := &b.recent[b.places%len(b.recent)]
-	b.places++
+	p := &b.recent[b.found%len(b.recent)]
+	b.found++
 	p.device, p.roof = dev, d.resolver.roof(dev, b.now)
 	return p.roof
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -51,7 +51,7 @@ type attributes struct {
 
 // room returns how many attributes a span of a place mostly gains here and from gpu_derive, the next processor:
 // pdata's maps are slices, and one growth costs less than two.
-func (a *attributes) room(g *gpuSpan, at *place) int {
+func (a *attributes) room(g *gpuSpan, at *target) int {
 	switch {
 	case g.fault != sound || at.outcome != found:
 		return 0
@@ -64,7 +64,7 @@ func (a *attributes) room(g *gpuSpan, at *place) int {
 }
 
 // write joins one span with its device and board in the current view. False: no sample is near.
-func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared bool, in *scope) bool {
+func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
@@ -122,7 +122,7 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 }
 
 // fullMeans writes everything that the device and its board measure.
-func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end int64) {
+func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *target, start, end int64) {
 	dev := at.dev
 	for i := range measured {
 		m := &measured[i]
@@ -158,7 +158,7 @@ func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quanti
 // leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample
 // has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
 // where it was held back.
-func (a *attributes) leanMeans(to pcommon.Map, at *place, start, end int64, how string, throttled bool) {
+func (a *attributes) leanMeans(to pcommon.Map, at *target, start, end int64, how string, throttled bool) {
 	put := func(q gpuquantity.Quantity) bool {
 		x, ok := at.board.measure(at.dev, q, start, end)
 		if ok {

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -23,10 +23,10 @@ import (
 type batch struct {
 	spans     []gpuSpan
 	resources []resourceInfo
-	places    places
+	targets   targets
 	scopes    []scope
 	host      []hostSpan
-	bridges   map[fairshare.Key][8]byte
+	bridges   map[attribution.Key][8]byte
 	boards    []boardEnd
 	packed    packed
 	seed      maphash.Seed
@@ -46,23 +46,23 @@ type scope struct {
 
 // hostSpan is a span without GPU operation in a request that has some with.
 type hostSpan struct {
-	key    fairshare.Key
+	key    attribution.Key
 	parent [8]byte
 }
 
 // boardEnd is when the last span of the batch ended on a board.
 type boardEnd struct {
 	board *board
-	dev   *fairshare.Device // of the board when the batch arrived
+	dev   *attribution.Device // of the board when the batch arrived
 	end   int64
 }
 
 // joinable returns the spans that have samples of a device to wait for, with their places.
-func (b *batch) joinable() iter.Seq2[*gpuSpan, *place] {
-	return func(yield func(*gpuSpan, *place) bool) {
+func (b *batch) joinable() iter.Seq2[*gpuSpan, *target] {
+	return func(yield func(*gpuSpan, *target) bool) {
 		for i := range b.spans {
 			g := &b.spans[i]
-			if p := &b.places.list[g.place]; g.fault == sound && p.outcome == found && !yield(g, p) {
+			if p := &b.targets.list[g.target]; g.fault == sound && p.outcome == found && !yield(g, p) {
 				return
 			}
 		}
@@ -75,7 +75,7 @@ func (b *batch) reset() {
 	clear(b.resources)
 	clear(b.boards)
 	clear(b.bridges)
-	b.places.reset()
+	b.targets.reset()
 	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
 	b.waiting = 0
@@ -91,7 +91,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	}
 	var g gpuSpan
 	var f spanfacts.Facts
-	var at placeName
+	var at targetName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
 	scratch := nestScratch.Get().(*[]spanfacts.NestSpan)
@@ -105,11 +105,11 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 			for _, s := range ss.Spans().All() {
 				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
-					b.host = append(b.host, hostSpan{fairshare.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
+					b.host = append(b.host, hostSpan{attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
 					continue
 				}
-				g.place, g.scope = b.places.number(&at), int32(len(b.scopes))
-				b.places.list[g.place].extend(&g.share)
+				g.target, g.scope = b.targets.number(&at), int32(len(b.scopes))
+				b.targets.list[g.target].extend(&g.share)
 				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
 					b.spans = slices.Grow(b.spans, ss.Spans().Len())
 					streams = slices.Grow(streams, ss.Spans().Len())
@@ -141,7 +141,7 @@ func (b *batch) nest(streams []spanfacts.NestSpan) {
 	}
 	spanfacts.Nest(streams, func(inner, outer int) {
 		in, out := &b.spans[inner], &b.spans[outer]
-		if b.places.sameDevice(in.place, out.place) {
+		if b.targets.sameDevice(in.target, out.target) {
 			in.share.Parent, streams[inner].Parent = out.share.Span, out.share.Span
 		}
 	})
@@ -149,12 +149,12 @@ func (b *batch) nest(streams []spanfacts.NestSpan) {
 
 // others returns a number of the spans that are not waited for, whatever their order; 0: there are none.
 func (b *batch) others() (sum uint64) {
-	add := func(k *fairshare.Key) { sum += maphash.Comparable(b.seed, *k) }
+	add := func(k *attribution.Key) { sum += maphash.Comparable(b.seed, *k) }
 	for i := range b.host {
 		add(&b.host[i].key)
 	}
 	for i := range b.spans {
-		if g := &b.spans[i]; g.fault != sound || b.places.list[g.place].outcome != found {
+		if g := &b.spans[i]; g.fault != sound || b.targets.list[g.target].outcome != found {
 			add(&g.share.Key)
 		}
 	}
@@ -165,7 +165,7 @@ func (b *batch) others() (sum uint64) {
 // waits for an ancestor that can't come.
 func (b *batch) bridge() {
 	if b.bridges == nil {
-		b.bridges = map[fairshare.Key][8]byte{}
+		b.bridges = map[attribution.Key][8]byte{}
 	}
 	for _, h := range b.host {
 		b.bridges[h.key] = h.parent
@@ -173,7 +173,7 @@ func (b *batch) bridge() {
 	for i := range b.spans {
 		s := &b.spans[i].share
 		for range maxBridge {
-			up, ok := b.bridges[fairshare.Key{Trace: s.Trace, Span: s.Parent}]
+			up, ok := b.bridges[attribution.Key{Trace: s.Trace, Span: s.Parent}]
 			if !ok {
 				break
 			}
@@ -192,7 +192,7 @@ func (b *batch) mark() {
 		g := &b.spans[i]
 		s := &b.scopes[g.scope]
 		source := ""
-		if at := &b.places.list[g.place]; g.fault == sound && at.outcome == found {
+		if at := &b.targets.list[g.target]; g.fault == sound && at.outcome == found {
 			source = at.dev.Device().Source
 			if g.share.End-g.share.Start < at.cell {
 				s.cells++

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -20,18 +20,18 @@ import (
 // counters.
 type board struct {
 	id        string // as gpusamplesextension.NormalizeID makes it
-	dev       *fairshare.Device
+	dev       *attribution.Device
 	meter     meter
 	instances []string // MIG instances on which spans were seen
 	energy    energyCounters
 	warned    bool // that samples come too rarely
 }
 
-func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads, budget *fairshare.Budget) *board {
+func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads, budget *attribution.Budget) *board {
 	id := view.Device().ID
 	return &board{
 		id:     gpusamplesextension.NormalizeID(id),
-		dev:    fairshare.New(fairshare.Limits{}, budget),
+		dev:    attribution.New(attribution.Limits{}, budget),
 		meter:  meter{shift: int64(shift), loads: l},
 		energy: newEnergyCounters(id),
 	}
@@ -73,8 +73,8 @@ type meter struct {
 	cell  cell // where the last span ended
 }
 
-// Levels implements fairshare.Load.
-func (m *meter) Levels(process uint64, from, to int64, dst []fairshare.Level) []fairshare.Level {
+// Levels implements attribution.Load.
+func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) []attribution.Level {
 	return m.loads.levels(process, from, to, m.shift, dst)
 }
 
@@ -89,9 +89,9 @@ func (m *meter) bind(dev gpusamplesextension.DeviceView) {
 	}
 }
 
-// Knots implements fairshare.Meter.
-func (m *meter) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
-	k := fairshare.Knot{Time: from}
+// Knots implements attribution.Meter.
+func (m *meter) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
+	k := attribution.Knot{Time: from}
 	dst = append(dst, k)
 	if !m.known {
 		k.Time = to
@@ -131,7 +131,7 @@ func (m *meter) bend(from, to int64, value float64) float64 {
 	return (half - value*s) / (s * (1 - s))
 }
 
-// Covered implements fairshare.Meter.
+// Covered implements attribution.Meter.
 func (m *meter) Covered(from, to int64) int64 {
 	if !m.known {
 		return 0
@@ -154,7 +154,7 @@ const (
 type energyCounters struct {
 	states [energyStates]metric.MeasurementOption
 
-	reported fairshare.Totals
+	reported attribution.Totals
 	begun    bool
 	last     float64 // the device's counter at the last report
 	counted  float64 // its increase since the first

@@ -17,6 +17,6 @@
 //	                      (arrive)      (bytes)  waits until T ≥ end
 //
 // T is the settled time of the span's physical GPU: min(newest sample, now − settle), but never further back than
-// now − max_wait. See package internal/fairshare for what is settled there. While a request waits in memory its spans'
+// now − max_wait. See package internal/attribution for what is settled there. While a request waits in memory its spans'
 // attributes are packed.
 package gpujoinprocessor

@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // engine is the state of the join: the boards under one lock. Each method takes the lock of the samples once.
@@ -25,7 +25,7 @@ type engine struct {
 
 	mu     sync.Mutex
 	boards map[string]*board
-	budget fairshare.Budget
+	budget attribution.Budget
 	beside boundedmap.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
 }
 
@@ -56,7 +56,7 @@ func (e *engine) look(b *batch) (known int) {
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
-	e.find(view, &b.places)
+	e.find(view, &b.targets)
 	b.waiting = 0
 	for g := range b.joinable() {
 		b.waiting++
@@ -66,7 +66,7 @@ func (e *engine) look(b *batch) (known int) {
 		p.board.dev.Fetch(&g.share)
 	}
 	for g, p := range b.joinable() {
-		if p.board.dev.Knows(&g.share) {
+		if p.board.dev.Contains(&g.share) {
 			known++
 		}
 	}
@@ -83,18 +83,18 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	view := e.reader.Acquire()
 	defer view.Release()
 
-	e.find(view, &b.places)
+	e.find(view, &b.targets)
 	known := 0
 	b.seen, b.waiting = now.UnixNano(), 0
 	for g, p := range b.joinable() {
 		b.waiting++
 		p.latest = max(p.latest, g.share.End)
-		a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
-		if a == fairshare.Known {
+		a, at, seen := p.board.dev.Add(g.share, now.UnixNano(), &p.board.meter)
+		if a == attribution.Known {
 			known++
 		}
 		g.at = at
-		pin := a == fairshare.Taken || leaving
+		pin := a == attribution.Taken || leaving
 		if pin {
 			p.board.dev.Pin(g.share.Key, at)
 		}
@@ -139,7 +139,7 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	defer e.mu.Unlock()
 	known := map[ptrace.Span]bool{}
 	for g, p := range b.joinable() {
-		if p.board.dev.Knows(&g.share) {
+		if p.board.dev.Contains(&g.share) {
 			known[g.span] = true
 		}
 	}
@@ -167,15 +167,15 @@ func (e *engine) giveBack(b *batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for g, p := range b.joinable() {
-		p.board.dev.GiveBack(g.share.Key, g.at)
+		p.board.dev.MarkRejected(g.share.Key, g.at)
 	}
 }
 
 // await notes until when the batch waits for which boards.
 func (b *batch) await() {
 	b.latest = 0
-	for i := range b.places.list {
-		p := &b.places.list[i]
+	for i := range b.targets.list {
+		p := &b.targets.list[i]
 		if p.latest == 0 {
 			continue
 		}
@@ -251,8 +251,8 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 	ns := now.UnixNano()
 	if t, ok := b.dev.Settled(); ok && t > ns {
 		b.dev.Close()
-		b.dev = fairshare.New(fairshare.Limits{}, &e.budget)
-		b.energy.reported = fairshare.Totals{}
+		b.dev = attribution.New(attribution.Limits{}, &e.budget)
+		b.energy.reported = attribution.Totals{}
 		b.energy.begun = false
 	}
 	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
@@ -286,10 +286,10 @@ func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
 }
 
 // elsewhere returns what the descendants of a span have on all boards but its own.
-func (e *engine) elsewhere(own *board, k fairshare.Key) (value float64) {
+func (e *engine) elsewhere(own *board, k attribution.Key) (value float64) {
 	for _, b := range e.boards {
 		if b != own {
-			value += b.dev.Elsewhere(k)
+			value += b.dev.OnOtherDevices(k)
 		}
 	}
 	return value

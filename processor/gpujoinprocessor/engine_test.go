@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // still is an engine on a clock that only the test moves.
@@ -32,7 +32,7 @@ func newStill(t *testing.T, edit ...func(*Config)) *still {
 	for _, e := range edit {
 		e(cfg)
 	}
-	s.engine = &engine{cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: fairshare.Budget{Max: cfg.MaxSpans}}
+	s.engine = &engine{cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: attribution.Budget{Max: cfg.MaxSpans}}
 	return s
 }
 
@@ -51,14 +51,14 @@ func (s *still) arriveOne(id uint64, start, end time.Time) *batch {
 	return b
 }
 
-func (s *still) shareOf(b *batch) fairshare.Share {
+func (s *still) shareOf(b *batch) attribution.Share {
 	for _, on := range s.boards {
 		share, ok := on.dev.Share(b.spans[0].share.Key, b.spans[0].at)
 		require.True(s.t, ok)
 		return share
 	}
 	s.t.Fatal("no board")
-	return fairshare.Share{}
+	return attribution.Share{}
 }
 
 // sampled is a join on a device with samples of 20 s, from zero on.
@@ -181,7 +181,7 @@ func TestInactiveInstanceDelaysNothing(t *testing.T) {
 	assert.Equal(t, zero.Add(12*time.Second).UnixNano(), at, "the instance has no samples")
 }
 
-func TestMaxSpansBoundsTheFairShareOnly(t *testing.T) {
+func TestMaxSpansBoundsAttributionOnly(t *testing.T) {
 	s := newStill(t, func(c *Config) { c.MaxSpans = 2 })
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
@@ -211,7 +211,7 @@ func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
 	s.arrive(b, s.now, false)
-	assert.Equal(t, unknownDevice, b.places.list[b.spans[0].place].outcome)
+	assert.Equal(t, unknownDevice, b.targets.list[b.spans[0].target].outcome)
 	assert.Zero(t, b.waiting)
 }
 

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // BenchmarkLatencyBeyondSettle is how much later than end + settle a batch leaves, on the real clock: a request every
@@ -83,13 +83,13 @@ func BenchmarkMemoryAtTheBounds(b *testing.B) {
 	b.Run("max_spans", func(b *testing.B) {
 		for b.Loop() {
 			before := heap()
-			budget := &fairshare.Budget{Max: 1 << 18}
-			d := fairshare.New(fairshare.Limits{}, budget)
-			var s fairshare.Span
+			budget := &attribution.Budget{Max: 1 << 18}
+			d := attribution.New(attribution.Limits{}, budget)
+			var s attribution.Span
 			for i := uint64(1); budget.Used() < budget.Max; i++ {
 				binary.BigEndian.PutUint64(s.Span[:], i)
 				s.Trace[0], s.Start, s.End = 1, int64(i), int64(i+1000)
-				d.Arrive(s, 0, nil)
+				d.Add(s, 0, nil)
 			}
 			b.ReportMetric((heap()-before)/(1<<20), "MiB")
 			b.ReportMetric((heap()-before)/(1<<18), "B/span")

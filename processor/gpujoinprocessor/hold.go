@@ -124,7 +124,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
-	e.find(view, &b.places)
+	e.find(view, &b.targets)
 	if p.attrs.level == spanfacts.Lean {
 		b.mark()
 	}
@@ -145,8 +145,8 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 		wrote := false
 		if len(at.more) > 0 && len(at.more) == len(g.more) {
 			wrote = p.attrs.writeSeveral(g, at, share, shared)
-			for i, place := range g.more {
-				at.more[i].board.dev.Unpin(g.share.Key, place)
+			for i, target := range g.more {
+				at.more[i].board.dev.Unpin(g.share.Key, target)
 			}
 		} else {
 			wrote = p.attrs.write(g, at, share, shared, &b.scopes[g.scope])

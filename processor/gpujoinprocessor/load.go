@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -70,7 +70,7 @@ func (l *loads) server(seed maphash.Seed, name string) uint64 {
 }
 
 // levels appends the load of a process, on the clock of spans.
-func (l *loads) levels(process uint64, from, to, shift int64, dst []fairshare.Level) []fairshare.Level {
+func (l *loads) levels(process uint64, from, to, shift int64, dst []attribution.Level) []attribution.Level {
 	if l == nil || l.reader == nil {
 		return dst
 	}
@@ -82,12 +82,12 @@ func (l *loads) levels(process uint64, from, to, shift int64, dst []fairshare.Le
 	}
 	var levels [32]gpusamplesextension.LoadLevel
 	for _, x := range l.reader.LoadLevels(name, from+shift, to+shift, levels[:0]) {
-		level := fairshare.Level{Time: x.Time - shift, Running: x.Running}
+		level := attribution.Level{Time: x.Time - shift, Running: x.Running}
 		switch x.Running {
 		case gpusamplesextension.LoadLapsed:
-			level.Running = fairshare.Lapsed
+			level.Running = attribution.Lapsed
 		case gpusamplesextension.LoadAhead:
-			level.Running = fairshare.Ahead
+			level.Running = attribution.Ahead
 		}
 		dst = append(dst, level)
 	}
@@ -95,7 +95,7 @@ func (l *loads) levels(process uint64, from, to, shift int64, dst []fairshare.Le
 }
 
 // known reports whether the share of a request is its fair one: the load of its server covers its time.
-func (l *loads) known(r *resourceInfo, s *fairshare.Span, shift int64) bool {
+func (l *loads) known(r *resourceInfo, s *attribution.Span, shift int64) bool {
 	return r.server != 0 && l.reader.LoadKnown(r.load, s.Start+shift, s.End+shift)
 }
 
@@ -112,7 +112,7 @@ func weightOf(v pcommon.Value) float64 {
 }
 
 // bound writes that a request's energy is an upper bound.
-func (a *attributes) bound(g *gpuSpan, x *place, to pcommon.Map) {
+func (a *attributes) bound(g *gpuSpan, x *target, to pcommon.Map) {
 	if x.request && !a.loads.known(x.res, &g.share, a.shift) {
 		to.PutStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
 	}

@@ -206,7 +206,7 @@ func (b *batch) unpack(td ptrace.Traces, will *attributes) {
 				room := 0
 				if len(next) > 0 && next[0].span == s {
 					if will != nil {
-						room = will.room(&next[0], &b.places.list[next[0].place])
+						room = will.room(&next[0], &b.targets.list[next[0].target])
 					}
 					next = next[1:]
 				}

@@ -132,7 +132,7 @@ func TestAttributesReturnWithRoomForWhatIsWritten(t *testing.T) {
 	b := new(batch)
 	b.scan(td.Traces, identifier{seed: maphash.MakeSeed()}, now.UnixNano(), time.Second)
 	require.Len(t, b.spans, 1)
-	b.places.list[0].cell = int64(time.Second) // of method cell: 3 of gpu_join, 4 of gpu_derive
+	b.targets.list[0].cell = int64(time.Second) // of method cell: 3 of gpu_join, 4 of gpu_derive
 	allocs := func(writes int) float64 {
 		return testing.AllocsPerRun(10, func() {
 			b.packed.take(td.Traces)

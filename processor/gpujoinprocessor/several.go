@@ -9,7 +9,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -22,7 +22,7 @@ type spot struct {
 
 // devicesOf returns the devices of spans that do not name one: a list in hw.id, else the devices that the span's
 // process, pod or host has (gpusamplesextension.UseReader). nil: the place names a device, or it is unknown.
-func (e *engine) devicesOf(x *place) []string {
+func (e *engine) devicesOf(x *target) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
 		return strings.FieldsFunc(x.hwID, func(r rune) bool { return r == ',' || r == ' ' })
@@ -38,7 +38,7 @@ func (e *engine) devicesOf(x *place) []string {
 
 // searchSeveral binds all devices of a place. Only a request may be on several: of a section nothing tells which of
 // them ran it. All must have samples, for a sum over some of them would pass for the whole.
-func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome {
+func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome {
 	if len(x.ids) > 1 && !x.request {
 		return severalDevices
 	}
@@ -65,16 +65,16 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome 
 }
 
 // arriveMore brings a span into the fair share of the further boards of its place, and keeps it there if pin is true.
-func (x *place) arriveMore(g *gpuSpan, now int64, pin bool) {
+func (x *target) arriveMore(g *gpuSpan, now int64, pin bool) {
 	if len(x.more) == 0 {
 		return
 	}
-	g.more = make([]fairshare.Place, len(x.more))
+	g.more = make([]attribution.Handle, len(x.more))
 	for i, s := range x.more {
 		if s.again {
 			continue
 		}
-		_, g.more[i], _ = s.board.dev.Arrive(g.share, now, &s.board.meter)
+		_, g.more[i], _ = s.board.dev.Add(g.share, now, &s.board.meter)
 		if pin {
 			s.board.dev.Pin(g.share.Key, g.more[i])
 		}
@@ -84,7 +84,7 @@ func (x *place) arriveMore(g *gpuSpan, now int64, pin bool) {
 // writeSeveral joins a span with all devices of its place: energy is the sum over their boards, and known only where
 // each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst.
 // False: no sample is near one of them.
-func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
+func (a *attributes) writeSeveral(g *gpuSpan, x *target, share attribution.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	to := g.span.Attributes()
 	to.EnsureCapacity(to.Len() + a.room(g, x))
@@ -121,7 +121,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
 		known = known && (a.energyOnMIG || dev.Device().Parent == "")
 	}
-	count := func(b *board, s fairshare.Share) {
+	count := func(b *board, s attribution.Share) {
 		a.events = b.meter.dev.Events(start, end, a.events)
 		late = max(late, s.Late)
 		energy += max(0, s.Value)

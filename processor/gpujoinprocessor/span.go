@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -32,11 +32,11 @@ var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", 
 // gpuSpan is a span with a GPU operation.
 type gpuSpan struct {
 	span      ptrace.Span
-	share     fairshare.Span
-	at        fairshare.Place
-	more      []fairshare.Place // on the further devices of its place
-	place     int32             // of the batch's places
-	scope     int32             // of the batch's scopes
+	share     attribution.Span
+	at        attribution.Handle
+	more      []attribution.Handle // on the further devices of its place
+	target    int32                // of the batch's places
+	scope     int32                // of the batch's scopes
 	step      bool
 	fault     fault
 	hasMemory bool  // gpu.memory.usage is there already
@@ -47,14 +47,14 @@ type gpuSpan struct {
 // of its own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a
 // step, whose stream is the host's. f is scratch.
 func (g *gpuSpan) read(
-	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64,
+	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName, now int64,
 	maxWait time.Duration,
 ) (stream int64, ok bool) {
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
 	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory}
-	*at = placeName{
+	*at = targetName{
 		res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
 		request: f.Kind == spanfacts.Request,
 	}
@@ -71,8 +71,8 @@ func (g *gpuSpan) read(
 		g.derives++
 	}
 	stream = f.Stream
-	g.share = fairshare.Span{
-		Key:     fairshare.Key{Trace: f.Key.Trace, Span: f.Key.Span},
+	g.share = attribution.Span{
+		Key:     attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span},
 		Parent:  f.Parent,
 		Process: r.process,
 		Start:   int64(min(f.Start, math.MaxInt64)),

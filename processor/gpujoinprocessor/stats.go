@@ -78,7 +78,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	for i := range b.spans {
 		if g := &b.spans[i]; g.fault == sound {
-			lost[b.places.list[g.place].outcome]++
+			lost[b.targets.list[g.target].outcome]++
 		}
 	}
 	for i, k := range lost {

@@ -256,10 +256,10 @@ func (t *Exporter) ReportUntimed() {
 	}
 	defer t.p.Guard("recorder's count of untimed sections")
 	for _, st := range t.p.OpList.All() {
-		reportPlace(&st.Outermost, rec)
+		reportPosition(&st.Outermost, rec)
 	}
-	for _, pl := range t.p.Places.All() {
-		reportPlace(pl, rec)
+	for _, pl := range t.p.Positions.All() {
+		reportPosition(pl, rec)
 	}
 	if c, ok := rec.(interface{ SetDropped(string, int64) }); ok {
 		for i := range record.DropReasons {

@@ -10,7 +10,7 @@ import (
 )
 
 // nodeOf returns the place's number in the report.
-func nodeOf(pl *record.Place, rec report.Recorder) report.Node {
+func nodeOf(pl *record.Position, rec report.Recorder) report.Node {
 	if pl == nil {
 		return 0
 	}
@@ -21,7 +21,7 @@ func nodeOf(pl *record.Place, rec report.Recorder) report.Node {
 }
 
 // reportPlace tells the recorder of the runs since it was last told. Polling thread.
-func reportPlace(pl *record.Place, rec report.Recorder) {
+func reportPosition(pl *record.Position, rec report.Recorder) {
 	now, last := pl.Untimed.Load(), pl.Reported
 	if now == last {
 		return
@@ -42,17 +42,17 @@ func reportPlace(pl *record.Place, rec report.Recorder) {
 			continue
 		}
 		s.FLOPs, s.Precision = f, work.Precision(i).String()
-		tellPlace(pl, rec, n, s)
+		reportSample(pl, rec, n, s)
 		n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.IO{}, true
 	}
 	if !stated {
-		tellPlace(pl, rec, n, s)
+		reportSample(pl, rec, n, s)
 	}
 }
 
 // tellPlace passes runs on, and the work of chunks also to the sections around them, unless an untimed section around
 // them states work of its own.
-func tellPlace(pl *record.Place, rec report.Recorder, n int64, s report.Sample) {
+func reportSample(pl *record.Position, rec report.Recorder, n int64, s report.Sample) {
 	rec.Untimed(nodeOf(pl, rec), n, s)
 	for pl.Chunked.Load() && pl.Parent != nil && !pl.Parent.Untimed.Stated() {
 		pl = pl.Parent

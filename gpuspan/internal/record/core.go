@@ -42,7 +42,7 @@ type Core struct {
 	Mu         sync.Mutex
 	Ops        atomic.Pointer[[]*OpState] // by Operation.id
 	OpList     shared[*OpState]           // in order of registration
-	Places     shared[*Place]             // of sections within others, parents first
+	Positions  shared[*Position]          // of sections within others, parents first
 	opCount    int
 	overflow   *OpState
 	StreamList shared[*Stream]

@@ -20,8 +20,8 @@ const overflowName = "(other)"
 type OpState struct {
 	Op *Operation
 
-	inner     shared[*Place] // within other sections
-	Outermost Place          // as an outermost section
+	inner     shared[*Position] // within other sections
+	Outermost Position          // as an outermost section
 
 	// sections that took a slot, added by the polling thread when they are read back; and all steps, without a slot
 	// when they end

@@ -16,7 +16,7 @@ import (
 
 type Section struct {
 	Occupant
-	at *Place // nil: nothing at all
+	at *Position // nil: nothing at all
 	p  *Core
 }
 

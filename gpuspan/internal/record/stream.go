@@ -71,20 +71,20 @@ type ring struct {
 }
 
 func (r *ring) push(i int32) {
-	r.Buf[r.place(r.Size)] = i
+	r.Buf[r.index(r.Size)] = i
 	r.Size++
 }
 
 func (r *ring) Pop() {
-	r.head = r.place(1)
+	r.head = r.index(1)
 	r.Size--
 }
 
-func (r *ring) At(i int) int32 { return r.Buf[r.place(i)] }
+func (r *ring) At(i int) int32 { return r.Buf[r.index(i)] }
 
-// place returns the position of the i-th element. It compares instead of dividing, because a division would cost more
+// index returns the position of the i-th element. It compares instead of dividing, because a division would cost more
 // than the rest of push.
-func (r *ring) place(i int) int {
+func (r *ring) index(i int) int {
 	if i += r.head; i >= len(r.Buf) {
 		i -= len(r.Buf)
 	}

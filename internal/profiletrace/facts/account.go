@@ -27,14 +27,14 @@ type StepSpending struct {
 	Comms  amounts
 }
 
-type placeKey struct {
+type locationKey struct {
 	Cause    timeline.Cause
 	Name, In uint32
 }
 
 // spent is how often and how long time went somewhere.
 type spent struct {
-	At                placeKey
+	At                locationKey
 	Count, Time, Most int64
 }
 
@@ -53,7 +53,7 @@ func (a *Spending) Idle(s timeline.Share) {
 	case timeline.CauseUnknown, timeline.CauseLatency:
 		return
 	}
-	p := a.Place(placeKey{s.Cause, s.Name, s.In})
+	p := a.Location(locationKey{s.Cause, s.Name, s.In})
 	p.Count++
 	p.Time += n
 	p.Most = max(p.Most, n)
@@ -68,14 +68,14 @@ func (a *Spending) Clone() Spending {
 
 // Put adds what was spent elsewhere.
 func (a *Spending) Put(s spent) {
-	p := a.Place(s.At)
+	p := a.Location(s.At)
 	p.Count += s.Count
 	p.Time += s.Time
 	p.Most = max(p.Most, s.Most)
 }
 
-// Place returns what was spent at a place.
-func (a *Spending) Place(k placeKey) *spent {
+// Location returns what was spent at a place.
+func (a *Spending) Location(k locationKey) *spent {
 	if 4*len(a.Spent) >= 3*len(a.index) {
 		a.grow()
 	}
@@ -95,7 +95,7 @@ func (a *Spending) Place(k placeKey) *spent {
 }
 
 // slot returns where the index has the place, or would have it.
-func (a *Spending) slot(k placeKey) uint64 {
+func (a *Spending) slot(k locationKey) uint64 {
 	mask := uint64(len(a.index) - 1)
 	at := (uint64(k.Cause)<<56 ^ uint64(k.In)<<28 ^ uint64(k.Name)) * 0x9e3779b97f4a7c15 >> 32
 	for at &= mask; a.index[at] != 0 && a.Spent[a.index[at]-1].At != k; at = (at + 1) & mask {
@@ -127,7 +127,7 @@ func (a *StepSpending) Take(c timeline.Claim, from, to int64) {
 	case timeline.Communicating:
 		a.Comms.add(c.Name, n)
 	case timeline.Copying:
-		a.Copies.Place(placeKey{Name: c.Name, In: c.In}).Time += n
+		a.Copies.Location(locationKey{Name: c.Name, In: c.In}).Time += n
 	}
 	a.Parts[c.Class] += n
 }

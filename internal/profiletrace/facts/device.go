@@ -309,7 +309,7 @@ func (d *Device) give(a *active, from, to int64) {
 		a.kernel.Alone += n
 	case timeline.Copying:
 		a.copy.Exposed += n
-		a.copy.In.Place(placeKey{Name: a.in, In: a.around}).Time += int64(n)
+		a.copy.In.Location(locationKey{Name: a.in, In: a.around}).Time += int64(n)
 	}
 	c := timeline.Claim{From: from, To: to, Class: a.class, Name: a.name}
 	if a.class == timeline.Copying {

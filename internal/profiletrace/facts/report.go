@@ -63,9 +63,9 @@ type Step struct {
 
 // CauseTime is the idle time of one cause.
 type CauseTime struct {
-	Cause timeline.Cause  `json:"cause"`
-	Time  time.Duration   `json:"time_ns"`
-	Where []finding.Place `json:"where,omitempty"` // the longest
+	Cause timeline.Cause     `json:"cause"`
+	Time  time.Duration      `json:"time_ns"`
+	Where []finding.Location `json:"where,omitempty"` // the longest
 }
 
 // Efficiency is what the operators with known work did. Rates are over the time of the kernels that they launched.
@@ -173,7 +173,7 @@ func (d *Device) Report(f *Context) Report {
 	r.Parts.CommHidden = time.Duration(d.busy[timeline.Communicating].Length) - r.Parts.CommExposed
 	r.Parts.CopyHidden = time.Duration(d.busy[timeline.Copying].Length) - r.Parts.CopyExposed
 	for i := range r.Idle {
-		r.Idle[i].Where = d.Places(f, r.Idle[i].Cause)
+		r.Idle[i].Where = d.Locations(f, r.Idle[i].Cause)
 	}
 	d.operators(&r, f)
 	d.byKernel(&r, f)
@@ -216,8 +216,8 @@ func SortIdle(list []CauseTime) {
 	slices.SortStableFunc(list, func(a, b CauseTime) int { return cmp.Compare(b.Time, a.Time) })
 }
 
-// Places returns where most of the idle time of a cause was spent.
-func (a *Spending) Places(f *Context, c timeline.Cause) []finding.Place {
+// Locations returns where most of the idle time of a cause was spent.
+func (a *Spending) Locations(f *Context, c timeline.Cause) []finding.Location {
 	var top []spent // the longest so far, by time; names decide between equals only
 	less := func(x, y *spent) bool {
 		if x.Time != y.Time {
@@ -240,13 +240,13 @@ func (a *Spending) Places(f *Context, c timeline.Cause) []finding.Place {
 			top = top[:min(finding.MaxPlaces, len(top))]
 		}
 	}
-	list := make([]finding.Place, 0, len(top))
+	list := make([]finding.Location, 0, len(top))
 	for _, e := range top {
 		name, in := e.At.Name, e.At.In
 		if in&timeline.InnerName != 0 || c == timeline.CauseLoader && in != 0 { // of a loader the inner range is kept in it
 			name, in = in&^timeline.InnerName, name
 		}
-		p := finding.Place{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.Time), Count: e.Count}
+		p := finding.Location{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.Time), Count: e.Count}
 		if in != name {
 			p.In = f.Name(in)
 		}

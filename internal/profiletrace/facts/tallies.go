@@ -81,7 +81,7 @@ type collective struct {
 func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 	k := collectiveKey{name: a.Name, collective: a.Collective, bytes: a.Bytes, group: a.Group}
 	if a.Bytes == 0 {
-		k.launched, k.place = a.Launched, a.Place
+		k.launched, k.place = a.Launched, a.Occurrence
 	}
 	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }

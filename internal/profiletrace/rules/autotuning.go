@@ -18,7 +18,7 @@ import (
 // time that its finding claims.
 func (j *judge) trials(d *facts.Totals) (claimed float64) {
 	var computing, idle int64
-	var where []finding.Place
+	var where []finding.Location
 	var list []*facts.Trial
 	var most int64
 	var text string
@@ -31,7 +31,7 @@ func (j *judge) trials(d *facts.Totals) (claimed float64) {
 		more := max(0, x.Many.Time-usual)
 		of := x.Many.Idle.IdleTime()
 		computing, idle, list = computing+more, idle+of, append(list, x)
-		where = append(where, finding.Place{Name: j.f.Name(op), Time: time.Duration(more + of), Count: x.Many.Kernels})
+		where = append(where, finding.Location{Name: j.f.Name(op), Time: time.Duration(more + of), Count: x.Many.Kernels})
 		if more+of > most {
 			most = more + of
 			text = fmt.Sprintf("%d of %d calls of %s launch %.3g kernels of different names each, the others %.3g",
@@ -44,7 +44,7 @@ func (j *judge) trials(d *facts.Totals) (claimed float64) {
 	}
 	for _, x := range list {
 		for _, s := range x.Many.Idle.Spent {
-			of := j.account.Place(s.At)
+			of := j.account.Location(s.At)
 			of.Time -= s.Time
 			of.Count -= s.Count
 		}

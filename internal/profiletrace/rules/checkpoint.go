@@ -18,7 +18,7 @@ import (
 func (j *judge) checkpoint() {
 	var sum int64
 	var saving []int
-	var where []finding.Place
+	var where []finding.Location
 	for i, s := range j.account.Spent {
 		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
 		if s.At.Cause != timeline.CauseHost || !savesCheckpoint(name) && !savesCheckpoint(in) {
@@ -26,7 +26,7 @@ func (j *judge) checkpoint() {
 		}
 		sum += s.Time
 		saving = append(saving, i)
-		where = append(where, finding.Place{Name: cmp.Or(name, in), In: in, Time: time.Duration(s.Time), Count: s.Count})
+		where = append(where, finding.Location{Name: cmp.Or(name, in), In: in, Time: time.Duration(s.Time), Count: s.Count})
 	}
 	if float64(sum) < thresholdGain*float64(j.length) || sum == 0 {
 		return

@@ -29,11 +29,11 @@ const (
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *facts.Report) {
 	var waiting, moving, slow, small, paired time.Duration
-	var waits, moves []finding.Place
+	var waits, moves []finding.Location
 	for _, c := range r.Collectives {
 		waiting += c.Waiting
 		moving += c.Moving
-		waits = append(waits, finding.Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
+		waits = append(waits, finding.Location{Name: c.Name, Time: c.Waiting, Count: c.Count})
 		moved := c.Name
 		toPeer := pairwise(c.Name)
 		if toPeer {
@@ -47,7 +47,7 @@ func (j *judge) collectives(r *facts.Report) {
 				small += c.Moving
 			}
 		}
-		moves = append(moves, finding.Place{Name: moved, Time: c.Moving, Count: c.Count})
+		moves = append(moves, finding.Location{Name: moved, Time: c.Moving, Count: c.Count})
 	}
 	waits, moves = finding.Longest(waits), finding.Longest(moves)
 	transfers, mixed, what, remedy := "collectives", "", "move bytes",

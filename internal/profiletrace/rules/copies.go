@@ -39,7 +39,7 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 		if gain == 0 {
 			continue
 		}
-		asked := in.Places(j.f, timeline.CauseUnknown)
+		asked := in.Locations(j.f, timeline.CauseUnknown)
 		v := finding.Finding{
 			Kind: kind, Gain: gain, Where: asked, Certainty: finding.High,
 			Evidence: strings.Join(text, ", "),

@@ -37,7 +37,7 @@ func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.
 	var alone time.Duration
 	var count int64
 	var by [timeline.MoveCount]time.Duration
-	var where []finding.Place
+	var where []finding.Location
 	callers := map[facts.MoveKey]time.Duration{}
 	for k, m := range d.Moved {
 		alone, count = alone+m.Alone, count+m.Count
@@ -47,7 +47,7 @@ func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.
 		if k.Kernel {
 			name = j.f.Kernel(k.Name)
 		}
-		where = append(where, finding.Place{Name: name, In: j.f.Name(k.Caller), Time: m.Alone, Count: m.Count})
+		where = append(where, finding.Location{Name: name, In: j.f.Name(k.Caller), Time: m.Alone, Count: m.Count})
 	}
 	gain := time.Duration(needed * float64(alone))
 	share := float64(alone) / float64(max(1, d.Parts[timeline.Computing]))

@@ -35,8 +35,8 @@ func (j *judge) dependency(d *facts.Totals) {
 		v.Remedy = "ask for the stream's state after launching (cudaStreamQuery hands a batch over), CUDA graphs, hardware-" +
 			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
 	}
-	p := j.account.Places(j.f, timeline.CauseDependency)
-	p = slices.DeleteFunc(p, func(p finding.Place) bool { return p.Name == facts.NoRange })
+	p := j.account.Locations(j.f, timeline.CauseDependency)
+	p = slices.DeleteFunc(p, func(p finding.Location) bool { return p.Name == facts.NoRange })
 	if len(p) > 0 && 2*int64(p[0].Time) > n {
 		v.Certainty, v.Where, v.Remedy = finding.Medium, p,
 			"split batches so that devices work at the same time (a pipeline), or split layers among them"

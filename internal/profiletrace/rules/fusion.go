@@ -18,7 +18,7 @@ import (
 func (j *judge) fusion(r *facts.Report, claimed map[string]bool, needed float64) {
 	var gain float64
 	var links int64
-	var where []finding.Place
+	var where []finding.Location
 	known := true
 	for _, o := range r.Operators {
 		if o.Handed == 0 || claimed[o.Name] || o.Time == 0 {
@@ -33,7 +33,7 @@ func (j *judge) fusion(r *facts.Report, claimed map[string]bool, needed float64)
 		part := min(1, float64(o.Handed)/float64(tensors)/float64(o.Time)) * needed * float64(o.Alone)
 		gain += part
 		links += o.Links
-		where = append(where, finding.Place{Name: o.WithShapes(), Time: time.Duration(part), Count: o.Kernels})
+		where = append(where, finding.Location{Name: o.WithShapes(), Time: time.Duration(part), Count: o.Kernels})
 	}
 	if gain < thresholdGain*float64(j.length) {
 		return

@@ -17,8 +17,8 @@ import (
 
 // hostRanges adds a finding for each range that alone is worth it, and one for the rest.
 func (j *judge) hostRanges() {
-	by := map[string]*finding.Place{}
-	in := map[string][]finding.Place{}
+	by := map[string]*finding.Location{}
+	in := map[string][]finding.Location{}
 	for _, s := range j.account.Spent {
 		k := s.At
 		if k.Cause != timeline.CauseHost {
@@ -32,23 +32,23 @@ func (j *judge) hostRanges() {
 		p.Name = name
 		p.Time += time.Duration(s.Time)
 		p.Count += s.Count
-		at := finding.Place{Name: name, In: around, Time: time.Duration(s.Time), Count: s.Count}
+		at := finding.Location{Name: name, In: around, Time: time.Duration(s.Time), Count: s.Count}
 		if k.In&timeline.InnerName != 0 {
 			at.Name, at.In = at.In, at.Name
 		}
 		in[name] = append(in[name], at)
 	}
-	var list []finding.Place
+	var list []finding.Location
 	for _, p := range by {
 		list = append(list, *p)
 	}
-	finding.SortPlaces(list)
+	finding.SortLocations(list)
 	var rest time.Duration
-	var restOf []finding.Place
+	var restOf []finding.Location
 	own := 0
 	// What is too little by its own name counts for the named range around it.
-	var outer []finding.Place
-	sums := map[string]*finding.Place{}
+	var outer []finding.Location
+	sums := map[string]*finding.Location{}
 	for _, p := range list {
 		if p.Name == "" || float64(p.Time) >= thresholdGain*float64(j.length) {
 			outer = append(outer, p)
@@ -61,14 +61,14 @@ func (j *judge) hostRanges() {
 			g.Time += inner.Time
 			g.Count += inner.Count
 			if name != p.Name {
-				in[name] = append(in[name], finding.Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
+				in[name] = append(in[name], finding.Location{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
 			}
 		}
 	}
 	for _, g := range sums {
 		outer = append(outer, *g)
 	}
-	finding.SortPlaces(outer)
+	finding.SortLocations(outer)
 	for _, p := range outer {
 		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
 			rest += p.Time

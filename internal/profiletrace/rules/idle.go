@@ -71,7 +71,7 @@ func (j *judge) idle(d *facts.Totals) {
 
 // idled returns a finding on all idle time of a cause, with where most of it was.
 func (j *judge) idled(c timeline.Cause, kind string, sure finding.Certainty, what, remedy string) finding.Finding {
-	n, p := j.account.Idles[c], j.account.Places(j.f, c)
+	n, p := j.account.Idles[c], j.account.Locations(j.f, c)
 	return finding.Finding{
 		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: sure, Chain: j.idleChain(what, n),
 		Evidence: "in " + finding.Names(p), Remedy: remedy,

@@ -122,7 +122,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 func Step(a *facts.StepSpending, subject string, length int64, f *facts.Context) []finding.Finding {
 	j := &judge{subject: subject, f: f, length: length - a.Idles[timeline.CauseNoLoad], account: &a.Spending}
 	j.idle(nil)
-	exposed := func(kind, what string, sum int64, places []finding.Place) {
+	exposed := func(kind, what string, sum int64, places []finding.Location) {
 		j.add(finding.Finding{
 			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: finding.Medium,
 			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", finding.Duration(sum))},
@@ -130,10 +130,10 @@ func Step(a *facts.StepSpending, subject string, length int64, f *facts.Context)
 		})
 	}
 	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.Parts[timeline.Copying],
-		a.Copies.Places(f, timeline.CauseUnknown))
-	var kernels []finding.Place
+		a.Copies.Locations(f, timeline.CauseUnknown))
+	var kernels []finding.Location
 	for name, n := range a.Comms {
-		kernels = append(kernels, finding.Place{Name: f.Kernel(name), Time: time.Duration(n)})
+		kernels = append(kernels, finding.Location{Name: f.Kernel(name), Time: time.Duration(n)})
 	}
 	exposed(semconv.GPUFindingKindExposedCommunication, "collectives ran while nothing computed",
 		a.Parts[timeline.Communicating], finding.Longest(kernels))

@@ -20,7 +20,7 @@ func (j *judge) launching(d *facts.Totals) {
 	if n == 0 {
 		return
 	}
-	p := a.Places(j.f, timeline.CauseDispatch)
+	p := a.Locations(j.f, timeline.CauseDispatch)
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: finding.High,
 		Chain: []string{

@@ -23,7 +23,7 @@ type slowOperator struct {
 	gain, time, atPeak, narrow, alone float64
 	compute                           float64 // of time: what compute bounds less what memory does
 	count                             int64
-	where                             []finding.Place
+	where                             []finding.Location
 	best                              facts.Operator // the longest
 }
 
@@ -78,7 +78,7 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 		} else {
 			x.compute -= float64(o.Time)
 		}
-		x.where = append(x.where, finding.Place{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		x.where = append(x.where, finding.Location{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	claimed := map[string]bool{}
 	list := slices.SortedFunc(maps.Keys(slow), func(a, b string) int {

@@ -17,12 +17,12 @@ import (
 func (j *judge) parallelism(d *facts.Totals, r *facts.Report, claimed map[string]bool, needed float64) {
 	var narrow time.Duration
 	var empty float64
-	var where []finding.Place
+	var where []finding.Location
 	for _, o := range r.Operators {
 		if !claimed[o.Name] && o.Narrow > 0 {
 			narrow += o.Narrow
 			empty += o.Empty
-			where = append(where, finding.Place{Name: o.Kernel, In: o.Name, Time: o.Narrow, Count: o.Kernels})
+			where = append(where, finding.Location{Name: o.Kernel, In: o.Name, Time: o.Narrow, Count: o.Kernels})
 		}
 	}
 	where = finding.Longest(where)

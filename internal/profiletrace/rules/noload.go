@@ -21,7 +21,7 @@ func (j *judge) noLoad() []finding.Finding {
 	if float64(n) < thresholdNoLoad*float64(whole) || n == 0 {
 		return nil
 	}
-	p := j.account.Places(j.f, timeline.CauseNoLoad)
+	p := j.account.Locations(j.f, timeline.CauseNoLoad)
 	return []finding.Finding{{
 		Kind: semconv.GPUFindingKindNoLoad, Subject: j.subject, Certainty: finding.High, Where: p, Weight: time.Duration(n),
 		Share: float64(n) / float64(whole), Threshold: thresholdNoLoad,

@@ -26,7 +26,7 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 		return
 	}
 	var gain, alone, double float64
-	var where []finding.Place
+	var where []finding.Location
 	for _, o := range r.Operators {
 		single := o.Precision == "fp32" || o.Precision == "fp64"
 		if claimed[o.Name] || !single || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
@@ -43,7 +43,7 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 		if o.Precision == "fp64" {
 			double += needed * float64(o.Alone)
 		}
-		where = append(where, finding.Place{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
+		where = append(where, finding.Location{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Calls})
 	}
 	if name == "tf32" {
 		gained := 1 - peaks.Of("fp32")/(reachable*fast)
@@ -80,14 +80,14 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 // part of their time.
 func (j *judge) namedSingle(
 	r *facts.Report, claimed map[string]bool, part float64,
-) (gain float64, where []finding.Place) {
+) (gain float64, where []finding.Location) {
 	if part <= 0 || slices.ContainsFunc(r.Operators, func(o facts.Operator) bool { return o.FLOPs > 0 }) {
 		return 0, nil
 	}
 	for _, k := range r.ByKernel {
 		if strings.Contains(k.Name, "sgemm") && facts.PrecisionOf("fp32", k.Name) == "fp32" {
 			gain += part * float64(k.Alone)
-			where = append(where, finding.Place{Name: k.Name, Time: k.Alone, Count: k.Count})
+			where = append(where, finding.Location{Name: k.Name, Time: k.Alone, Count: k.Count})
 		}
 	}
 	if gain < thresholdGain*float64(j.length) {

@@ -19,7 +19,7 @@ import (
 // operators without that time.
 func (j *judge) attention(d *facts.Totals, list []facts.Operator, needed float64) []facts.Operator {
 	var alone, least float64
-	var where []finding.Place
+	var where []finding.Location
 	rest := make([]facts.Operator, 0, len(list))
 	for _, o := range list {
 		if o.Attention == 0 || o.Time <= 0 {
@@ -35,7 +35,7 @@ func (j *judge) attention(d *facts.Totals, list []facts.Operator, needed float64
 			}
 			least += time
 		}
-		where = append(where, finding.Place{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Kernels})
+		where = append(where, finding.Location{Name: o.WithShapes(), In: o.Kernel, Time: o.Alone, Count: o.Kernels})
 		if part < 1 {
 			rest = append(rest, o.Less(part))
 		}

@@ -18,7 +18,7 @@ func (j *judge) warmUp(d *facts.Totals, r *facts.Report) {
 	if n == 0 {
 		return
 	}
-	p := j.account.Places(j.f, timeline.CauseWarmUp)
+	p := j.account.Locations(j.f, timeline.CauseWarmUp)
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindWarmUp, Where: p, Certainty: finding.High,
 		Chain: []string{

@@ -46,7 +46,7 @@ type Activity struct {
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
 	Step       int32 // that launched it, from 1 on; 0: none
-	Place      int64 // of a collective among others of its kernel that the step launched, from 1 on; 0: there are no steps
+	Occurrence int64 // of a collective among others of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
 // Length returns how long the activity took.

@@ -53,7 +53,7 @@ type profile struct {
 	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
-	idle        finding.Place // where its host was for longest while its device was idle, by the findings on it
+	idle        finding.Location // where its host was for longest while its device was idle, by the findings on it
 	steps       int
 	stepTime    float64 // s, of all steps
 	exposed     float64 // s, of communication that no computation hides, of all steps

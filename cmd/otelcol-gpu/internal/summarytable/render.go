@@ -136,7 +136,7 @@ var (
 )
 
 type node struct {
-	place
+	position
 	*stats
 	below []*node
 }
@@ -148,7 +148,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
 	for p, s := range t.ops {
 		if s.Sums[spansums.Count] > 0 {
-			all = append(all, &node{place: p, stats: s})
+			all = append(all, &node{position: p, stats: s})
 		}
 	}
 	slices.SortFunc(all, func(a, b *node) int {
@@ -246,7 +246,7 @@ func (n *node) row(indent string, whole float64) []string {
 
 func (t *Table) stepRows() (rows [][]string) {
 	steps := slices.Collect(maps.Keys(t.steps))
-	slices.SortFunc(steps, func(a, b place) int {
+	slices.SortFunc(steps, func(a, b position) int {
 		return cmp.Or(cmp.Compare(t.steps[b].Sums[spansums.Time], t.steps[a].Sums[spansums.Time]),
 			cmp.Compare(a.op.name, b.op.name),
 			cmp.Compare(a.op.category, b.op.category))

@@ -22,21 +22,21 @@ import (
 // others; nesting of spans that are further apart than maxSpans spans is not detected.
 const (
 	maxOperations = 2000
-	maxPlaces     = 4 * maxOperations
+	maxPositions  = 4 * maxOperations
 	maxSpans      = 1 << 16
 )
 
 var others = &key{name: "(other operations)"}
 
-// place is an operation below another, nil where it is outermost. Operations are pointers of Table.names.
-type place struct{ parent, op *key }
+// position is an operation below another, nil where it is outermost. Operations are pointers of Table.names.
+type position struct{ parent, op *key }
 
 // Table is safe for concurrent use. The zero value is not usable; see [New].
 type Table struct {
 	mu    sync.Mutex
 	names map[key]*key
-	ops   map[place]*stats
-	steps map[place]*stats
+	ops   map[position]*stats
+	steps map[position]*stats
 	late  map[rankOf]*lateness
 	serve map[string]*requests // by service
 	spans int64
@@ -59,7 +59,7 @@ type part struct {
 // New makes an empty table.
 func New() *Table {
 	return &Table{
-		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
+		names: map[key]*key{}, ops: map[position]*stats{}, steps: map[position]*stats{},
 		late: map[rankOf]*lateness{}, serve: map[string]*requests{},
 		known: boundedmap.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans / 2},
 	}
@@ -118,7 +118,7 @@ func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanf
 	t.gpu++
 	x := part{t.name(keyOf(span, &f)), statsOf(&f)}
 	if f.Kind == spanfacts.Step {
-		lookup(t.steps, place{op: x.op}).add(&x.stats, 1)
+		lookup(t.steps, position{op: x.op}).add(&x.stats, 1)
 		return
 	}
 	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, x})
@@ -141,13 +141,13 @@ func (t *Table) name(k key) *key {
 	return p
 }
 
-func lookup(m map[place]*stats, p place) *stats {
-	return boundedmap.Bounded(m, p, place{op: others}, maxPlaces)
+func lookup(m map[position]*stats, p position) *stats {
+	return boundedmap.Bounded(m, p, position{op: others}, maxPositions)
 }
 
 func (t *Table) put(s *nestedSpan) {
 	parent := t.known.Get(s.parent)
-	lookup(t.ops, place{parent, s.op}).add(&s.stats, 1)
+	lookup(t.ops, position{parent, s.op}).add(&s.stats, 1)
 	if parent == nil && !s.parent.Span.IsEmpty() {
 		below, _ := t.waiting.At(s.parent, 0)
 		i := slices.IndexFunc(*below, func(x part) bool { return x.op == s.op })
@@ -160,8 +160,8 @@ func (t *Table) put(s *nestedSpan) {
 	below, _ := t.waiting.Take(s.key)
 	for i := range below { // they are not outermost after all
 		x := &below[i]
-		lookup(t.ops, place{op: x.op}).add(&x.stats, -1)
-		lookup(t.ops, place{s.op, x.op}).add(&x.stats, 1)
+		lookup(t.ops, position{op: x.op}).add(&x.stats, -1)
+		lookup(t.ops, position{s.op, x.op}).add(&x.stats, 1)
 	}
 	t.known.Put(s.key, s.op)
 }

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"math"
@@ -10,23 +10,23 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // loaded is a meter of one unit for each cell whose processes state how many requests they run at the start
 // of each cell.
 type loaded struct {
-	fairshare.Meter
+	attribution.Meter
 	running map[uint64]func(cell int64) float64
 }
 
-func (l loaded) Levels(process uint64, from, to int64, dst []fairshare.Level) []fairshare.Level {
+func (l loaded) Levels(process uint64, from, to int64, dst []attribution.Level) []attribution.Level {
 	f := l.running[process]
 	if f == nil {
 		return dst
 	}
 	for c := from / cellNS; c*cellNS <= to+cellNS; c++ {
-		dst = append(dst, fairshare.Level{Time: c * cellNS, Running: f(c)})
+		dst = append(dst, attribution.Level{Time: c * cellNS, Running: f(c)})
 	}
 	return dst
 }
@@ -43,19 +43,19 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 	eight := until80(8)
 	for name, tt := range map[string]struct {
 		running map[uint64]func(int64) float64
-		spans   []fairshare.Span
+		spans   []attribution.Span
 		settles []int
 		want    map[int]float64
 		unseen  float64
 	}{
 		"seven of eight never arrive": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{request(1, 0, 1, 0, 80)},
+			spans:   []attribution.Span{request(1, 0, 1, 0, 80)},
 			want:    map[int]float64{1: 10}, unseen: 70,
 		},
 		"all of eight arrive": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans: []fairshare.Span{
+			spans: []attribution.Span{
 				request(1, 0, 1, 0, 80), request(2, 0, 1, 0, 80), request(3, 0, 1, 0, 80), request(4, 0, 1, 0, 80),
 				request(5, 0, 1, 0, 80), request(6, 0, 1, 0, 80), request(7, 0, 1, 0, 80), request(8, 0, 1, 0, 80),
 			},
@@ -63,7 +63,7 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 		},
 		"more arrive than the process counts": {
 			running: map[uint64]func(int64) float64{1: until80(1)},
-			spans:   []fairshare.Span{request(1, 0, 1, 0, 80), request(2, 0, 1, 0, 80)},
+			spans:   []attribution.Span{request(1, 0, 1, 0, 80), request(2, 0, 1, 0, 80)},
 			want:    map[int]float64{1: 40, 2: 40},
 		},
 		"the count changes within a span": {
@@ -73,26 +73,26 @@ func TestSpansThatNeverArriveKeepTheirParts(t *testing.T) {
 				}
 				return until80(1)(c)
 			}},
-			spans: []fairshare.Span{request(1, 0, 1, 0, 80)},
+			spans: []attribution.Span{request(1, 0, 1, 0, 80)},
 			want:  map[int]float64{1: 50}, unseen: 30,
 		},
 		"another process keeps its half": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{request(1, 0, 1, 0, 80), request(2, 0, 2, 0, 80)},
+			spans:   []attribution.Span{request(1, 0, 1, 0, 80), request(2, 0, 2, 0, 80)},
 			want:    map[int]float64{1: 5, 2: 40}, unseen: 35,
 		},
 		"a sampler that keeps one in eight": {
-			spans: []fairshare.Span{weighted(span(1, 0, 1, 0, 80), 8)},
+			spans: []attribution.Span{weighted(span(1, 0, 1, 0, 80), 8)},
 			want:  map[int]float64{1: 10}, unseen: 70,
 		},
 		"the larger of weights and the count": {
 			running: map[uint64]func(int64) float64{1: until80(10)},
-			spans:   []fairshare.Span{weighted(span(1, 0, 1, 0, 80), 8), weighted(span(2, 0, 1, 40, 80), 8)},
+			spans:   []attribution.Span{weighted(span(1, 0, 1, 0, 80), 8), weighted(span(2, 0, 1, 40, 80), 8)},
 			want:    map[int]float64{1: 4 + 2.5, 2: 2.5}, unseen: 80 - 9,
 		},
 		"settled often": {
 			running: map[uint64]func(int64) float64{1: eight},
-			spans:   []fairshare.Span{request(1, 0, 1, 0, 80)},
+			spans:   []attribution.Span{request(1, 0, 1, 0, 80)},
 			settles: []int{1, 7, 8, 33, 79},
 			want:    map[int]float64{1: 10}, unseen: 70,
 		},
@@ -169,12 +169,12 @@ func TestPartsAndUnseenSumToTheCounter(t *testing.T) {
 	}
 }
 
-func weighted(s fairshare.Span, w float64) fairshare.Span {
+func weighted(s attribution.Span, w float64) attribution.Span {
 	s.Weight, s.Yields = w, true
 	return s
 }
 
-func request(id, parent, process, start, end int) fairshare.Span {
+func request(id, parent, process, start, end int) attribution.Span {
 	return weighted(span(id, parent, process, start, end), 0)
 }
 
@@ -282,10 +282,10 @@ type sparse struct {
 	period int64
 }
 
-func (s sparse) Levels(process uint64, from, to int64, dst []fairshare.Level) []fairshare.Level {
+func (s sparse) Levels(process uint64, from, to int64, dst []attribution.Level) []attribution.Level {
 	step := s.period * cellNS
 	for at := from / step * step; at <= to+step; at += step {
-		dst = append(dst, fairshare.Level{Time: at, Running: s.running[process](min(at/cellNS, 20_000))})
+		dst = append(dst, attribution.Level{Time: at, Running: s.running[process](min(at/cellNS, 20_000))})
 	}
 	return dst
 }

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"math/rand/v2"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // grid is the rule by brute force: time is a row of cells, each with its own flow; settling a cell asks every span
@@ -208,14 +208,14 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 			todo = append(todo, arrival{at, s})
 		}
 		r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
-		d.Arrive(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
+		d.Add(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
 		g.arrive(gspan{id: 999999, process: 9, start: 0, end: 1})
 		for now := range cells + 30 {
 			for _, a := range todo {
 				if a.at == now {
 					before := g.settled
 					g.arrive(a.s)
-					require.Equal(t, fairshare.Taken, take(d, span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), g))
+					require.Equal(t, attribution.Taken, take(d, span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), g))
 					if a.s.start < before {
 						lateSpans++
 					}
@@ -267,8 +267,8 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 const cellNS = 1000
 
 // Knots reads the grid's cells as a counter with a sample at every cell border.
-func (g *grid) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
-	var k fairshare.Knot
+func (g *grid) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
+	var k attribution.Knot
 	k.Time = from
 	dst = append(dst, k)
 	for k.Time < to {

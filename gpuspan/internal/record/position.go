@@ -10,12 +10,12 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Place is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces
+// Position is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces
 // are sampled or not. Sections that are not timed count here; each operation has a place as an outermost section, and
 // one below each place that it ran in.
-type Place struct {
+type Position struct {
 	State  *OpState
-	Parent *Place // nil: outermost
+	Parent *Position // nil: outermost
 	depth  int
 
 	Untimed work.Tally // runs without a slot: unsampled, captured in full pools …
@@ -24,8 +24,8 @@ type Place struct {
 	// nothing.
 	ended [ticketRing]atomic.Int64
 
-	children shared[*Place] // few: found by looking at each
-	Chunked  atomic.Bool    // the runs are chunks of what runs around them
+	children shared[*Position] // few: found by looking at each
+	Chunked  atomic.Bool       // the runs are chunks of what runs around them
 
 	// polling thread
 	Reported work.TallySnapshot // what the recorder has of untimed
@@ -35,9 +35,9 @@ type Place struct {
 const (
 	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What exceeds these limits
 	// counts as outermost.
-	maxPlaces   = 2048
-	maxDepth    = 64 // recursions
-	maxChildren = 64 // each is visited
+	maxPositions = 2048
+	maxDepth     = 64 // recursions
+	maxChildren  = 64 // each is visited
 )
 
 // ticketRing is how many sections of one place may end between two Ends of the same untimed section and still have
@@ -45,7 +45,7 @@ const (
 const ticketRing = 64
 
 // child finds the place of an operation within pl.
-func (pl *Place) child(p *Core, st *OpState) *Place {
+func (pl *Position) child(p *Core, st *OpState) *Position {
 	for _, c := range pl.children.All() {
 		if c.State == st {
 			return c
@@ -54,7 +54,7 @@ func (pl *Place) child(p *Core, st *OpState) *Place {
 	return pl.addChild(p, st)
 }
 
-func (pl *Place) addChild(p *Core, st *OpState) *Place {
+func (pl *Position) addChild(p *Core, st *OpState) *Position {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	siblings := pl.children.All()
@@ -63,18 +63,18 @@ func (pl *Place) addChild(p *Core, st *OpState) *Place {
 			return c
 		}
 	}
-	if len(p.Places.All()) >= maxPlaces || len(siblings) >= maxChildren || pl.depth >= maxDepth {
+	if len(p.Positions.All()) >= maxPositions || len(siblings) >= maxChildren || pl.depth >= maxDepth {
 		return &st.Outermost
 	}
-	c := &Place{State: st, Parent: pl, depth: pl.depth + 1}
+	c := &Position{State: st, Parent: pl, depth: pl.depth + 1}
 	pl.children.Add(c)
 	st.inner.Add(c)
-	p.Places.Add(c)
+	p.Positions.Add(c)
 	return c
 }
 
 // run counts a section that is not timed.
-func (pl *Place) run(p *Core) Section {
+func (pl *Position) run(p *Core) Section {
 	return Section{Occupant: Occupant{ID: uint64(pl.Untimed.Count.Add(1))}, at: pl, p: p}
 }
 

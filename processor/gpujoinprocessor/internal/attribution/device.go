@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare
+package attribution
 
 import (
 	"cmp"
@@ -96,11 +96,11 @@ type Share struct {
 	Ended   bool    // its end is settled; false: Value is what it has so far
 }
 
-// Place is where a span that arrived is kept. The zero Place has no span.
-type Place struct{ node ref }
+// Handle is where a span that arrived is kept. The zero Handle has no span.
+type Handle struct{ node ref }
 
-// Share reads what the span k has. at is the Place that its arrival gave; false when it was refused or is forgotten.
-func (d *Device) Share(k Key, at Place) (Share, bool) {
+// Share reads what the span k has. at is the Handle that its arrival gave; false when it was refused or is forgotten.
+func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	n := d.at(at.node)
 	if n == nil || n.key != k || !n.known {
 		return Share{}, false
@@ -112,15 +112,15 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return s, true
 }
 
-// Knows reports whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
+// Contains reports whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
 // known.
-func (d *Device) Knows(s *Span) bool {
+func (d *Device) Contains(s *Span) bool {
 	n := d.of(s)
 	return n != nil && n.known && !n.refused && n.times == s.times()
 }
 
-// GiveBack notes that the request of a span was refused after it had arrived: it comes again.
-func (d *Device) GiveBack(k Key, at Place) {
+// MarkRejected notes that the request of a span was refused after it had arrived: it comes again.
+func (d *Device) MarkRejected(k Key, at Handle) {
 	if n := d.at(at.node); n != nil && n.key == k {
 		n.refused = true
 	}
@@ -128,12 +128,12 @@ func (d *Device) GiveBack(k Key, at Place) {
 
 // Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component
 // takes nothing, requests wait longer than Remember.
-func (d *Device) Pin(k Key, at Place) { d.pin(k, at, true) }
+func (d *Device) Pin(k Key, at Handle) { d.pin(k, at, true) }
 
 // Unpin ends Pin. True: it was ended before, so the span was there twice.
-func (d *Device) Unpin(k Key, at Place) (again bool) { return !d.pin(k, at, false) }
+func (d *Device) Unpin(k Key, at Handle) (again bool) { return !d.pin(k, at, false) }
 
-func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
+func (d *Device) pin(k Key, at Handle, pinned bool) (was bool) {
 	n := d.at(at.node)
 	if n == nil || n.key != k {
 		return true
@@ -143,8 +143,8 @@ func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
 	return was
 }
 
-// Elsewhere returns what descendants on this device have of the span k, which is on another device.
-func (d *Device) Elsewhere(k Key) float64 {
+// OnOtherDevices returns what descendants on this device have of the span k, which is on another device.
+func (d *Device) OnOtherDevices(k Key) float64 {
 	n := d.node(&k)
 	if n == nil || n.known {
 		return 0
@@ -179,23 +179,23 @@ const (
 	Taken                  // it takes part
 )
 
-// Arrive takes a span in. What of it lies before the settled time gets only what is still free there. now is any clock
+// Add takes a span in. What of it lies before the settled time gets only what is still free there. now is any clock
 // of the caller; seen is the now of the first arrival.
-func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen int64) {
+func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int64) {
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
-		return Refused, Place{}, now
+		return Refused, Handle{}, now
 	}
 	n := d.of(&s)
 	if n != nil && n.known {
 		if n.times != s.times() {
-			return Refused, Place{}, now
+			return Refused, Handle{}, now
 		}
 		n.refused = false
-		return Known, Place{n.self}, n.seen
+		return Known, Handle{n.self}, n.seen
 	}
 	if n == nil {
 		if n = d.newNode(&s.Key, s.hash); n == nil {
-			return Refused, Place{}, now
+			return Refused, Handle{}, now
 		}
 	}
 	d.remembered.remove(n)
@@ -213,7 +213,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		if s.End <= d.settled {
 			n.ended = true
 			d.remember(n)
-			return Taken, Place{n.self}, now
+			return Taken, Handle{n.self}, now
 		}
 		s.Start = d.settled
 	}
@@ -223,7 +223,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	n.proc = d.procs.join(s.Process)
 	d.points.push(point{s.Start, true, n.self})
 	d.points.push(point{s.End, false, n.self})
-	return Taken, Place{n.self}, now
+	return Taken, Handle{n.self}, now
 }
 
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device

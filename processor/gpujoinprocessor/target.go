@@ -7,7 +7,7 @@ import (
 	"cmp"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -25,8 +25,8 @@ const (
 
 var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity", "several_devices", "no_device"}
 
-// placeName is a device as a span names it.
-type placeName struct {
+// targetName is a device as a span names it.
+type targetName struct {
 	res     *resourceInfo
 	hwID    string
 	bdf     string
@@ -36,9 +36,9 @@ type placeName struct {
 	unreadable bool // hw.id is stated, but is no text
 }
 
-// place is a device that spans of a batch name.
-type place struct {
-	placeName
+// target is a device that spans of a batch name.
+type target struct {
+	targetName
 	outcome outcome
 	board   *board
 	latest  int64                          // end of its spans that are waited for; 0 when there is none
@@ -52,30 +52,30 @@ type place struct {
 }
 
 // extend makes a span's time a part of the place's.
-func (x *place) extend(s *fairshare.Span) {
+func (x *target) extend(s *attribution.Span) {
 	if x.to == 0 {
 		x.from = s.Start
 	}
 	x.from, x.to = min(x.from, s.Start), max(x.to, s.End)
 }
 
-// places are the devices of a batch. A request has few of them and many spans, which know theirs by number.
-type places struct {
-	list []place
+// targets are the devices of a batch. A request has few of them and many spans, which know theirs by number.
+type targets struct {
+	list []target
 	last int // of the last span
 }
 
 // recentPlaces bounds the search for a place; one that was named longer ago gets a second number.
-const recentPlaces = 8
+const recentTargets = 8
 
 // number gives the number of a place. The search begins at the last span's: most follow one another on a
 // device, or go round the devices.
-func (p *places) number(name *placeName) int32 {
-	n := min(len(p.list), recentPlaces)
+func (p *targets) number(name *targetName) int32 {
+	n := min(len(p.list), recentTargets)
 	first := len(p.list) - n
 	at := max(p.last, first)
 	for range n {
-		if p.list[at].placeName == *name {
+		if p.list[at].targetName == *name {
 			p.last = at
 			return int32(at)
 		}
@@ -84,24 +84,24 @@ func (p *places) number(name *placeName) int32 {
 		}
 	}
 	p.last = len(p.list)
-	p.list = append(p.list, place{placeName: *name})
+	p.list = append(p.list, target{targetName: *name})
 	return int32(p.last)
 }
 
 // sameDevice compares places of spans of one process and one ordinal.
-func (p *places) sameDevice(i, j int32) bool {
+func (p *targets) sameDevice(i, j int32) bool {
 	a, b := &p.list[i], &p.list[j]
 	return i == j || cmp.Or(a.hwID, a.bdf) == cmp.Or(b.hwID, b.bdf)
 }
 
-func (p *places) reset() {
+func (p *targets) reset() {
 	clear(p.list)
 	p.list, p.last = p.list[:0], 0
 }
 
 // search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none
 // of these are looked for by devicesOf.
-func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamplesextension.DeviceView, outcome) {
+func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusamplesextension.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {
 			return dev, found
@@ -130,7 +130,7 @@ func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamples
 }
 
 // find looks the places of a batch up in the current view. What was not found once stays so for the batch.
-func (e *engine) find(view gpusamplesextension.View, p *places) {
+func (e *engine) find(view gpusamplesextension.View, p *targets) {
 	for i := range p.list {
 		x := &p.list[i]
 		if x.outcome != found {
@@ -141,7 +141,7 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 		}
 		if len(x.ids) > 0 {
 			x.outcome = e.searchSeveral(view, x)
-		} else if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {
+		} else if x.dev, x.outcome = e.search(view, &x.targetName); x.outcome == found {
 			x.board = e.boardOf(x.dev)
 		}
 		if x.outcome != found && view.Empty() {
@@ -154,7 +154,7 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 }
 
 // method reports whether a span is long enough for values of its own.
-func (x *place) method(length int64) string {
+func (x *target) method(length int64) string {
 	if length < x.cell {
 		return semconv.GPUJoinMethodCell
 	}

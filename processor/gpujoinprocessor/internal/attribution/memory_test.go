@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"testing"
@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 func TestBudgetBoundsMemory(t *testing.T) {
-	b := &fairshare.Budget{Max: 100}
-	d, g := fairshare.New(fairshare.Limits{}, b), flat()
+	b := &attribution.Budget{Max: 100}
+	d, g := attribution.New(attribution.Limits{}, b), flat()
 	refused := 0
 	for i := 1; i <= 1000; i++ {
-		if take(d, span(i, 5000+i, 1, 0, 900), g) == fairshare.Refused {
+		if take(d, span(i, 5000+i, 1, 0, 900), g) == attribution.Refused {
 			refused++
 		}
 		require.LessOrEqual(t, b.Used(), 100)
@@ -25,7 +25,7 @@ func TestBudgetBoundsMemory(t *testing.T) {
 	assert.Positive(t, refused, "pending spans are not dropped for new ones")
 	d.Settle(900*cellNS, g)
 	for i := 2001; i <= 3000; i++ {
-		require.Equal(t, fairshare.Taken, take(d, span(i, 7000+i, 1, 950, 960), g), "ended spans make room")
+		require.Equal(t, attribution.Taken, take(d, span(i, 7000+i, 1, 950, 960), g), "ended spans make room")
 		d.Settle(961*cellNS, g)
 		require.LessOrEqual(t, b.Used(), 100)
 	}
@@ -33,18 +33,18 @@ func TestBudgetBoundsMemory(t *testing.T) {
 }
 
 func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
-	b, g := &fairshare.Budget{Max: 3000}, flat()
-	held := fairshare.New(fairshare.Limits{}, b)
-	_, kept, _ := held.Arrive(span(1, 0, 1, 0, 900), 0, g)
+	b, g := &attribution.Budget{Max: 3000}, flat()
+	held := attribution.New(attribution.Limits{}, b)
+	_, kept, _ := held.Add(span(1, 0, 1, 0, 900), 0, g)
 	for round := range 5 {
-		d := fairshare.New(fairshare.Limits{}, b)
-		places := make([]fairshare.Place, 2999)
+		d := attribution.New(attribution.Limits{}, b)
+		places := make([]attribution.Handle, 2999)
 		for i := range places {
-			a, at, _ := d.Arrive(span(i+2, 0, 1, 10, 20), 0, g)
-			require.Equal(t, fairshare.Taken, a, "span %d of round %d", i, round)
+			a, at, _ := d.Add(span(i+2, 0, 1, 10, 20), 0, g)
+			require.Equal(t, attribution.Taken, a, "span %d of round %d", i, round)
 			places[i] = at
 		}
-		require.Equal(t, fairshare.Refused, take(d, span(9000, 0, 1, 10, 20), g))
+		require.Equal(t, attribution.Refused, take(d, span(9000, 0, 1, 10, 20), g))
 		d.Settle(30*cellNS, g)
 		first, ok := d.Share(span(2, 0, 1, 10, 20).Key, places[0])
 		require.True(t, ok)
@@ -68,13 +68,13 @@ func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
 }
 
 func TestRememberedSpansExpire(t *testing.T) {
-	b := &fairshare.Budget{Max: 1 << 20}
-	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
-	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
-	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
-	d.Arrive(span(5, 4, 1, 3, 4), 0, g) // a third of a unit
-	d.Arrive(span(7, 6, 2, 3, 4), 0, g)
-	d.Arrive(span(9, 8, 2, 4, 5), 0, g) // nothing
+	b := &attribution.Budget{Max: 1 << 20}
+	d, g := attribution.New(attribution.Limits{Remember: 10 * cellNS}, b), flat()
+	d.Add(span(2, 1, 1, 0, 4), 0, g)
+	d.Add(span(3, 2, 1, 1, 2), 0, g)
+	d.Add(span(5, 4, 1, 3, 4), 0, g) // a third of a unit
+	d.Add(span(7, 6, 2, 3, 4), 0, g)
+	d.Add(span(9, 8, 2, 4, 5), 0, g) // nothing
 	g.flow[4] = 0
 	d.Settle(5*cellNS, g)
 	assert.Equal(t, 9, b.Used())

@@ -17,8 +17,8 @@ const (
 	longestName     = 80 // runes
 )
 
-// Place is where time was spent.
-type Place struct {
+// Location is where time was spent.
+type Location struct {
 	Name  string        `json:"name"`         // of a range, call, operator or kernel
 	In    string        `json:"in,omitempty"` // range around it
 	Time  time.Duration `json:"time_ns"`
@@ -26,7 +26,7 @@ type Place struct {
 }
 
 // String names the place with its time.
-func (p Place) String() string {
+func (p Location) String() string {
 	s := p.Name
 	if p.In != "" {
 		s += " in " + p.In
@@ -43,7 +43,7 @@ func Clip(s string) string {
 }
 
 // Names returns the first places with their times, for a sentence.
-func Names(places []Place) string {
+func Names(places []Location) string {
 	var list []string
 	for _, p := range places[:min(namesInSentence, len(places))] {
 		p.Name, p.In = Clip(p.Name), Clip(p.In)
@@ -52,15 +52,15 @@ func Names(places []Place) string {
 	return strings.Join(list, ", ")
 }
 
-// SortPlaces sorts places by time, the longest first.
-func SortPlaces(list []Place) {
-	slices.SortFunc(list, func(a, b Place) int {
+// SortLocations sorts places by time, the longest first.
+func SortLocations(list []Location) {
+	slices.SortFunc(list, func(a, b Location) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In))
 	})
 }
 
 // Longest sorts the list and returns as many places as a finding names.
-func Longest(list []Place) []Place {
-	SortPlaces(list)
+func Longest(list []Location) []Location {
+	SortLocations(list)
 	return list[:min(MaxPlaces, len(list))]
 }

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"testing"
@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 func TestShare(t *testing.T) {
 	type op struct {
 		settle int
-		span   fairshare.Span
+		span   attribution.Span
 	}
 	arrive := func(id, parent, process, start, end int) op { return op{span: span(id, parent, process, start, end)} }
 	settle := func(to int) op { return op{settle: to} }
@@ -110,7 +110,7 @@ func TestShare(t *testing.T) {
 				if o.settle > 0 {
 					d.Settle(int64(o.settle)*cellNS, g)
 				} else {
-					require.NotEqual(t, fairshare.Refused, take(d, o.span, g))
+					require.NotEqual(t, attribution.Refused, take(d, o.span, g))
 				}
 			}
 			for id, want := range tt.want {
@@ -133,8 +133,8 @@ func TestChainsOfParentsAreBounded(t *testing.T) {
 		"children first": {func(i int) int { return 301 - i }, []int{42, 171, 300}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &fairshare.Budget{Max: 1 << 20}
-			d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
+			b := &attribution.Budget{Max: 1 << 20}
+			d, g := attribution.New(attribution.Limits{Remember: 10 * cellNS}, b), flat()
 			for i := 1; i <= 300; i++ {
 				id := tt.arrive(i)
 				take(d, span(id, id-1, 1, 0, 9), g)
@@ -159,7 +159,7 @@ func TestChainsOfParentsAreBounded(t *testing.T) {
 }
 
 func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
-	d := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, &fairshare.Budget{Max: 1 << 20})
+	d := attribution.New(attribution.Limits{Remember: 10 * cellNS}, &attribution.Budget{Max: 1 << 20})
 	g := flat()
 	take(d, span(1, 0, 1, 0, 2), g)
 	take(d, span(2, 1, 1, 0, 2), g)
@@ -174,12 +174,12 @@ func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
 }
 
 func TestElsewhereIsWhatIsBelowASpanOfAnotherDevice(t *testing.T) {
-	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, &fairshare.Budget{Max: 100}), flat()
-	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
-	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
+	d, g := attribution.New(attribution.Limits{Remember: 10 * cellNS}, &attribution.Budget{Max: 100}), flat()
+	d.Add(span(2, 1, 1, 0, 4), 0, g)
+	d.Add(span(3, 2, 1, 1, 2), 0, g)
 	d.Settle(6*cellNS, g)
 	for id, want := range map[int]float64{1: 4, 2: 0, 9: 0} { // 2 is of this device, 9 not known
-		assert.InDelta(t, want, d.Elsewhere(key(id)), 1e-12, "span %d", id)
+		assert.InDelta(t, want, d.OnOtherDevices(key(id)), 1e-12, "span %d", id)
 	}
 	for at := 10; at < 100; at += 10 {
 		d.Settle(int64(at)*cellNS, g)
@@ -189,22 +189,22 @@ func TestElsewhereIsWhatIsBelowASpanOfAnotherDevice(t *testing.T) {
 
 func TestPassMovesChildrenThroughAHostSpan(t *testing.T) {
 	d, g := newDevice(), flat()
-	d.Arrive(span(3, 2, 1, 0, 4), 0, g) // kernel below host span 2 below step 1
+	d.Add(span(3, 2, 1, 0, 4), 0, g) // kernel below host span 2 below step 1
 	d.Settle(2*cellNS, g)
 	d.Pass(key(2), spanID(1))
 	d.Settle(5*cellNS, g)
 	d.Pass(key(2), spanID(1)) // the batch again
-	d.Arrive(span(1, 0, 1, 0, 6), 0, g)
+	d.Add(span(1, 0, 1, 0, 6), 0, g)
 	d.Settle(6*cellNS, g)
 	assert.InDeltaSlice(t, []float64{4, 6}, shares(t, d, 3, 1), 1e-12)
 }
 
 func TestMarkedSpansWithoutIDOrLengthAreRefused(t *testing.T) {
 	d, g := newDevice(), flat()
-	assert.Equal(t, fairshare.Refused, take(d, span(0, 0, 1, 0, 4), g))
-	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 4, 4), g))
-	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 5, 4), g))
-	_, ok := d.Share(key(1), fairshare.Place{})
+	assert.Equal(t, attribution.Refused, take(d, span(0, 0, 1, 0, 4), g))
+	assert.Equal(t, attribution.Refused, take(d, span(1, 0, 1, 4, 4), g))
+	assert.Equal(t, attribution.Refused, take(d, span(1, 0, 1, 5, 4), g))
+	_, ok := d.Share(key(1), attribution.Handle{})
 	assert.False(t, ok)
 }
 
@@ -213,8 +213,8 @@ func TestUnknownFlowLeavesSpansUncovered(t *testing.T) {
 	for i := 4; i < 8; i++ {
 		g.flow[i], g.known[i] = 0, false
 	}
-	d.Arrive(span(1, 0, 1, 4, 8), 0, g)
-	d.Arrive(span(2, 0, 2, 2, 6), 0, g)
+	d.Add(span(1, 0, 1, 4, 8), 0, g)
+	d.Add(span(2, 0, 2, 2, 6), 0, g)
 	d.Settle(10*cellNS, g)
 	s, _ := share(d, 1)
 	assert.Zero(t, s.Covered)
@@ -224,16 +224,16 @@ func TestUnknownFlowLeavesSpansUncovered(t *testing.T) {
 }
 
 func TestSumsHoldOverMonthsWithoutIdleTime(t *testing.T) {
-	d := fairshare.New(fairshare.Limits{}, &fairshare.Budget{Max: 1 << 20})
+	d := attribution.New(attribution.Limits{}, &attribution.Budget{Max: 1 << 20})
 	// 700 W for three months are 5e9 J; with plain additions the last span would be off by 1e-6.
 	const step = int64(1e9)
 	m := rate{0.7e-6} // per ns
-	d.Arrive(fairshare.Span{Key: key(1), Process: 1, End: 1 << 60}, 0, m)
+	d.Add(attribution.Span{Key: key(1), Process: 1, End: 1 << 60}, 0, m)
 	for at := range int64(1000) {
 		d.Settle((at+1)*7776*step, m)
 	}
 	at := int64(1000) * 7776 * step
-	d.Arrive(fairshare.Span{Key: key(2), Process: 1, Start: at, End: at + 1_000_000}, 0, m)
+	d.Add(attribution.Span{Key: key(2), Process: 1, Start: at, End: at + 1_000_000}, 0, m)
 	d.Settle(at+2_000_000, m)
 	assert.InEpsilon(t, 0.35, shares(t, d, 2)[0], 1e-12)
 }

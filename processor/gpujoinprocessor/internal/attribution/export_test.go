@@ -1,15 +1,15 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare
+package attribution
 
 // PlaceOf is the place that the arrival of a span gave.
-func (d *Device) PlaceOf(k Key) (at Place, ok bool) {
+func (d *Device) PlaceOf(k Key) (at Handle, ok bool) {
 	n := d.node(&k)
 	if n == nil || !n.known {
-		return Place{}, false
+		return Handle{}, false
 	}
-	return Place{n.self}, true
+	return Handle{n.self}, true
 }
 
 // Pending is the number of spans that have not ended yet in settled time.

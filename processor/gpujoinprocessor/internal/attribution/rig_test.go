@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"encoding/binary"
@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // rate is a counter that grows evenly and is known everywhere.
 type rate struct{ perNS float64 }
 
-func (r rate) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
-	return append(dst, fairshare.Knot{Time: from}, fairshare.Knot{
+func (r rate) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
+	return append(dst, attribution.Knot{Time: from}, attribution.Knot{
 		Time: to, Value: float64(to-from) * r.perNS,
 		Covered: to - from,
 	})
@@ -24,8 +24,8 @@ func (r rate) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
 
 func (rate) Covered(from, to int64) int64 { return to - from }
 
-func key(id int) fairshare.Key {
-	k := fairshare.Key{Trace: [16]byte{1}}
+func key(id int) attribution.Key {
+	k := attribution.Key{Trace: [16]byte{1}}
 	k.Span = spanID(id)
 	return k
 }
@@ -37,30 +37,30 @@ func spanID(id int) (s [8]byte) {
 	return s
 }
 
-func span(id, parent, process, start, end int) fairshare.Span {
-	return fairshare.Span{
+func span(id, parent, process, start, end int) attribution.Span {
+	return attribution.Span{
 		Key: key(id), Parent: spanID(parent), Process: uint64(process),
 		Start: int64(start) * cellNS, End: int64(end) * cellNS,
 	}
 }
 
-func newDevice() *fairshare.Device {
-	return fairshare.New(fairshare.Limits{}, &fairshare.Budget{Max: 1 << 20})
+func newDevice() *attribution.Device {
+	return attribution.New(attribution.Limits{}, &attribution.Budget{Max: 1 << 20})
 }
 
-func take(d *fairshare.Device, s fairshare.Span, m fairshare.Meter) fairshare.Arrival {
-	a, _, _ := d.Arrive(s, 0, m)
+func take(d *attribution.Device, s attribution.Span, m attribution.Meter) attribution.Arrival {
+	a, _, _ := d.Add(s, 0, m)
 	return a
 }
 
 // share looks a span up by the place that its arrival gave.
-func share(d *fairshare.Device, id int) (fairshare.Share, bool) {
+func share(d *attribution.Device, id int) (attribution.Share, bool) {
 	at, known := d.PlaceOf(key(id))
 	s, ok := d.Share(key(id), at)
 	return s, ok && known
 }
 
-func shares(t *testing.T, d *fairshare.Device, ids ...int) []float64 {
+func shares(t *testing.T, d *attribution.Device, ids ...int) []float64 {
 	t.Helper()
 	out := make([]float64, len(ids))
 	for i, id := range ids {

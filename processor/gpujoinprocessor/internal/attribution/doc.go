@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fairshare divides what a device's counter counted (joules, usually) among the spans that used the device,
+// Package attribution divides what a device's counter counted (joules, usually) among the spans that used the device,
 // online, while spans of several processes arrive in any order.
 //
 // Rule: at each instant the device's flow is divided equally among the processes that have an innermost active span,
@@ -28,4 +28,4 @@
 // step looks at pairs of spans: a span costs O(log n + depth).
 //
 // The package knows nothing of the Collector. Nothing in it is safe for use by several goroutines at once.
-package fairshare
+package attribution

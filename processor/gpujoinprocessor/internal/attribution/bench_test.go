@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare_test
+package attribution_test
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/cputime"
-	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // BenchmarkOverlap is the cost of one span with n others active beside it, arrival to settled. Spans are between half
@@ -19,17 +19,17 @@ import (
 func BenchmarkOverlap(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			d := fairshare.New(fairshare.Limits{Remember: time.Millisecond}, &fairshare.Budget{Max: 1 << 22})
+			d := attribution.New(attribution.Limits{Remember: time.Millisecond}, &attribution.Budget{Max: 1 << 22})
 			const gap = 1000
-			var k fairshare.Key
+			var k attribution.Key
 			k.Trace[0] = 1
 			i := int64(0)
-			var flow fairshare.Meter = rate{1}
+			var flow attribution.Meter = rate{1}
 			rng := rand.New(rand.NewPCG(1, 2))
 			arrive := func() {
 				i++
 				binary.BigEndian.PutUint64(k.Span[:], uint64(i))
-				d.Arrive(fairshare.Span{
+				d.Add(attribution.Span{
 					Key: k, Process: uint64(i % 4), Start: i * gap,
 					End: (i+int64(n)/2+rng.Int64N(int64(n)))*gap + 1,
 				}, 0, flow)

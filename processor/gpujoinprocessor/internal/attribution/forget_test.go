@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fairshare
+package attribution
 
 import (
 	"testing"
@@ -33,10 +33,10 @@ func id(n byte) Key { return Key{Trace: [16]byte{1}, Span: [8]byte{n}} }
 // A span that arrives late says in how much of it the counter was known, in the settled part as in the rest.
 func TestCoveredTimeOfALateSpan(t *testing.T) {
 	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
-	d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
 	d.Settle(100, g)
-	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 20, End: 90}, 0, g)  // settled
-	_, on, _ := d.Arrive(Span{Key: id(3), Process: 2, Start: 60, End: 130}, 0, g) // in part
+	_, at, _ := d.Add(Span{Key: id(2), Process: 1, Start: 20, End: 90}, 0, g)  // settled
+	_, on, _ := d.Add(Span{Key: id(3), Process: 2, Start: 60, End: 130}, 0, g) // in part
 	d.Settle(200, g)
 	s, ok := d.Share(id(2), at)
 	require.True(t, ok)
@@ -54,7 +54,7 @@ func TestCoveredTimeOfALateSpan(t *testing.T) {
 func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	x, g := New(Limits{Free: 500, FreeIntervals: 600, Remember: 10}, &Budget{Max: 100}), even{}
 	for to := int64(2); to <= 2000; to += 2 { // every second ns is free
-		x.Arrive(Span{
+		x.Add(Span{
 			Key: Key{Trace: [16]byte{2}, Span: [8]byte{byte(to), byte(to >> 8), 1}}, Process: 1, Start: to - 2,
 			End: to - 1,
 		}, 0, g)
@@ -64,10 +64,10 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	assert.Greater(t, x.free.list[0].from, int64(1500-2*600/4-4), "what is too old goes in larger portions")
 	d := New(Limits{}, &Budget{Max: 100})
 	assert.EqualValues(t, 5*60*1e9, d.limits.Free)
-	d.Arrive(Span{Key: id(1), Process: 1, Start: 1e12, End: 1e12 + 10}, 0, g)
+	d.Add(Span{Key: id(1), Process: 1, Start: 1e12, End: 1e12 + 10}, 0, g)
 	d.Settle(1e12+10, g)
 	d.Settle(1e12+299e9, g)
-	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 1e12 + 100, End: 1e12 + 200}, 0, g)
+	_, at, _ := d.Add(Span{Key: id(2), Process: 1, Start: 1e12 + 100, End: 1e12 + 200}, 0, g)
 	s, _ := d.Share(id(2), at)
 	assert.Equal(t, 100.0, s.Value, "299 s later")
 }
@@ -76,7 +76,7 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 func TestProcessesAndSpansAreForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
 	for p := range int64(1000) {
-		d.Arrive(Span{
+		d.Add(Span{
 			Key: Key{Trace: [16]byte{3}, Span: [8]byte{byte(p), byte(p >> 8), 1}}, Process: uint64(p),
 			Start: 10 * p, End: 10*p + 15,
 		}, 0, g)
@@ -94,7 +94,7 @@ func TestProcessesAndSpansAreForgotten(t *testing.T) {
 // A pinned span outlives Remember, until its share is requested.
 func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 10}, &Budget{Max: 100}), even{}
-	_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	_, at, _ := d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
 	d.Pin(id(1), at)
 	for to := int64(10); to <= 1000; to += 10 {
 		d.Settle(to, g)
@@ -108,14 +108,14 @@ func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	}
 	_, ok = d.Share(id(1), at)
 	assert.False(t, ok)
-	assert.False(t, d.Knows(&Span{Key: id(1)}))
+	assert.False(t, d.Contains(&Span{Key: id(1)}))
 }
 
 // Of a span that has not ended, the share says what it has so far.
 func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
 	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
-	d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
-	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 20, End: 130}, 0, g)
+	d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	_, at, _ := d.Add(Span{Key: id(2), Process: 1, Start: 20, End: 130}, 0, g)
 	for _, x := range []struct{ settled, covered int64 }{{15, 0}, {60, 20}, {100, 50}, {200, 80}} {
 		d.Settle(x.settled, g)
 		s, ok := d.Share(id(2), at)
@@ -129,11 +129,11 @@ func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
 func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
 	for _, x := range []struct{ end, pass, late int64 }{{100, 50, 0}, {40, 50, 60}} { // still active, and ended
 		d, g := New(Limits{}, &Budget{Max: 100}), even{}
-		d.Arrive(Span{Key: id(3), Parent: id(2).Span, Process: 1, Start: 0, End: x.end}, 0, g)
+		d.Add(Span{Key: id(3), Parent: id(2).Span, Process: 1, Start: 0, End: x.end}, 0, g)
 		d.Settle(x.pass, g)
 		d.Pass(id(2), id(1).Span)
 		d.Settle(100, g)
-		_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 100}, 0, g)
+		_, at, _ := d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 100}, 0, g)
 		s, ok := d.Share(id(1), at)
 		require.True(t, ok)
 		assert.Equal(t, x.late, s.Late)
@@ -145,17 +145,17 @@ func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
 func TestAForgottenParentIsNotThatOfAnotherDevice(t *testing.T) {
 	budget, g := &Budget{Max: 100}, even{}
 	a, b := New(Limits{Remember: 10}, budget), New(Limits{}, budget)
-	a.Arrive(Span{Key: id(2), Parent: id(1).Span, Process: 1, Start: 0, End: 10}, 0, g)
+	a.Add(Span{Key: id(2), Parent: id(1).Span, Process: 1, Start: 0, End: 10}, 0, g)
 	for to := int64(10); to <= 100; to += 10 {
 		a.Settle(to, g)
 	}
 	require.Zero(t, budget.Used())
-	_, at, _ := b.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
-	a.Arrive(Span{Key: id(3), Parent: id(1).Span, Process: 1, Start: 100, End: 110}, 0, g)
+	_, at, _ := b.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	a.Add(Span{Key: id(3), Parent: id(1).Span, Process: 1, Start: 100, End: 110}, 0, g)
 	a.Settle(110, g)
 	b.Settle(110, g)
 	s, ok := b.Share(id(1), at)
 	require.True(t, ok)
 	assert.Equal(t, 10.0, s.Value)
-	assert.Equal(t, 10.0, a.Elsewhere(id(1)))
+	assert.Equal(t, 10.0, a.OnOtherDevices(id(1)))
 }
