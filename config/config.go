@@ -43,7 +43,7 @@ func YAML(name string) (string, error) {
 	return string(b), nil
 }
 
-// JaegerUI returns the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its
+// JaegerUI returns a configuration of Jaeger's page that shows GPU attributes first (`ui::config_file` of its
 // jaeger_query).
 func JaegerUI() []byte {
 	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time

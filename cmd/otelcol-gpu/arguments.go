@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 )
 
-// noCommand refuses the first word behind otelcol-gpu that is no command, and says what was probably meant.
+// noCommand returns an error for a first argument that is not a command, with the command that was probably meant.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func whatItIs(arg string) string {
 	return ""
 }
 
-// takes refuses another number of arguments than from n to most; what says what is missing, and how it is given.
+// takes accepts n to most arguments; otherwise the error names what is missing and shows how to pass it.
 func takes(n, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n || len(args) > most {
@@ -77,7 +77,7 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// byFlag puts the names of flags in place of the keys of a configuration that they set, in what Validate says.
+// byFlag replaces the configuration keys in an error of Validate with the flags that set them.
 func byFlag(err error, keysAndFlags ...string) error {
 	if err == nil {
 		return nil

@@ -52,7 +52,7 @@ const (
 	contribModule = "github.com/open-telemetry/opentelemetry-collector-contrib/"
 )
 
-// part is one component of the distribution and the module that it comes from, as the builder manifest names it.
+// part is one component of the distribution, with its module as the builder manifest names it.
 type part[F component.Factory] struct {
 	factory F
 	module  string
@@ -123,7 +123,7 @@ func collect[F component.Factory](parts ...part[F]) (map[component.Type]F, map[c
 		modules[p.factory.Type()] = p.module
 	}
 	byType, err := otelcol.MakeFactoryMap(list...)
-	for typ, f := range byType { // deprecated aliases come from the same module
+	for typ, f := range byType { // deprecated aliases are in the same module
 		if _, ok := modules[typ]; !ok {
 			modules[typ] = modules[f.Type()]
 		}

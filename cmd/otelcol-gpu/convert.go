@@ -36,7 +36,7 @@ import (
 )
 
 func newConvertCommand() *cobra.Command {
-	common := kinetoreceiver.Options{Attributes: spanfacts.Full} // trace.json holds what the file did
+	common := kinetoreceiver.Options{Attributes: spanfacts.Full} // trace.json has the file's own events
 	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
@@ -143,18 +143,19 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 	}
 }
 
-// profile is what a reader says of a file.
+// profile is the result of reading a file.
 type profile struct {
 	profiletrace.Stats
 	what    string // was skipped
 	partial bool
 }
 
-// read reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
+// read chooses a reader by the first bytes of a file: a database is an export of Nsight Systems, everything else is
+// read as a trace.
 func read(
 	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
 ) (profile, error) {
-	head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
+	head, _ := profilefile.Head(path) // the reader reports why a file cannot be read
 	if profilefile.IsSQLite(head) {
 		st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
 		return profile{Stats: st.Stats, what: "rows"}, err
@@ -166,8 +167,8 @@ func read(
 	return profile{st.Stats, "events", st.Partial}, err
 }
 
-// result returns what convert prints of a file: what is to be gained first, then where the time of each device went,
-// and at detail operators their rates.
+// result returns what convert prints for a file: possible gains first, then the time of each device and, at detail
+// operators, the rates of operators.
 func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 	r := convert.Result{
 		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),
@@ -196,7 +197,7 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 // operatorRows is how many operators are listed, by the time of their kernels.
 const operatorRows = 40
 
-// operatorTable returns a line for each operator and shapes: what is not known is a dash.
+// operatorTable returns a line for each operator and its shapes, with a dash for unknown values.
 func operatorTable(d *facts.Report) []string {
 	if len(d.Operators) == 0 {
 		return nil
@@ -231,7 +232,7 @@ func comparison(
 	if len(files) != 2 {
 		return fmt.Errorf("--compare takes two profiles (BEFORE AFTER), found %d", len(files))
 	}
-	o.Detail = kinetoreceiver.DetailSteps // only the reports are of use
+	o.Detail = kinetoreceiver.DetailSteps // only the reports are used
 	if html != "" {
 		o.Detail = kinetoreceiver.DetailKernels // stacks end in kernels
 	}

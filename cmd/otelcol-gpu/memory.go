@@ -24,8 +24,8 @@ func collectEarlier(conf *confmap.Conf) {
 	}
 }
 
-// refusesFrom returns the bytes of heap from which on the strictest memory_limiter refuses data, or 0 if none of them
-// has a limit in MiB. A spike limit that is not set is a fifth of the limit.
+// refusesFrom returns the heap size in bytes at which the strictest memory_limiter starts to refuse data, or 0 if none
+// has a limit in MiB. The default spike limit is a fifth of the limit.
 func refusesFrom(conf map[string]any) int64 {
 	const mib = 1 << 20
 	soft := int64(math.MaxInt64)

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// load is what a Collector is sized for.
+// load is the load that a Collector is sized for.
 type load struct {
 	spans   float64 // GPU spans per second
 	bytes   float64 // OTLP bytes per span
@@ -23,7 +23,7 @@ type load struct {
 	settle  time.Duration
 }
 
-// size is what a load needs. docs/operating.md has the formula and the sources of the constants.
+// size is the size that a load requires. docs/operating.md has the formula and the sources of the constants.
 type size struct {
 	queue, maxSpans     int64
 	held, samples, heap int64 // bytes

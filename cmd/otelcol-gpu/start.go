@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// welcome says in a few lines what runs: what listens where, where the page is, and which devices are read, as
-// soon as that is known. It listens to the Collector's own log, whatever its level: the Collector announces these
-// moments nowhere else. The configuration comes to it as to a converter, which changes nothing but Go's memory limit.
+// welcome prints a few lines on what runs: the listeners and their addresses, the page, and the devices, as soon as
+// they are known. It reads the Collector's own log at any level, because the Collector announces these events nowhere
+// else. It receives the configuration as a converter, which changes only Go's memory limit.
 type welcome struct {
 	out io.Writer
 
@@ -42,7 +42,7 @@ const (
 func (w *welcome) options() []zap.Option {
 	return []zap.Option{
 		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return listener{Core: c, w: w} }),
-		zap.AddStacktrace(zapcore.FatalLevel), // an error that says what to do needs none
+		zap.AddStacktrace(zapcore.FatalLevel), // errors state the remedy themselves
 	}
 }
 
@@ -60,7 +60,7 @@ func (w *welcome) configuration() map[string]any {
 	return w.conf
 }
 
-// listener is a core that hears what is logged at info as well. It writes nothing itself.
+// listener is a zap core that reads entries at level info even if they are not logged. It writes nothing.
 type listener struct {
 	zapcore.Core
 	w         *welcome
@@ -102,7 +102,7 @@ func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce
 }
 
-// Write reads the fields of what is said of devices.
+// Write reads the fields of entries about devices.
 func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	line := "none found, retrying (OTELGPU_LOG_LEVEL=info logs the reason; OTELGPU_SOURCE=simulated simulates one)"
 	switch {
@@ -124,7 +124,7 @@ func (w *welcome) source(receiver, line string) {
 	}
 }
 
-// sayDevices writes the lines that are known and not yet said; mu is held.
+// sayDevices prints lines on devices that were not printed yet; mu is held.
 func (w *welcome) sayDevices() {
 	for _, receiver := range slices.Sorted(maps.Keys(w.devices)) {
 		if !w.said[receiver] {
@@ -150,9 +150,9 @@ func (w *welcome) start() {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
-// listeners returns what the configuration opens, as kind and addresses; mu is held.
+// listeners returns the kind and address of each listener in the configuration; mu is held.
 func (w *welcome) listeners() (lines [][2]string) {
-	// part gives what is configured at a path of keys.
+	// part returns the configuration at a path of keys.
 	part := func(path ...string) map[string]any {
 		m := w.conf
 		for _, key := range path {

@@ -205,8 +205,8 @@ type edge struct {
 	begin  bool
 }
 
-// settle analyzes up to a time and returns the nanoseconds spent in each state. Gaps above maxGap count for none. A gap
-// that is still open at that time waits for the activity that ends it.
+// settle analyzes up to a time and returns the nanoseconds spent in each state. Gaps longer than maxGap are not
+// counted. A gap that is still open at that time is counted when the next activity ends it.
 func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
 		return spent

@@ -26,7 +26,7 @@ type dims struct {
 	direction, precision, itemType, extra string
 }
 
-// facts are the values of a span and what the metrics need in addition.
+// facts are the values of a span, and the other values that the metrics need.
 type facts struct {
 	spanfacts.Facts
 	extra string // values of Config.Dimensions

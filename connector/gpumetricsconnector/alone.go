@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// aloneReason says why a rank's step is compared with no other.
+// aloneReason is the reason why a rank's step is not compared with any other.
 type aloneReason uint8
 
 const (

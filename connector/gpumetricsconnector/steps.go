@@ -17,7 +17,7 @@ import (
 // loopKey identifies the steps of one series.
 type loopKey struct {
 	name, itemType string
-	rank           int64 // −1: none; a resource has several if resource_attributes omits the rank
+	rank           int64 // −1: no rank; a resource has several ranks if resource_attributes omits the rank
 }
 
 // loop has the series that the steps of a loop feed; nil until the first step that has a value.

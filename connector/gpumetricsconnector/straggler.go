@@ -20,10 +20,10 @@ import (
 type stragglers struct {
 	jobs *straggler.Jobs[rankStep]
 	tree *sectionTree
-	// meetings are the collectives directly below steps that have not come yet.
+	// meetings are the collectives directly below steps that have not arrived yet.
 	meetings spanfacts.Waiting[[]straggler.Meeting]
 
-	spans bool       // spans of the ranks that stand out have a consumer
+	spans bool       // there is a consumer for the spans of stragglers
 	found []*finding // since the last call; stays empty without spans
 	// source is the resource of the spans being read; it shares the batch's memory.
 	source pcommon.Map

@@ -28,8 +28,8 @@ type Config struct {
 	MaxStacks int `mapstructure:"max_stacks"`
 	// MaxSpans bounds the spans that wait, about 200 bytes each; beyond it traces are counted early. Default 100000.
 	MaxSpans int `mapstructure:"max_spans"`
-	// MaxRepeats is how many GPU spans are remembered, 16 to 32 bytes each, so that one that arrives again counts once.
-	// Default 200000; 0: none.
+	// MaxRepeats is how many GPU spans are remembered, 16 to 32 bytes each, so that a span that arrives again is counted
+	// once. Default 200000; 0: none.
 	MaxRepeats int `mapstructure:"max_repeats"`
 }
 

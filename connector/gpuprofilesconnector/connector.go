@@ -87,7 +87,7 @@ func (c *gpuProfiles) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Shutdown writes what was not written yet.
+// Shutdown writes the remaining windows.
 func (c *gpuProfiles) Shutdown(ctx context.Context) error {
 	if c.stop == nil {
 		c.tel.Shutdown()

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector/internal/metadata"
 )
 
-// NewFactory makes the factory of type gpu_profiles.
+// NewFactory returns the factory of type gpu_profiles.
 func NewFactory() connector.Factory {
 	return xconnector.NewFactory(metadata.Type, createDefaultConfig,
 		xconnector.WithTracesToProfiles(func(

@@ -8,10 +8,10 @@ import (
 	"container/list"
 )
 
-// operation is what an account is of.
+// operation identifies what an account is for.
 type operation struct{ name, category, itemType, model string }
 
-// account is what one request got of one operation.
+// account is the usage record of one request and operation.
 type account struct {
 	op     *operation
 	source *source // of its batches
@@ -24,16 +24,16 @@ type account struct {
 	covered  float64 // part of time to which the energy belongs, s
 	measured bool    // energy is stated
 	upper    bool    // energy is an upper bound
-	linked   bool    // some of it came by a link: the request's own trace does not show it
+	linked   bool    // some work arrived by a link: the request's own trace does not show it
 
 	start, end     uint64 // first GPU start, last GPU end, unix ns
-	firstItems     uint64 // end of the first batch with items of it; 0: none
+	firstItems     uint64 // end of the first batch with items of the request; 0: none
 	first, slowest example
-	device         string // "" where there are several
+	device         string // "" if there are several
 	last           key    // of the last batch, for a request may be in it by two links
 }
 
-// example is a batch that the account's span links to.
+// example is a batch to which the account's span links.
 type example struct {
 	key
 	link  int // of the batch's links, the first to the request
@@ -41,16 +41,16 @@ type example struct {
 	time  float64
 }
 
-// request is an open request: what is known of its own span, and an account for each operation.
+// request is an open request: its own span as far as it is known, and an account for each operation.
 type request struct {
 	key
 	accounts []account
-	seen     int64 // when the last contribution came
-	begun    bool  // its own span has come
+	seen     int64 // when the last contribution arrived
+	begun    bool  // its own span has arrived
 	start    uint64
-	own      int64 // when its own span came
+	own      int64 // when its own span arrived
 	model    string
-	late     bool // an account of it was closed before
+	late     bool // an account of it was closed already
 
 	queue, firstItem, prefill, decode float64 // as the engine states them, s
 
@@ -78,8 +78,8 @@ const (
 	knownParent = 0x100
 )
 
-// times extends the account by the times of a span and keeps the first and the slowest one. link is the index of the
-// first of the span's links to the request.
+// times extends the account by the times of a span and keeps the first and the slowest span. link is the index of the
+// span's first link to the request.
 func (a *account) times(s *span, link int) {
 	if a.start == 0 || s.start < a.start {
 		a.start = s.start
@@ -101,7 +101,7 @@ func (a *account) times(s *span, link int) {
 	}
 }
 
-// add adds what the request got of a span.
+// add adds the request's part of a span.
 func (a *account) add(s *span, items, time, energy float64) {
 	if items > 0 && (a.firstItems == 0 || s.end < a.firstItems) {
 		a.firstItems = s.end
@@ -116,14 +116,14 @@ func (a *account) add(s *span, items, time, energy float64) {
 	}
 }
 
-// maxAccounts of a request; its further operations share one more, named otherName. Names with a number in them would
-// make an account for each batch.
+// maxAccounts is the maximum number of accounts per request; further operations share one more, named otherName.
+// Operation names that contain a number would otherwise create an account for each batch.
 const (
 	maxAccounts = 64
 	otherName   = "other"
 )
 
-// account finds the request's account of an operation, or makes it.
+// account returns the request's account for an operation, and creates it if necessary.
 func (b *book) account(r *request, op *operation, s *source) *account {
 	for i := range r.accounts {
 		if a := &r.accounts[i]; (a.op == op || *a.op == *op) && a.source.id == s.id {

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// reason why an account was closed.
+// reason is the reason why an account was closed.
 type reason uint8
 
 const (
@@ -42,10 +42,10 @@ type book struct {
 	byAge    *list.List // of *request, the oldest first
 	traces   map[pcommon.TraceID][]*child
 	waiting  map[key]*child                   // the children waiting for traces
-	recent   boundedmap.Recent[key, seenSpan] // spans of a request come in any order, and a batch may come twice
+	recent   boundedmap.Recent[key, seenSpan] // spans of a request arrive in any order, and a batch may arrive twice
 	closed   boundedmap.Recent[key, struct{}] // requests
 	debts    spanfacts.Waiting[[]debt]
-	inner    spanfacts.Waiting[[]key] // requests, by the first span above them that has not come yet
+	inner    spanfacts.Waiting[[]key] // requests, by the first span above them that has not arrived yet
 
 	operations map[operation]*operation
 	sources    map[string]*source
@@ -134,7 +134,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	b.end(now)
 }
 
-// known reports whether GPU work has come before, or in this payload.
+// known reports whether GPU work has arrived before or is in this payload.
 func (b *book) known(k key) bool {
 	if _, here := b.index[k]; here || b.waiting[k] != nil {
 		return true
@@ -174,7 +174,7 @@ func (b *book) text(s string) string {
 	return b.operation(operation{model: s}).model
 }
 
-// maxOperations bounds the operations that are known by identity; beyond it they are learned anew.
+// maxOperations bounds the operations that are known by identity; beyond it they are looked up again.
 const maxOperations = 10_000
 
 func (b *book) operation(o operation) *operation {
@@ -205,7 +205,7 @@ func (b *book) charge(s *span, now int64) {
 			continue
 		}
 		rest -= p.Share
-		r := b.requests[p.Key] // a function for both who do so costs a fifth of a link's time
+		r := b.requests[p.Key] // inlined: a function for both callers would cost a fifth of a link's time
 		if r == nil {
 			r = b.open(p.Key, now)
 		}
@@ -278,7 +278,8 @@ func (b *book) merge(inner, k key, now int64) {
 	}
 }
 
-// absorb gives an open request what is around it, unless that has batches of its own or was reported.
+// absorb moves the account of a span above to an open request inside, unless that span has batches of its own or was
+// reported.
 func (b *book) absorb(inner, outer key) {
 	r, around := b.requests[inner], b.requests[outer]
 	if r == nil || around == nil || len(r.accounts) == 0 || len(around.accounts) != 1 || around.accounts[0].linked {
@@ -291,7 +292,7 @@ func (b *book) absorb(inner, outer key) {
 	delete(b.requests, outer)
 }
 
-// open makes the request's accounts, and room for them.
+// open creates a request, with room for its accounts.
 func (b *book) open(k key, now int64) *request {
 	for len(b.requests) >= b.cfg.MaxRequests {
 		b.close(b.byAge.Front().Value.(*request), evicted, now)
@@ -307,7 +308,8 @@ func (b *book) open(k key, now int64) *request {
 	return r
 }
 
-// due closes what is settled or idle, with all: everything, and returns what was closed since the last call.
+// due closes accounts that are settled or idle (all accounts if all is set) and returns those closed since the last
+// call.
 func (b *book) due(now int64, all bool) []*request {
 	for e := b.byAge.Front(); e != nil; {
 		r := e.Value.(*request)
@@ -366,7 +368,7 @@ type source struct {
 	id       string // the same for equal attributes
 	attrs    pcommon.Map
 	target   string // of metrics
-	instance string // of metrics, where the attributes name none
+	instance string // of metrics, if the attributes name no instance
 }
 
 func (b *book) source(attrs pcommon.Map) *source {
@@ -378,7 +380,7 @@ func (b *book) source(attrs pcommon.Map) *source {
 		clear(b.sources)
 	}
 	s := &source{id: string(id)}
-	s.target = string(b.targets.Key(attrs)) // id is gone now
+	s.target = string(b.targets.Key(attrs)) // id is removed by now
 	s.attrs, s.instance = b.targets.Attributes(attrs)
 	b.sources[s.id] = s
 	return s

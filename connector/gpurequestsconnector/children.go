@@ -41,7 +41,7 @@ func (b *book) wait(s *span, now int64) {
 	b.waiting[s.key] = c
 }
 
-// adopt gives the ending requests of a trace the GPU work that lies below them, as far as the spans between have come.
+// adopt assigns to the ending requests of a trace the GPU work below them, as far as the spans between have arrived.
 func (b *book) adopt(trace pcommon.TraceID, now int64) {
 	all := b.traces[trace]
 	if len(all) == 0 {
@@ -85,7 +85,8 @@ func (b *book) join(r *request, c *child, now int64) {
 	b.stats.charged += own.energy
 }
 
-// counted ends the wait of a child whose energy is accounted for. GPU work around it that has not come yet has it, too.
+// counted ends the wait of a child whose energy is accounted for. GPU work above it that has not arrived yet contains
+// it too.
 func (b *book) counted(c *child, now int64) {
 	delete(b.waiting, c.key)
 	b.lift(c.above(), c.debt(), now)
@@ -94,12 +95,14 @@ func (b *book) counted(c *child, now int64) {
 	}
 }
 
-// parentPatience is for how many idle waits a span that comes after work within it is known to have too much.
+// parentPatience is for how many idle periods a span that arrives after the work inside it is known to include that
+// work.
 const parentPatience = 10
 
-// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a
-// request without batches; work inside other GPU work is part of it; the rest is nobody's. A trace waits as a
-// whole, for its request may last; where half of the room is taken, its old work does not wait for its new.
+// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a request
+// without batches; work inside other GPU work is part of it; the rest is unattributed. A trace waits as a whole,
+// because its request may take long; when half of the room is used, its old work is released without waiting for its
+// new work.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
 	crowded := len(b.waiting) > b.cfg.MaxSpans/2

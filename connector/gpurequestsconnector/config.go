@@ -15,7 +15,7 @@ import (
 
 // Config of the gpu_requests connector.
 type Config struct {
-	// Settle is how long an account waits for further batches after the request's own span has come. Default 15s:
+	// Settle is how long an account waits for further batches after the request's own span has arrived. Default 15s:
 	// gpu_join holds GPU spans up to 10 s, SDKs export every 5 s.
 	Settle time.Duration `mapstructure:"settle"`
 	// Idle is how long an account without the request's own span waits after the last batch. Default 30s.

@@ -26,7 +26,8 @@ import (
 // receivers take.
 const maxBatch = 500
 
-// gpuRequests is the connector: spans in; out of it, when accounts are closed, spans, and at intervals metrics.
+// gpuRequests is the connector. It consumes spans and produces a span for each closed account, and metrics at an
+// interval.
 type gpuRequests struct {
 	sharedcomponent.Connector
 	cfg     *Config
@@ -72,15 +73,15 @@ func (c *gpuRequests) GiveTraces(next consumer.Traces) bool {
 	return true
 }
 
-// Start begins to close accounts.
+// Start starts the timer that closes accounts.
 func (c *gpuRequests) Start(context.Context, component.Host) error {
 	c.Begin(func() { c.meters.spans = c.traces != nil }, c.run)
 	return nil
 }
 
-// run closes what is due each second, or four times within the shorter wait, and writes metrics at their interval. The
-// first time is after half of it: gpu_metrics, which starts at the same time, writes at the other halves, so that what
-// both say of a service comes in order of its time.
+// run closes due accounts each second, or four times within the shorter wait, and writes metrics at their interval. The
+// first output is after half an interval: gpu_metrics, which starts at the same time, writes at the other halves, so
+// that the outputs of both for one service are in order of time.
 func (c *gpuRequests) run(ctx context.Context) {
 	tick := time.NewTicker(max(time.Millisecond, min(time.Second, c.cfg.Settle/4, c.cfg.Idle/4)))
 	defer tick.Stop()
@@ -127,7 +128,7 @@ func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error
 	return nil
 }
 
-// closeDue closes accounts and hands them on.
+// closeDue closes accounts and sends them to the next component.
 func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.mu.Lock()
 	now := c.clock()
@@ -151,8 +152,8 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.send(ctx)
 }
 
-// send hands on what waits. What the next component refuses waits for the next time, unless it says that trying again
-// is useless; ids are made of what is in a span, so that one that arrived all the same is not doubled.
+// send passes on what is pending. Refused data is sent again next time, unless the error is permanent; IDs are derived
+// from the contents of a span, so that data that arrived nevertheless is not duplicated.
 func (c *gpuRequests) send(ctx context.Context) {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]
@@ -198,7 +199,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 		c.meters.Refused()
 	}
 	if err != nil {
-		c.drop(ctx, "metrics", n) // cumulative points come again with the next output
+		c.drop(ctx, "metrics", n) // cumulative points are sent again with the next output
 		c.log.Debug("metrics of requests are refused", zap.Error(err))
 		return
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// meters hold the metrics of all resources. The points carry the time of the output: requests are counted when their
+// meters holds the metrics of all resources. Points carry the time of the output: requests are counted when their
 // accounts are closed.
 type meters struct {
 	series.Settings
 	cfg   *Config
 	of    map[string]*meter // by the resource of metrics
 	lost  int               // series removed before they were written, since the last count
-	spans bool              // accounts have spans
+	spans bool              // accounts have a consumer for spans
 }
 
 // meter is the metrics of one resource.
@@ -109,7 +109,7 @@ func (m *meters) get(s *source, now int64) *meter {
 	return x
 }
 
-// giveWay forgets the resource without data for longest and returns how many series it had.
+// giveWay evicts the resource without data for longest and returns the number of its series.
 func (m *meters) giveWay() (had int) {
 	var oldest string
 	at := int64(math.MaxInt64)
@@ -148,8 +148,8 @@ func (m *meters) record(closed []*request, now int64) {
 	}
 }
 
-// recorder puts values of an account, where they are known, into the series of an operation, nil for the values of the
-// request as a whole. Their exemplar is the account's span, else the request's; none if its trace does not exist.
+// recorder adds the known values of an account to the series of an operation (nil: the request as a whole). Their
+// exemplar is the account's span, otherwise the request's; there is none if the trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
 	switch {
@@ -177,7 +177,7 @@ func attributes(op *operation, model string) pcommon.Map {
 	return m
 }
 
-// output makes the points of all resources.
+// output returns the points of all resources.
 func (m *meters) output() pmetric.Metrics {
 	m.Output()
 	out := pmetric.NewMetrics()

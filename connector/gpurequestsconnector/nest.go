@@ -22,7 +22,7 @@ import (
 // was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
 // as long as it does.
 
-// debt is what batches on a device have taken from an ancestor that has not come yet.
+// debt is what batches on a device have subtracted from an ancestor that has not arrived yet.
 type debt struct {
 	device       string
 	time, energy float64
@@ -43,8 +43,7 @@ func (s *span) take(o debt) {
 // maxDepth bounds the way up; parents that form a circle end there.
 const maxDepth = 64
 
-// nest takes what batches have off the spans around them, and marks batches that were charged with the span around
-// them.
+// nest subtracts batches from the spans around them, and marks batches that were charged with the span around them.
 func (b *book) nest(now int64) {
 	for i := range b.spans {
 		if s := &b.spans[i]; s.batch && s.kind == stepWork {
@@ -75,8 +74,8 @@ func (b *book) nest(now int64) {
 	}
 }
 
-// elsewhere finds what steps have of work directly below them on other devices. What is around them does not have that,
-// be it another step.
+// elsewhere finds work on other devices directly below steps. The spans around a step do not contain that work, even if
+// they are steps.
 func (b *book) elsewhere() {
 	for i := range b.spans {
 		s := &b.spans[i]
@@ -92,7 +91,7 @@ func (b *book) elsewhere() {
 	}
 }
 
-// around returns the GPU work of the payload that is next above a span, nil if none.
+// around returns the nearest GPU work of the payload above a span, nil if there is none.
 func (b *book) around(s *span) *span {
 	k := s.above()
 	for range maxDepth {
@@ -108,9 +107,8 @@ func (b *book) around(s *span) *span {
 	return nil
 }
 
-// lift goes up from a span's parent and takes o off each GPU span that contains it, up to the first batch. It returns
-// that batch's number, −1 if the payload has none, and whether the energy was counted with a span that came
-// before.
+// lift walks up from a span's parent and subtracts o from each GPU span that contains it, up to the first batch. It
+// returns that batch's number (−1 if the payload has none), and whether the energy was counted with an earlier span.
 func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 	for range maxDepth {
 		if k.Span.IsEmpty() {
@@ -145,7 +143,7 @@ func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 	return -1, false
 }
 
-// owe notes what a span that has not come yet contains.
+// owe records what a span that has not arrived yet contains.
 func (b *book) owe(k key, o debt, now int64) {
 	list, _ := b.debts.At(k, now)
 	for i := range *list {
@@ -176,8 +174,8 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 	return nil, around
 }
 
-// had reports whether GPU work around a child, whose energy contains the child's, was counted before. A request may
-// be within it, so that the child is the request's as well.
+// had reports whether GPU work above a child, whose energy contains the child's, was counted before. A request may be
+// between the two, so that the child belongs to the request as well.
 func (b *book) had(c *child) bool {
 	for parent := range b.up(c) {
 		switch {

@@ -13,14 +13,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// kind is what a span is to this connector.
+// kind is the role of a span in this connector.
 type kind uint8
 
 const (
-	hostSpan    kind = iota // no GPU work, or an account that was written before
+	hostSpan    kind = iota // no GPU work, or an account written earlier
 	gpuWork                 // GPU work
 	leafWork                // likewise, of a kind that has no children: kernels, copies, memsets
-	windowWork              // likewise, one that a capture window saw of what a live trace shows as a whole
+	windowWork              // likewise, seen in a capture window as part of what a live trace shows as a whole
 	stepWork                // likewise, one iteration of a loop
 	requestSpan             // timed on the host while a request occupies a device
 )
@@ -51,14 +51,14 @@ type span struct {
 	innerTime, innerEnergy float64
 	elsewhere              float64 // J of a step, of work on other devices in the payload
 	outer                  int     // the batch around it in the payload, −1: none
-	nested                 bool    // its energy was counted with a span that came before
+	nested                 bool    // its energy was counted with an earlier span
 	done                   bool    // it is charged, or waits: nothing is taken off it here any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // it itself, of a batch
 }
 
-// load fills s from what f says of x.
+// load fills s from x and its facts.
 func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	*s = span{
 		seenSpan: seenSpan{
@@ -80,7 +80,7 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	case spanfacts.None, spanfacts.Share, spanfacts.Host:
 		return
 	case spanfacts.Request:
-		s.kind, s.energy = requestSpan, f.SelfEnergy // work within it has an account of its own
+		s.kind, s.energy = requestSpan, f.SelfEnergy // work inside it has an account of its own
 		return
 	case spanfacts.Kernel, spanfacts.Copy, spanfacts.Memset:
 		if s.kind = leafWork; f.InWindow {
@@ -100,7 +100,7 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 // work reports whether the span is GPU work.
 func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 
-// adopted reports whether a request's account takes it. Steps serve no request, and a window is a sample of what the
+// adopted reports whether a request's account includes it. Steps serve no request, and a window is a sample of what the
 // live spans show as a whole.
 func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
 
@@ -109,7 +109,7 @@ func (s *span) debt() debt {
 	return debt{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
 }
 
-// seenSpan is what is remembered of a span.
+// seenSpan is what is kept of a span.
 type seenSpan struct {
 	key
 	parent  pcommon.SpanID
@@ -119,7 +119,7 @@ type seenSpan struct {
 	kind    kind
 	entry   bool // of kind server or consumer
 	batch   bool
-	counted bool // GPU work without links that a request, or nobody, has by now
+	counted bool // GPU work without links that was assigned to a request or left unattributed
 
 	queue, firstItem, prefill, decode float64 // as the engine states them, s
 }

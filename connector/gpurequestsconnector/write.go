@@ -20,8 +20,8 @@ import (
 // queueName is the name of the span from the request's start to its first GPU work.
 const queueName = "queue"
 
-// spans returns the spans of closed requests, each below the request's own span. There are none for a request that is
-// not sampled, for its trace does not exist, and none for work that its trace shows itself.
+// spans returns the spans of closed requests, each below the request's own span. A request that is not sampled has
+// none, because its trace does not exist; work that the request's trace shows itself has none either.
 func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[string]ptrace.SpanSlice)
@@ -60,7 +60,7 @@ func spans(closed []*request, queueSpan bool, scope func(pcommon.Instrumentation
 	return td
 }
 
-// write makes the span of an account.
+// write fills the span of an account.
 func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	r.dress(s, a.op.name, a.id(r))
 	s.SetStartTimestamp(pcommon.Timestamp(a.start))
@@ -110,7 +110,7 @@ func link(s ptrace.Span, x example) {
 	l.SetSpanID(x.Span)
 }
 
-// dress gives a span its place in the request's trace.
+// dress sets name, IDs and parent of a span in the request's trace.
 func (r *request) dress(s ptrace.Span, name string, id pcommon.SpanID) {
 	s.SetTraceID(r.Trace)
 	s.SetSpanID(id)
@@ -121,7 +121,7 @@ func (r *request) dress(s ptrace.Span, name string, id pcommon.SpanID) {
 	s.SetName(name)
 }
 
-// first returns the account whose GPU work began first.
+// first returns the account whose GPU work started first.
 func (r *request) first() *account {
 	var first *account
 	for i := range r.accounts {
@@ -143,17 +143,18 @@ func (r *request) queued(first *account) float64 {
 	return float64(first.start-r.start) * 1e-9
 }
 
-// timed reports whether the account's times are the device's.
+// timed reports whether the account's times are GPU times.
 func (a *account) timed() bool { return a.time > 0 }
 
-// firstItem says after how many seconds the request had its first item, and from which account that is known.
+// firstItem is the time from the start of a request to its first item in seconds, and the account that it is known
+// from.
 type firstItem struct {
 	after float64
 	of    *account // nil: from the engine itself
 }
 
-// toFirstItem: the first token comes out of the last part of the prompt's processing; other work gives items when its
-// first batch ends.
+// toFirstItem returns the time to the first item: the first token is produced by the last part of prefill; other work
+// produces items when its first batch ends.
 func (r *request) toFirstItem() firstItem {
 	if r.firstItem > 0 {
 		return firstItem{after: r.firstItem}
@@ -183,7 +184,7 @@ func (r *request) toFirstItem() firstItem {
 func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model) }
 
 // id returns the account's span ID, a hash of the request, the operation, and the first batch with its link to the
-// request. A request that is closed and opened again, even within one batch, gets spans of other IDs.
+// request. A request that is closed and opened again, even within one batch, gets spans with other IDs.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first) }
 
 func (r *request) spanID(name string, first example) pcommon.SpanID {

@@ -22,7 +22,7 @@ var (
 	opMatmul   = gpuspan.NewOperation("matmul", gpuspan.Category("matrix"))
 )
 
-// bench runs the kernels in timed sections and checks what they computed.
+// bench runs the kernels in timed sections and checks their results.
 type bench struct {
 	settings
 	machine machine

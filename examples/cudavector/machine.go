@@ -69,7 +69,7 @@ type buffer uint64
 // tile is the width of the matrix kernel's tiles.
 const tile = kernels.Tile
 
-// machine is what the kernels run on. Everything but download is asynchronous on one stream.
+// machine is a device for the kernels. Everything except download is asynchronous on one stream.
 type machine interface {
 	stream() uintptr
 	alloc(n int) (buffer, error)

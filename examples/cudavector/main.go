@@ -1,13 +1,11 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cudavector computes on an NVIDIA GPU without cgo and times what it does with gpuspan.
+// Command cudavector computes on an NVIDIA GPU without cgo and times its work with gpuspan.
 //
 // It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks every result against
 // the host's arithmetic, and prints where the time went. Without a GPU it computes on the CPU, timed with the host's
 // clock, and reports that.
-//
-//	go run ./cudavector -elements 16777216 -matrix 1024 -runs 20
 package main
 
 import (
@@ -29,7 +27,7 @@ type settings struct {
 	elements int    // of the vectors
 	matrix   int    // rows and columns, a multiple of 16
 	runs     int    // of each kernel
-	library  string // libcuda; empty: the usual places
+	library  string // libcuda; empty: the usual paths
 	otlp     string // where spans go; empty: nowhere
 }
 

@@ -18,8 +18,8 @@ const (
 	vocabulary  = 32000
 )
 
-// What serves requests is batched: it is timed whatever becomes of the iteration around it, and recorded when one of
-// its requests is.
+// Operations that serve requests are batched: they are timed even if the iteration around them is not, and recorded
+// when one of their requests is.
 var (
 	opIteration = gpuspan.NewOperation("iteration", gpuspan.Category("inference"), gpuspan.ItemType("token"))
 	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned),
@@ -45,7 +45,7 @@ type request struct {
 type engine struct {
 	device accel.Device
 	stream *gpuspan.Stream
-	active []*request // whose prompts are processed, and who want more tokens
+	active []*request // requests in prefill, and requests in decode
 }
 
 // iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the

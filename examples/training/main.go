@@ -74,7 +74,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		return err
 	}
 	out := w
-	if c.report != "" && c.report != "text" { // what it says is no part of the table
+	if c.report != "" && c.report != "text" { // its errors are not part of the table
 		w = os.Stderr
 	}
 	// Without a file: warm up for 10 steps, then record 3 of every 10.
@@ -94,7 +94,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	// One of many processes says which: then step tables come from the main one only, and traces have a lane for each.
+	// With several processes, each states its rank: step tables are printed by the main one only, and traces have a lane
+	// for each.
 	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(),
 		resource.WithDetectors(rank.Detector{}))
 	if err != nil {

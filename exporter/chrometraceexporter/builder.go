@@ -133,7 +133,7 @@ func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
 	}
 }
 
-// identity are attributes that say which device a point is of; the others tell the streams of a metric apart.
+// identity lists the attributes that identify the device of a point; the others distinguish the streams of a metric.
 var identity = map[string]bool{
 	string(semconv.HWIDKey): true, string(semconv.HWNameKey): true, string(semconv.HWModelKey): true,
 	string(semconv.HWTypeKey): true, string(semconv.HWVendorKey): true, string(semconv.HWParentKey): true,

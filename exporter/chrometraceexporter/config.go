@@ -32,11 +32,11 @@ type Config struct {
 	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
 	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
 	Counters []string `mapstructure:"counters"`
-	// Samples is the gpu_samples extension from whose rings the counters are drawn, sample by sample, while spans of the
-	// device come. Default none: they are drawn from the metrics that the exporter gets.
+	// Samples is the gpu_samples extension from whose rings counters are drawn, sample by sample, while spans of the
+	// device arrive. Default none: counters are drawn from the metrics that the exporter receives.
 	Samples *component.ID `mapstructure:"samples"`
 
-	// Timeout of one request, as in every exporter; a write that has begun is not broken off. Default 5s.
+	// Timeout of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue before the files, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
@@ -44,11 +44,11 @@ type Config struct {
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
-// Rotation says when a file is complete and how many are kept.
+// Rotation sets when a file is complete and how many are kept.
 type Rotation struct {
 	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. Default 200; 0: no limit.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`
-	// MaxAge completes a file this long after it was begun. Default 0: no limit.
+	// MaxAge completes a file this long after it was created. Default 0: no limit.
 	MaxAge time.Duration `mapstructure:"max_age"`
 	// MaxFiles is how many complete files are kept. Default 100; 0: all.
 	MaxFiles int `mapstructure:"max_files"`
@@ -56,7 +56,7 @@ type Rotation struct {
 
 // PerTrace makes one file for each trace.
 type PerTrace struct {
-	// Idle completes a trace's file when no span of it came for this long. Default 30s.
+	// Idle completes a trace's file when it has received no span for this long. Default 30s.
 	Idle time.Duration `mapstructure:"idle"`
 	// MaxOpen is how many files are open at once; beyond, the one idle for longest is completed. Default 64.
 	MaxOpen int `mapstructure:"max_open"`

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// NewFactory makes the factory of type chrome_trace.
+// NewFactory returns the factory of type chrome_trace.
 func NewFactory() exporter.Factory {
 	s := &sinks{}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,

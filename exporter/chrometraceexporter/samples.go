@@ -32,10 +32,10 @@ type ring struct {
 	field  gpuquantity.Quantity
 }
 
-// maxDevices bounds the devices of which samples are drawn.
+// maxDevices bounds the devices whose samples are drawn.
 const maxDevices = 1024
 
-// spans takes note of when devices worked, and returns what was sampled by then, since they began.
+// spans records when devices were busy, and returns the samples of those intervals so far.
 func (r *rings) spans(events []chrometrace.Event, counters []chrometrace.Counter) []chrometrace.Counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *rings) spans(events []chrometrace.Event, counters []chrometrace.Counter
 	return r.until(first, counters)
 }
 
-// rest returns what was sampled before the last work of each device and came after it.
+// rest returns the samples that arrived after the last work of each device but were taken before its end.
 func (r *rings) rest() []chrometrace.Counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,7 +36,7 @@ type sink struct {
 	files   *chrometrace.Rotator
 	pool    sync.Pool // *builder
 	counter map[string]bool
-	rings   *rings // nil: counters come as metrics
+	rings   *rings // nil: counters arrive as metrics
 }
 
 func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
@@ -150,7 +150,7 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 	if s.rings != nil && err == nil {
 		if b.counters = s.rings.spans(b.events, b.counters); len(b.counters) > 0 {
 			err = r.WriteCounters(b.counters)
-			if err != nil { // the spans are in the file: what is missing is a picture beside them
+			if err != nil { // the spans are in the file: only the counters beside them are missing
 				s.log.Warn("Counters could not be drawn", zap.Error(err))
 				err = nil
 			}
@@ -188,7 +188,7 @@ func (s *sink) consumeMetrics(_ context.Context, md pmetric.Metrics) error {
 	if r == nil {
 		return errNotRunning
 	}
-	// Also for a sender that has gone: a point that comes again is drawn where it was.
+	// Also if the sender has gone: a point that arrives again is drawn at the same time.
 	b := s.pool.Get().(*builder)
 	defer s.put(b)
 	b.metrics(md, s.counter)

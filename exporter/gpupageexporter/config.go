@@ -19,11 +19,11 @@ type Config struct {
 	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the
 	// Collector's HTTP servers.
 	confighttp.ServerConfig `mapstructure:",squash"`
-	// TraceURL is where a click on a span leads, a template with {traceID} (default none: no links), such as
-	// http://localhost:16686/trace/{traceID}.
+	// TraceURL is the target of a click on a span, a template with {traceID} such as
+	// http://localhost:16686/trace/{traceID} (default none: no links).
 	TraceURL string `mapstructure:"trace_url"`
-	// Hosts are names that the page of a loopback address answers to, too, as behind a proxy that passes its own name on
-	// (default none: localhost and addresses).
+	// Hosts are further host names that a page on a loopback address accepts, as needed behind a proxy that passes on its
+	// own name (default none: localhost and IP addresses).
 	Hosts []string `mapstructure:"hosts"`
 }
 

@@ -26,11 +26,11 @@ type options struct {
 // WithModel makes all exporters of the factory fill this model, for a program that wants to read it, too.
 func WithModel(m *page.Model) Option { return func(o *options) { o.model = m } }
 
-// WithListener makes the exporter of the factory serve there instead of at its `endpoint`, for a program that must not
-// lose the address it has chosen to another before the Collector has started.
+// WithListener lets the factory's exporter serve on l instead of its `endpoint`, for a program that reserves an address
+// before the Collector starts.
 func WithListener(l net.Listener) Option { return func(o *options) { o.listener = l } }
 
-// NewFactory makes the factory of type gpu_page.
+// NewFactory returns the factory of type gpu_page.
 func NewFactory(opts ...Option) exporter.Factory {
 	var o options
 	for _, f := range opts {

@@ -17,10 +17,11 @@ import (
 type Config struct {
 	// Samples is the gpu_samples extension that is written to. Default gpu_samples.
 	Samples component.ID `mapstructure:"samples"`
-	// Instances gives MIG instances of dcgm-exporter, which names them by board and number only, their `MIG-<uuid>`:
-	// `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default none.
+	// Instances maps MIG instances of dcgm-exporter, which identifies them by physical GPU and number only, to their
+	// `MIG-<uuid>`: `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default
+	// none.
 	Instances map[string]string `mapstructure:"instances"`
-	// Devices gives GPUs of amd_smi_exporter, which has numbers only, the `hw.id` of their spans: `<number>` or
+	// Devices maps GPUs of amd_smi_exporter, which reports numbers only, to the `hw.id` of their spans: `<number>` or
 	// `<host>/<number>` to the ID. GPUs without an entry are not written. Default none.
 	Devices map[string]string `mapstructure:"devices"`
 }

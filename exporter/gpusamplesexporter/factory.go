@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 )
 
-// NewFactory makes the factory of type gpu_samples.
+// NewFactory returns the factory of type gpu_samples.
 func NewFactory() exporter.Factory {
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,
 		exporter.WithMetrics(createMetrics, metadata.MetricsStability))

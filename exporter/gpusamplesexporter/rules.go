@@ -25,7 +25,7 @@ type rule struct {
 	// A point must have the attribute key with the value; without the attribute it counts if any is set.
 	key, value string
 	any        bool
-	positive   bool   // 0 is what is written for a value that the device does not have
+	positive   bool   // the exporter writes 0 for values that the device does not have
 	xid        bool   // the number of the last XID; a change is an event
 	label      string // that the point must have, which is the number of the device; such exporters write -1 for unknown
 }
@@ -107,9 +107,9 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 }
 
 // describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
-// and of AMD's device-metrics-exporter (gpu_uuid if configured, else serial_number), and the attributes of the semantic
-// conventions. The resource supplies what the point lacks. The devices of amd_smi_exporter have no identity but the
-// number in a label; `devices` identifies them.
+// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number), and the attributes of the
+// semantic conventions. The resource supplies what the point lacks. Devices of amd_smi_exporter have only a number in a
+// label; `devices` identifies them.
 func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
@@ -207,7 +207,7 @@ func uniqueID(uuid string) (string, bool) {
 	return "GPU-" + uuid[:2] + uuid[21:23] + uuid[24:], true
 }
 
-// instanceID returns the ID of a MIG instance, of which dcgm-exporter says only the number.
+// instanceID returns the ID of a MIG instance, of which dcgm-exporter reports only the number.
 func (c *Config) instanceID(board, instance string) string {
 	if id, ok := c.Instances[board+"/"+instance]; ok {
 		return id

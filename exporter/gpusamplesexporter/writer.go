@@ -60,7 +60,7 @@ type writer struct {
 	loads   gpusamplesextension.LoadCounters
 }
 
-// device is what is remembered of one device between two batches.
+// device is the state of one device between two batches.
 type device struct {
 	desc    gpusamplesextension.Device
 	w       gpusamplesextension.DeviceWriter // nil when refused
@@ -116,7 +116,7 @@ func (d *device) close() {
 	}
 }
 
-// consume writes a batch. It never fails: what is not understood is counted.
+// consume writes a batch. It never fails: unknown data is counted.
 func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -204,8 +204,8 @@ func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadFo
 	return written
 }
 
-// unknownValue is what no device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for what it does
-// not know; added up once, they would take the digits of all that follows.
+// unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for
+// unknown values; added to a sum, one of them would take up the precision of everything that follows.
 const unknownValue = 1 << 62
 
 func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, resource pcommon.Map,
@@ -251,7 +251,7 @@ func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device 
 	if err != nil {
 		log := x.logger.Warn
 		if !d.retry.IsZero() {
-			log = x.logger.Debug // said before
+			log = x.logger.Debug // logged before
 		}
 		log("Device samples are not kept", zap.String("hw.id", said.ID), zap.Error(err))
 		d.w, d.retry = nil, now.Add(retryRefused)
@@ -261,8 +261,8 @@ func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device 
 	return d
 }
 
-// learn takes what a data point says of the device and reports whether it is new. Not each metric says everything: by
-// the semantic conventions hw.energy names no model.
+// learn takes over what a data point states about the device and reports whether it is new. Not every metric has all
+// attributes: by the semantic conventions hw.energy has no model.
 func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 	known := &d.desc
 	for _, x := range [...]struct{ known, said *string }{
@@ -290,7 +290,7 @@ func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 // take converts one value into the sample of its time.
 func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if r.xid {
-		// The gauge holds the last XID for ever; its first value is of an unknown time.
+		// The gauge keeps the last XID forever; the time of its first value is unknown.
 		if d.hasXID && v != d.xid && v > 0 {
 			d.events = append(d.events, gpusamplesextension.Event{
 				Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v),
@@ -340,7 +340,7 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	return written
 }
 
-// flush writes what the batch brought, in order of time.
+// flush writes the points of the batch in order of time.
 func (d *device) flush() {
 	if d.w == nil || len(d.pending)+len(d.events) == 0 {
 		return

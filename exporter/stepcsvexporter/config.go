@@ -19,7 +19,8 @@ import (
 type Config struct {
 	// Path of the file, required. Folders are created.
 	Path string `mapstructure:"path"`
-	// Phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default none.
+	// Phases are the phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default
+	// none.
 	Phases []string `mapstructure:"phases"`
 	// Loop writes only steps of the loop of this name, which is the name of their spans. Default: all loops.
 	Loop string `mapstructure:"loop"`
@@ -28,7 +29,7 @@ type Config struct {
 	// Rotation renames the file by size. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 
-	// Timeout of one request, as in every exporter; a write that has begun is not broken off. Default 5s.
+	// Timeout of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue before the file, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
@@ -36,7 +37,7 @@ type Config struct {
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
-// Rotation says when a file is set aside and how many are kept.
+// Rotation sets when a file is rotated and how many are kept.
 type Rotation struct {
 	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes. Default 50.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`

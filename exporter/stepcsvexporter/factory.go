@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 )
 
-// NewFactory makes the factory of type step_csv.
+// NewFactory returns the factory of type step_csv.
 func NewFactory() exporter.Factory {
 	return exporter.NewFactory(metadata.Type, createDefaultConfig, exporter.WithTraces(create, metadata.TracesStability))
 }

@@ -35,7 +35,7 @@ type sink struct {
 	tel *metadata.TelemetryBuilder
 
 	mu         sync.Mutex
-	files      map[int64]*stepcsv.Writer // by rank; 0 is the main rank, and what has no rank
+	files      map[int64]*stepcsv.Writer // by rank; 0 is the main rank, and spans without a rank
 	running    bool
 	undeclared bool
 }
@@ -108,8 +108,8 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	if !s.running {
 		return errors.New("step_csv exporter is not running")
 	}
-	// What was written must not be written again by a retry, and what never can be must not keep the rest from it: only
-	// what is worth another try comes back as the error's data.
+	// A retry must not write data twice, and data that can never be written must not keep the rest from being written: the
+	// error carries only the data that is worth another attempt.
 	failed := ptrace.NewTraces()
 	var again, never error
 	for _, rs := range td.ResourceSpans().All() {

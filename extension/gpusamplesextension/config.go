@@ -20,8 +20,8 @@ type Config struct {
 	MaxBytes int64 `mapstructure:"max_bytes"`
 	// MaxDevices bounds the number of GPUs and MIG instances. Default 1024.
 	MaxDevices int `mapstructure:"max_devices"`
-	// Servers are inference servers whose number of running requests is read, so that a request gets no part of the
-	// energy of requests that end without a span. Default none.
+	// Servers are inference servers whose number of running requests is read, so that a request is not charged for
+	// requests that end without a span. Default none.
 	Servers []ServerConfig `mapstructure:"servers"`
 }
 

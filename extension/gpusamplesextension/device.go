@@ -24,7 +24,7 @@ type Device struct {
 	// hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
 	Parent        string `json:"parent,omitempty"`
 	Name          string `json:"name,omitempty"`   // hw.name: gpu0
-	Model         string `json:"model,omitempty"`  // hw.model, as the driver says
+	Model         string `json:"model,omitempty"`  // hw.model, as the driver reports it
 	Vendor        string `json:"vendor,omitempty"` // hw.vendor
 	DriverVersion string `json:"driver,omitempty"` // hw.driver_version
 	PCIBDF        string `json:"pci,omitempty"`    // gpu.pci.bdf; NVML's or Linux' spelling, compared after NormalizePCI
@@ -32,15 +32,15 @@ type Device struct {
 	Source        string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
 	HostName      string `json:"-"`                // host.name of the machine that holds the device
 	HostID        string `json:"-"`                // host.id of that machine
-	// Interval is the asked time between two samples; 0 when unknown, then it is measured.
+	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`
 	MIG                    // share of the board, when ID is a MIG instance
-	Limits                 // what the device itself reports about its peaks
+	Limits                 // peaks reported by the device itself
 }
 
 // MIG is an instance's share of its board. All zero for a whole board.
 type MIG struct {
-	Profile   string `json:"mig_profile,omitempty"` // as the driver says, e.g. "3g.40gb"
+	Profile   string `json:"mig_profile,omitempty"` // as the driver reports it, e.g. "3g.40gb"
 	SMs       int    `json:"sms,omitempty"`         // streaming multiprocessors of the instance
 	BoardSMs  int    `json:"board_sms,omitempty"`   // and of the board
 	Slices    int    `json:"slices,omitempty"`      // memory slices of the instance
@@ -81,7 +81,7 @@ func NormalizePCI(bdf string) string {
 type device struct {
 	desc    Device
 	owner   component.ID
-	open    bool // the owner has not given it up
+	open    bool // the owner has not released it
 	gen     int  // counts registrations: only the newest one writes
 	series  [NumFields]*series
 	events  []Event // by time, at most maxEvents
@@ -92,8 +92,8 @@ type device struct {
 
 const maxEvents = 1024
 
-// refresh recomputes what a write changed. A field that has been silent for gapFactor intervals is no longer live
-// and holds nobody up.
+// refresh recomputes what a write changed. A field without a sample for gapFactor intervals is no longer live and
+// delays nothing.
 func (d *device) refresh() {
 	d.newest, d.primary = 0, nil
 	for _, s := range d.series {
@@ -145,7 +145,7 @@ func (d *device) setDescription(desc Device) {
 // reports (DCGM's mJ, MiB, MHz and percents are converted by the writer).
 type Field = gpuquantity.Quantity
 
-// The fields of a Sample. Their Kind says how values between two samples are read.
+// The fields of a Sample. Their Kind defines how values between two samples are read.
 const (
 	Energy            = gpuquantity.Energy            // J, cumulative from any origin; whole board
 	Power             = gpuquantity.Power             // W, whole board
@@ -167,7 +167,7 @@ const (
 	NumFields = gpuquantity.NumRings // number of fields; not a field
 )
 
-// Kind says what a sampled value means between samples.
+// Kind defines the meaning of a sampled value between samples.
 type Kind = gpuquantity.Kind
 
 // Kinds of field.
@@ -178,8 +178,8 @@ const (
 	KindMask     = gpuquantity.Mask     // bits that held since the previous sample; its mean is the share of time with any
 )
 
-// Sample is what was read from one device at one moment: values of the fields that were read and are known.
-// Fields with different times of their own go into different samples.
+// Sample holds the known values read from one device at one moment. Fields with times of their own go into different
+// samples.
 type Sample struct {
 	Time   int64              // unix ns, the time of the measurement, not of the reading
 	Known  uint32             // bit f set: Values[f] is known
@@ -195,7 +195,7 @@ func (s *Sample) Set(f Field, v float64) {
 	s.Known |= 1 << f
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // Kinds of event.
@@ -210,7 +210,7 @@ const (
 // Event is something that happened to a device at a moment.
 type Event struct {
 	Time  int64     // unix ns
-	Kind  EventKind // says which of the next two is used
+	Kind  EventKind // selects one of the next two
 	Code  int64     // XID number or ThrottleReason
 	Count int64     // new errors
 }

@@ -101,9 +101,9 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	}
 }
 
-// room makes place for one point at time t: what is too old leaves first, then the ring grows while the budget lasts,
-// also at the cost of a ring that is four times as large, then the oldest point leaves. So each series has at least
-// half of an equal part.
+// room frees space for one point at time t: points that are too old are removed first, then the ring grows within the
+// budget, also at the expense of a ring four times as large, then the oldest point is removed. So each series has at
+// least half of an equal part.
 func (st *Store) room(s *series, t int64) bool {
 	for s.len() > 0 && s.first().t < t-st.maxAge {
 		s.head++
@@ -149,7 +149,7 @@ func (st *Store) resize(s *series, n int) {
 	st.stats.evictedBytes.Add(int64(s.resize(n)))
 }
 
-// shrinkOther halves a ring of at least n points, that with the oldest point; false: there is none.
+// shrinkOther halves a ring of at least n points, the one with the oldest point; it returns false if there is none.
 func (st *Store) shrinkOther(n int) bool {
 	large := false
 	for _, rings := range st.rings[bits.Len(uint(n)):] {

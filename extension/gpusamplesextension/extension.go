@@ -65,8 +65,8 @@ func (x *samples) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector makes no
-// component that is in no pipeline and says nothing of it, so this is where a forgotten `gpu` receiver is noticed.
+// Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector silently
+// ignores components that are in no pipeline, so this is where a forgotten `gpu` receiver is noticed.
 func (x *samples) Ready() error {
 	if !x.written.Load() {
 		x.logger.Warn(
@@ -130,12 +130,12 @@ func (x *samples) observe() error {
 	)
 }
 
-// Writer is the face of the extension for components that have samples.
+// Writer is the interface of the extension for components that produce samples.
 type Writer interface {
-	// Register announces a device and returns what its samples are written through. A device has one writer: an ID
-	// that another owner writes is refused; the same owner gets the same series with the new description, and its
-	// earlier DeviceWriter ends. An empty ID and a device over `max_devices` are refused. With a refusal comes a
-	// DeviceWriter that keeps nothing and counts what is written (`not_registered`).
+	// Register announces a device and returns a writer for its samples. A device has one writer: an ID that another owner
+	// writes is refused; the same owner gets the same series with the new description, and its earlier DeviceWriter ends.
+	// An empty ID and a device over `max_devices` are refused. A refusal comes with a DeviceWriter that keeps nothing and
+	// counts what is written (`not_registered`).
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 	UseWriter
 }
@@ -151,10 +151,10 @@ type DeviceWriter interface {
 	Close()
 }
 
-// Reader is the face of the extension for the join.
+// Reader is the interface of the extension for the join.
 type Reader interface {
-	// Lease makes the caller the only join on these samples until release is called; the fair share of energy would
-	// be dealt twice by two. The second caller gets an error that names the first.
+	// Lease makes the caller the only join on these samples until release is called, because two joins would attribute the
+	// same energy twice. A second caller gets an error that names the first.
 	Lease(owner component.ID) (release func(), err error)
 	// Acquire takes the read lock for a batch of lookups; the View is valid until its Release, which must follow.
 	Acquire() View

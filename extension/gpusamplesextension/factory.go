@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
 )
 
-// NewFactory makes the factory of type gpu_samples.
+// NewFactory returns the factory of type gpu_samples.
 func NewFactory() extension.Factory {
 	return extension.NewFactory(metadata.Type, createDefaultConfig, create, metadata.ExtensionStability)
 }

@@ -18,7 +18,7 @@ import (
 // sum is the load of the service.
 type LoadSeries struct {
 	Service string // service.name of the server's spans; empty: of every service that has no series of its own
-	Source  string // tells the series of a service apart
+	Source  string // distinguishes the series of a service
 }
 
 // LoadWriter takes the number of requests that servers run.
@@ -238,7 +238,7 @@ type LoadForm uint8
 // The forms.
 const (
 	LoadRunning LoadForm = iota // a gauge of running requests
-	LoadBusyUS                  // a counter of the µs that requests took; its rate is how many ran
+	LoadBusyUS                  // a counter of the µs that requests ran; its rate is the number of running requests
 )
 
 // loadMetrics are the metrics of servers that state how many requests run, with `:` written as `_`.

@@ -26,7 +26,7 @@ type ServerConfig struct {
 	Interval time.Duration `mapstructure:"interval"`
 }
 
-// maxMetricsSize bounds what is read of a server's answer.
+// maxMetricsSize bounds how much of a server's response is read.
 const maxMetricsSize = 16 << 20
 
 // scraper reads the load of one server.

@@ -31,7 +31,7 @@ type series struct {
 	head, tail uint64
 	raw        float64 // newest value as written, before unwrapping
 	base       float64 // of a counter: what rebase has taken off its values
-	nominal    int64   // asked interval, ns; 0 unknown
+	nominal    int64   // requested interval, ns; 0: unknown
 	gaps       [medianWindow]int64
 	nGaps      uint64
 	interval   int64 // max(nominal, median gap), ns; 0 unknown
@@ -54,7 +54,7 @@ func (s *series) push(t int64, raw float64) {
 		increase := 0.0
 		if s.kind == KindCounter {
 			if increase = raw - s.raw; increase < 0 || increase > s.fastest*max(1, float64(gap)*1e-9) {
-				increase, covered = 0, false // a reset, or what no device does
+				increase, covered = 0, false // a reset, or an increase that no device has
 			}
 			p.v = last.v + increase
 			s.period.observe(t, increase > 0, covered)
@@ -110,9 +110,9 @@ func integrate(k Kind, older, newer float64, x, gap int64) float64 {
 	}
 }
 
-// observeGap keeps the interval: the asked one or the median of the last gaps, whichever is longer. The median is
-// measured because the asked one is not what happens: DCGM polls at the fastest watch of all its clients, a device
-// class can have a floor, and a scraped exporter has a period of its own.
+// observeGap updates the interval: the requested one or the median of the last gaps, whichever is longer. The requested
+// interval alone is unreliable: DCGM polls at the fastest watch of all its clients, a device class can have a minimum,
+// and a scraped exporter has its own period.
 func (s *series) observeGap(gap int64) {
 	s.gaps[s.nGaps%medianWindow] = gap
 	s.nGaps++
@@ -129,7 +129,7 @@ func (s *series) observeGap(gap int64) {
 	s.interval = max(s.interval, sorted[(n-1)/2])
 }
 
-// resize makes the ring hold n points, a power of two, and keeps the newest; the result is how many it had to drop.
+// resize gives the ring n points, a power of two, keeps the newest points and returns how many were dropped.
 func (s *series) resize(n int) (dropped int) {
 	dropped = max(0, s.len()-n)
 	s.head += uint64(dropped)
@@ -144,8 +144,8 @@ func (s *series) resize(n int) (dropped int) {
 // clear forgets the points and keeps the memory.
 func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
 
-// after returns the position of the first point with time > t; tail when there is none. Samples come at nearly equal
-// distances, so the search begins where t would be then and goes on in steps that double, and ends in a binary search.
+// after returns the position of the first point with time > t; tail if there is none. Samples are nearly equidistant,
+// so the search starts where t would be, continues in steps that double, and ends in a binary search.
 func (s *series) after(t int64) uint64 {
 	lo, hi := s.head, s.tail
 	if lo == hi || t >= s.last().t {
@@ -262,16 +262,17 @@ func (s *series) each(start, end int64, fn func(a, b float64)) {
 	}
 }
 
-// updatePeriod measures how often a counter really changes: the mean time between two samples in which it had grown.
-// A driver refreshes its energy counter every 20 to 100 ms whatever the rate of reading; a span shorter than that
-// holds no information of its own. It cannot see below the sampling interval, so it is the larger of the two.
+// updatePeriod measures how often a counter really changes: the mean time between two samples in which it increased. A
+// driver refreshes its energy counter every 20 to 100 ms whatever the rate of reading; a span shorter than that has no
+// information of its own. Periods below the sampling interval cannot be measured; the result is then the sampling
+// interval.
 type updatePeriod struct {
 	first, last int64
 	changes     int64
 }
 
 const (
-	minChanges = 8    // fewer say nothing
+	minChanges = 8    // fewer are not enough
 	maxChanges = 1024 // then the older half is forgotten
 )
 

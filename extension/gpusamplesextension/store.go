@@ -25,7 +25,7 @@ type Store struct {
 	devices map[string]*device // by NormalizeID
 	byPCI   map[hostPCI]*device
 	bytes   int64
-	rings   [64]int // how many rings there are of 2^(i-1) points
+	rings   [64]int // number of rings with 2^(i-1) points
 	swept   time.Time
 
 	lease atomic.Pointer[component.ID] // nil: not leased
@@ -36,7 +36,7 @@ type Store struct {
 
 	hostedMu sync.Mutex // of hosted; callers of onlyDevice may hold the rings' lock already
 	hosted   map[*device]*Device
-	written  atomic.Bool // somebody has asked for the Writer
+	written  atomic.Bool // the Writer has been requested
 }
 
 type hostPCI struct{ host, bdf string }
@@ -128,7 +128,7 @@ func (st *Store) unindex(d *device) {
 	}
 }
 
-// sweep removes devices that nobody writes and whose samples are too old; mu is held.
+// sweep removes devices without a writer whose samples are too old; mu is held.
 func (st *Store) sweep(now time.Time) {
 	for key, d := range st.devices {
 		if !d.open && now.UnixNano()-d.newest > st.maxAge {
@@ -198,9 +198,9 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// onlyDevice returns the one device of the workload's host; empty when it has none or several. A board divided into
-// one MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one. A
-// device that was lost still counts until its samples are too old: a span may have been on it.
+// onlyDevice returns the only device of the workload's host; empty if it has none or several. A physical GPU divided
+// into one MIG instance is that instance. If the workload names no host, its host is the only one that has devices. A
+// lost device still counts until its samples are too old: a span may have run on it.
 func (st *Store) onlyDevice(w *Workload) string {
 	st.hostedMu.Lock()
 	defer st.hostedMu.Unlock()

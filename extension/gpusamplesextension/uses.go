@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Workload is what a resource says of the program that made a span. Empty strings and 0 mean that it does not say.
+// Workload is what a resource states about the program that produced a span. Empty strings and 0 mean unknown.
 type Workload struct {
 	HostID, HostName string // host.id, host.name
 	Namespace, Pod   string // k8s.namespace.name, k8s.pod.name
@@ -24,7 +24,7 @@ type Workload struct {
 	PID              int64  // process.pid, as the process itself sees it
 }
 
-// DeviceUse says that a container or a process holds a device. Empty strings and 0 mean unknown.
+// DeviceUse states that a container or a process uses a device. Empty strings and 0 mean unknown.
 type DeviceUse struct {
 	// Device is the hw.id of the GPU or MIG instance. It is empty for a container that the kubelet lists without a
 	// device: such a container is known to have none.
@@ -36,15 +36,15 @@ type DeviceUse struct {
 	Parents                   []int64 // processes above it on the host, nearest first
 }
 
-// UseOrigin is one reader of device uses: what it says replaces what it said before, and nothing else.
+// UseOrigin identifies one reader of device uses: its new uses replace its earlier ones, and nothing else.
 type UseOrigin struct {
 	Owner component.ID // the component
-	Kind  UseKind      // of what it reads
+	Kind  UseKind      // of the uses
 
 	HostID, HostName string // of the machine that holds the devices
 }
 
-// UseKind is where uses come from.
+// UseKind is the kind of source that uses are read from.
 type UseKind uint8
 
 // The kinds of uses.
@@ -53,7 +53,7 @@ const (
 	UsesOfProcesses                // the driver's list of processes
 )
 
-// UseWriter is the face of the extension for components that know who holds which device.
+// UseWriter is the interface of the extension for components that know which workload uses which device.
 type UseWriter interface {
 	// SetUses replaces the origin's uses by the current ones; nil means that none are known any more. They
 	// hold for twice refresh, the time after which they will be replaced; what is missing next time has ended, and
@@ -61,7 +61,7 @@ type UseWriter interface {
 	SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration)
 }
 
-// UseReader is the face of the extension for components that look for the devices of a span that names none.
+// UseReader is the interface of the extension for components that look up the devices of a span that names none.
 type UseReader interface {
 	// DevicesOf appends to dst the hw.id of every device that the workload held at any time between start and end
 	// (unix ns), sorted and each once, and says by what they were found. More than one means that the span's work is
@@ -82,7 +82,7 @@ type UseReader interface {
 	DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy)
 }
 
-// FoundBy says what led to the devices of a workload.
+// FoundBy is how the devices of a workload were found.
 type FoundBy uint8
 
 // The ways in which a device is found.
@@ -102,7 +102,7 @@ func (f FoundBy) String() string {
 // MaxUses bounds the uses that are remembered, ended ones included.
 const MaxUses = 16384
 
-// useTable remembers who held which device when. Writers replace the whole index; readers take no lock.
+// useTable keeps which workload used which device, and when. Writers replace the whole index; readers take no lock.
 type useTable struct {
 	maxAge  int64
 	now     func() time.Time
@@ -114,7 +114,7 @@ type useTable struct {
 	index atomic.Pointer[useIndex] // nil: nothing set yet
 }
 
-// useList is what one origin said.
+// useList holds the uses of one origin.
 type useList struct {
 	uses []*heldUse
 	live int64 // the origin's word holds until then (unix ns)
@@ -127,7 +127,7 @@ type heldUse struct {
 	from, until      int64
 }
 
-// useKey tells one use from another.
+// useKey identifies a use.
 type useKey struct {
 	device, namespace, pod, container, podUID, containerID string
 	pid, localPID                                          int64
@@ -159,7 +159,7 @@ type useIndex struct {
 
 type podName struct{ namespace, name string }
 
-// podHost is a host of which the pods are known, and until when.
+// podHost is a host whose pods are known, and until when.
 type podHost struct {
 	hostID, hostName string
 	live             int64
@@ -262,7 +262,7 @@ func (t *useTable) build() *useIndex {
 	return x
 }
 
-// find does what UseReader says up to the process on its host. decided says that the host is not to be asked.
+// find implements UseReader up to the process on its host. decided means that the host is not consulted.
 func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []string, by FoundBy, decided bool) {
 	x := t.index.Load()
 	if x == nil {
@@ -316,7 +316,7 @@ type useQuery struct {
 	matched    bool // the last add found a use, with or without a device
 }
 
-// add appends the devices of the uses that match, sorted and each once, and says whether there were any.
+// add appends the devices of the uses that match, sorted and without duplicates, and reports whether there were any.
 func (q *useQuery) add(uses []*heldUse, match func(*heldUse) bool) bool {
 	q.matched = false
 	for _, u := range uses {

@@ -61,12 +61,12 @@ func (x DeviceView) Board() (DeviceView, bool) {
 	return DeviceView{x.st, d}, d != nil
 }
 
-// Newest returns the time up to which the samples of all live fields have come: the oldest of their newest samples,
-// where a field without a sample for 3 intervals is no longer live. It never decreases except when the clock is set
-// back. 0 before the first sample.
+// Newest returns the time up to which the samples of all live fields have arrived: the oldest of their newest samples,
+// where a field without a sample for 3 intervals is no longer live. It never decreases unless the clock is set back. 0
+// before the first sample.
 func (x DeviceView) Newest() int64 { return x.d.settled }
 
-// Interval returns the time between two samples: the asked or the measured one, whichever is longer. 0 when unknown.
+// Interval returns the time between two samples: the requested or the measured one, whichever is longer. 0 if unknown.
 func (x DeviceView) Interval() time.Duration {
 	if x.d.primary == nil {
 		return x.d.desc.Interval
@@ -136,9 +136,9 @@ func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
 	return bits
 }
 
-// Value returns a field at time t on the straight line between its neighbours; for a counter the value since an
-// unknown origin, that never decreases: across a reset it stays, and only differences have a meaning. False when t is
-// not between two samples (Coverage says whether they are near).
+// Value returns a field at time t by linear interpolation between its neighbors; for a counter the value since an
+// unknown origin, which never decreases: a reset adds nothing, and only differences are meaningful. It returns false if
+// t is not between two samples (Coverage reports whether they are near).
 func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	s := x.field(f)
 	if s == nil {
@@ -147,7 +147,7 @@ func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	return s.value(t)
 }
 
-// Range returns the time of the oldest and of the newest sample of a field in the ring; 0, 0 when there is none.
+// Range returns the times of the oldest and the newest sample of a field in the ring; 0, 0 if there is none.
 func (x DeviceView) Range(f Field) (oldest, newest int64) {
 	if s := x.field(f); s != nil {
 		return s.first().t, s.last().t

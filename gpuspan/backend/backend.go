@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend is what a device API must implement for package gpuspan to time work on it: events that are recorded
-// on streams and told apart in time. gpuspan/cuda, gpuspan/hip and gpuspan/simgpu do.
+// Package backend defines what a device API must implement so that package gpuspan can time work on it: events recorded
+// on streams, and the time between them. gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement it.
 package backend
 
 import (
@@ -23,7 +23,7 @@ type StreamHandle uintptr
 // or the driver's handle of another (a CUcontext). HIP and simulated devices have no others.
 type Context uintptr
 
-// StreamInfo is what a backend knows of a stream.
+// StreamInfo is what a backend knows about a stream.
 type StreamInfo struct {
 	Device  int // ordinal
 	Context Context
@@ -58,18 +58,18 @@ type Device struct {
 	Ordinal       int    // as the process sees it (after CUDA_VISIBLE_DEVICES)
 	UUID          string // `GPU-<uuid>` or `MIG-<uuid>`: the value of hw.id; empty when unknown
 	Parent        string // `GPU-<uuid>` of the physical GPU when UUID names a MIG instance, else empty
-	Model         string // as the driver says, e.g. "NVIDIA H200"
+	Model         string // as the driver reports it, e.g. "NVIDIA H200"
 	Vendor        string // "NVIDIA", "AMD", "simulated"
-	DriverVersion string // as the driver says, e.g. "580.65.06"; empty when unknown
+	DriverVersion string // as the driver reports it, e.g. "580.65.06"; empty if unknown
 	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
 	MemoryTotal   int64  // bytes; 0 when unknown
 
-	// Peaks are its limits where the backend or the program knows them, as of a simulated device; nil: the table of
-	// models says. They serve reports, and are no part of the device's identity.
+	// Peaks are its limits if the backend or the program knows them, as for a simulated device; nil: from the table of
+	// models. Reports use them; they are not part of the device's identity.
 	Peaks *report.Peaks
 }
 
-// StreamKind says how a stream handle may be used.
+// StreamKind is how a stream handle may be used.
 type StreamKind uint8
 
 // Kinds of stream.
@@ -100,8 +100,8 @@ type Backend interface {
 	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's
 	// captures.
 	ThreadInit() error
-	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called
-	// by the goroutine that registers that stream. StatusInvalidContext: there is none.
+	// Current returns the context that is current on the calling OS thread, to which the legacy stream belongs. It is
+	// called by the goroutine that registers that stream. StatusInvalidContext: there is none.
 	Current() (Context, Status)
 	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing).
 	// current is for the legacy stream; on other threads it would be another one.
@@ -127,7 +127,7 @@ type Backend interface {
 	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go
 	// on.
 	Synchronize(e Event) Status
-	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
+	// Elapsed returns the GPU time from a to b in nanoseconds, computed from the driver's float32 milliseconds.
 	Elapsed(a, b Event) (ns float64, st Status)
 	// MemoryUsage is the memory in use on the context's device, in bytes. The caller has made the context current by
 	// Bind.
@@ -139,7 +139,7 @@ type Backend interface {
 // StatusError is a driver's answer as an error. Errors that reach the error handler or [gpuspan.New]'s caller hold it
 // where a driver answered; errors.As finds it.
 type StatusError struct {
-	Call   string // what was not possible
+	Call   string // the call that failed
 	Status Status
 }
 
@@ -180,11 +180,11 @@ var statusNames = map[Status]string{
 	999:                    "unknown error",
 }
 
-// Capture reports whether the status says that a graph capture was in the way, which is no error.
+// Capture reports whether the status was caused by a graph capture, which is not an error.
 func (s Status) Capture() bool { return s >= 900 && s <= 907 }
 
-// Unimplemented is embedded by implementations of [Backend]. A method that an implementation has not answers that it is
-// not supported, and the library does without what it is for: a backend with nothing else has no devices.
+// Unimplemented is embedded by implementations of [Backend]. Methods that an implementation does not define return that
+// they are not supported, and the library works without them: a backend with nothing else has no devices.
 type Unimplemented struct{}
 
 var _ Backend = Unimplemented{}

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Bounds of what is remembered; further devices and counters are drawn from the time of their points on.
+// Bounds of what is kept; further devices and counters are drawn from the time of their points on.
 const (
 	maxDevices  = 1024
 	maxCounters = 256 // of a device
@@ -26,8 +26,8 @@ type device struct {
 	last    map[string]int64 // time of a counter's latest point
 }
 
-// WriteCounters adds counter points, each counter's in the order of time. Viewers draw a value from its point on; a
-// point is of the interval that ends at its time, so it is drawn from where that begins.
+// WriteCounters adds counter points, in the order of time for each counter. Viewers draw a value from its point on; a
+// point describes the interval that ends at its time, so it is drawn from the start of that interval.
 func (w *Writer) WriteCounters(points []Counter) error {
 	if w.closed {
 		return ErrClosed
@@ -87,8 +87,8 @@ func (w *Writer) point(d *device, category, name, unit string, at int64, value f
 	w.buf = append(appendFloat(w.buf, value), "}}"...)
 }
 
-// What the spans of a device's work say together is drawn as counters, too: how fast copies move bytes, by direction,
-// and how much was launched and has not begun. They are written with the end of the file, for spans come in any order.
+// Some counters are computed from the spans of a device: the rate of copies by direction, and how much work was
+// launched and has not started. They are written at the end of the file, because spans arrive in any order.
 
 // load is one such counter of a device: the sum of changes.
 type load struct {
@@ -107,7 +107,7 @@ type change struct {
 	net, peak int64
 }
 
-// catLoad marks counters that say nothing that spans do not.
+// catLoad marks counters that are computed from spans.
 const catLoad = "load"
 
 // Bounds. A counter has at most mostChanges changes, so that up to then it is exact; one of a file beyond mostLoads is
@@ -174,7 +174,7 @@ func (l *load) add(from, to, by int64) {
 	}
 }
 
-// join makes changes of one slot one, in the order of time. At one moment what falls comes before what rises.
+// join merges changes within one slot, in the order of time. At equal times decreases come before increases.
 func (l *load) join() {
 	slices.SortFunc(l.changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.net, b.net)) })
 	joined := l.changes[:0]

@@ -162,7 +162,7 @@ func String(s string) Value { return Value{kind: kindString, str: s} }
 // Int returns a whole number, written with all its digits.
 func Int(i int64) Value { return Value{kind: kindInt, num: uint64(i)} }
 
-// Float returns a number. What JSON cannot hold becomes "NaN", "Infinity" or "-Infinity".
+// Float returns a number. Values that JSON cannot represent become "NaN", "Infinity" or "-Infinity".
 func Float(f float64) Value { return Value{kind: kindFloat, num: math.Float64bits(f)} }
 
 // Bytes returns a value that is written as base64.

@@ -35,7 +35,7 @@ type TrackKind uint8
 const (
 	Profile     TrackKind = iota // the window of a profiler's file, and of its devices
 	Steps                        // steps of a loop
-	Host                         // a host thread, or host spans of which no thread is known
+	Host                         // a host thread, or host spans whose thread is unknown
 	DeviceSteps                  // steps of a loop as the device ran them
 	Stream                       // a stream of a device
 )
@@ -48,11 +48,11 @@ type Track struct {
 	Name   string    // thread.name or the loop; may be empty
 }
 
-// Event is one span. Zero fields are not known, unless they say otherwise.
+// Event is one span. Zero fields are unknown, unless stated otherwise.
 type Event struct {
 	Process  Process // whose span it is
 	Track    Track   // where it is drawn
-	Name     string  // what the slice says
+	Name     string  // label of the slice
 	Category string  // cat: kernel, gpu_memcpy, gpu_user_annotation, cpu_op …
 	Start    int64   // unix nanoseconds
 	End      int64   // unix nanoseconds; before Start it counts as Start
@@ -61,7 +61,7 @@ type Event struct {
 	Span   [8]byte  // span id
 	Parent [8]byte  // span id of the parent; zero for a root
 
-	Correlation int64 // ties a launch on a host track to work on stream tracks of the same trace; 0: none
+	Correlation int64 // connects a launch on a host track with work on stream tracks of the same trace; 0: none
 	// when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
 	Launched    int64
 	DeviceStart int64  // of a step: when the device began it, unix nanoseconds; 0 when not known
@@ -74,11 +74,11 @@ type Event struct {
 	Message string  // of the status
 	Links   []Value // "<trace_id>:<span_id>"
 
-	Args   []Arg   // what a viewer shows of the slice: its attributes
+	Args   []Arg   // shown by viewers for the slice: its attributes
 	Marks  []Mark  // its span events
-	Origin *Origin // resource and scope; nil: what Process says
+	Origin *Origin // resource and scope; nil: as in Process
 
-	// What Classify leaves out of the event's fields and args; see exact.go.
+	// Set by Classify, and not in the event's fields and args; see exact.go.
 	name           string // of the span when renamed: Name is another
 	end            int64  // of the span when ended: End is the end of its slice
 	renamed, ended bool
@@ -99,12 +99,12 @@ type Counter struct {
 	Label  string  // how that process is called, as "gpu0"
 	Name   string  // "power"
 	Unit   string  // "W"
-	Start  int64   // of the interval that the value is of, unix nanoseconds; 0: since the point before
+	Start  int64   // start of the interval of the value, unix nanoseconds; 0: the previous point
 	Time   int64   // its end, unix nanoseconds
 	Value  float64 // in Unit
 }
 
-// Categories (cat) as PyTorch's profiler writes them, so that its readers know what they see.
+// Categories (cat) of the PyTorch profiler, which readers of its files expect.
 const (
 	catKernel         = "kernel"
 	catCopy           = "gpu_memcpy"
@@ -117,9 +117,9 @@ const (
 	catProfile        = "Trace" // the profiler's own record of its window, which readers pass over
 )
 
-// Classify decides track, category, name, correlation, launch and device of a span from its attributes in Args, where
-// it sets Track.ID to −1 for what has no stream or thread. Attributes that become fields of the event or have another
-// name in PyTorch's files are taken out of Args or renamed; Args is changed in place.
+// Classify sets track, category, name, correlation, launch and device of a span from its attributes in Args; Track.ID
+// is −1 without a stream or thread. Attributes that become fields of the event, or have another name in PyTorch's
+// files, are removed from Args or renamed; Args is modified.
 func (e *Event) Classify() {
 	at := taken{-1, -1, -1}
 	switch s := e.read(&at); s.kind {
@@ -133,7 +133,8 @@ func (e *Event) Classify() {
 	e.settle(at)
 }
 
-// onHost places a span that is no GPU span. device is the index of the argument of that name; −1: there is none.
+// onHost chooses the track of a span that is not a GPU span. device is the index of the argument of that name; −1:
+// there is none.
 func (e *Event) onHost(s *stated, device int) {
 	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
 	e.Category = hostCategory(e.Name, s.category, e.Correlation)
@@ -141,7 +142,7 @@ func (e *Event) onHost(s *stated, device int) {
 		e.rename(string(semconv.GPUFLOPCountKey), "flops")
 	}
 	if e.Process.Profile && s.thread < 0 && e.Correlation == 0 {
-		// Every host range of a file has a thread; what has none is made by who read the file.
+		// Every host range of a file has a thread; events without one are created by the reader of the file.
 		e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
 		if device >= 0 && e.Args[device].Value.kind == kindInt { // the window of a device
 			e.Args[device].Key = "device"
@@ -156,8 +157,8 @@ func (e *Event) onSteps(s *stated) {
 		e.Track = Track{Kind: Steps, Device: s.device, ID: -1}
 	}
 	if s.thread < 0 && s.hasDelay && s.step > 0 && max(math.Abs(s.delay), s.step, s.hostStep) < maxSeconds {
-		// The span reaches from the host's start to the device's end, and where the host runs ahead such spans
-		// overlap. What tiles is the host's part and the device's part.
+		// The span extends from the host's start to the device's end, and such spans overlap if the host runs ahead. The
+		// host's part and the device's part do not overlap.
 		e.DeviceStart = e.Start + nanoseconds(s.delay)
 		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
 		if s.hostStep > 0 {
@@ -173,7 +174,7 @@ func (e *Event) onSteps(s *stated) {
 	}
 }
 
-// onStream places what ran on a device.
+// onStream chooses the track of work on a device.
 func (e *Event) onStream(s *stated) {
 	switch s.kind {
 	case semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCollective:
@@ -210,8 +211,8 @@ const maxSeconds = 1e6
 
 func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
 
-// hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it:
-// operators are namespace::operator, frames of modules begin with nn.Module.
+// hostCategory distinguishes PyTorch's host events by their names, because their spans have no attribute for it:
+// operators are namespace::operator, frames of modules start with nn.Module.
 func hostCategory(name, category string, correlation int64) string {
 	switch {
 	case correlation != 0 || category == semconv.GPUOperationCategoryRuntime:

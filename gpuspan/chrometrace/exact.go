@@ -28,7 +28,7 @@ import (
 //
 // "otel":"again" marks the second drawing of a step, which is not a span.
 
-// FormatVersion is the top-level otelgpuFormat of files whose events say what their spans were.
+// FormatVersion is the top-level otelgpuFormat of files whose events record the original spans.
 const FormatVersion = 1
 
 // argNames are the arguments that represent an attribute under another name; empty: arguments that are derived from
@@ -69,7 +69,7 @@ func Attribute(arg string) (key string, percent, ok bool) {
 	return arg, false, true
 }
 
-// tells reports whether JSON holds the value such that it can be read back: not NaN, infinities, bytes.
+// tells reports whether the value can be read back from JSON: NaN, infinities and bytes cannot.
 func (v *Value) tells() bool {
 	switch v.kind {
 	case kindFloat:
@@ -90,7 +90,7 @@ func (v *Value) tells() bool {
 // taken are the indices of arguments that become fields; −1: there is none.
 type taken struct{ device, stream, correlation int }
 
-// settle takes out the arguments that the fields of the event say as well, and notes what they say too much.
+// settle removes the arguments that are also fields of the event, and records what the fields cannot represent.
 func (e *Event) settle(t taken) {
 	device := e.Track.Kind >= DeviceSteps
 	e.blank(t.device, device)
@@ -115,7 +115,7 @@ func (e *Event) Link(trace [16]byte, span [8]byte) {
 	}
 }
 
-// exact writes the argument "otel" where there is something for it to say.
+// exact writes the argument "otel" if there is something to record.
 func (w *Writer) exact(e *Event, origin int, start, end int64) {
 	before := len(w.buf)
 	b := append(appendKey(w.buf, "otel"), '{')
@@ -185,7 +185,7 @@ type Origin struct {
 	ScopeSchema    string // schema URL; may be empty
 }
 
-// Bounds of what one file keeps. Spans of further origins come back without resource and scope.
+// Bounds of one file. Spans of further origins are read back without resource and scope.
 const (
 	maxOrigins     = 1 << 12
 	maxOriginBytes = 1 << 20
@@ -210,7 +210,7 @@ func (o *origins) of(e *Event, p *process) int {
 		}
 		return p.origin
 	}
-	if e.Origin != o.last { // spans come by resource and scope
+	if e.Origin != o.last { // spans arrive by resource and scope
 		o.last, o.lastAt = e.Origin, o.add(e.Origin)
 	}
 	return o.lastAt
@@ -269,8 +269,8 @@ func (k Process) resource() []Arg {
 	return args
 }
 
-// top is what PyTorch's files say once for all events, as far as it is one: models of devices by ordinal, and job,
-// rank, host and service when all processes agree. The origins are of this project.
+// top holds what PyTorch's files state once for all events: models of devices by ordinal; job, rank, host and service
+// if all processes agree. The origins are this project's own.
 type top struct {
 	Devices     []deviceModel     `json:"deviceProperties,omitempty"`
 	Distributed *place            `json:"distributedInfo,omitempty"`

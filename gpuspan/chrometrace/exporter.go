@@ -64,7 +64,7 @@ type exporterOption func(*Exporter)
 
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
-// WithCompression compresses the files by Gzip; default none.
+// WithCompression compresses the files with gzip; default none.
 func WithCompression(c Compression) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.Compression = c })
 }
@@ -151,7 +151,7 @@ func (e *Exporter) step(s *Event) error {
 	n, _ := s.step()
 	key := loopKey{s.Process, s.Track}
 	if last, known := e.last[key]; e.out != nil && known && n != last+1 {
-		// What belongs to no step goes with the window in which it began.
+		// Spans that belong to no step go to the window in which they started.
 		until, later := e.until, map[spanKey]bool{}
 		for i := range e.held {
 			if _, ok := e.held[i].step(); ok {
@@ -172,7 +172,7 @@ func (e *Exporter) step(s *Event) error {
 
 func (e *Event) key() spanKey { return spanKey{e.Trace, e.Span} }
 
-// below adds to a set of spans all held spans of which one is an ancestor.
+// below adds to a set of spans all held descendants.
 func (e *Exporter) below(in map[spanKey]bool) map[spanKey]bool {
 	for grown := true; grown; { // a pass for each level of nesting
 		grown = false
@@ -247,13 +247,13 @@ func (e *Exporter) Shutdown(context.Context) error {
 	return errors.Join(err, e.finish())
 }
 
-// step returns the number of a step; false: the event is none.
+// step returns the number of a step; false if the event is not a step.
 func (e *Event) step() (n int64, ok bool) {
 	n, ok = valueOf(e.Args, semconv.GPUStepIndexKey).AsInt()
 	return n, ok && valueOf(e.Args, semconv.GPUOperationTypeKey).str == semconv.GPUOperationTypeStep
 }
 
-// convert makes an event of a span; e has the fields of its resource and scope.
+// convert returns the event of a span; e has the fields of its resource and scope.
 func convert(e Event, s sdktrace.ReadOnlySpan) Event {
 	e.Name, e.Start, e.End = s.Name(), s.StartTime().UnixNano(), s.EndTime().UnixNano()
 	e.Trace, e.Span, e.Args = s.SpanContext().TraceID(), s.SpanContext().SpanID(), arguments(s.Attributes())

@@ -21,8 +21,8 @@ import (
 // Compression of files.
 type Compression string
 
-// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but has to be unpacked
-// first, and needs [Files.Compressor]: the standard library has none.
+// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but must be decompressed
+// first, and needs [Files.Compressor]: the standard library has no zstd.
 const (
 	None Compression = ""
 	Gzip Compression = "gzip"
@@ -40,7 +40,7 @@ func (c Compression) Extension() string {
 	return ""
 }
 
-// Compressor makes the writer that compresses what is written to w.
+// Compressor returns a writer that compresses to w.
 type Compressor func(c Compression, w io.Writer) (io.WriteCloser, error)
 
 // standard returns the Compressor of the standard library.
@@ -51,7 +51,7 @@ func standard(c Compression, w io.Writer) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("no compressor for %q (use gzip, or set Files.Compressor)", string(c))
 }
 
-// Existing says what happens when the name of a finished file is taken.
+// Existing defines what happens if a file of the final name exists.
 type Existing string
 
 // Policies for names that are taken.
@@ -69,7 +69,7 @@ type file struct {
 	broken error
 	*Writer
 
-	began, used time.Time // as the Rotator's clock says
+	began, used time.Time // read from the Rotator's clock
 	told        bool      // that its end cannot be written
 }
 
@@ -125,8 +125,8 @@ func (s *sized) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// end writes what stands at the end of a trace. After an error it may be called again, unless the file is broken: what
-// was written of the end is taken back.
+// end writes the end of a trace. After an error it may be called again, unless the file is broken: a partial end is
+// removed.
 func (t *file) end() error {
 	if t.broken != nil {
 		return t.broken

@@ -3,7 +3,7 @@
 
 package chrometrace
 
-// flowEnd is a place on a track where an arrow may begin or end.
+// flowEnd is a position on a track at which an arrow may start or end.
 type flowEnd struct {
 	pid, tid   int64
 	start, end int64 // of the slice
@@ -42,7 +42,7 @@ func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
 	for _, to := range p.waiting.m[key] {
 		pair(from, to)
 	}
-	// Its place in the ring stays until it is overwritten, when deleting it again does nothing.
+	// Its entry in the ring stays until it is overwritten; deleting it again does nothing.
 	delete(p.waiting.m, key)
 }
 

@@ -24,8 +24,8 @@ type lane struct {
 	path []inserted // the latest interval and the known intervals around it, the outermost first
 }
 
-// inserted is an interval with the siblings that it is one of, and their level. By it, intervals far within others find
-// their place without a walk from the root.
+// inserted is an interval with its siblings and their level, from which the next insertion starts: deeply nested
+// intervals are inserted without a walk from the root.
 type inserted struct {
 	start, end int64
 	at         *siblings
@@ -45,9 +45,9 @@ type slot struct {
 	kids       *siblings
 }
 
-// insert adds [start, end] unless it would overlap a part of what is there, or nest with another owner's interval. It
-// also refuses an interval that contains an earlier one of the same start: viewers sort by start only and keep the
-// file's order among equals, so a parent must be written first.
+// insert adds [start, end] unless it would partly overlap an interval of the lane, or nest with another owner's
+// interval. It also refuses an interval that contains an earlier one of the same start: viewers sort by start only and
+// keep the file's order among equals, so a parent must be written first.
 func (l *lane) insert(start, end int64, owner uint64) bool {
 	at, level := &l.root, 1
 	for n := len(l.path); n > 0; n-- {
@@ -100,7 +100,7 @@ func (l *lane) below(at *siblings, level int, start, end int64, owner uint64) (*
 		}
 		s := at.slots
 		if n := len(s); n == 0 || s[n-1].end <= start && (start < end || s[n-1].end < start) {
-			at.put(n, slot{start: start, end: end, owner: owner}) // in order, as most come
+			at.put(n, slot{start: start, end: end, owner: owner}) // the usual case: in order
 			return at, level
 		}
 		i := sort.Search(len(s), func(k int) bool { return s[k].end > start })
@@ -151,7 +151,7 @@ func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
 	return start, end
 }
 
-// enclose makes slots i to j those within v, which takes their place. What is less is copied, be it within or around:
+// enclose replaces slots i to j by v, which contains them. The smaller part is copied, be it inside or around, because
 // many intervals may be enclosed again and again.
 func (s *siblings) enclose(i, j int, v slot) {
 	if within := s.slots[i:j:j]; len(within) > len(s.slots)/2 {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Bounds of one file: no viewer shows more, and services that come and go (one instance for each request) must not fill
-// the memory. What is beyond shares one process, or one track of its process.
+// Bounds of one file: no viewer shows more, and short-lived services (one instance per request) must not fill the
+// memory. Further ones share one process, or one track of their process.
 const (
 	maxProcesses = 1 << 14 // 1.1 kB each
 	maxTracks    = 1 << 16 // 250 B each
@@ -41,7 +41,7 @@ type track struct {
 }
 
 func (w *Writer) process(k Process) *process {
-	if w.latest != nil && w.latestKey == k { // spans come by resource: comparing is a third of looking up
+	if w.latest != nil && w.latestKey == k { // spans arrive by resource: comparing costs a third of a lookup
 		return w.latest
 	}
 	p, ok := w.procs[k]
@@ -112,8 +112,8 @@ func (p *process) tid(t Track, row int) int64 {
 	return tid
 }
 
-// nextFree returns the smallest number from 1 on that is not taken. It looks from where it stopped the last time,
-// since none is given back: files of 100,000 tracks would take minutes else.
+// nextFree returns the smallest free number from 1 on. It continues where it stopped, because numbers are never freed:
+// files of 100,000 tracks would otherwise take minutes.
 func nextFree(taken map[int64]bool, from *int64) int64 {
 	*from = max(*from, 1)
 	for taken[*from] {

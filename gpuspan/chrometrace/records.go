@@ -97,7 +97,7 @@ func (w *Writer) id(key string, v []byte) {
 	w.buf = append(hex.AppendEncode(w.buf, v), '"')
 }
 
-// mark writes an event of the span whose slice was the last. Its span_id says which.
+// mark writes an event of the span whose slice was written last, with its span_id.
 func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 	if m.Time < w.base {
 		return

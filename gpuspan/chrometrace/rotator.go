@@ -29,7 +29,7 @@ type Files struct {
 	Existing    Existing      // when the name is taken; "" means Number
 	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
 	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
-	// one file for each trace, complete when no span came for this long; 0: one for all
+	// one file for each trace, complete when it received no span for this long; 0: one for all
 	PerTrace   time.Duration
 	MaxFiles   int                        // complete rotated files to keep, the oldest are removed; 0: all
 	MaxOpen    int                        // open files with PerTrace, the one idle for longest is completed; 0 means 64
@@ -96,7 +96,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 }
 
 // Write adds spans, which it may reorder. On an error none of the spans are in a file and the call may be repeated, or,
-// where they go to several files, a *PartialError says which of them are not.
+// if they go to several files, a *PartialError lists the rest.
 func (r *Rotator) Write(events []Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +194,7 @@ func (r *Rotator) WriteCounters(points []Counter) error {
 		return ErrClosed
 	}
 	if r.cfg.PerTrace <= 0 && len(points) > 0 {
-		// Samples come before the spans that they belong to; the writer holds them.
+		// Samples arrive before the spans that they belong to; the writer holds them.
 		if _, err := r.file(fileKey{}); err != nil {
 			return err
 		}
@@ -344,7 +344,7 @@ func (r *Rotator) Sweep() error {
 // PartialError is returned by Rotator.Write when some spans are in their files and others are not, as one file of many
 // can fail. Only the others may be written again.
 type PartialError struct {
-	Failed []Event // what is in no file
+	Failed []Event // events that are in no file
 	err    error
 }
 

@@ -29,7 +29,7 @@ var torchNames = map[string]string{
 	string(semconv.GPUGraphNodeIDKey):            "graph node id",
 }
 
-// stated is what decides where a span stands, as its attributes say it.
+// stated holds the attributes that decide on which track a span is shown.
 type stated struct {
 	kind, category, kernel string // gpu.operation.type, gpu.operation.category, gpu.kernel.name
 	stream, thread         int64  // −1: none
@@ -41,8 +41,8 @@ type stated struct {
 	hasDelay, hasIndex     bool
 }
 
-// read takes what is stated out of Args, gives arguments the names that PyTorch has for them and keeps apart what these
-// cannot say.
+// read removes from Args what decides on the track, renames arguments to PyTorch's names and records what these cannot
+// represent.
 func (e *Event) read(at *taken) stated {
 	s := stated{stream: -1, thread: -1}
 	var apart []Arg
@@ -98,7 +98,7 @@ func (e *Event) read(at *taken) stated {
 	return s
 }
 
-// inherit takes device and stream from the scope where the span does not say them, unless it names another device.
+// inherit takes device and stream from the scope if the span does not state them, unless it names another device.
 func (e *Event) inherit(at *taken, s *stated) {
 	if e.Origin == nil {
 		return
@@ -120,7 +120,7 @@ func (e *Event) inherit(at *taken, s *stated) {
 	}
 }
 
-// occupancy makes a percentage of the estimate; it rounds because 0.29 × 100 is not exact.
+// occupancy converts the estimate to a percentage; it rounds because 0.29 × 100 is not exact.
 func (e *Event) occupancy(a *Arg) {
 	v, ok := a.Value.AsFloat()
 	if !ok {

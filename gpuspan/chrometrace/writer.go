@@ -15,7 +15,7 @@ import (
 // ErrClosed is returned by writes after Close.
 var ErrClosed = errors.New("chrome trace is closed")
 
-// Stats counts what a Writer met.
+// Stats counts what a Writer wrote.
 type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
@@ -25,10 +25,10 @@ type Stats struct {
 	Crowded   int64 // spans left out: more than 1024 overlapping rows on one track
 }
 
-// Writer writes one trace to w. It is for one goroutine at a time.
+// Writer writes one trace to w. It must not be used by several goroutines at a time.
 //
-// A batch is handed to w in one Write. When that fails the batch is not in the file, as far as the Writer is
-// concerned: the caller may take the bytes back and go on.
+// A batch is written to w in one Write. If that fails, the Writer continues as if the batch was never written: the
+// caller may remove the bytes and go on.
 type Writer struct {
 	w         io.Writer
 	buf       []byte
@@ -175,7 +175,7 @@ func owner(e *Event) uint64 {
 	return h | 1
 }
 
-// lane returns the first of a track's that takes the interval; nil if none does.
+// lane returns the first lane of a track that accepts the interval; nil if none does.
 func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lane {
 	for i, l := range t.lanes {
 		if t.latest[i].crossed(start, end) {
@@ -260,18 +260,18 @@ func (w *Writer) Close() error {
 
 const (
 	day = 24 * int64(time.Hour)
-	// baseSlack keeps the base a week before the first span, for spans that arrive late but began earlier. Perfetto
-	// drops what has a negative time.
+	// baseSlack puts the base a week before the first span, for spans that arrive late but started earlier. Perfetto drops
+	// events with a negative time.
 	baseSlack = 7 * day
-	// window is the time from the base on in which a double of microseconds tells nanoseconds apart, 104 days.
+	// window is the time after the base in which a double of microseconds resolves nanoseconds, 104 days.
 	window = int64(1) << 53
 	// fine is the time from the base on in which two such doubles differ by the nanoseconds between them to within an
 	// eighth of one, 13 days: the step from one double to the next is 2^-13 µs at most.
 	fine = int64(1000) << 40
 )
 
-// first returns the start of the span that sets the base, and 0 when there is none or the base is set: the earliest
-// that is not far from the median, for a single span with a broken clock must not decide.
+// first returns the start of the span that sets the base, and 0 if there is none or the base is set: the earliest start
+// that is not far from the median, because a single span with a wrong clock must not decide.
 func (w *Writer) first(events []Event) int64 {
 	if w.began || len(events) == 0 {
 		return 0

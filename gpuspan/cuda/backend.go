@@ -58,9 +58,9 @@ var names = eventapi.Names{
 	MemGetInfo:                []string{"cuMemGetInfo_v2"},
 }
 
-// Open loads and initialises the driver. It makes no context. Without a driver, with one that is too old or without a
-// device it fails and says which of these it is. The Backend is not nil even then: it finds no devices, so that
-// gpuspan.New accepts it, repeats the error and times with the host's clock.
+// Open loads and initializes the driver. It does not create a context. It returns an error if there is no driver, the
+// driver is too old, or there is no device. The Backend is not nil even then: it has no devices, so that gpuspan.New
+// accepts it, repeats the error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -153,14 +153,14 @@ func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, back
 	return b.NewStream(c)
 }
 
-// NewEvents fills dst with timing events; all or none.
+// NewEvents fills dst with timing events: all of them, or none.
 func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
 	return b.CreateEvents(c, dst, 0)
 }
 
-// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
+// FreeEvents destroys events that were created together, unless their context is gone, which destroyed them.
 func (b *Backend) FreeEvents(c backend.Context, events []backend.Event) {
-	b.keepContext() // or the driver would not say which of the two it is
+	b.keepContext() // otherwise the driver would not distinguish the two
 	b.API.FreeEvents(c, events)
 }
 
@@ -212,15 +212,15 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary names the file of libcuda. It goes before the environment variable GPUSPAN_CUDA_LIBRARY and the usual
-// places; the empty string means those.
+// WithLibrary sets the path of libcuda. It precedes the environment variable GPUSPAN_CUDA_LIBRARY and the usual paths;
+// the empty string means those.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
 // procVersion is where NVIDIA's kernel module states its version. WSL has no such file.
 const procVersion = "/proc/driver/nvidia/version"
 
-// Devices lists the GPUs that the process sees, in the driver's order. What the driver does not tell stays empty; only
-// a device without a name is an error.
+// Devices lists the GPUs that the process sees, in the driver's order. What the driver does not report stays empty;
+// only a device without a name is an error.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err

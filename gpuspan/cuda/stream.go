@@ -74,7 +74,7 @@ func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 	if ctx := d.context.Load(); ctx != 0 {
 		return driver.Context(ctx), backend.StatusOK
 	}
-	if b.closed { // nobody would give it back
+	if b.closed { // nothing would release it
 		return 0, backend.StatusDeinitialized
 	}
 	ctx, err := b.driver.RetainPrimary(d.handle)
@@ -113,7 +113,7 @@ func (b *Backend) keepContext() (changed bool) {
 	return slices.ContainsFunc(b.known, b.pushed)
 }
 
-// pushed makes ctx current for good.
+// pushed makes ctx current permanently.
 func (b *Backend) pushed(ctx driver.Context) bool {
 	if ctx == 0 {
 		return false

@@ -22,7 +22,7 @@ type Conv struct {
 	Padding       []int // on both sides
 	Dilation      []int // distance of the kernel's elements
 	Groups        int   // of channels that do not meet; 0 means 1
-	Transposed    bool  // ConvTranspose: input and output change places
+	Transposed    bool  // ConvTranspose: input and output are exchanged
 	OutputPadding []int // of transposed ones, at the end of each dimension
 	Bias          bool  // one addition for each output element
 }

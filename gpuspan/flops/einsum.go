@@ -101,8 +101,8 @@ func parseTerm(s string) ([]rune, error) {
 // String returns the equation as it was given to [ParseEinsum].
 func (e *Einsum) String() string { return e.equation }
 
-// EinsumPlan is what an equation costs for given shapes, computed once. Its fields are values: using them in a hot path
-// costs nothing.
+// EinsumPlan is the cost of an equation for given shapes, computed once. Its fields are values: reading them in a hot
+// path costs nothing.
 type EinsumPlan struct {
 	// Naive is one nest of loops over all dimensions, as without a path: a multiply for each further operand and an
 	// addition where anything is summed, (operands − 1 + summed) × the product of all sizes.
@@ -128,8 +128,8 @@ type Contraction struct {
 	FLOPs       float64 // (1 + summed) × the product of the sizes of all indices of both
 }
 
-// Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It fails when shapes
-// do not fit the equation, and says which.
+// Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It returns an error
+// that names the operand if shapes do not fit the equation.
 func (e *Einsum) Plan(p gpuspan.Precision, shapes ...[]int) (EinsumPlan, error) {
 	d, err := e.dimensions(shapes)
 	if err != nil {

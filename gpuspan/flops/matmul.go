@@ -69,7 +69,7 @@ type Sparse struct {
 }
 
 // MulVector returns the work of y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count
-// (Williams et al., SC 2007). x is read once, as far as there are values for it.
+// (Williams et al., SC 2007). x is read once, up to the number of stored values.
 func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
 
 // MulMatrix returns the work of C = A·B with a dense B of n columns: 2·nnz·n.

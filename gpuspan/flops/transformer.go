@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Mask says which keys a query attends to.
+// Mask defines which keys a query attends to.
 type Mask uint8
 
 // Masks.
@@ -33,8 +33,8 @@ type AttentionShape struct {
 	Mask     Mask
 }
 
-// Attention returns the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs
-// is queries·keys less what the mask hides.
+// Attention returns the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs is
+// queries·keys minus the masked pairs.
 func Attention(batch, heads, queries, keys, headDim int, m Mask, p gpuspan.Precision) gpuspan.Work {
 	return AttentionShape{Batch: batch, Heads: heads, Queries: queries, Keys: keys, HeadDim: headDim, Mask: m}.Forward(p)
 }
@@ -45,7 +45,7 @@ func (a AttentionShape) Pairs() float64 {
 	if a.Mask != Causal {
 		return q * k
 	}
-	if a.Queries > a.Keys { // the first queries stand before every key
+	if a.Queries > a.Keys { // the first queries precede every key
 		q = k
 	}
 	return q*k - q*(q-1)/2

@@ -48,7 +48,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// File is what a configuration file says about gpuspan.
+// File holds gpuspan's part of a configuration file.
 type File struct {
 	Settings settings.Settings // nodes timing and profiling
 	NVTX     NVTX              // node nvtx
@@ -65,12 +65,12 @@ type NVTX struct {
 // Option applies the settings to gpuspan.New.
 func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) }
 
-// maxSize bounds what is read: a configuration file is small, and an alias bomb is not.
+// maxSize bounds what is read: configuration files are small, alias bombs are not.
 const maxSize = 1 << 20
 
-// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment. at names the node
-// below which timing, nvtx and profiling stand, outermost first, where that is not the top: Load("train.yaml",
-// "runtime"). A file without that node is an error.
+// Load reads a file, starting from settings.FromEnv: the file overrides the environment. at is the path of the node
+// that contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime"). A
+// file without that node is an error.
 func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func Load(path string, at ...string) (File, error) {
 	return out, nil
 }
 
-// Read is like Load, from a reader. With an error the result holds defaults for what was wrong.
+// Read is like Load, from a reader. After an error the result has defaults for the invalid values.
 func Read(r io.Reader, at ...string) (File, error) {
 	settings, wrong := settings.FromEnv()
 	out := File{Settings: settings}
@@ -185,7 +185,7 @@ func (p *parser) node(top, prefix string, n *yaml.Node) {
 		key, value := n.Content[i], resolve(n.Content[i+1])
 		path := prefix + key.Value
 		switch {
-		case !p.once(top+"."+path, key) || isNull(value): // nothing said
+		case !p.once(top+"."+path, key) || isNull(value): // not set
 		case top == "profiling" && path == "schedule":
 			p.node(top, "schedule.", value)
 		case value.Kind != yaml.ScalarNode:
@@ -229,13 +229,13 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 	}
 }
 
-// turn switches a node on or off as a whole. `profiling: null` is how trainers' files say that there is to be none.
+// turn switches a node on or off as a whole. `profiling: null` is how trainers' files switch it off.
 func (p *parser) turn(top string, on bool) {
 	if top == "nvtx" {
 		p.out.NVTX.Enabled = on
 		return
 	}
-	if !p.seen["timing.enabled"] { // which says it of itself, wherever it stands
+	if !p.seen["timing.enabled"] { // which has precedence, wherever it is
 		p.out.Settings.Enabled = on
 	}
 }
@@ -245,7 +245,7 @@ func isSwitch(n *yaml.Node) (on, ok bool) {
 	return ok && strings.EqualFold(n.Value, "true"), ok
 }
 
-// profilerKeys are names that guides of PyTorch's profiler have for settings, and where these stand here.
+// profilerKeys maps names of settings in guides of PyTorch's profiler to ours.
 var profilerKeys = map[string]string{
 	"enabled":        "timing.enabled",
 	"wait":           "profiling.schedule.wait",

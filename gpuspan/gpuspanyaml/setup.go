@@ -56,15 +56,15 @@ func WithProfiler(opts ...gpuspan.Option) SetupOption {
 	return setupOption(func(s *setup) { s.profiler = append(s.profiler, opts...) })
 }
 
-// Setup reads a file and makes the profiler, with its TracerProvider, that the file describes: settings and schedule,
+// Setup reads a file and creates the profiler, with its TracerProvider, that the file describes: settings and schedule,
 // NVTX ranges, Chrome traces, a row for each step, the report. The resource has the job and rank of the process
 // (package rank). b may be nil, as for gpuspan.New.
 //
-// The result is never nil and works whatever the error says: values that are wrong keep their defaults, and outputs
-// that cannot be opened are missing. Call [Runtime.Shutdown] in the end.
+// The result is never nil and usable even with an error: invalid values keep their defaults, and outputs that cannot be
+// opened are missing. Call [Runtime.Shutdown] at the end.
 func Setup(path string, b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	f, err := Load(path, collect(opts).below...)
-	if f == (File{}) { // not opened: what the environment says holds
+	if f == (File{}) { // not opened: the environment applies
 		f, _ = Read(nothing{})
 	}
 	r, problems := f.Setup(b, opts...)

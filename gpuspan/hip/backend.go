@@ -35,9 +35,9 @@ type device struct {
 	scratch atomic.Uintptr // four bytes that are set between anchors
 }
 
-// Open loads and initialises HIP. Without the library, with one that is too old or without a device it fails and says
-// which of these it is. The Backend is not nil even then: it finds no devices, so that gpuspan.New accepts it, repeats
-// the error and times with the host's clock.
+// Open loads and initializes HIP. It returns an error if there is no library, the library is too old, or there is no
+// device. The Backend is not nil even then: it has no devices, so that gpuspan.New accepts it, repeats the error and
+// times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -143,7 +143,7 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 // disableSystemFence is hipEventDisableSystemFence.
 const disableSystemFence = 0x20000000
 
-// NewEvents fills dst with timing events; all or none.
+// NewEvents fills dst with timing events: all of them, or none.
 func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
 	return b.CreateEvents(c, dst, disableSystemFence)
 }
@@ -206,7 +206,8 @@ func (b *Backend) Record(c *backend.Call) backend.Status {
 	return b.API.Record(c)
 }
 
-// Query asks whether an event has happened. A refusal because of a capture elsewhere means that it is not known yet.
+// Query reports whether an event has completed. A refusal because of a capture elsewhere means that it is not known
+// yet.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if st == statusCaptureUnsupported {
@@ -215,11 +216,11 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 	return st
 }
 
-// moduleVersion is where AMD's out-of-tree kernel module states its version; the in-tree one has none.
+// moduleVersion is the file in which AMD's out-of-tree kernel module states its version; the in-tree module has none.
 const moduleVersion = "/sys/module/amdgpu/version"
 
-// Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
-// error.
+// Devices lists the GPUs that the process sees. What HIP does not report stays empty; only a device without a name is
+// an error.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -257,7 +258,7 @@ func (b *Backend) uuid(device int) string {
 	text, rest, _ := strings.Cut(string(u[:]), "\x00")
 	switch {
 	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":
-		return "" // ROCm's way to say that the device has none
+		return "" // ROCm's value for a device without a UUID
 	case len(text) == len(u) && strings.Trim(text, "0123456789abcdefABCDEF") == "":
 		return "GPU-" + text
 	}
@@ -285,7 +286,7 @@ var functions = []string{
 	"hipSetDevice", "hipStreamGetDevice", "hipMalloc", "hipFree", "hipMemsetAsync",
 }
 
-// optional lists functions that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
+// optional lists functions that some versions lack: ROCm 5.2 added hipDeviceGetUuid.
 var optional = []string{"hipDeviceGetUuid", "hipGetErrorName", "hipGetErrorString"}
 
 func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {
@@ -305,7 +306,7 @@ func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {
 // EnvLibrary names the environment variable with the path of libamdhip64.
 const EnvLibrary = "GPUSPAN_HIP_LIBRARY"
 
-// places are where libamdhip64 is; the version in the name is ROCm's major version.
+// places lists the paths of libamdhip64; the version in the name is ROCm's major version.
 var places = []string{
 	"libamdhip64.so",
 	"libamdhip64.so.7",
@@ -323,10 +324,10 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary names the file of libamdhip64. It goes before the environment variable GPUSPAN_HIP_LIBRARY and the usual
-// places; the empty string means those.
+// WithLibrary sets the path of libamdhip64. It precedes the environment variable GPUSPAN_HIP_LIBRARY and the usual
+// paths; the empty string means those.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
-// Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library
-// says of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+// Error is a failed HIP call: Call, the function's name; Code, the hipError_t; Name and Text, the library's
+// description. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
 type Error = eventapi.Error

@@ -26,16 +26,16 @@ import (
 type Device interface {
 	Backend() backend.Backend
 	Stream() uintptr
-	// Copy copies n bytes from or to pinned host memory and returns what a section of it should declare.
+	// Copy copies n bytes from or to pinned host memory and returns the work that a section around it should declare.
 	Copy(n int64, direction gpuspan.Direction) gpuspan.Work
-	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was really enqueued.
+	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was actually enqueued.
 	Compute(w gpuspan.Work) gpuspan.Work
 	// Wait blocks until everything enqueued is done, as an application does when it needs a result.
 	Wait() error
 	Close() error
 }
 
-// Open finds a device and says on w which. simulated skips the search for a real one.
+// Open returns a device and prints which one on w. simulated skips the search for a real one.
 func Open(simulated bool, w io.Writer) Device {
 	if !simulated {
 		d, err := openCUDA()

@@ -267,7 +267,8 @@ func integer(raw json.RawMessage) (int64, error) {
 	return v, nil
 }
 
-// exact is how far from the base doubles tell nanoseconds apart so well that sums of them are exact, 12 days.
+// exact is the time from the base within which doubles resolve nanoseconds well enough that their sums are exact, 12
+// days.
 const exact = int64(12 * 24 * time.Hour)
 
 // length reads dur, which may be an eighth of a nanosecond off: see Writer.length.

@@ -43,8 +43,8 @@ func (d *Driver) PCI(dev Device) (string, error) {
 }
 
 // UUID returns `GPU-<uuid>`, or `MIG-<uuid>` with the physical GPU's as parent. The older of the driver's two functions
-// knows only the physical GPU, so a difference between them tells MIG instances apart (and the model, which names the
-// profile, does so where the older function is gone).
+// knows only the physical GPU, so a difference between them identifies MIG instances (without the older function, the
+// model does, which includes the profile).
 func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
 	physical, err1 := d.uuid("cuDeviceGetUuid", dev)
 	instance, err2 := d.uuid("cuDeviceGetUuid_v2", dev)
@@ -130,8 +130,8 @@ func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	return d.pop, 0
 }
 
-// Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the
-// same.
+// Pop removes the calling OS thread's current context and restores the previous one, like the function that Push
+// returns.
 func (d *Driver) Pop() {
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)
@@ -181,7 +181,7 @@ func (d *Driver) SynchronizeStream(s Stream) error {
 	return d.fn.Call("cuStreamSynchronize", uintptr(s))
 }
 
-// StreamContext returns the context in which a stream was made. It must not be asked while the stream captures a
+// StreamContext returns the context in which a stream was created. It must not be called while the stream captures a
 // graph.
 func (d *Driver) StreamContext(s Stream) (Context, error) {
 	f := dl.NewFrame()

@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
-// EnvLibrary names the environment variable with the path of libcuda; it goes before the usual places.
+// EnvLibrary names the environment variable with the path of libcuda; it precedes the usual paths.
 const EnvLibrary = "GPUSPAN_CUDA_LIBRARY"
 
 // places are where libcuda is: the loader's own path, WSL, GKE, NixOS, Jetson.
@@ -58,8 +58,8 @@ var symbols = []string{
 	"cuLaunchKernel",
 }
 
-// Open loads libcuda and initialises it. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, else the usual
-// places. Errors: the library is not there (every place is named), it is too old (the missing symbols are named), or
+// Open loads and initializes libcuda. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, otherwise the usual
+// paths. Errors: the library was not found (every path is named), it is too old (the missing symbols are named), or
 // cuInit failed (an [*Error]; code 100 means that there is no device).
 func Open(path string) (*Driver, error) {
 	if runtime.GOOS != "linux" {
@@ -98,7 +98,7 @@ func (d *Driver) resolve() error {
 // Path returns the library's name as it was given to the loader.
 func (d *Driver) Path() string { return d.lib.Path }
 
-// Symbol resolves the first of names that the driver has, as an address; 0 when it has none.
+// Symbol resolves the first of names that the driver exports to an address; 0 if it exports none.
 func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(names...)) }
 
 // Version returns the newest CUDA version that the driver supports, e.g. 12, 8.
@@ -107,11 +107,11 @@ func (d *Driver) Version() (major, minor int, err error) {
 	return int(v / 1000), int(v % 1000 / 10), err
 }
 
-// Error is a driver call that failed: Call, the function's name; Code, the CUresult; Name and Text, what the driver
-// says of it. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
+// Error is a failed driver call: Call, the function's name; Code, the CUresult; Name and Text, the driver's
+// description. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
 type Error = eventapi.Error
 
-// says asks for a text that the driver writes the address of.
+// says returns a text whose address the driver writes.
 func says(describe dl.Func, code int32) string {
 	f := dl.NewFrame()
 	defer f.Free()

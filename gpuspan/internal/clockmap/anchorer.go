@@ -23,8 +23,8 @@ const (
 	pause    = 50 * time.Microsecond
 	patience = 100 * time.Millisecond
 
-	// near is the distance between an event and the anchor that it is measured from, beyond which another anchor is
-	// looked for: float32 milliseconds resolve 122 ns at 2 s and worse beyond.
+	// near is the distance between an event and its anchor beyond which a nearer anchor is used: float32 milliseconds
+	// resolve 122 ns at 2 s and worse beyond.
 	near = 2e9
 
 	ringSize = 256
@@ -47,13 +47,13 @@ type Anchorer struct {
 
 	m        *Map
 	base     time.Time // where the axis begins, at its unix nanoseconds
-	stands   bool      // the clock is a simulated one, without monotonic readings, and stands still until somebody waits
+	stands   bool      // the clock is simulated, has no monotonic readings and advances only when waited for
 	schedule schedule
 	call     *backend.Call
 	rest     func(time.Duration) // time.Sleep
 }
 
-// mark is an anchor's event with its place on the chained axis.
+// mark is an anchor's event with its position on the chained axis.
 type mark struct {
 	event backend.Event
 	gpu   float64
@@ -87,7 +87,7 @@ func (a *Anchorer) open() backend.Status {
 		a.ring[i].event = a.events[i]
 	}
 	a.count, a.broken = 0, false
-	if a.opened++; a.opened > 1 { // what was read of the clock that is gone keeps its map
+	if a.opened++; a.opened > 1 { // readings of the previous clock keep its map
 		m := New(a.m.opts)
 		m.anomalies.Store(a.m.Anomalies())
 		a.m = m
@@ -95,8 +95,8 @@ func (a *Anchorer) open() backend.Status {
 	return backend.StatusOK
 }
 
-// reopen starts anew after a failure. Old stream and events are freed, unless their context is gone: their handles mean
-// nothing then.
+// reopen starts over after a failure. Old stream and events are freed, unless their context is gone, which makes their
+// handles invalid.
 func (a *Anchorer) reopen(failure backend.Status) backend.Status {
 	stream, events := a.stream, a.events
 	st := a.open()
@@ -125,9 +125,9 @@ func (a *Anchorer) Made() int { return a.made }
 // Map returns the map that the anchors feed.
 func (a *Anchorer) Map() *Map { return a.m }
 
-// Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end
-// the anchors until the next busy call. It returns how long until the next call is wanted (0: not before the next busy
-// call) and the driver's status; a failed anchor is tried again at the next due time.
+// Maintain takes an anchor if one is due. busy means that sections were started or are pending; after ten idle seconds
+// no anchors are taken until the next busy call. It returns the time until the next call (0: not before the next busy
+// call) and the driver's status; a failed anchor is retried at the next due time.
 func (a *Anchorer) Maintain(busy bool) (wait time.Duration, st backend.Status) {
 	due, wait := a.schedule.next(a.Axis(a.dev.Now()), busy)
 	if !due {
@@ -136,7 +136,7 @@ func (a *Anchorer) Maintain(busy bool) (wait time.Duration, st backend.Status) {
 	return wait, a.Anchor()
 }
 
-// Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100
+// Anchor takes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100
 // ms is "not ready".
 func (a *Anchorer) Anchor() backend.Status {
 	st := a.anchor()
@@ -197,8 +197,8 @@ func (a *Anchorer) anchor() backend.Status {
 	return backend.StatusOK
 }
 
-// intersect lets all probes of a burst say when the best one's stamp was. Each begins at another place within a tick,
-// so together they know the place of the stamp better than the tick is long.
+// intersect combines all probes of a burst to bound the stamp of the best one. Each starts at a different phase of a
+// tick, so together they bound the stamp more tightly than the length of a tick.
 func (a *Anchorer) intersect(best int, before, after []int64) (from, to int64) {
 	from, to = before[best], after[best]
 	for i := range before {
@@ -257,8 +257,8 @@ const (
 	idleAfter      = 10 * time.Second
 )
 
-// schedule says when anchors are due: at once on first use, then after 10, 20, 40 ms, then every 60 ms, none after ten
-// seconds without use. Times are on the host axis, in ns.
+// schedule determines when anchors are due: immediately on first use, then after 10, 20, 40 ms, then every 60 ms, none
+// after ten seconds without use. Times are on the host axis, in ns.
 type schedule struct {
 	running  bool
 	lastUse  int64
@@ -292,7 +292,7 @@ func (s *schedule) done(now int64) {
 	s.interval = min(2*s.interval, steadyInterval)
 }
 
-// hurry starts the dense schedule anew and at once, after an anomaly.
+// hurry restarts the dense schedule immediately, after an anomaly.
 func (s *schedule) hurry() {
 	if s.running {
 		s.interval, s.due = firstInterval, math.MinInt64

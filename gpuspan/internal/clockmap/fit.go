@@ -13,8 +13,9 @@ type fit struct {
 
 func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
 
-// rateKnown is a rate with its variance, from before the window: at first that oscillators agree within tens of ppm,
-// later what an earlier window said, so that after an idle hour the first sections are placed as well as the last.
+// rateKnown is a rate with its variance, from before the window: initially that oscillators agree within tens of ppm,
+// later the result of an earlier window, so that after an idle hour the first sections are placed as accurately as the
+// last.
 type rateKnown struct{ rate, variance float64 }
 
 const (
@@ -43,9 +44,9 @@ func (m *Map) refit() bool {
 	return true
 }
 
-// regress returns the least-squares slope of the middles of the tight anchors, weighted with the rate that was known
-// before by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate
-// stands.
+// regress returns the least-squares slope of the middles of the tight anchors, combined with the previously known rate
+// by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate is
+// returned.
 func (m *Map) regress(ref float64) (rate, guard float64) {
 	anchors, width := m.current(), math.Inf(1)
 	for i := range anchors {
@@ -76,7 +77,7 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 		}
 	}
 	slope := sxy / sxx
-	// a burst says where its stamp lay, which is truncated
+	// a burst bounds its stamp, which is truncated
 	width += float64(m.opts.Tick)
 	variance := max(syy-slope*sxy, 0)/(n-2)/sxx + width*width/12/sxx/n // the second: few points can agree by chance
 	weight := m.known.variance / (m.known.variance + variance)
@@ -164,7 +165,7 @@ func (j *jumps) size(segment int) float64 {
 	return 0
 }
 
-// lookForJump begins a new segment with an anchor that lies where those before it cannot have led.
+// lookForJump starts a new segment at an anchor that is inconsistent with those before it.
 func (m *Map) lookForJump(p *point) {
 	p.segment = m.jumps.made
 	n := len(m.anchors)

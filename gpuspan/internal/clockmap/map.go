@@ -59,11 +59,12 @@ type Map struct {
 	anomalies atomic.Int64
 }
 
-// point is an anchor with what it and those before it say of the rate at its time, but for changes at once.
+// point is an anchor with the bounds that it and those before it give for the rate at its time, except for instant
+// changes.
 type point struct {
 	gpu, before, after float64
 	slow, fast         float64
-	segment            int // how many jumps came before
+	segment            int // number of jumps before
 }
 
 // New returns an empty map.
@@ -75,8 +76,8 @@ func New(opts Options) *Map {
 	return m
 }
 
-// Drift returns how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok
-// is false until the anchors span enough time to tell (one second).
+// Drift returns how much faster the host's clock runs than the GPU's, in parts per million, from the last fit; ok is
+// false until the anchors span enough time (one second).
 func (m *Map) Drift() (ppm float64, ok bool) {
 	ppm = math.Float64frombits(m.drift.Load())
 	return ppm, !math.IsNaN(ppm)
@@ -121,7 +122,7 @@ func (m *Map) Add(a Anchor) {
 	}
 }
 
-// forget moves what is older than the window at time gpu to the past, and the oldest where there are too many.
+// forget moves anchors that are older than the window at time gpu to the past, and the oldest if there are too many.
 func (m *Map) forget(gpu float64) {
 	from := 0
 	for from < len(m.anchors) && m.anchors[from].gpu < gpu-float64(m.opts.Window) {
@@ -136,15 +137,15 @@ func (m *Map) forget(gpu float64) {
 
 func (m *Map) drop(n int) { m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])] }
 
-// limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate
-// between them, which is the rate at p but for its change in half of the time.
+// limitRate computes from p and the anchors before it the bounds of the rate at p. Two anchors bound the mean rate
+// between them, which differs from the rate at p by the change in half of the time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
 	for i := range m.reach(math.Inf(-1)) {
 		q := m.back(i)
 		d := p.gpu - q.gpu
 		change := m.slew(d)
-		if math.IsInf(p.fast, 1) { // the one before: what it knew holds but for what changed since
+		if math.IsInf(p.fast, 1) { // the previous anchor: its bounds hold, widened by the change since
 			p.slow, p.fast = q.slow-change, q.fast+change
 		}
 		if q.segment != p.segment {
@@ -153,7 +154,7 @@ func (m *Map) limitRate(p *point) {
 		p.slow = max(p.slow, (p.before-q.after-tick)/d-change/2)
 		p.fast = min(p.fast, (p.after-q.before+tick)/d+change/2)
 		if change > p.fast-p.slow {
-			break // anchors further back say less
+			break // earlier anchors bound less
 		}
 	}
 }
@@ -185,8 +186,8 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// reach returns how many anchors may say something of a GPU time: all of the window, and past ones where the window
-// does not reach back to it.
+// reach returns how many anchors may bound a GPU time: all of the window, and past ones if the window does not extend
+// back to it.
 func (m *Map) reach(gpu float64) int {
 	n := len(m.anchors)
 	if n > 0 && gpu >= m.anchors[0].gpu {
@@ -209,7 +210,7 @@ func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
 	m.past.clear()
 	m.known = rateKnown{m.fit.rate, nominalError * nominalError}
-	m.drop(len(m.anchors) - len(m.current())) // those before a jump say nothing of the position
+	m.drop(len(m.anchors) - len(m.current())) // anchors before a jump do not bound the position
 	for {
 		m.slack *= 2
 		m.drop(len(m.anchors) / 2)
@@ -255,8 +256,8 @@ func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. If the intersection is empty,
-// the anchors of the next segment say it, but for the jump.
+// limitsOf intersects the bounds of every anchor of a segment for the host time of gpuNs. If the intersection is empty,
+// the anchors of the next segment are used, widened by the jump.
 func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	tick := float64(m.opts.Tick)
 	for {

@@ -22,21 +22,21 @@ type Stamps struct {
 // Interval returns the section on the GPU's own clock, in ns.
 func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.length }
 
-// SameClock reports whether the intervals of s and o can be compared: a device that was reset counts anew.
+// SameClock reports whether the intervals of s and o can be compared: a device that was reset has a new clock.
 func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
 // Placement is a section's position on the host's clock.
 type Placement struct {
 	Start, End int64 // on the axis of [Anchorer.Axis]
-	HalfWidth  int64 // ns: the error of both places is at most this
+	HalfWidth  int64 // ns: the error of both ends is at most this
 }
 
 // Axis returns a point of the monotonic axis that sections are placed on; only differences mean something.
 func (a *Anchorer) Axis(t time.Time) int64 { return a.base.UnixNano() + int64(t.Sub(a.base)) }
 
-// Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen
-// is when it saw the end event done, on the axis of [Anchorer.Axis]; the section certainly lies between them. Zero is
-// not known. ok is false when the driver refuses to tell, or no anchor can be made.
+// Read queries the stamps of a section from the driver. submitted is when the host started to record the start event
+// and seen is when it observed the end event, on the axis of [Anchorer.Axis]; the section is certainly between them.
+// Zero is unknown. ok is false if the driver refuses, or no anchor can be taken.
 func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stamps, ok bool) {
 	if s.start, s.rounding, ok = a.locate(start); !ok {
 		return Stamps{}, false
@@ -48,8 +48,8 @@ func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stam
 	return s, true
 }
 
-// Bracketed reports whether an anchor lies behind the section, so that it is between two: one that was made since the
-// stamps were read, or already when they were. Sections of a clock that is gone will have none.
+// Bracketed reports whether there is an anchor after the section, so that it is between two: one taken since the stamps
+// were read, or before that. Sections of a previous clock will have none.
 func (a *Anchorer) Bracketed(s *Stamps) bool {
 	return a.made > s.anchors || s.m != a.m || a.count > 0 && s.start+s.length <= a.newest().gpu
 }
@@ -124,7 +124,7 @@ func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
 	}
 	from := a.newest()
 	d, ok := a.elapsed(from.event, e)
-	if !ok && a.dev.Query(from.event) != backend.StatusOK { // it is the anchor that is gone, not the section
+	if !ok && a.dev.Query(from.event) != backend.StatusOK { // the anchor is gone, not the section
 		a.broken = true
 		if a.Anchor() != backend.StatusOK {
 			return 0, 0, false
@@ -184,7 +184,7 @@ func (l limits) error(at float64) float64 { return max(l.hi-at, at-l.lo) }
 
 func (l *limits) widen(by float64) { l.lo, l.hi = l.lo-by, l.hi+by }
 
-// section is what is known of the two ends of a section.
+// section holds the stamps of both ends of a section.
 type section struct {
 	start, end limits
 	length     float64 // GPU time between the stamps
@@ -203,9 +203,9 @@ func (s *section) tighten() bool {
 	return s.start.lo <= s.start.hi && s.end.lo <= s.end.hi && !math.IsNaN(s.start.lo)
 }
 
-// bracket is what all anchors say of the time between the two newest, where sections are placed many at a time: where
-// these two lie and how fast the clocks went in between. It is wider than [Map.limits] by what the rate can change from
-// one of them to the other, a few nanoseconds, and narrower where each knows another side of the rate.
+// bracket is the combined bound of all anchors for the time between the two newest, for placing many sections at a
+// time: the positions of these two and the rate in between. It is wider than [Map.limits] by the change of rate between
+// them, a few nanoseconds, and narrower if each bounds another side of the rate.
 type bracket struct {
 	from, to    float64 // GPU times
 	first, last limits  // at them

@@ -25,7 +25,7 @@ type Frame struct {
 	Args   [maxArgs]uintptr
 	result uintptr //nolint:unused // as fn
 
-	Out  [4]uint64 // where C writes what it returns through pointers
+	Out  [4]uint64 // memory for results that C writes through pointers
 	kept []unsafe.Pointer
 	room []byte
 	used int // of room
@@ -61,7 +61,7 @@ func (f *Frame) Bytes16(i int) [16]byte { return *(*[16]byte)(unsafe.Pointer((*[
 // Reference is memory of the caller that C is to see.
 type Reference struct{ p unsafe.Pointer }
 
-// Ref makes a reference of a pointer.
+// Ref returns a reference to a pointer.
 func Ref[T any](p *T) Reference { return Reference{unsafe.Pointer(p)} }
 
 // Pointer makes argument i the address of the caller's memory, which is kept until Free.
@@ -103,7 +103,7 @@ func (f *Frame) Text(i int, s string) {
 // maxPooled bounds the bytes that a frame keeps between calls.
 const maxPooled = 16 << 10
 
-// lend takes n bytes of the frame's own. What was lent before stays where it is.
+// lend returns n bytes of the frame's own memory. Earlier loans stay valid.
 func (f *Frame) lend(n int) []byte {
 	if f.used+n > len(f.room) {
 		b := make([]byte, max(n, 1024))
@@ -166,7 +166,7 @@ func String(addr uintptr) string {
 // Foreign returns n bytes of memory that C allocated.
 func Foreign(addr uintptr, n int) []byte { return unsafe.Slice((*byte)(foreign(addr)), n) }
 
-// foreign makes a pointer of an address that the garbage collector does not know.
+// foreign converts an address unknown to the garbage collector to a pointer.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // CString returns the text in b up to the first zero byte.

@@ -46,8 +46,8 @@ func Open(paths ...string) (*Library, error) {
 	return nil, errors.New(strings.Join(reasons, "; "))
 }
 
-// Find opens the library at path, or where that is empty the one that an environment variable names, or else the first
-// of the usual places.
+// Find opens the library at path; if that is empty, the one that an environment variable names; otherwise the first of
+// the usual paths.
 func Find(path, variable string, places []string) (*Library, error) {
 	if path = cmp.Or(path, os.Getenv(variable)); path != "" {
 		places = []string{path}
@@ -55,7 +55,7 @@ func Find(path, variable string, places []string) (*Library, error) {
 	return Open(places...)
 }
 
-// Lookup returns the first of names that the library has, 0 when it has none.
+// Lookup returns the first of names that the library exports, 0 if it exports none.
 func (l *Library) Lookup(names ...string) Func {
 	for _, n := range names {
 		if f, err := symbol(l.handle, n); err == nil && f != 0 {
@@ -74,7 +74,7 @@ type Symbols struct {
 // Symbols starts a resolution.
 func (l *Library) Symbols() *Symbols { return &Symbols{lib: l} }
 
-// Need resolves the first of names that exists and notes the first name when none does.
+// Need resolves the first of names that exists and records the first name if none does.
 func (s *Symbols) Need(names ...string) Func {
 	f := s.lib.Lookup(names...)
 	if f == 0 {
@@ -83,7 +83,7 @@ func (s *Symbols) Need(names ...string) Func {
 	return f
 }
 
-// Err names what was needed and is missing.
+// Err names the missing symbols.
 func (s *Symbols) Err() error {
 	if s.missing == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 // The loader keeps the reason of a failure for the thread that failed, and purego asks for it in a second call: both
 // are made on one thread.
 
-// open keeps the symbols to the library itself: RTLD_GLOBAL would offer ours to the application's other libraries.
+// open keeps the symbols local: RTLD_GLOBAL would expose ours to the application's other libraries.
 func open(path string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
 
-// flush waits until what had ended at the call is read back and its spans have ended. What ends later does not hold it
-// up.
+// flush waits until everything that had ended at the call is read and its spans have ended. Later sections do not delay
+// it.
 func (p *Profiler) flush(ctx context.Context) error {
 	t := p.poller
 	var targets map[*record.Stream]uint64
@@ -63,8 +63,8 @@ func (p *Profiler) flush(ctx context.Context) error {
 	}
 }
 
-// stop flushes, gives up what is left, and frees everything. Where the driver hangs, or the application's code that
-// spans are handed to, what is held is left to the process's end.
+// stop flushes, drops the rest, and frees everything. If the driver or a span processor of the application hangs,
+// memory is left until the process ends.
 func (p *Profiler) stop(ctx context.Context) error {
 	t, e := p.poller, p.emitter
 	err := p.flush(ctx)

@@ -152,8 +152,8 @@ func (p *Profiler) Snapshot() report.Summary {
 	return p.summary()
 }
 
-// catchUp brings the statistics up to date: what the device has finished, and counts of untimed sections. A polling
-// thread that hangs in the driver only costs this.
+// catchUp updates the statistics: finished sections, and counts of untimed ones. If the polling thread hangs in the
+// driver, only the update is missing.
 func (p *Profiler) catchUp() {
 	if p.Stopped.Load() {
 		return

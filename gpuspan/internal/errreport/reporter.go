@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// reportInterval is the least time between two reports of the same kind. What happens on every section would otherwise
+// reportInterval is the minimum time between two reports of the same kind. An error in every section would otherwise
 // flood the application's error handler.
 const reportInterval = 10 * time.Second
 

@@ -31,7 +31,7 @@ type API struct {
 	streamCreate, streamDestroy, streamPriorityRange, memGetInfo                       dl.Func
 }
 
-// New resolves the symbols; what is missing is in s.Err. bind is the backend's Bind.
+// New resolves the symbols; s.Err names the missing ones. bind is the backend's Bind.
 func New(s *dl.Symbols, n Names, bind func(backend.Context) (func(), backend.Status)) API {
 	return API{
 		bind:                      bind,
@@ -142,7 +142,7 @@ func (a *API) In(c backend.Context, f func() backend.Status) backend.Status {
 	return f()
 }
 
-// CreateEvents fills dst with timing events; all or none.
+// CreateEvents fills dst with timing events: all of them, or none.
 func (a *API) CreateEvents(c backend.Context, dst []backend.Event, flags uintptr) backend.Status {
 	return a.In(c, func() backend.Status {
 		f := dl.NewFrame()
@@ -195,7 +195,7 @@ func (a *API) NewStream(c backend.Context) (s backend.StreamHandle, st backend.S
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
-		var highest int32 // 0 is the default priority, used where the range is not told
+		var highest int32 // 0 is the default priority, used if the range is not reported
 		if f.Call(a.streamPriorityRange, 2) == 0 {
 			highest = f.Int32(1)
 		}
@@ -207,7 +207,7 @@ func (a *API) NewStream(c backend.Context) (s backend.StreamHandle, st backend.S
 	return s, st
 }
 
-// FreeStream destroys a stream of NewStream, unless its context is gone.
+// FreeStream destroys a stream created by NewStream, unless its context is gone.
 func (a *API) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	if s == 0 {
 		return
@@ -253,13 +253,13 @@ func (e *Error) Error() string {
 type Functions struct {
 	API string // CUDA or HIP
 	Of  map[string]dl.Func
-	// Says is what one of the functions that describe statuses says of one; empty where it does not know.
+	// Says returns the text of a status from one of the describing functions; empty if it is unknown.
 	Says func(describe dl.Func, code int32) string
 	// Name and Text are those functions.
 	Name, Text string
 }
 
-// Check makes an error of a status.
+// Check returns the error for a status, nil for success.
 func (f *Functions) Check(call string, code int32) error {
 	if code == 0 {
 		return nil

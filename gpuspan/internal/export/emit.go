@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
+// emit ends the span of a resolved section, below parent if that is valid, and updates metrics and statistics.
 func (t *spanMaker) emit(r *record.Record, s *record.Stream, parent trace.SpanContext, parentNode int32) {
 	if e := r.Extra; e != nil {
 		e.Elapsed.Set(time.Duration(r.GPU), r.Timed || r.Flags&record.FlagGiven != 0)
@@ -87,8 +87,8 @@ func (t *spanMaker) makeSpan(ctx context.Context, r *record.Record, s *record.St
 	return out
 }
 
-// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. The
-// device's identity is on the scope.
+// describe appends the attributes of a section, measured values first, because an attribute limit truncates the rest.
+// The device's identity is on the scope.
 func (t *spanMaker) describe(
 	kv []attribute.KeyValue, f *sink.Facts, r *record.Record, s *record.Stream,
 ) []attribute.KeyValue {
@@ -183,7 +183,7 @@ func (t *spanMaker) sample(r *record.Record, s *record.Stream) report.Sample {
 	if r.Flags&record.FlagMemory != 0 {
 		out.MemoryUsed, out.MemoryDelta = r.MemoryEnd, r.MemoryEnd-r.MemoryStart
 	}
-	// What the operation states holds where the run does not state it.
+	// Values of the operation apply unless the run states its own.
 	declared(&out, r.Op.Op.Cfg.Attributes)
 	if r.Extra != nil {
 		declared(&out, r.Extra.Attrs)
@@ -191,7 +191,7 @@ func (t *spanMaker) sample(r *record.Record, s *record.Stream) report.Sample {
 	return out
 }
 
-// declared takes what reports want of attributes.
+// declared reads the attributes that reports need.
 func declared(out *report.Sample, attrs []attribute.KeyValue) {
 	for _, kv := range attrs {
 		switch kv.Key {

@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// plain makes the span of a plain section. All share one record.
+// plain ends the span of a plain section. All share one record.
 func (t *Exporter) plain(s *record.Stream, q *record.Stamped) {
 	r := &t.one
 	r.Times, r.Ctx, r.Op, r.Work, r.HostStart, r.HostEnd = q.Times, q.Ctx, q.Op, q.Work, q.HostStart, q.HostEnd

@@ -35,16 +35,16 @@ import (
 //go:embed pipeline.yaml.tmpl
 var pipelineText string
 
-// Reader turns one file into batches of spans, which emit owns: with every activity of the device where all is set, and
-// otherwise at the detail that the user asked for.
+// Reader converts one file to batches of spans, which emit owns: all activities of the device if all is set, otherwise
+// the detail that the user requested.
 type Reader func(ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc) (Result, error)
 
-// Result is what a Reader says of a file that it has read.
+// Result is what a Reader returns for a file.
 type Result struct {
 	Spans   int64
 	Cut     int64    // spans that were summed on others, or cut by a limit
-	Partial bool     // only the beginning of the file could be read; Remarks say why
-	Remarks []string // what was found, and what was odd, once each
+	Partial bool     // the file was read only in part; Remarks give the reason
+	Remarks []string // what was found, and irregularities, once each
 	Odd     []string // the remarks about oddities of the file
 	Devices []facts.Report
 	Host    *finding.Finding // of a profile without activities of a device
@@ -56,7 +56,7 @@ type Options struct {
 	Files     []string // and folders, for all profiles in them
 	Process   string   // instead of files: what Reader reads is a running process of this name
 	Reader    Reader
-	Full      bool // the detail that the user asked for is all there is
+	Full      bool // there is no more detail than the user requested
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 	Rows      int      // operations in the table; 0 is all
@@ -65,13 +65,13 @@ type Options struct {
 	Terminal  *os.File // texts fit it, and names in tables stay whole; nil: output goes elsewhere, in lines of any length
 }
 
-// Errors of a run whose results are complete but for some files; what was wrong with each has been written already.
+// Errors of a run whose results are complete except for some files, which have been reported already.
 var (
 	ErrSomeFailed  = errors.New("some files could not be converted")
 	ErrSomePartial = errors.New("some files could be read only in part")
 )
 
-// errNoSpans refuses files that are of a known format and hold nothing of use.
+// errNoSpans rejects files of a known format without any usable content.
 var errNoSpans = errors.New("it has no device activity and no host range or API call")
 
 // Run converts each file. A file that cannot be read is named with the reason on problems, and the others are
@@ -108,7 +108,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	good, repeated, partial := 0, 0, 0
 	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
-	blocks := out // of files: what is found on the job of several comes first
+	blocks := out // of files: findings on a job of several files are printed first
 	var later bytes.Buffer
 	if len(files) > 1 {
 		blocks = &later
@@ -269,12 +269,12 @@ func (o Options) read(ctx context.Context, file string, files, all consumer.Cons
 		return r, err
 	}
 	full, err := o.Reader(ctx, file, true, all)
-	// What was found is named more precisely where no range is left out.
+	// Findings are more precise if no range is left out.
 	r.Remarks, r.Odd, r.Devices = full.Remarks, full.Odd, full.Devices
 	return r, err
 }
 
-// also returns what is said of a file behind its spans, in lines that fit a width; 0: any.
+// also returns the lines printed below the spans of a file, wrapped to a width; 0: not wrapped.
 func also(r Result, width int) string {
 	var b strings.Builder
 	if r.Cut > 0 {

@@ -34,7 +34,7 @@ const (
 type results struct {
 	out, tmp string
 	page     bool     // there is one
-	traces   []string // names of what was published
+	traces   []string // published names
 }
 
 func newResults(out string) (*results, error) {
@@ -96,7 +96,7 @@ func (r *results) publish() (replaced []string, err error) {
 	return earlier, nil
 }
 
-// earlier lists results of an earlier run: by name, and of what is numbered only what this program wrote.
+// earlier lists the results of an earlier run by name; and of numbered files only the ones that this program wrote.
 func (r *results) earlier() (names []string, err error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -134,11 +134,11 @@ func (r *results) describe(out io.Writer) {
 	}
 }
 
-// remove removes what was not published.
+// remove deletes unpublished results.
 func (r *results) remove() { _ = os.RemoveAll(r.tmp) }
 
-// contents are the files that were seen, by the hash of what they hold when unpacked: a.json and a.json.gz are one
-// profile, so are a file and a link to it.
+// contents holds the files read so far by the hash of their uncompressed content: a.json and a.json.gz are one profile,
+// and so are a file and a link to it.
 type contents map[[sha256.Size]byte]string
 
 // repeats returns the first file with this content, if there is one. A single file is not looked at; errors are left to
@@ -169,12 +169,12 @@ func (c contents) repeats(path string, files int) (first string, err error) {
 	return "", nil
 }
 
-// expand puts the profiler files below a folder in its place, in the order of their names. The folder of results is
-// passed over, which may lie below. Folders without any are refused, each by an error.
+// expand replaces a folder by the profiler files below it, sorted by name. The folder of results is skipped if it is
+// below. A folder without profiler files yields an error.
 func expand(paths []string, results string) (files []string, refused []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // the reader says what is wrong
+			files = append(files, path) // the reader reports the error
 			continue
 		}
 		below, err := inFolder(path, results)

@@ -43,7 +43,7 @@ type Options struct {
 	Terminal *os.File      // redraw the table in place while it runs; nil: none
 	// where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Send      string
-	Simulated bool // use a simulated device also where there is a GPU
+	Simulated bool // simulate a device even if there is a GPU
 	HTML      bool // write the page as a file, too
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
@@ -52,8 +52,8 @@ type Options struct {
 const (
 	// shutdownTimeout bounds the flush of the workload's spans into the pipeline.
 	shutdownTimeout = 10 * time.Second
-	// settled is how long after the last span the device is still sampled: gpu_join's settle time and a little more, so
-	// that the last spans are joined like all others.
+	// settled is how long the device is sampled after the last span: slightly longer than gpu_join's settle delay, so that
+	// the last spans are joined like all others.
 	settled = 2 * time.Second
 )
 
@@ -179,8 +179,8 @@ func (f *files) send(to string) error {
 	return nil
 }
 
-// choose takes the first CUDA device, or a simulated one, and says which. The simulated GPU is nil if a real one was
-// taken.
+// choose returns the first CUDA device, or a simulated one, and its description. The simulated GPU is nil if a real one
+// was chosen.
 func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 	reason := "asked for"
 	if !simulated {
@@ -216,7 +216,7 @@ func (o Options) factories(
 	}
 }
 
-// configuration returns the all-in-one pipeline and what the demo lays over it.
+// configuration returns the all-in-one pipeline and the demo's overrides.
 func configuration(f files) ([]string, error) {
 	base, err := config.YAML(config.AllInOne)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type machine interface {
 	// devices is how many there are; each has a rank of the training job.
 	devices() int
-	// queue makes a stream of a device, with a backend to time it.
+	// queue creates a stream on a device, with a backend to time it.
 	queue(device int) (queue, error)
 	// precision is the precision of the arithmetic.
 	precision() gpuspan.Precision
@@ -30,7 +30,7 @@ type queue interface {
 	// declare nothing else.
 	compute(w gpuspan.Work, s shape) gpuspan.Work
 	copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work
-	// reduce enqueues an all-reduce among n ranks of that many bytes each, which have all come to it.
+	// reduce enqueues an all-reduce of that many bytes among n ranks, all of which have arrived.
 	reduce(bytes int64, n int) gpuspan.Work
 	// allocate takes memory of the device, or, negative, gives it back.
 	allocate(bytes int64)
@@ -39,13 +39,13 @@ type queue interface {
 	close() error
 }
 
-// shape says how well a simulated kernel uses the device; a real one is as it is.
+// shape sets how well a simulated kernel uses the device; real devices ignore it.
 type shape struct{ efficiency, occupancy float64 }
 
 // A simulated machine has several devices; the service has the first, which a rank of the job has, too.
 const simulatedDevices = 4
 
-// linkRate is what a device sends to the others at once, in bytes per second: NVLink 4, 18 links of 25 GB/s.
+// linkRate is what a device sends to all others together, in bytes per second: NVLink 4, 18 links of 25 GB/s.
 const linkRate = 450e9
 
 type simulatedMachine struct{ gpu *simgpu.GPU }

@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
 )
 
-// realMachine is the first CUDA device, and the sizes of what it runs.
+// realMachine is the first CUDA device, with the sizes of its workload.
 type realMachine struct {
 	vector  int   // float32 of the vector kernel
 	matrix  int   // width of the matrices
@@ -142,7 +142,7 @@ func (q *realQueue) copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory)
 // reduce does nothing, because there is one rank.
 func (q *realQueue) reduce(int64, int) gpuspan.Work { return gpuspan.Work{} }
 
-// allocate does nothing: what the kernels need is there.
+// allocate does nothing: the memory of the kernels is allocated already.
 func (q *realQueue) allocate(int64) {}
 
 func (q *realQueue) wait() error {

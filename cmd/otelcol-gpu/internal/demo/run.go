@@ -61,8 +61,8 @@ func (t telemetry) shutdown(ctx context.Context) error {
 // failure is why a workload ended before its time.
 type failure struct{ error }
 
-// runWorkload runs the service and the training job until the context ends, after about duration, and flushes what they
-// have measured.
+// runWorkload runs the service and the training job for about duration or until the context ends, and flushes their
+// telemetry.
 func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -191,8 +191,7 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 	}
 }
 
-// frame returns one picture of the screen: as much of the introduction as there is room for beside a table of some
-// lines.
+// frame returns one screen: as much of the introduction as fits above a table of the given lines.
 func frame(intro string, table *summarytable.Table, f summarytable.Format) string {
 	lines := strings.Split(strings.TrimSpace(wrap(intro, f.Width)), "\n")
 	above := 0

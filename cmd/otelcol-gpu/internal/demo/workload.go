@@ -28,8 +28,7 @@ const (
 	trainTokens   = 4096
 	requestPeriod = 25 * time.Millisecond
 
-	// One request is what stands out: a prompt of many tokens, whose dense products hit the power limit, and a long
-	// answer.
+	// One request is unusual: a prompt of many tokens, whose dense products reach the power limit, and a long answer.
 	longPrompt = 32768
 	longAnswer = 240
 
@@ -104,7 +103,7 @@ func (s *service) arrive(ctx context.Context, long time.Duration) {
 				ctx: rctx, prompt: prompt, tokens: tokens, cache: cacheBytes * (prompt + int64(tokens)),
 				done: make(chan struct{}),
 			}
-			s.queue <- r // also when the time is over: work takes what has come
+			s.queue <- r // also after the end: accepted requests are processed
 			<-r.done
 		})
 	}
@@ -177,8 +176,7 @@ func link(x gpuspan.Section, requests []*request, tokens int64) {
 	}
 }
 
-// prefill processes the prompts of requests, which are of one length; efficiency is the efficiency of the dense
-// products.
+// prefill processes the prompts of requests of one length; efficiency is the efficiency of the dense products.
 func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency float64) {
 	ctx := context.Background()
 	tokens := int64(len(requests)) * requests[0].prompt
@@ -299,8 +297,8 @@ func (t *trainer) run(ctx context.Context) error {
 	return nil
 }
 
-// reduce sums the gradients of all ranks; the phase begins when the rank has its own, and contains its wait for the
-// others. False: it did not take place.
+// reduce sums the gradients of all ranks. The phase starts when the rank's own gradients are ready and includes its
+// wait for the other ranks. It returns false if the all-reduce did not run.
 func (t *trainer) reduce(ctx context.Context, step *train.Step) (bool, error) {
 	if t.ranks == nil {
 		return true, nil

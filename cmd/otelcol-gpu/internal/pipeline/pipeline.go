@@ -31,7 +31,7 @@ import (
 // Pipeline is a running Collector.
 type Pipeline struct {
 	collector *otelcol.Collector
-	begun     chan struct{} // closed when the Collector's Run has begun
+	begun     chan struct{} // closed when the Collector's Run has started
 	done      chan struct{}
 	err       error // valid once done is closed
 	stop      sync.Once
@@ -52,7 +52,7 @@ func Start(ctx context.Context, info component.BuildInfo, factories func() (otel
 	var err error
 	p.collector, err = otelcol.NewCollector(otelcol.CollectorSettings{
 		BuildInfo: info,
-		Factories: func() (otelcol.Factories, error) { // asked for by Run
+		Factories: func() (otelcol.Factories, error) { // called by Run
 			begin()
 			return factories()
 		},
@@ -92,8 +92,8 @@ func (p *Pipeline) wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop drains the pipelines and ends the Collector; it may be called more than once. A Collector must not be shut down
-// before its Run has begun: one would wait for what the other only then announces.
+// Stop drains the pipelines and ends the Collector; it may be called more than once. It waits until Run has started: a
+// Collector that is shut down earlier blocks forever.
 func (p *Pipeline) Stop() error {
 	select {
 	case <-p.begun:

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes text of files and devices safe to print: what a profile calls a kernel must not move the
-// cursor, set the title of the window or write over the line above.
+// Package printable makes text from files and devices safe to print: the name of a kernel must not move the cursor, set
+// the window's title or overwrite the line above.
 package printable
 
 import (

@@ -33,7 +33,7 @@ func (p *Profiles) Jobs() (list []page.Job) {
 	return list
 }
 
-// analysis is of one job.
+// analysis is the analysis of one job.
 type analysis struct {
 	job   []*profile
 	lines map[*profile]*timeline
@@ -96,8 +96,8 @@ func (a *analysis) run() page.Job {
 // even is by how much longer than another one a stage of a pipeline in balance may compute.
 const even = 1.1
 
-// stages reports whether the ranks are stages of a pipeline in balance: each sends to and receives from others in pairs
-// only, and computes about as long as they do. Then they wait in turn, whoever comes last.
+// stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives from others in pairs
+// only, and computes about as long as they do. Such ranks wait for each other in turn, whichever arrives last.
 func (a *analysis) stages(all []straggler.Collective) bool {
 	ranks := map[string][]int64{} // by group
 	for i := range all {
@@ -210,8 +210,8 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 	}
 }
 
-// leastWaited blames ranks for what they waited less than the median. Without clocks it is not known who came last only
-// because it had been held up elsewhere; but who is the straggler waits nowhere.
+// leastWaited reports ranks that waited less than the median. Without clocks, the rank that arrives last may itself
+// have been delayed by another one; the straggler waits nowhere.
 func (a *analysis) leastWaited(others time.Duration) {
 	var waits []time.Duration
 	for _, r := range a.out.Ranks {
@@ -224,7 +224,7 @@ func (a *analysis) leastWaited(others time.Duration) {
 	}
 }
 
-// at records at which collectives the rank came last, and when.
+// at records the collectives at which the rank arrived last, and when.
 func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
 		group := cmp.Or(x.labels[k.Group], k.Group)
@@ -243,7 +243,7 @@ func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	slices.SortStableFunc(l.At, func(x, y page.LateAt) int { return cmp.Compare(y.Count, x.Count) })
 }
 
-// byCommunication names the rank that communicates least: it comes last, for the others wait in collectives.
+// byCommunication names the rank that communicates least: it arrives last, and the others wait in collectives.
 func (a *analysis) byCommunication(least time.Duration) {
 	list := slices.Clone(a.out.Ranks)
 	slices.SortStableFunc(list, func(x, y page.Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
@@ -277,7 +277,7 @@ func (x *profile) own() float64 {
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
 // doing determines what a late rank did before the collectives at which it arrived last, compared with the median of
-// the others. ahead holds by how many ns clocks are ahead; nil if unknown.
+// the others. ahead is how many ns clocks are ahead; nil if unknown.
 func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
 	from := int64(math.MinInt64) // all were recorded
 	for _, x := range a.job {
@@ -292,7 +292,7 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 			begin = from + a.ahead[x.rank]
 		}
 		v := t.before(t.at[k], begin)
-		// What runs beside the collective is no less work: who waits there has the more of it the longer it waits.
+		// Work beside the collective does not count less: a rank that waits does more of it the longer it waits.
 		whole := intervals.Interval{Start: v.Start, End: t.at[k].End}
 		computing := t.computing.Within(whole)
 		return share{computing, t.working.Within(whole) - computing, v.End - v.Start - t.working.Within(v)}, v

@@ -38,8 +38,8 @@ type joint struct {
 }
 
 // missing finds ranks of the job without a profile, and how long the others wait for them. The last rank to arrive at a
-// collective runs it for as long as the bytes take to move. If even the shortest run of a collective is longer than the
-// shortest one of its kind, the last rank is one without a profile.
+// collective runs it only as long as the transfer takes. If even the shortest run of a collective is longer than the
+// shortest one of its kind, the last rank has no profile.
 func (a *analysis) missing(all []straggler.Collective) {
 	present := map[int64]bool{}
 	for _, x := range a.job {
@@ -100,7 +100,7 @@ func (a *analysis) missing(all []straggler.Collective) {
 		return
 	}
 	if len(a.out.Late) > 0 && a.out.Late[0].Each >= each {
-		return // who is here is the worse straggler
+		return // a rank with a profile is the worse straggler
 	}
 	a.out.Late = slices.DeleteFunc(a.out.Late, func(l page.LateRank) bool { return l.Each < each })
 	a.out.Absent, a.out.WaitingShare = each, 0

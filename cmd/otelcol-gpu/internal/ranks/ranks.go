@@ -1,13 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks compares the ranks of one job by their profiles: which rank is the straggler at the collectives, by
-// how much, and what it did meanwhile.
+// Package ranks compares the ranks of one job by their profiles: which rank is the straggler at the collectives, by how
+// much, and what it did meanwhile.
 //
-// Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a
-// rank that waits is never taken for one that works; where clocks cannot be aligned, from how long they run in them,
-// for who comes last runs shortest; where no collectives match, from how long each rank communicates in all. Without
-// collectives, steps without exposed communication are compared.
+// Lateness is computed from the arrivals of ranks at the collectives that they run together (package straggler), so
+// that a waiting rank is never mistaken for a working one. If clocks cannot be aligned, it is computed from how long
+// ranks run the collectives, since the last rank runs them shortest; if no collectives match, from how long each rank
+// communicates in all. Without collectives, steps without exposed communication are compared.
 package ranks
 
 import (
@@ -33,10 +33,10 @@ const (
 	maxProfiles   = 1 << 12
 )
 
-// Profiles gathers what profiles say of their ranks. The zero value is usable; it is not safe for concurrent use.
+// Profiles collects the ranks of profiles. The zero value is usable; it is not safe for concurrent use.
 type Profiles struct {
 	list     []*profile
-	unranked string // the last file that does not say of which rank it is
+	unranked string // the last file that does not state its rank
 	rankless int    // such files with collectives
 }
 
@@ -66,7 +66,7 @@ type profile struct {
 // ran is how often and for how long, in ns, kernels of a name ran.
 type ran struct{ count, time int64 }
 
-// hostRange is what a thread of the host was in.
+// hostRange is a range on a thread of the host.
 type hostRange struct {
 	intervals.Interval
 	thread int64
@@ -121,7 +121,7 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			if v.Kind == semconv.GPUFindingKindHostWork && v.Certainty == finding.High && !v.Outside && len(v.Where) > 0 &&
 				v.Gain > x.idle.Time {
 				x.idle.Name, x.idle.Time = v.Where[0].Name, v.Gain
-				if v.Where[0].In != "" { // the places of a finding have its range around them, or are it
+				if v.Where[0].In != "" { // the locations of a finding are inside its range, or are the range
 					x.idle.Name = v.Where[0].In
 				}
 			}
@@ -301,7 +301,7 @@ func merge(jobs [][]*profile) [][]*profile {
 		for j := i + 1; j < len(jobs); j++ {
 			if a, b := jobs[i], jobs[j]; alike(a, b) && met(a, b) {
 				jobs[i], jobs = slices.Concat(a, b), slices.Delete(jobs, j, j+1)
-				i = -1 // who is in a larger part may meet others
+				i = -1 // parts that met a larger part may have met others
 				break
 			}
 		}
@@ -332,7 +332,7 @@ func merge(jobs [][]*profile) [][]*profile {
 	return jobs
 }
 
-// alike reports whether profiles may be of one job, by what they state.
+// alike reports whether profiles may belong to one job, by what they state.
 func alike(a, b []*profile) bool {
 	return a[0].job == b[0].job && a[0].world == b[0].world && !slices.ContainsFunc(a, func(x *profile) bool {
 		return slices.ContainsFunc(b, func(y *profile) bool { return x.rank == y.rank })
@@ -404,8 +404,8 @@ func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	return m, ok
 }
 
-// join numbers the collectives of the profile as the job's, and keeps the collectives of groups that are new to the job
-// for profiles that come.
+// join gives the collectives of the profile the job's numbers, and adds groups that are new to the job for the
+// profiles that follow.
 func (m *meeting) join(x *profile) {
 	x.collectives = m.collectives
 	m.first.share(x, m.clock)

@@ -92,7 +92,7 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	}
 }
 
-// lateFinding returns what a late rank costs each of the others.
+// lateFinding returns the finding on how much time a late rank costs each of the others.
 func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 	did := fmt.Sprintf("rank %d is the straggler", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
@@ -142,7 +142,7 @@ func Render(w io.Writer, jobs []page.Job, width int) error {
 	return nil
 }
 
-// says returns the finding on a job.
+// says returns the text of the finding on a job.
 func says(j *page.Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ranks of one job", len(j.Ranks))
@@ -213,7 +213,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
 		b.WriteString(". ")
-		const least = 0.1 // of the lateness: what is less does not explain it
+		const least = 0.1 // share of the lateness below which a cause does not explain it
 		var parts []string
 		part := func(t time.Duration, what string) {
 			if float64(t) > least*float64(l.Each) {
