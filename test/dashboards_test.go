@@ -406,14 +406,21 @@ func TestProvisionedDataSourcesKnowWhatExemplarsAreCalled(t *testing.T) {
 					DatasourceUID string `yaml:"datasourceUid"`
 					Queries       []struct{ Query string }
 				} `yaml:"tracesToMetrics"`
+				ToProfiles struct {
+					DatasourceUID string `yaml:"datasourceUid"`
+					ProfileTypeID string `yaml:"profileTypeId"`
+				} `yaml:"tracesToProfiles"`
 			} `yaml:"jsonData"`
 		}
 	}
 	require.NoError(t, yaml.Unmarshal(b, &c))
-	require.Len(t, c.Datasources, 2)
+	require.Len(t, c.Datasources, 3)
 	require.Equal(t, "prometheus", c.Datasources[0].Type)
 	require.Equal(t, "tempo", c.Datasources[1].Type)
 	require.Len(t, c.Datasources[0].JSONData.Exemplars, 1)
 	require.Equal(t, "trace_id", c.Datasources[0].JSONData.Exemplars[0].Name)
 	require.Equal(t, c.Datasources[0].UID, c.Datasources[1].JSONData.ToMetrics.DatasourceUID)
+	require.Equal(t, "grafana-pyroscope-datasource", c.Datasources[2].Type)
+	require.Equal(t, c.Datasources[2].UID, c.Datasources[1].JSONData.ToProfiles.DatasourceUID)
+	require.Equal(t, pyroscopeID("gpu_time"), c.Datasources[1].JSONData.ToProfiles.ProfileTypeID)
 }
