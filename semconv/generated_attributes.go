@@ -17,23 +17,20 @@ const SchemaURL = "https://raw.githubusercontent.com/otelgpu/otelgpu/main/semcon
 
 // Keys of attributes.
 const (
-	// CodeFilePathKey (string): Source file that launched the work, if the producer knows it. Not the file of
-	// the kernel's code.
+	// CodeFilePathKey (string): Source file that launched the work; not the kernel's source.
 	CodeFilePathKey = attribute.Key("code.file.path")
 
-	// CodeFunctionNameKey (string): Function that launched the work, if the producer knows it. Not the kernel;
-	// that is gpu.kernel.name.
+	// CodeFunctionNameKey (string): Function that launched the work; the kernel is gpu.kernel.name.
 	CodeFunctionNameKey = attribute.Key("code.function.name")
 
 	// CodeLineNumberKey (int): Line in code.file.path.
 	CodeLineNumberKey = attribute.Key("code.line.number")
 
 	// CodeStacktraceKey (string): Goroutine stack at the start of the section, innermost frame first (opt-in).
-	// Not a stack of the device.
 	CodeStacktraceKey = attribute.Key("code.stacktrace")
 
 	// CollectorInstanceIDKey (string): Identity of the Collector that produced the stream, so that two
-	// Collectors never write to one stream. Random for each start unless configured. Not related to the service.
+	// Collectors never write to one stream. Random at each start unless configured.
 	CollectorInstanceIDKey = attribute.Key("collector.instance.id")
 
 	// CUDANvtxDomainKey (string): Domain of the NVTX range; absent for the default domain.
@@ -42,30 +39,29 @@ const (
 	// CUDANvtxPayloadKey (string): Payload of the NVTX range, a number as text or JSON.
 	CUDANvtxPayloadKey = attribute.Key("cuda.nvtx.payload")
 
-	// ErrorTypeKey (string): On hw.errors the kind of device error. On a span the status name of the driver's
-	// error, as CUDA_ERROR_ILLEGAL_ADDRESS.
+	// ErrorTypeKey (string): On hw.errors, the kind of device error. On a span, the driver's error name, such as
+	// CUDA_ERROR_ILLEGAL_ADDRESS.
 	ErrorTypeKey = attribute.Key("error.type")
 
-	// GenAIRequestModelKey (string): Requested model, as reported by the batch or the request.
+	// GenAIRequestModelKey (string): Requested model.
 	GenAIRequestModelKey = attribute.Key("gen_ai.request.model")
 
 	// GPUActivityStateKey (string): What ran on the device at one instant, over all streams.
 	GPUActivityStateKey = attribute.Key("gpu.activity.state")
 
-	// GPUArithmeticIntensityKey (double, {flop}/By): gpu.flop.count divided by gpu.io.size, both as declared.
-	// Cache hits are not taken into account.
+	// GPUArithmeticIntensityKey (double, {flop}/By): gpu.flop.count divided by gpu.io.size, both declared.
+	// Ignores cache hits.
 	GPUArithmeticIntensityKey = attribute.Key("gpu.arithmetic_intensity")
 
-	// GPUBatchShareKey (double, 1): On a batch's span links, the request's part of the batch, its items divided
-	// by the items of all requests. A share of work declared, not of time measured.
+	// GPUBatchShareKey (double, 1): On a batch's span links, the request's items divided by the items of all
+	// requests. A share of declared work, not of measured time.
 	GPUBatchShareKey = attribute.Key("gpu.batch.share")
 
 	// GPUBatchSizeKey (int, {request}): Number of requests that the section served, if some have no span link.
 	// Not the tensor's batch dimension.
 	GPUBatchSizeKey = attribute.Key("gpu.batch.size")
 
-	// GPUCacheL2HitRatioKey (double, 1): Share of the declared bytes that the application says came from the L2
-	// cache. Declared, not measured.
+	// GPUCacheL2HitRatioKey (double, 1): Declared share of the bytes that came from the L2 cache.
 	GPUCacheL2HitRatioKey = attribute.Key("gpu.cache.l2.hit_ratio")
 
 	// GPUChunkCountKey (int, {chunk}): Number of chunks into which the operation is divided.
@@ -74,12 +70,10 @@ const (
 	// GPUChunkIndexKey (int): Index of this chunk, from 0.
 	GPUChunkIndexKey = attribute.Key("gpu.chunk.index")
 
-	// GPUClockMemoryFrequencyKey (double, Hz): Mean frequency of the memory clock over the span. Not the
-	// effective data rate.
+	// GPUClockMemoryFrequencyKey (double, Hz): Mean frequency of the memory clock; not the effective data rate.
 	GPUClockMemoryFrequencyKey = attribute.Key("gpu.clock.memory.frequency")
 
-	// GPUClockSMFrequencyKey (double, Hz): Mean frequency of the SM clock over the span. Not a measure of
-	// utilization.
+	// GPUClockSMFrequencyKey (double, Hz): Mean frequency of the SM clock.
 	GPUClockSMFrequencyKey = attribute.Key("gpu.clock.sm.frequency")
 
 	// GPUClockTypeKey (string): Which clock of the device.
@@ -88,28 +82,25 @@ const (
 	// GPUCollectiveAlgorithmKey (string): Algorithm of the collective, from the name of its kernel.
 	GPUCollectiveAlgorithmKey = attribute.Key("gpu.collective.algorithm")
 
-	// GPUCollectiveBusRateKey (double, By/s): Bus bandwidth as NCCL's tests define it, the algorithm bandwidth
-	// (gpu.io.rate) times 2(n-1)/n for all_reduce and (n-1)/n for gathers and scatters of n ranks. The wait for
-	// the slowest rank is included.
+	// GPUCollectiveBusRateKey (double, By/s): Bus bandwidth as in NCCL's tests: gpu.io.rate times 2(n-1)/n for
+	// all_reduce, (n-1)/n for gathers and scatters of n ranks. Includes the wait for the slowest rank.
 	GPUCollectiveBusRateKey = attribute.Key("gpu.collective.bus.rate")
 
 	// GPUCollectiveElementTypeKey (string): Element type of the collective as the file names it.
 	GPUCollectiveElementTypeKey = attribute.Key("gpu.collective.element.type")
 
-	// GPUCollectiveGroupIDKey (string): Identity of the process group within the job: its unique name and the
-	// ranks in it. Groups with one name or one description differ in it.
+	// GPUCollectiveGroupIDKey (string): Identity of the process group within the job: its unique name and its
+	// ranks.
 	GPUCollectiveGroupIDKey = attribute.Key("gpu.collective.group.id")
 
-	// GPUCollectiveGroupNameKey (string): Name of the process group for people: the description that the
-	// application gave it, else its unique name. Different groups may have the same.
+	// GPUCollectiveGroupNameKey (string): Readable name of the process group: its description, else its unique
+	// name. Not unique.
 	GPUCollectiveGroupNameKey = attribute.Key("gpu.collective.group.name")
 
-	// GPUCollectiveGroupSizeKey (int, {rank}): Ranks of the collective. Bus bandwidth is derived only where it
-	// is known.
+	// GPUCollectiveGroupSizeKey (int, {rank}): Number of ranks of the collective; required for bus bandwidth.
 	GPUCollectiveGroupSizeKey = attribute.Key("gpu.collective.group.size")
 
-	// GPUCollectiveNameKey (string): The collective; gpu.io.size follows the size convention of NCCL's tests for
-	// it. From a kernel's name or arguments in profiler files.
+	// GPUCollectiveNameKey (string): The collective; gpu.io.size follows the size convention of NCCL's tests.
 	GPUCollectiveNameKey = attribute.Key("gpu.collective.name")
 
 	// GPUCollectivePeerRankKey (int): Rank on the other side of a point-to-point transfer.
@@ -118,59 +109,55 @@ const (
 	// GPUCollectiveProtocolKey (string): Protocol of the collective, from the name of its kernel.
 	GPUCollectiveProtocolKey = attribute.Key("gpu.collective.protocol")
 
-	// GPUCollectiveSequenceKey (int): Number of the collective in its process group, equal on all of its ranks.
+	// GPUCollectiveSequenceKey (int): Number of the collective in its process group, equal on all ranks.
 	GPUCollectiveSequenceKey = attribute.Key("gpu.collective.sequence")
 
-	// GPUCopyDirectionKey (string): Direction of a copy, declared or from the file. It does not say which path
-	// was taken.
+	// GPUCopyDirectionKey (string): Direction of a copy; not the path that it took.
 	GPUCopyDirectionKey = attribute.Key("gpu.copy.direction")
 
-	// GPUCopyHostMemoryKey (string): Kind of the host memory of a copy. Absent where the file does not say (ROCm
-	// writes only Host).
+	// GPUCopyHostMemoryKey (string): Kind of the host memory of a copy. ROCm's files do not have it.
 	GPUCopyHostMemoryKey = attribute.Key("gpu.copy.host_memory")
 
-	// GPUCorrelationIDKey (int): The profiler's number that ties a launch on the host to its work on the device.
-	// Unique only within one file, and shared by all kernels of a graph launch.
+	// GPUCorrelationIDKey (int): The profiler's number that connects a launch on the host with its work on the
+	// device. Unique within one file; shared by all kernels of a graph launch.
 	GPUCorrelationIDKey = attribute.Key("gpu.correlation.id")
 
-	// GPUDeclarationStatusKey (string): Whether the declared bytes and FLOPs fit below the peaks. ok is not a
-	// proof that they are right.
+	// GPUDeclarationStatusKey (string): Whether the declared bytes and FLOPs are below the peaks.
 	GPUDeclarationStatusKey = attribute.Key("gpu.declaration.status")
 
-	// GPUDeviceCountKey (int, {device}): Number of devices whose samples the values of the span combine: energy
-	// is their sum, the rest are means over all of them. Absent for one device.
+	// GPUDeviceCountKey (int, {device}): Number of devices whose samples are combined: energy is their sum,
+	// other values are means.
 	GPUDeviceCountKey = attribute.Key("gpu.device.count")
 
-	// GPUDeviceOrdinalKey (int): Index of the device as the process sees it, after CUDA_VISIBLE_DEVICES. Not an
-	// identity, hence not a join key unless the operator maps it.
+	// GPUDeviceOrdinalKey (int): Index of the device in the process, after CUDA_VISIBLE_DEVICES. Not a join key
+	// unless the operator maps it.
 	GPUDeviceOrdinalKey = attribute.Key("gpu.device.ordinal")
 
-	// GPUDRAMUtilizationKey (double, 1): Mean share of time (or, by GPM, of theoretical bandwidth) in which the
-	// memory interface was active. Not a rate in bytes.
+	// GPUDRAMUtilizationKey (double, 1): Mean share of time (GPM: of theoretical bandwidth) in which the memory
+	// interface was active.
 	GPUDRAMUtilizationKey = attribute.Key("gpu.dram.utilization")
 
-	// GPUDurationKey (double, s): From the start to the end on the device's stream, by two events. Elapsed
-	// there, gaps between launches included, so not busy time.
+	// GPUDurationKey (double, s): Time from start to end on the device's stream. Includes gaps between launches,
+	// so not busy time.
 	GPUDurationKey = attribute.Key("gpu.duration")
 
-	// GPUECCErrorsKey (int, {error}): Uncorrected and corrected memory errors counted on the device during the
-	// span. Observed during the span, not necessarily caused by it.
+	// GPUECCErrorsKey (int, {error}): Memory errors, corrected or not, of the device during the span; not
+	// necessarily caused by it.
 	GPUECCErrorsKey = attribute.Key("gpu.ecc.errors")
 
-	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Below a tenth of gpu.duration
-	// the device waited for the host; else work was queued, and what the host did meanwhile cost nothing.
-	// Between the two calls went the span's length plus gpu.start.delay minus gpu.end.delay.
+	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Below a tenth of gpu.duration,
+	// the device waited for the host; otherwise work was queued.
 	GPUEndDelayKey = attribute.Key("gpu.end.delay")
 
-	// GPUEnergyKey (double, J): The span's fair share of the device's energy, its descendants' share included.
-	// Sums over spans never exceed the device. Not what the span would use alone.
+	// GPUEnergyKey (double, J): The span's share of the device's energy, its descendants included. Sums over
+	// spans never exceed the device.
 	GPUEnergyKey = attribute.Key("gpu.energy")
 
-	// GPUEnergyBoundKey (string): In which sense gpu.energy of a request is a bound of its fair share.
+	// GPUEnergyBoundKey (string): In which sense gpu.energy of a request is a bound.
 	GPUEnergyBoundKey = attribute.Key("gpu.energy_bound")
 
-	// GPUEnergyErrorKey (double, J): How far gpu.energy can be off, since the samples do not show when the
-	// device's power changed between the two samples around the start, and around the end, of the span.
+	// GPUEnergyErrorKey (double, J): Possible error of gpu.energy, because power between two samples around the
+	// span's start and end is unknown.
 	GPUEnergyErrorKey = attribute.Key("gpu.energy_error")
 
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
@@ -179,14 +166,14 @@ const (
 	// GPUFindingCertaintyKey (string): How the cause was found.
 	GPUFindingCertaintyKey = attribute.Key("gpu.finding.certainty")
 
-	// GPUFindingChainKey (string): From the cause to its effect on the device, parted by arrows.
+	// GPUFindingChainKey (string): From the cause to its effect on the device, separated by arrows.
 	GPUFindingChainKey = attribute.Key("gpu.finding.chain")
 
 	// GPUFindingEvidenceKey (string): The measured figures, in words.
 	GPUFindingEvidenceKey = attribute.Key("gpu.finding.evidence")
 
-	// GPUFindingGainKey (double, s): Wall time that would be gained at most. No two findings of a span count the
-	// same time; absent where it is not known.
+	// GPUFindingGainKey (double, s): Upper bound of the wall time gained. No two findings of a span count the
+	// same time.
 	GPUFindingGainKey = attribute.Key("gpu.finding.gain")
 
 	// GPUFindingKindKey (string): What costs time.
@@ -199,121 +186,116 @@ const (
 	// by the length of the window or step.
 	GPUFindingShareKey = attribute.Key("gpu.finding.share")
 
-	// GPUFindingThresholdKey (double, 1): Share from which on the finding is given.
+	// GPUFindingThresholdKey (double, 1): Share from which the finding is reported.
 	GPUFindingThresholdKey = attribute.Key("gpu.finding.threshold")
 
-	// GPUFloorDurationKey (double, s): GPU duration of an empty section on the device, measured at start
-	// (gpuspan.floor.duration). gpu_derive derives no rate for sections under 10 times it.
+	// GPUFloorDurationKey (double, s): GPU duration of an empty section, measured at start. gpu_derive derives
+	// no rate for sections under 10 times it.
 	GPUFloorDurationKey = attribute.Key("gpu.floor.duration")
 
-	// GPUFLOPCountKey (double, {flop}): Floating-point (or integer) operations as declared; a multiply-add is
-	// two, and for sparse operands only non-zero ones count. Not measured.
+	// GPUFLOPCountKey (double, {flop}): Declared floating-point (or integer) operations. A multiply-add is two;
+	// for sparse operands only non-zero ones count.
 	GPUFLOPCountKey = attribute.Key("gpu.flop.count")
 
-	// GPUFLOPCoverageKey (double, 1): Part of the time of kernels, collectives left out, that operators launched
-	// whose operations are in gpu.flop.count of a step or device. The operations of the rest are not known, so
-	// the count is a lower bound.
+	// GPUFLOPCoverageKey (double, 1): Share of kernel time (without collectives) whose operations are in
+	// gpu.flop.count of a step or device. Below 1, the count is a lower bound.
 	GPUFLOPCoverageKey = attribute.Key("gpu.flop.coverage")
 
-	// GPUFLOPPrecisionKey (string): Precision in which the work was computed; chooses the peak. Not the type in
-	// which operands are stored.
+	// GPUFLOPPrecisionKey (string): Precision of the computation, which selects the peak; not the storage type
+	// of operands.
 	GPUFLOPPrecisionKey = attribute.Key("gpu.flop.precision")
 
 	// GPUFLOPRateKey (double, {flop}/s): gpu.flop.count divided by the span's GPU duration.
 	GPUFLOPRateKey = attribute.Key("gpu.flop.rate")
 
 	// GPUFLOPUtilizationKey (double, 1): gpu.flop.rate divided by the dense peak of gpu.flop.precision at boost
-	// clock. Sparse peaks are never used.
+	// clock.
 	GPUFLOPUtilizationKey = attribute.Key("gpu.flop.utilization")
 
-	// GPUGraphIDKey (int): The profiler's number of the CUDA or HIP graph. Unique only within one file.
+	// GPUGraphIDKey (int): The profiler's number of the CUDA or HIP graph; unique within one file.
 	GPUGraphIDKey = attribute.Key("gpu.graph.id")
 
 	// GPUGraphNodeIDKey (int): The profiler's number of the node in the graph.
 	GPUGraphNodeIDKey = attribute.Key("gpu.graph.node.id")
 
-	// GPUGraphNodeOperatorKey (string): Operator that put the kernel, copy or memset into the graph, from the
-	// record of the graph's capture. Absent where that is not recorded.
+	// GPUGraphNodeOperatorKey (string): Operator that put the kernel, copy or memset into the graph, if the
+	// graph's capture was recorded.
 	GPUGraphNodeOperatorKey = attribute.Key("gpu.graph.node.operator")
 
-	// GPUGraphNodeRangeKey (string): Innermost annotation or module that was around that operator. Absent where
-	// captures of equal graphs, such as the layers of a model, differ in it.
+	// GPUGraphNodeRangeKey (string): Innermost annotation or module around that operator. Absent if captures of
+	// equal graphs (layers of a model) differ.
 	GPUGraphNodeRangeKey = attribute.Key("gpu.graph.node.range")
 
-	// GPUIOAccessPatternKey (string): How memory is accessed, as declared. No rate is corrected by it.
+	// GPUIOAccessPatternKey (string): Declared memory access pattern. Rates are not corrected for it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
 
-	// GPUIOBasisKey (string): Basis of gpu.io.utilization and the roofline if it differs from the declared
-	// gpu.io.size. Absent otherwise.
+	// GPUIOBasisKey (string): Basis of gpu.io.utilization and the roofline if it is not gpu.io.size.
 	GPUIOBasisKey = attribute.Key("gpu.io.basis")
 
-	// GPUIORateKey (double, By/s): gpu.io.size divided by the span's GPU duration. For a collective the
-	// algorithm bandwidth. Effective bandwidth of the declared bytes, not DRAM traffic.
+	// GPUIORateKey (double, By/s): gpu.io.size divided by the span's GPU duration: effective bandwidth of the
+	// declared bytes, not DRAM traffic.
 	GPUIORateKey = attribute.Key("gpu.io.rate")
 
 	// GPUIOReadRateKey (double, By/s): gpu.io.read.size divided by the span's GPU duration.
 	GPUIOReadRateKey = attribute.Key("gpu.io.read.rate")
 
-	// GPUIOReadSizeKey (int, By): Bytes read, as declared (the compulsory traffic). Not measured.
+	// GPUIOReadSizeKey (int, By): Declared bytes read (compulsory traffic).
 	GPUIOReadSizeKey = attribute.Key("gpu.io.read.size")
 
-	// GPUIOSizeKey (int, By): Bytes moved, as declared or as the file says. For a copy the size of the copy, not
-	// twice it; for a collective the size convention of NCCL's tests. Not measured DRAM traffic.
+	// GPUIOSizeKey (int, By): Bytes moved, as declared or from the file; not measured DRAM traffic. For a copy,
+	// the size of the copy, not twice it; for a collective, the size convention of NCCL's tests.
 	GPUIOSizeKey = attribute.Key("gpu.io.size")
 
-	// GPUIOUtilizationKey (double, 1): Rate divided by the peak of the link used (device memory; twice the size
-	// for device_to_device; one direction of the negotiated PCIe link for host copies; bus bandwidth against one
-	// direction of NVLink for collectives). Absent if the path is unknown.
+	// GPUIOUtilizationKey (double, 1): Rate divided by the peak of the link used: device memory (twice the size
+	// for device_to_device), one direction of the negotiated PCIe link (host copies), or one direction of NVLink
+	// (bus bandwidth of collectives).
 	GPUIOUtilizationKey = attribute.Key("gpu.io.utilization")
 
 	// GPUIOWriteRateKey (double, By/s): gpu.io.write.size divided by the span's GPU duration.
 	GPUIOWriteRateKey = attribute.Key("gpu.io.write.rate")
 
-	// GPUIOWriteSizeKey (int, By): Bytes written, as declared (the compulsory traffic). Not measured.
+	// GPUIOWriteSizeKey (int, By): Declared bytes written (compulsory traffic).
 	GPUIOWriteSizeKey = attribute.Key("gpu.io.write.size")
 
-	// GPUJobIDKey (string): The job of which this process is a part, from the scheduler's or launcher's
-	// environment. The same on all ranks.
+	// GPUJobIDKey (string): Job of the process, from the scheduler's or launcher's environment; the same on all
+	// ranks.
 	GPUJobIDKey = attribute.Key("gpu.job.id")
 
-	// GPUJobLocalRankKey (int): Rank within the node, from 0. Not necessarily the device's ordinal.
+	// GPUJobLocalRankKey (int): Rank within the node, from 0; not necessarily the device's ordinal.
 	GPUJobLocalRankKey = attribute.Key("gpu.job.local_rank")
 
-	// GPUJobRankKey (int): Rank within the job, from 0. Of spans only on links to steps of other ranks and on
-	// events of a job, for a span's own rank is on its resource.
+	// GPUJobRankKey (int): Rank within the job, from 0. On spans, only on links to other ranks' steps and on
+	// events of a job.
 	GPUJobRankKey = attribute.Key("gpu.job.rank")
 
 	// GPUJobWorldSizeKey (int, {rank}): Number of ranks of the job.
 	GPUJobWorldSizeKey = attribute.Key("gpu.job.world_size")
 
-	// GPUJoinCoverageKey (double, 1): Fraction of the span's interval between samples that are at most three
-	// sampling intervals apart. Joined values describe only that part. Its presence shows that the span was
-	// joined.
+	// GPUJoinCoverageKey (double, 1): Share of the span's interval between samples that are at most three
+	// sampling intervals apart. Joined values describe only that part.
 	GPUJoinCoverageKey = attribute.Key("gpu.join.coverage")
 
-	// GPUJoinLateDurationKey (double, s): Part of the span that was settled before the span arrived. For this
-	// part the span has only energy that was unattributed before.
+	// GPUJoinLateDurationKey (double, s): Part of the span that was settled before the span arrived; it has only
+	// energy that was unattributed.
 	GPUJoinLateDurationKey = attribute.Key("gpu.join.late.duration")
 
-	// GPUJoinMethodKey (string): How samples were assigned to the span. The value of a cell describes its
-	// surroundings, not the span alone.
+	// GPUJoinMethodKey (string): How samples were assigned to the span.
 	GPUJoinMethodKey = attribute.Key("gpu.join.method")
 
 	// GPUJoinSamplesKey (int, {sample}): Samples of the device within the span's interval.
 	GPUJoinSamplesKey = attribute.Key("gpu.join.samples")
 
-	// GPUKernelBlockKey (int[], {thread}): Threads of a block in x, y, z, from the file.
+	// GPUKernelBlockKey (int[], {thread}): Threads of a block in x, y, z.
 	GPUKernelBlockKey = attribute.Key("gpu.kernel.block")
 
-	// GPUKernelBlocksPerSMKey (double, {block}): Blocks divided by SMs, as the profiler wrote it. Above 1 does
-	// not mean that they are resident at once.
+	// GPUKernelBlocksPerSMKey (double, {block}): Blocks divided by SMs, from the profiler.
 	GPUKernelBlocksPerSMKey = attribute.Key("gpu.kernel.blocks_per_sm")
 
-	// GPUKernelCountKey (int, {kernel}): Kernels launched within this host range or step, whether or not they
-	// have spans of their own.
+	// GPUKernelCountKey (int, {kernel}): Kernels launched in this host range or step, with or without their own
+	// spans.
 	GPUKernelCountKey = attribute.Key("gpu.kernel.count")
 
-	// GPUKernelGridKey (int[], {block}): Blocks of the grid in x, y, z, from the file.
+	// GPUKernelGridKey (int[], {block}): Blocks of the grid in x, y, z.
 	GPUKernelGridKey = attribute.Key("gpu.kernel.grid")
 
 	// GPUKernelModuleKey (string): Library or code object of the kernel, as reported by the application or file.
@@ -322,60 +304,60 @@ const (
 	// GPUKernelNameKey (string): The full kernel name with templates; the span's name is the short one.
 	GPUKernelNameKey = attribute.Key("gpu.kernel.name")
 
-	// GPUKernelOccupancyEstimateKey (double, 1): Occupancy that the profiler computed from launch parameters.
-	// Not measured; see gpu.sm.occupancy.
+	// GPUKernelOccupancyEstimateKey (double, 1): Occupancy that the profiler computed from launch parameters;
+	// gpu.sm.occupancy is measured.
 	GPUKernelOccupancyEstimateKey = attribute.Key("gpu.kernel.occupancy.estimate")
 
-	// GPUKernelRegistersKey (int, {register}): Registers of one thread, from the file.
+	// GPUKernelRegistersKey (int, {register}): Registers of one thread.
 	GPUKernelRegistersKey = attribute.Key("gpu.kernel.registers")
 
-	// GPUKernelSharedMemorySizeKey (int, By): Shared memory of one block (static and dynamic), from the file.
+	// GPUKernelSharedMemorySizeKey (int, By): Static and dynamic shared memory of one block.
 	GPUKernelSharedMemorySizeKey = attribute.Key("gpu.kernel.shared_memory.size")
 
-	// GPUKernelWarpsPerSMKey (double, {warp}): Warps of the whole grid divided by SMs, as the profiler wrote it.
-	// Not resident warps.
+	// GPUKernelWarpsPerSMKey (double, {warp}): Warps of the grid divided by SMs, from the profiler; not resident
+	// warps.
 	GPUKernelWarpsPerSMKey = attribute.Key("gpu.kernel.warps_per_sm")
 
-	// GPULaunchDelayKey (double, s): Start on the device minus the end of the launch call on the host, at least
-	// 0. Long where work was queued before it, so not the cost of a launch.
+	// GPULaunchDelayKey (double, s): Start on the device minus the end of the launch call, at least 0. Includes
+	// time in the queue, so not the cost of a launch.
 	GPULaunchDelayKey = attribute.Key("gpu.launch.delay")
 
-	// GPULinkTypeKey (string): Target of a span link that has no share of a batch.
+	// GPULinkTypeKey (string): What a span link without a batch share points to.
 	GPULinkTypeKey = attribute.Key("gpu.link.type")
 
 	// GPUMeasurementSourceKey (string): Source of the device samples.
 	GPUMeasurementSourceKey = attribute.Key("gpu.measurement.source")
 
-	// GPUMemoryAllocatedDeltaKey (int, By): Memory that the framework's allocator handed out during the span
-	// minus what it took back; negative when more was freed.
+	// GPUMemoryAllocatedDeltaKey (int, By): Memory that the framework's allocator allocated minus what it freed
+	// during the span.
 	GPUMemoryAllocatedDeltaKey = attribute.Key("gpu.memory.allocated.delta")
 
-	// GPUMemoryAllocatedMaxKey (int, By): Most memory that the framework's allocator had handed out during the
-	// span, from its own events. Not what the device had in use.
+	// GPUMemoryAllocatedMaxKey (int, By): Peak memory allocated by the framework's allocator during the span;
+	// not the device's usage.
 	GPUMemoryAllocatedMaxKey = attribute.Key("gpu.memory.allocated.max")
 
-	// GPUMemoryDeltaKey (int, By): Device memory in use at the end minus that at the start (opt-in). Of the
-	// whole device, so other processes count too; negative when memory was freed.
+	// GPUMemoryDeltaKey (int, By): Device memory in use at the end minus at the start (opt-in), all processes
+	// included.
 	GPUMemoryDeltaKey = attribute.Key("gpu.memory.delta")
 
 	// GPUMemoryUsageKey (int, By): Device memory in use at the end of the span (opt-in), or its time-weighted
-	// mean where gpu_join wrote it. Of the whole device; not what this span allocated.
+	// mean from gpu_join; all processes included.
 	GPUMemoryUsageKey = attribute.Key("gpu.memory.usage")
 
-	// GPUMetricsEmittedKey (boolean): On the instrumentation scope: the producer emits the first five
-	// gpu.operation metrics itself, so gpu_metrics omits them for its spans.
+	// GPUMetricsEmittedKey (boolean): The producer emits the first five gpu.operation metrics itself, so
+	// gpu_metrics omits them for its spans.
 	GPUMetricsEmittedKey = attribute.Key("gpu.metrics.emitted")
 
-	// GPUOperationBusyDurationKey (double, s): On a section that represents a host range: length of the union of
-	// the activities launched within the range.
+	// GPUOperationBusyDurationKey (double, s): On a section for a host range, busy time of the activities
+	// launched in the range.
 	GPUOperationBusyDurationKey = attribute.Key("gpu.operation.busy.duration")
 
-	// GPUOperationCategoryKey (string): The application's own grouping; low cardinality, since it is a metric
-	// dimension.
+	// GPUOperationCategoryKey (string): The application's own grouping of operations. Low cardinality, because
+	// it is a metric dimension.
 	GPUOperationCategoryKey = attribute.Key("gpu.operation.category")
 
-	// GPUOperationInstanceKey (int): Number that the source gives an instance of the operation, such as PyTorch
-	// to modules of one class. The span's name omits it.
+	// GPUOperationInstanceKey (int): Number of an instance of the operation, such as a PyTorch module's among
+	// those of its class. Not in the span's name.
 	GPUOperationInstanceKey = attribute.Key("gpu.operation.instance")
 
 	// GPUOperationItemRateKey (double, {item}/s): gpu.operation.items divided by the span's GPU duration.
@@ -397,16 +379,16 @@ const (
 	// GPUOperationShapesKey (string[]): Shapes of the operands as type[dimensions] (opt-in).
 	GPUOperationShapesKey = attribute.Key("gpu.operation.shapes")
 
-	// GPUOperationTypeKey (string): Kind of work. Its presence makes a span a GPU span. The types share, request
-	// and host are not GPU work; do not sum them as GPU time.
+	// GPUOperationTypeKey (string): Kind of work; its presence makes a span a GPU span. Do not sum share,
+	// request and host as GPU time.
 	GPUOperationTypeKey = attribute.Key("gpu.operation.type")
 
 	// GPUOutputChecksumKey (string): FNV-1a 64 over the little-endian float32 bits of a host buffer, 16 hex
-	// digits. Equal values show equal bits, not a correct result.
+	// digits.
 	GPUOutputChecksumKey = attribute.Key("gpu.output.checksum")
 
-	// GPUPCIBDFKey (string): PCI address in the Linux form: four hex digits of domain, lower case. With the host
-	// it identifies a physical device, not a MIG instance.
+	// GPUPCIBDFKey (string): PCI address in the Linux form: four-digit domain, lower case. Identifies a physical
+	// GPU of a host, not a MIG instance.
 	GPUPCIBDFKey = attribute.Key("gpu.pci.bdf")
 
 	// GPUPeakSourceKey (string): Origin of the peaks used for utilization and the roofline.
@@ -415,89 +397,87 @@ const (
 	// GPUPipeKey (string): Execution pipe of the SM.
 	GPUPipeKey = attribute.Key("gpu.pipe")
 
-	// GPUPowerKey (double, W): Mean power of the whole device over the span. Not the span's own share; that is
-	// gpu.energy.
+	// GPUPowerKey (double, W): Mean power of the whole device; the span's share is in gpu.energy.
 	GPUPowerKey = attribute.Key("gpu.power")
 
-	// GPURankCausedDurationKey (double, s): How long the others together waited because of the rank, at whatever
-	// collective. Less than gpu.rank.held_up.duration where it came last because another rank had held it up.
+	// GPURankCausedDurationKey (double, s): Total wait of the other ranks that this rank caused, at any
+	// collective.
 	GPURankCausedDurationKey = attribute.Key("gpu.rank.caused.duration")
 
 	// GPURankCollectiveCountKey (int, {collective}): Collectives of the rank that match other ranks'
-	// collectives. Absent where none do.
+	// collectives.
 	GPURankCollectiveCountKey = attribute.Key("gpu.rank.collective.count")
 
-	// GPURankCollectiveNamesKey (string[]): Collectives at which a late rank came last, the most frequent first.
+	// GPURankCollectiveNamesKey (string[]): Collectives at which the rank arrived last, the most frequent first.
 	GPURankCollectiveNamesKey = attribute.Key("gpu.rank.collective.names")
 
-	// GPURankCommDurationKey (double, s): Length of the union of the rank's collectives. Waiting for other ranks
-	// counts.
+	// GPURankCommDurationKey (double, s): Length of the union of the rank's collectives, waits included.
 	GPURankCommDurationKey = attribute.Key("gpu.rank.comm.duration")
 
-	// GPURankComputeDurationKey (double, s): Length of the union of the rank's kernels that are no collectives.
+	// GPURankComputeDurationKey (double, s): Length of the union of the rank's other kernels.
 	GPURankComputeDurationKey = attribute.Key("gpu.rank.compute.duration")
 
-	// GPURankHeldUpDurationKey (double, s): How long the others together waited for the rank, over the
-	// collectives at which it came last.
+	// GPURankHeldUpDurationKey (double, s): Total wait of the other ranks at collectives at which this rank
+	// arrived last, whoever caused it.
 	GPURankHeldUpDurationKey = attribute.Key("gpu.rank.held_up.duration")
 
-	// GPURankLastCountKey (int, {collective}): Collectives at which the rank came last.
+	// GPURankLastCountKey (int, {collective}): Collectives at which the rank arrived last.
 	GPURankLastCountKey = attribute.Key("gpu.rank.last.count")
 
 	// GPURankMethodKey (string): How late ranks were found.
 	GPURankMethodKey = attribute.Key("gpu.rank.method")
 
-	// GPURankRangeKey (string): Range in which the host of a late rank was for longest while its device was idle
-	// before those collectives.
+	// GPURankRangeKey (string): Host range that took longest while the rank's device was idle before those
+	// collectives.
 	GPURankRangeKey = attribute.Key("gpu.rank.range")
 
-	// GPURankWaitDurationKey (double, s): How long the rank waited for whoever came last, over the collectives
-	// that match.
+	// GPURankWaitDurationKey (double, s): Time that the rank waited for the last rank, over matching
+	// collectives.
 	GPURankWaitDurationKey = attribute.Key("gpu.rank.wait.duration")
 
-	// GPURateStatusKey (string): Why a rate is missing. Absent if there was nothing to derive.
+	// GPURateStatusKey (string): Why a rate is missing.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
 
-	// GPURegressionBaselineKey (string): What the operation is compared with: a version of the service, or "the
-	// day before" for the same hour.
+	// GPURegressionBaselineKey (string): The baseline: a version of the service, or "the day before" for the
+	// same hour.
 	GPURegressionBaselineKey = attribute.Key("gpu.regression.baseline")
 
-	// GPURegressionBaselineCountKey (int, {run}): Number of runs of the baseline that are compared.
+	// GPURegressionBaselineCountKey (int, {run}): Number of compared runs of the baseline.
 	GPURegressionBaselineCountKey = attribute.Key("gpu.regression.baseline_count")
 
-	// GPURegressionCountKey (int, {run}): Number of runs of the present version that are compared.
+	// GPURegressionCountKey (int, {run}): Number of compared runs of the current version.
 	GPURegressionCountKey = attribute.Key("gpu.regression.count")
 
-	// GPURegressionLowerKey (double, 1): Lower bound of the ratio, of a confidence interval of 99.99 %. The
-	// finding is given if it is above 1 plus the threshold.
+	// GPURegressionLowerKey (double, 1): Lower bound of the ratio's 99.99 % confidence interval. Above 1 plus
+	// the threshold, the finding is reported.
 	GPURegressionLowerKey = attribute.Key("gpu.regression.lower")
 
-	// GPURegressionQuantityKey (string): What rose.
+	// GPURegressionQuantityKey (string): What increased.
 	GPURegressionQuantityKey = attribute.Key("gpu.regression.quantity")
 
-	// GPURegressionRatioKey (double, 1): Present value divided by the baseline, of geometric means over blocks
+	// GPURegressionRatioKey (double, 1): Current value divided by the baseline, from geometric means over blocks
 	// of time.
 	GPURegressionRatioKey = attribute.Key("gpu.regression.ratio")
 
-	// GPURegressionUpperKey (double, 1): Upper bound of the ratio, of a confidence interval of 99.99 %.
+	// GPURegressionUpperKey (double, 1): Upper bound of that interval.
 	GPURegressionUpperKey = attribute.Key("gpu.regression.upper")
 
-	// GPURegressionVersionKey (string): Version of the service that is compared with the baseline.
+	// GPURegressionVersionKey (string): Version compared with the baseline.
 	GPURegressionVersionKey = attribute.Key("gpu.regression.version")
 
-	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, such as
-	// iterations of decoding.
+	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, such as decoding
+	// iterations.
 	GPURequestBatchCountKey = attribute.Key("gpu.request.batch.count")
 
-	// GPURequestBatchSizeKey (double, {request}): Mean number of requests in those batches, this one included.
+	// GPURequestBatchSizeKey (double, {request}): Mean number of requests in those batches.
 	GPURequestBatchSizeKey = attribute.Key("gpu.request.batch.size")
 
 	// GPURequestDecodeDurationKey (double, s): Time of the request in the engine from its first output token to
 	// its last, as reported by the engine. Not GPU time.
 	GPURequestDecodeDurationKey = attribute.Key("gpu.request.decode.duration")
 
-	// GPURequestDurationKey (double, s): The request's part of the GPU time of its batches, the sum of share
-	// times gpu.duration. The request was part of these batches for longer than that.
+	// GPURequestDurationKey (double, s): The request's part of the GPU time of its batches: the sum of share
+	// times gpu.duration.
 	GPURequestDurationKey = attribute.Key("gpu.request.duration")
 
 	// GPURequestItemEnergyKey (double, J/{item}): gpu.energy of the usage record divided by its items.
@@ -507,78 +487,75 @@ const (
 	// first output token, as reported by the engine. Not GPU time.
 	GPURequestPrefillDurationKey = attribute.Key("gpu.request.prefill.duration")
 
-	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of the first GPU work for
-	// it, or as reported by the engine. Host work in that time is included.
+	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of its first GPU work, or
+	// as reported by the engine.
 	GPURequestQueueDurationKey = attribute.Key("gpu.request.queue.duration")
 
-	// GPURequestSamplingRatioKey (double, 1): Part of a server's requests that have a span, where its sampler
-	// puts no threshold into the trace state. A request then represents 1/ratio requests when energy is divided.
+	// GPURequestSamplingRatioKey (double, 1): Share of a server's requests that have a span, if its sampler puts
+	// no threshold into the trace state. When energy is divided, a request counts as 1/ratio requests.
 	GPURequestSamplingRatioKey = attribute.Key("gpu.request.sampling.ratio")
 
-	// GPURequestTimeToFirstItemKey (double, s): Start of the request's span to the end of the last batch of
-	// category prefill, else of the first batch with items of it; or as reported by the engine.
+	// GPURequestTimeToFirstItemKey (double, s): Start of the request's span to the end of its last prefill
+	// batch, else of its first batch with items; or as reported by the engine.
 	GPURequestTimeToFirstItemKey = attribute.Key("gpu.request.time_to_first_item")
 
-	// GPURooflineBoundKey (string): What limits the span by the roofline model on declared work. Not a
+	// GPURooflineBoundKey (string): What limits the span by the roofline model on declared work; not a
 	// measurement of stalls.
 	GPURooflineBoundKey = attribute.Key("gpu.roofline.bound")
 
-	// GPURooflineUtilizationKey (double, 1): FLOP rate divided by the roof at this arithmetic intensity,
-	// min(peak FLOP/s, intensity times peak bandwidth).
+	// GPURooflineUtilizationKey (double, 1): FLOP rate divided by min(peak FLOP/s, arithmetic intensity times
+	// peak bandwidth).
 	GPURooflineUtilizationKey = attribute.Key("gpu.roofline.utilization")
 
-	// GPUSectionStateKey (string): State of a device according to the sections of one process.
+	// GPUSectionStateKey (string): State of a device by the sections of one process.
 	GPUSectionStateKey = attribute.Key("gpu.section.state")
 
-	// GPUSelfEnergyKey (double, J): The part of gpu.energy that belongs to the span itself and not to its
-	// descendants. Sum this attribute over nested spans. Absent if all of gpu.energy is the span's own.
+	// GPUSelfEnergyKey (double, J): The part of gpu.energy that belongs to the span itself, not its descendants.
+	// Sum this attribute over nested spans.
 	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
 
-	// GPUSMOccupancyKey (double, 1): Mean ratio of resident warps to the maximum, over all SMs. High occupancy
-	// does not imply high speed.
+	// GPUSMOccupancyKey (double, 1): Mean ratio of resident warps to the maximum, over all SMs.
 	GPUSMOccupancyKey = attribute.Key("gpu.sm.occupancy")
 
-	// GPUSMUtilizationKey (double, 1): Mean share of time in which an SM had at least one resident warp. Waiting
-	// warps count.
+	// GPUSMUtilizationKey (double, 1): Mean share of time in which an SM had at least one resident warp, waiting
+	// or not.
 	GPUSMUtilizationKey = attribute.Key("gpu.sm.utilization")
 
-	// GPUStartDelayKey (double, s): Start on the device minus the host's call of Start, which of a step is the
-	// end of the one before it and the start of its span, and of a profiler's record the beginning of the launch
-	// call. Mostly time in the stream's queue, so not the cost of a launch.
+	// GPUStartDelayKey (double, s): Start on the device minus the host's call of Start (in profiler files, of
+	// the launch call). Mostly time in the stream's queue, not launch cost.
 	GPUStartDelayKey = attribute.Key("gpu.start.delay")
 
-	// GPUStepBusyDurationKey (double, s): Length of the union of kernels, copies and memsets in the step. Only
-	// from sources that see every kernel.
+	// GPUStepBusyDurationKey (double, s): Busy time: length of the union of kernels, copies and memsets in the
+	// step.
 	GPUStepBusyDurationKey = attribute.Key("gpu.step.busy.duration")
 
-	// GPUStepCommExposedDurationKey (double, s): Communication kernels in the step during which no compute
-	// kernel ran on the same device.
+	// GPUStepCommExposedDurationKey (double, s): Communication time in the step during which no compute kernel
+	// ran on the device.
 	GPUStepCommExposedDurationKey = attribute.Key("gpu.step.comm.exposed.duration")
 
-	// GPUStepCoveredDurationKey (double, s): Length of the union of timed sections in the step. Not busy time; a
-	// section's own gaps count.
+	// GPUStepCoveredDurationKey (double, s): Length of the union of timed sections in the step; not busy time,
+	// because gaps in sections count.
 	GPUStepCoveredDurationKey = attribute.Key("gpu.step.covered.duration")
 
 	// GPUStepDeviceCountKey (int, {device}): Devices over which gpu.step.model.flop.count is spread, as
 	// declared.
 	GPUStepDeviceCountKey = attribute.Key("gpu.step.device.count")
 
-	// GPUStepDurationKey (double, s): From the step's boundary event to the next one on the step's stream. In
-	// profiler files the length of the step's host annotation.
+	// GPUStepDurationKey (double, s): Time between boundary events on the step's stream; in profiler files, the
+	// length of the step's host annotation.
 	GPUStepDurationKey = attribute.Key("gpu.step.duration")
 
 	// GPUStepEpochKey (int): Epoch of the step, as the application counts.
 	GPUStepEpochKey = attribute.Key("gpu.step.epoch")
 
-	// GPUStepHFUKey (double, 1): Hardware FLOP utilization, the summed FLOPs of the step's sections divided by
-	// (duration times dense peak). The sections are this process's, on its device. Recomputation counts. Absent
-	// if they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
+	// GPUStepHFUKey (double, 1): Hardware FLOP utilization: FLOPs of the step's sections in this process divided
+	// by (duration times dense peak). Recomputation counts. A lower bound if gpu.flop.coverage is below 1.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
-	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.
+	// GPUStepHostDurationKey (double, s): The step's length on the host's clock.
 	GPUStepHostDurationKey = attribute.Key("gpu.step.host.duration")
 
-	// GPUStepIndexKey (int): Number of the step, from 1; in profiler files the number that the file gives.
+	// GPUStepIndexKey (int): Number of the step, from 1; in profiler files, the file's number.
 	GPUStepIndexKey = attribute.Key("gpu.step.index")
 
 	// GPUStepItemRateKey (double, {item}/s): gpu.step.items divided by gpu.step.duration.
@@ -590,147 +567,135 @@ const (
 	// GPUStepItemsKey (int, {item}): Elements that the step processed on this rank, as declared.
 	GPUStepItemsKey = attribute.Key("gpu.step.items")
 
-	// GPUStepMFUKey (double, 1): Model FLOP utilization as in PaLM, model FLOPs divided by (step duration times
-	// devices times dense peak). Recomputation does not count.
+	// GPUStepMFUKey (double, 1): Model FLOP utilization as in PaLM: model FLOPs divided by (step duration times
+	// devices times dense peak).
 	GPUStepMFUKey = attribute.Key("gpu.step.mfu")
 
-	// GPUStepModelFLOPCountKey (double, {flop}): FLOPs that the model needs for the step by its mathematics, as
-	// declared. Not what was executed.
+	// GPUStepModelFLOPCountKey (double, {flop}): Declared FLOPs that the model mathematically needs for the
+	// step; not those executed.
 	GPUStepModelFLOPCountKey = attribute.Key("gpu.step.model.flop.count")
 
 	// GPUStepOtherDurationKey (double, s): Step duration minus the union of phases, at least 0.
 	GPUStepOtherDurationKey = attribute.Key("gpu.step.other.duration")
 
-	// GPUStepOverlapDurationKey (double, s): Sum of the phases minus their union, at least 0. So the step is the
-	// sum of phases minus overlap plus other.
+	// GPUStepOverlapDurationKey (double, s): Sum of the phases minus their union, at least 0. Step = phases -
+	// overlap + other.
 	GPUStepOverlapDurationKey = attribute.Key("gpu.step.overlap.duration")
 
-	// GPUStepPhaseNameKey (string): Phase of the step, the variable part of gpu.step.phase.duration.<phase>.
-	// Used on metrics only, where the template is not used.
+	// GPUStepPhaseNameKey (string): Phase of the step.
 	GPUStepPhaseNameKey = attribute.Key("gpu.step.phase.name")
 
-	// GPUStragglerDelayKey (double, s): How much longer than the median over ranks this one spends in the
-	// section where it loses most; if no section is named, how much longer its own time is than the median over
-	// ranks.
+	// GPUStragglerDelayKey (double, s): Time above the median over ranks, in the section where the rank loses
+	// most, else of its own time.
 	GPUStragglerDelayKey = attribute.Key("gpu.straggler.delay")
 
-	// GPUStragglerMedianKey (double, s): Median over the ranks of their own time in the step (communication left
-	// out). The rank's own time is this times the score.
+	// GPUStragglerMedianKey (double, s): Median over ranks of their own time in the step (without
+	// communication).
 	GPUStragglerMedianKey = attribute.Key("gpu.straggler.median")
 
-	// GPUStragglerPhaseKey (string): Phase of the step that is or contains the section. Absent if there is none.
-	// Never communication, where the fast ranks wait for the slow one.
+	// GPUStragglerPhaseKey (string): Phase of the step that is or contains the section; never communication.
 	GPUStragglerPhaseKey = attribute.Key("gpu.straggler.phase")
 
-	// GPUStragglerRankCountKey (int, {rank}): Number of ranks compared, this one included. Less than
-	// gpu.job.world_size if some did not report the step in time.
+	// GPUStragglerRankCountKey (int, {rank}): Number of ranks compared; less than gpu.job.world_size if some did
+	// not report the step in time.
 	GPUStragglerRankCountKey = attribute.Key("gpu.straggler.rank.count")
 
-	// GPUStragglerScoreKey (double, 1): The rank's own time in the step (communication left out) divided by the
+	// GPUStragglerScoreKey (double, 1): The rank's own time in the step (without communication) divided by the
 	// median over ranks.
 	GPUStragglerScoreKey = attribute.Key("gpu.straggler.score")
 
-	// GPUStragglerSectionKey (string): Where a slow rank loses most. A phase of the step or an operation in it,
-	// and the sections in that down to the deepest that explains most of the loss, with / between them.
+	// GPUStragglerSectionKey (string): Where a slow rank loses most: a phase or operation, and nested sections
+	// down to the deepest that explains most of the loss, separated by /.
 	GPUStragglerSectionKey = attribute.Key("gpu.straggler.section")
 
-	// GPUStreamIDKey (int): Small stable number of the stream in the process; in profiler files the file's
-	// stream number. Not the stream's handle.
+	// GPUStreamIDKey (int): Small stable number of the stream in the process, or the stream number of a profiler
+	// file; not the handle.
 	GPUStreamIDKey = attribute.Key("gpu.stream.id")
 
-	// GPUSummaryCollectiveCountKey (int, {operation}): Collectives below this span that have no span of their
-	// own.
+	// GPUSummaryCollectiveCountKey (int, {operation}): Collectives below this span without their own span.
 	GPUSummaryCollectiveCountKey = attribute.Key("gpu.summary.collective.count")
 
-	// GPUSummaryCollectiveDurationKey (double, s): Summed device time of the collectives left out; overlaps
-	// count twice.
+	// GPUSummaryCollectiveDurationKey (double, s): Their summed device time; overlaps count twice.
 	GPUSummaryCollectiveDurationKey = attribute.Key("gpu.summary.collective.duration")
 
-	// GPUSummaryCopyCountKey (int, {operation}): Copies below this span that have no span of their own.
+	// GPUSummaryCopyCountKey (int, {operation}): Copies below this span without their own span.
 	GPUSummaryCopyCountKey = attribute.Key("gpu.summary.copy.count")
 
-	// GPUSummaryCopyDurationKey (double, s): Summed device time of the copies left out; overlaps count twice.
+	// GPUSummaryCopyDurationKey (double, s): Their summed device time; overlaps count twice.
 	GPUSummaryCopyDurationKey = attribute.Key("gpu.summary.copy.duration")
 
-	// GPUSummaryCopySizeKey (int, By): Summed bytes of the copies left out.
+	// GPUSummaryCopySizeKey (int, By): Their summed bytes.
 	GPUSummaryCopySizeKey = attribute.Key("gpu.summary.copy.size")
 
-	// GPUSummaryKernelCountKey (int, {kernel}): Kernels below this span that have no span of their own.
+	// GPUSummaryKernelCountKey (int, {kernel}): Kernels below this span without their own span.
 	GPUSummaryKernelCountKey = attribute.Key("gpu.summary.kernel.count")
 
-	// GPUSummaryKernelDurationKey (double, s): Summed device time of the kernels left out; overlaps count twice,
-	// so not busy time.
+	// GPUSummaryKernelDurationKey (double, s): Their summed device time; overlaps count twice.
 	GPUSummaryKernelDurationKey = attribute.Key("gpu.summary.kernel.duration")
 
-	// GPUSummaryKernelNamesKey (string[]): Short names of the kernels left out with the most device time, at
-	// most 5, longest first.
+	// GPUSummaryKernelNamesKey (string[]): Short names of up to 5 of these kernels, those with the most device
+	// time first.
 	GPUSummaryKernelNamesKey = attribute.Key("gpu.summary.kernel.names")
 
-	// GPUSummaryMemsetCountKey (int, {operation}): Memsets below this span that have no span of their own.
+	// GPUSummaryMemsetCountKey (int, {operation}): Memsets below this span without their own span.
 	GPUSummaryMemsetCountKey = attribute.Key("gpu.summary.memset.count")
 
-	// GPUSummaryMemsetDurationKey (double, s): Summed device time of the memsets left out; overlaps count twice.
+	// GPUSummaryMemsetDurationKey (double, s): Their summed device time; overlaps count twice.
 	GPUSummaryMemsetDurationKey = attribute.Key("gpu.summary.memset.duration")
 
-	// GPUSummaryMemsetSizeKey (int, By): Summed bytes of the memsets left out.
+	// GPUSummaryMemsetSizeKey (int, By): Their summed bytes.
 	GPUSummaryMemsetSizeKey = attribute.Key("gpu.summary.memset.size")
 
-	// GPUSummarySpanCountKey (int, {span}): Host ranges (operators, frames, runtime calls) below this span that
-	// have no span of their own.
+	// GPUSummarySpanCountKey (int, {span}): Host ranges (operators, frames, runtime calls) below this span
+	// without their own span.
 	GPUSummarySpanCountKey = attribute.Key("gpu.summary.span.count")
 
-	// GPUTemperatureMaxKey (double, Cel): Highest temperature of the device among the samples of the span. Peaks
-	// between samples are not seen.
+	// GPUTemperatureMaxKey (double, Cel): Highest temperature among the samples of the span.
 	GPUTemperatureMaxKey = attribute.Key("gpu.temperature.max")
 
-	// GPUTensorUtilizationKey (double, 1): Mean share of cycles in which the tensor pipe was active. Not a share
-	// of peak FLOP/s.
+	// GPUTensorUtilizationKey (double, 1): Mean share of cycles in which the tensor pipe was active; not of peak
+	// FLOP/s.
 	GPUTensorUtilizationKey = attribute.Key("gpu.tensor.utilization")
 
-	// GPUThrottleReasonKey (string): One reason for which clocks were held back, by the names of NVML's clock
-	// event reasons. Idle is not one.
+	// GPUThrottleReasonKey (string): A reason for reduced clocks, named like NVML's clock event reasons (without
+	// idle).
 	GPUThrottleReasonKey = attribute.Key("gpu.throttle.reason")
 
-	// GPUThrottleReasonsKey (string[]): All reasons active during the span, sorted; values as of
-	// gpu.throttle.reason.
+	// GPUThrottleReasonsKey (string[]): All reasons active during the span, sorted.
 	GPUThrottleReasonsKey = attribute.Key("gpu.throttle.reasons")
 
-	// GPUThrottleTimeKey (double, s): Time within the span during which at least one throttle reason was active.
-	// The device was slower, not stopped.
+	// GPUThrottleTimeKey (double, s): Time in the span with at least one active throttle reason.
 	GPUThrottleTimeKey = attribute.Key("gpu.throttle.time")
 
-	// GPUTimingErrorKey (double, s): Half-width bound of the placement of start and end on the wall clock. A
-	// bound, not a standard deviation; the duration is far more exact. The scope's holds for all of its spans
-	// that do not state their own, and is at most twice as wide as theirs would be.
+	// GPUTimingErrorKey (double, s): Bound (half-width) of the error of start and end on the wall clock; the
+	// duration is far more exact. The scope's value applies to spans without their own.
 	GPUTimingErrorKey = attribute.Key("gpu.timing.error")
 
 	// GPUTimingSourceKey (string): What measured the times.
 	GPUTimingSourceKey = attribute.Key("gpu.timing.source")
 
-	// GPUTimingStatusKey (string): Whether the device's times could be read. When not ok the span's times are
-	// the host's.
+	// GPUTimingStatusKey (string): Whether the device's times could be read; if not ok, the span has host times.
 	GPUTimingStatusKey = attribute.Key("gpu.timing.status")
 
-	// GPUTraceCutCountKey (int, {span}): Spans below this one that the limits on a trace's spans or size cut,
-	// beyond what the chosen detail leaves out.
+	// GPUTraceCutCountKey (int, {span}): Spans below this one that were dropped by a limit on a trace's spans or
+	// size.
 	GPUTraceCutCountKey = attribute.Key("gpu.trace.cut.count")
 
 	// GPUTraceCutDurationKey (double, s): Total device time of the dropped GPU spans; overlaps count twice.
 	GPUTraceCutDurationKey = attribute.Key("gpu.trace.cut.duration")
 
-	// GPUTraceCutReasonKey (string): The limit that cut.
+	// GPUTraceCutReasonKey (string): The limit that was reached.
 	GPUTraceCutReasonKey = attribute.Key("gpu.trace.cut.reason")
 
 	// GPUTraceDetailKey (string): How much of the profiler's file became spans.
 	GPUTraceDetailKey = attribute.Key("gpu.trace.detail")
 
-	// GPUTracePartialKey (string): On the span of a window of whose file only the beginning could be read, why;
-	// on the resource where the file holds spans that were written by otelgpu. Its absence means that all of the
-	// file was read.
+	// GPUTracePartialKey (string): Why only the beginning of the file could be read; on the window's span, or on
+	// the resource if otelgpu wrote the file.
 	GPUTracePartialKey = attribute.Key("gpu.trace.partial")
 
-	// GPUUtilizationKey (double, 1): Mean share of time in which at least one kernel of any process ran on the
-	// device. 1 does not mean that the device was fully used.
+	// GPUUtilizationKey (double, 1): Mean share of time in which a kernel of any process ran; 1 does not mean
+	// fully used.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")
 
 	// GPUWindowBusyDurationKey (double, s): Length of the union of kernels, copies and memsets of the device.
@@ -743,15 +708,14 @@ const (
 	// GPUWindowCommExposedDurationKey (double, s): Communication minus its overlap with compute kernels.
 	GPUWindowCommExposedDurationKey = attribute.Key("gpu.window.comm.exposed.duration")
 
-	// GPUWindowComputeDurationKey (double, s): Length of the union of compute kernels, which are neither
-	// communication nor memory operations.
+	// GPUWindowComputeDurationKey (double, s): Length of the union of compute kernels (without communication and
+	// memory operations).
 	GPUWindowComputeDurationKey = attribute.Key("gpu.window.compute.duration")
 
 	// GPUWindowDurationKey (double, s): From the first start to the last end on the device.
 	GPUWindowDurationKey = attribute.Key("gpu.window.duration")
 
-	// GPUWindowExtentKey (string): Which activities the window of a device holds, where not all. Files with
-	// fewer than two steps are whole.
+	// GPUWindowExtentKey (string): Which activities the window contains, if not all.
 	GPUWindowExtentKey = attribute.Key("gpu.window.extent")
 
 	// GPUWindowIdleDurationKey (double, s): Window minus busy.
@@ -760,15 +724,14 @@ const (
 	// GPUWindowKernelCountKey (int, {kernel}): Kernels of the device in the window.
 	GPUWindowKernelCountKey = attribute.Key("gpu.window.kernel.count")
 
-	// GPUWindowKernelDurationKey (double, s): Summed time of all kernels; overlaps count twice, so it can exceed
-	// the busy time.
+	// GPUWindowKernelDurationKey (double, s): Summed time of all kernels; overlaps count twice.
 	GPUWindowKernelDurationKey = attribute.Key("gpu.window.kernel.duration")
 
 	// GPUWindowMemoryDurationKey (double, s): Length of the union of copies and memsets.
 	GPUWindowMemoryDurationKey = attribute.Key("gpu.window.memory.duration")
 
-	// GPUWindowMemoryExposedDurationKey (double, s): Copies, memsets and page migrations beside which no kernel
-	// ran.
+	// GPUWindowMemoryExposedDurationKey (double, s): Time of copies, memsets and page migrations during which no
+	// kernel ran.
 	GPUWindowMemoryExposedDurationKey = attribute.Key("gpu.window.memory.exposed.duration")
 
 	// GPUWindowNonComputeDurationKey (double, s): Window minus compute minus idle, as Holistic Trace Analysis
@@ -778,45 +741,44 @@ const (
 	// GPUWindowOverlapDurationKey (double, s): Time in which communication and compute kernels ran together.
 	GPUWindowOverlapDurationKey = attribute.Key("gpu.window.overlap.duration")
 
-	// GPUWindowOverlapRatioKey (double, 1): gpu.window.overlap.duration divided by gpu.window.comm.duration;
-	// absent without communication.
+	// GPUWindowOverlapRatioKey (double, 1): gpu.window.overlap.duration divided by gpu.window.comm.duration.
 	GPUWindowOverlapRatioKey = attribute.Key("gpu.window.overlap.ratio")
 
 	// GPUWindowQueueMaxKey (int, {operation}): Most activities of one stream that were launched and had not
-	// begun, activities of graphs one by one (Holistic Trace Analysis leaves launches of graphs out).
+	// started; activities of graphs count one by one.
 	GPUWindowQueueMaxKey = attribute.Key("gpu.window.queue.max")
 
-	// GPUWindowWorkCoverageKey (double, 1): Part of the kernel time, collectives left out, of kernels whose
-	// operator's work is known from recorded shapes.
+	// GPUWindowWorkCoverageKey (double, 1): Share of kernel time (without collectives) whose work is known from
+	// recorded shapes.
 	GPUWindowWorkCoverageKey = attribute.Key("gpu.window.work.coverage")
 
 	// GPUWindowWorkDurationKey (double, s): Summed time of those kernels.
 	GPUWindowWorkDurationKey = attribute.Key("gpu.window.work.duration")
 
-	// GPUWindowWorkPeakRatioKey (double, 1): Of that time, what the work takes at the peak of the device, each
-	// operator by its roof. Absent where no peak is known.
+	// GPUWindowWorkPeakRatioKey (double, 1): Time of that work at the device's peak, each operator by its roof,
+	// divided by gpu.window.work.duration.
 	GPUWindowWorkPeakRatioKey = attribute.Key("gpu.window.work.peak_ratio")
 
 	// GPUWindowWorkSizeKey (double, By): Compulsory memory traffic of those operators.
 	GPUWindowWorkSizeKey = attribute.Key("gpu.window.work.size")
 
-	// GPUXIDKey (int[]): XID numbers that the driver reported for the device during the span, in order. Observed
-	// during the span, not necessarily caused by it.
+	// GPUXIDKey (int[]): XID numbers reported for the device during the span, in order; not necessarily caused
+	// by it.
 	GPUXIDKey = attribute.Key("gpu.xid")
 
 	// GPUZeroCopyKey (boolean): Whether the device read host memory in place, as declared.
 	GPUZeroCopyKey = attribute.Key("gpu.zero_copy")
 
-	// GpuspanDropReasonKey (string): Why a section was counted but has no device times.
+	// GpuspanDropReasonKey (string): Why a section has no device times.
 	GpuspanDropReasonKey = attribute.Key("gpuspan.drop.reason")
 
-	// GpuspanMisuseKindKey (string): Kind of invalid API call. Only what the member describes is lost.
+	// GpuspanMisuseKindKey (string): Kind of invalid API call.
 	GpuspanMisuseKindKey = attribute.Key("gpuspan.misuse.kind")
 
-	// HostIDKey (string): Identity of the host. Together with gpu.pci.bdf the second join key.
+	// HostIDKey (string): Identity of the host; with gpu.pci.bdf, the second join key.
 	HostIDKey = attribute.Key("host.id")
 
-	// HostNameKey (string): Name of the host as the operating system says.
+	// HostNameKey (string): Name of the host.
 	HostNameKey = attribute.Key("host.name")
 
 	// HWDriverVersionKey (string): Version of the device's driver.
@@ -825,61 +787,56 @@ const (
 	// HWGPUTaskKey (string): Engine whose utilization is reported.
 	HWGPUTaskKey = attribute.Key("hw.gpu.task")
 
-	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as reported by the driver; the join key. Never an
-	// index. Operators may set it on the resource of a service that does not, as a comma-separated list for
-	// several devices.
+	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as reported by the driver; the join key. Operators may
+	// set it on the resource of a service, as a comma-separated list for several devices.
 	HWIDKey = attribute.Key("hw.id")
 
-	// HWModelKey (string): Model as reported by the driver; selects the row of the peak table.
+	// HWModelKey (string): Model as reported by the driver; selects the peaks.
 	HWModelKey = attribute.Key("hw.model")
 
-	// HWNameKey (string): Readable name, gpu and the index of the reporting source. Not stable over reboots.
+	// HWNameKey (string): Readable name: gpu and the source's index. Not stable across reboots.
 	HWNameKey = attribute.Key("hw.name")
 
-	// HWParentKey (string): For a MIG instance the hw.id of its physical GPU; otherwise absent.
+	// HWParentKey (string): For a MIG instance, the hw.id of its physical GPU.
 	HWParentKey = attribute.Key("hw.parent")
 
-	// HWStateKey (string): State of the device; hw.status is 1 for the present one and 0 for the others.
+	// HWStateKey (string): State of the device.
 	HWStateKey = attribute.Key("hw.state")
 
-	// HWTypeKey (string): Always gpu here; required by hw.energy, hw.power, hw.temperature, hw.errors and
-	// hw.status, which are shared by all hardware.
+	// HWTypeKey (string): Always gpu; hw.* metrics are shared by all hardware.
 	HWTypeKey = attribute.Key("hw.type")
 
 	// HWVendorKey (string): Vendor of the device.
 	HWVendorKey = attribute.Key("hw.vendor")
 
-	// K8sContainerNameKey (string): Container to which the kubelet gave the device (opt-in). On present values
-	// only, for a counter has counted for others too; absent where several share the device.
+	// K8sContainerNameKey (string): Container to which the kubelet assigned the device (opt-in). On gauges only;
+	// absent if several containers share the device.
 	K8sContainerNameKey = attribute.Key("k8s.container.name")
 
-	// K8sNamespaceNameKey (string): Namespace of the pod to which the kubelet gave the device.
+	// K8sNamespaceNameKey (string): Namespace of the pod.
 	K8sNamespaceNameKey = attribute.Key("k8s.namespace.name")
 
-	// K8sPodNameKey (string): Pod to which the kubelet gave the device.
+	// K8sPodNameKey (string): Pod to which the kubelet assigned the device.
 	K8sPodNameKey = attribute.Key("k8s.pod.name")
 
 	// NetworkIODirectionKey (string): Direction as the device sees it.
 	NetworkIODirectionKey = attribute.Key("network.io.direction")
 
-	// ProcessPidKey (int): Process number, in the name space of who reports it. In a container not the number
-	// inside it.
+	// ProcessPidKey (int): Process ID in the PID namespace of the reporter, not that inside a container.
 	ProcessPidKey = attribute.Key("process.pid")
 
 	// ServiceInstanceIDKey (string): Identity of the service's instance.
 	ServiceInstanceIDKey = attribute.Key("service.instance.id")
 
-	// ServiceNameKey (string): The service. One process has one resource, for its host and GPU spans alike.
+	// ServiceNameKey (string): Name of the service.
 	ServiceNameKey = attribute.Key("service.name")
 
-	// ThreadIDKey (int): Host thread of a host span, as the profiler's file numbers it; not on spans of device
-	// work.
+	// ThreadIDKey (int): Host thread of a host span, as numbered in the profiler's file.
 	ThreadIDKey = attribute.Key("thread.id")
 )
 
-// GPUCopySizeKey returns the key gpu.copy.size.<direction> (int, By): Bytes that a section moved in a
-// direction beside its device memory traffic, as declared; directions as in gpu.copy.direction. Spans of type
-// copy have gpu.io.size instead.
+// GPUCopySizeKey returns the key gpu.copy.size.<direction> (int, By): Declared bytes that a section copied in
+// a direction, besides its device memory traffic. Spans of type copy have gpu.io.size instead.
 func GPUCopySizeKey(direction string) attribute.Key {
 	return attribute.Key("gpu.copy.size." + direction)
 }
@@ -890,9 +847,9 @@ func GPUCopySizeOf(key string) (direction string, ok bool) {
 	return direction, ok && direction != ""
 }
 
-// GPURankMoreDurationKey returns the key gpu.rank.more.duration.<what> (double, s): What a late rank did
-// longer than the median of the others before the collectives at which it came last: computing, copying,
-// idle. Negative where it did less.
+// GPURankMoreDurationKey returns the key gpu.rank.more.duration.<what> (double, s): Time above the median of
+// the others before collectives at which the rank arrived last: computing, copying, idle. Negative if it did
+// less.
 func GPURankMoreDurationKey(what string) attribute.Key {
 	return attribute.Key("gpu.rank.more.duration." + what)
 }
@@ -917,8 +874,8 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
 // device by cause (loader, host, dispatch, call, allocation, synchronization, after_wait, peer, latency,
-// dependency, profiler, no_load, capture, warm_up, unknown), as docs/findings.md defines them. They add up to
-// gpu.window.idle.duration; a cause without time is absent.
+// dependency, profiler, no_load, capture, warm_up, unknown; see docs/findings.md). The causes add up to
+// gpu.window.idle.duration.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)
 }
@@ -930,17 +887,16 @@ func GPUWindowCauseDurationOf(key string) (cause string, ok bool) {
 	return cause, ok && cause != ""
 }
 
-// GPUCacheL2HitRatio returns the attribute gpu.cache.l2.hit_ratio (double, 1): Share of the declared bytes
-// that the application says came from the L2 cache. Declared, not measured.
+// GPUCacheL2HitRatio returns the attribute gpu.cache.l2.hit_ratio (double, 1): Declared share of the bytes
+// that came from the L2 cache.
 func GPUCacheL2HitRatio(v float64) attribute.KeyValue { return GPUCacheL2HitRatioKey.Float64(v) }
 
-// GPUCollectiveGroupName returns the attribute gpu.collective.group.name (string): Name of the process group
-// for people: the description that the application gave it, else its unique name. Different groups may have
-// the same.
+// GPUCollectiveGroupName returns the attribute gpu.collective.group.name (string): Readable name of the
+// process group: its description, else its unique name. Not unique.
 func GPUCollectiveGroupName(v string) attribute.KeyValue { return GPUCollectiveGroupNameKey.String(v) }
 
-// GPUIOAccessPattern returns the attribute gpu.io.access_pattern (string): How memory is accessed, as
-// declared. No rate is corrected by it. The value is one of GPUIOAccessPatternRandom and the like.
+// GPUIOAccessPattern returns the attribute gpu.io.access_pattern (string): Declared memory access pattern.
+// Rates are not corrected for it. The value is one of GPUIOAccessPatternRandom and the like.
 func GPUIOAccessPattern(v string) attribute.KeyValue { return GPUIOAccessPatternKey.String(v) }
 
 // GPUKernelModule returns the attribute gpu.kernel.module (string): Library or code object of the kernel, as
@@ -961,30 +917,30 @@ func GPUZeroCopy(v bool) attribute.KeyValue { return GPUZeroCopyKey.Bool(v) }
 
 // Values of error.type; others may occur.
 const (
-	ErrorTypeECCCorrected           = "ecc_corrected"            // single-bit memory error that the device corrected
-	ErrorTypeECCUncorrected         = "ecc_uncorrected"          // double-bit memory error that the device could not correct
-	ErrorTypeNVLinkCrc              = "nvlink_crc"               // transmission error on NVLink
-	ErrorTypeNVLinkRecovery         = "nvlink_recovery"          // NVLink trained again after errors
-	ErrorTypeNVLinkReplay           = "nvlink_replay"            // NVLink packet sent again
-	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe packet sent again
-	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page taken out of use for single-bit errors
-	ErrorTypeRetiredPageUncorrected = "retired_page_uncorrected" // page taken out of use for a double-bit error
-	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // row of memory replaced after corrected errors
-	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // row of memory replaced after uncorrected errors
-	ErrorTypeXID                    = "xid"                      // error report of the NVIDIA driver
+	ErrorTypeECCCorrected           = "ecc_corrected"            // corrected memory error
+	ErrorTypeECCUncorrected         = "ecc_uncorrected"          // uncorrected memory error
+	ErrorTypeNVLinkCrc              = "nvlink_crc"               // NVLink transmission error
+	ErrorTypeNVLinkRecovery         = "nvlink_recovery"          // NVLink retraining
+	ErrorTypeNVLinkReplay           = "nvlink_replay"            // NVLink retransmission
+	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe retransmission
+	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page retired for single-bit errors
+	ErrorTypeRetiredPageUncorrected = "retired_page_uncorrected" // page retired for a double-bit error
+	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // memory row remapped after corrected errors
+	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // memory row remapped after uncorrected errors
+	ErrorTypeXID                    = "xid"                      // NVIDIA driver error report
 )
 
 // Values of gpu.activity.state.
 const (
-	GPUActivityStateCommunication            = "communication"              // collectives only; exposed communication
+	GPUActivityStateCommunication            = "communication"              // collectives only, which is exposed communication
 	GPUActivityStateCommunicationCopy        = "communication_copy"         // collectives and copies
 	GPUActivityStateCompute                  = "compute"                    // kernels only
 	GPUActivityStateComputeCommunication     = "compute_communication"      // kernels and collectives
 	GPUActivityStateComputeCommunicationCopy = "compute_communication_copy" // kernels, collectives and copies
 	GPUActivityStateComputeCopy              = "compute_copy"               // kernels and copies
 	GPUActivityStateCopy                     = "copy"                       // copies and memsets only
-	GPUActivityStateIdle                     = "idle"                       // nothing ran, and the next work had been launched before the device became idle, or its launch is unknown
-	GPUActivityStateStarved                  = "starved"                    // nothing ran, and the next work was launched only after the device had become idle
+	GPUActivityStateIdle                     = "idle"                       // nothing ran; the next work was already launched, or its launch is unknown
+	GPUActivityStateStarved                  = "starved"                    // nothing ran; the next work was launched after the device became idle
 )
 
 // Values of gpu.clock.type.
@@ -1005,16 +961,16 @@ const (
 
 // Values of gpu.collective.name; others may occur.
 const (
-	GPUCollectiveNameAllGather     = "all_gather"     // size of the gathered whole
-	GPUCollectiveNameAllReduce     = "all_reduce"     // size of the buffer of one rank
-	GPUCollectiveNameAllToAll      = "all_to_all"     // size of the whole send buffer of one rank
-	GPUCollectiveNameBroadcast     = "broadcast"      // size of the buffer
-	GPUCollectiveNameGather        = "gather"         // size of the gathered whole
-	GPUCollectiveNameRecv          = "recv"           // one half of a point-to-point transfer
-	GPUCollectiveNameReduce        = "reduce"         // size of the buffer of one rank
-	GPUCollectiveNameReduceScatter = "reduce_scatter" // size of the whole before it is scattered
-	GPUCollectiveNameScatter       = "scatter"        // size of the whole before it is scattered
-	GPUCollectiveNameSend          = "send"           // one half of a point-to-point transfer
+	GPUCollectiveNameAllGather     = "all_gather"     // gathered size
+	GPUCollectiveNameAllReduce     = "all_reduce"     // buffer size of one rank
+	GPUCollectiveNameAllToAll      = "all_to_all"     // send buffer size of one rank
+	GPUCollectiveNameBroadcast     = "broadcast"      // buffer size
+	GPUCollectiveNameGather        = "gather"         // gathered size
+	GPUCollectiveNameRecv          = "recv"           // half of a point-to-point transfer
+	GPUCollectiveNameReduce        = "reduce"         // buffer size of one rank
+	GPUCollectiveNameReduceScatter = "reduce_scatter" // size before scattering
+	GPUCollectiveNameScatter       = "scatter"        // size before scattering
+	GPUCollectiveNameSend          = "send"           // half of a point-to-point transfer
 )
 
 // Values of gpu.collective.protocol; others may occur.
@@ -1029,26 +985,26 @@ const (
 	GPUCopyDirectionDeviceToDevice = "device_to_device" // within one device
 	GPUCopyDirectionDeviceToHost   = "device_to_host"   // from the device to the host
 	GPUCopyDirectionHostToDevice   = "host_to_device"   // from the host to the device
-	GPUCopyDirectionHostToHost     = "host_to_host"     // on the host; no link of the device is used
+	GPUCopyDirectionHostToHost     = "host_to_host"     // on the host; no device link is used
 	GPUCopyDirectionPeerToPeer     = "peer_to_peer"     // between two devices
 )
 
 // Values of gpu.copy.host_memory.
 const (
-	GPUCopyHostMemoryManaged  = "managed"  // unified memory; its pages migrate
-	GPUCopyHostMemoryPageable = "pageable" // ordinary memory; the driver stages the copy
+	GPUCopyHostMemoryManaged  = "managed"  // unified memory
+	GPUCopyHostMemoryPageable = "pageable" // staged by the driver
 	GPUCopyHostMemoryPinned   = "pinned"   // page-locked memory
 )
 
 // Values of gpu.declaration.status.
 const (
-	GPUDeclarationStatusExceedsPeak = "exceeds_peak" // the declared work is more than the device can do in the time, so it was served from a cache or is declared wrong
+	GPUDeclarationStatusExceedsPeak = "exceeds_peak" // more than the device can do in the time: served from a cache, or declared wrong
 	GPUDeclarationStatusOk          = "ok"           // the declared work is possible
 )
 
 // Values of gpu.energy_bound.
 const (
-	GPUEnergyBoundUpper = "upper" // requests without a span may have run beside this one, and nothing states how many requests the server ran: gpu.energy is at most so much
+	GPUEnergyBoundUpper = "upper" // requests without a span may have run at the same time, so the share may be lower
 )
 
 // Values of gpu.finding.certainty.
@@ -1060,14 +1016,14 @@ const (
 
 // Values of gpu.finding.kind; others may occur.
 const (
-	GPUFindingKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
+	GPUFindingKindAllocation           = "allocation"            // memory allocation while the device waits
 	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
 	GPUFindingKindCheckpoint           = "checkpoint"            // the host saves a checkpoint while the device waits
-	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes on the device and compute nothing
-	GPUFindingKindDependency           = "dependency"            // launched work waits for something that the file does not show
+	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes without computing
+	GPUFindingKindDependency           = "dependency"            // launched work waits for something not in the file
 	GPUFindingKindDeviceError          = "device_error"          // a device reports an XID or an uncorrected memory error
 	GPUFindingKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
-	GPUFindingKindExposedCopies        = "exposed_copies"        // copies that nothing hides
+	GPUFindingKindExposedCopies        = "exposed_copies"        // copies that no kernel hides
 	GPUFindingKindFusion               = "fusion"                // elementwise kernels write what the next one reads
 	GPUFindingKindGraphCapture         = "graph_capture"         // the host captures graphs
 	GPUFindingKindHealthy              = "healthy"               // nothing to gain above the threshold
@@ -1078,7 +1034,7 @@ const (
 	GPUFindingKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
 	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
 	GPUFindingKindMemoryLimit          = "memory_limit"          // the memory of a device is almost full
-	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
+	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows considerably
 	GPUFindingKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUFindingKindNoLoad               = "no_load"               // the program waits for work from outside
 	GPUFindingKindNotJudged            = "not_judged"            // less than half of the window could be judged
@@ -1087,15 +1043,15 @@ const (
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
 	GPUFindingKindRegression           = "regression"            // an operation takes more GPU time or energy than in the version before, or than the day before
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
-	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than the others of its service
+	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than others of its service
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUFindingKindStarved              = "starved"               // a training process leaves its device without work
-	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
+	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device with nothing queued
 	GPUFindingKindThrottle             = "throttle"              // the device became slower
 	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
 	GPUFindingKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
 	GPUFindingKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
-	GPUFindingKindWarmUp               = "warm_up"               // the program had not begun to replay graphs yet
+	GPUFindingKindWarmUp               = "warm_up"               // the program had not started to replay graphs
 )
 
 // Values of gpu.flop.precision.
@@ -1112,64 +1068,64 @@ const (
 
 // Values of gpu.io.access_pattern.
 const (
-	GPUIOAccessPatternRandom     = "random"     // addresses without an order
-	GPUIOAccessPatternSequential = "sequential" // neighbouring threads read neighbouring addresses
-	GPUIOAccessPatternStrided    = "strided"    // a constant distance above the element size
+	GPUIOAccessPatternRandom     = "random"     // random addresses
+	GPUIOAccessPatternSequential = "sequential" // neighboring threads read neighboring addresses
+	GPUIOAccessPatternStrided    = "strided"    // constant stride above the element size
 )
 
 // Values of gpu.io.basis.
 const (
 	GPUIOBasisBusBandwidth = "bus_bandwidth"  // gpu.collective.bus.rate
-	GPUIOBasisL2Misses     = "l2_misses"      // declared bytes less the declared share of L2 hits
-	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, because a copy within a device reads and writes each byte
+	GPUIOBasisL2Misses     = "l2_misses"      // declared bytes minus the share of L2 hits
+	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, for copies within a device
 )
 
 // Values of gpu.join.method.
 const (
-	GPUJoinMethodCell     = "cell"     // shorter than one sample, or than the counter's own update period; the value of the surrounding cell
-	GPUJoinMethodInterval = "interval" // time-weighted over the span's interval
+	GPUJoinMethodCell     = "cell"     // shorter than one sample or counter update; the value of the surrounding interval
+	GPUJoinMethodInterval = "interval" // time-weighted mean over the span
 )
 
 // Values of gpu.link.type.
 const (
-	GPULinkTypeLoop    = "loop"    // the span under which a loop began whose steps have traces of their own
-	GPULinkTypeRange   = "range"   // the host range that a section on the device represents
-	GPULinkTypeRank    = "rank"    // the same step or window of rank 0
-	GPULinkTypeRequest = "request" // a request that a kernel of a window served; the live spans have its usage record
-	GPULinkTypeWindow  = "window"  // the profile or capture window in which the span was found
+	GPULinkTypeLoop    = "loop"    // the span in which a loop started whose steps have their own traces
+	GPULinkTypeRange   = "range"   // the host range of a device section
+	GPULinkTypeRank    = "rank"    // the same step or window on rank 0
+	GPULinkTypeRequest = "request" // a request served by a kernel of the window
+	GPULinkTypeWindow  = "window"  // the profile or capture window of the span
 )
 
 // Values of gpu.measurement.source.
 const (
-	GPUMeasurementSourceDcgm      = "dcgm"      // NVIDIA DCGM, embedded or by its host engine
-	GPUMeasurementSourceGpm       = "gpm"       // GPU performance monitoring of NVML (Hopper and later)
+	GPUMeasurementSourceDcgm      = "dcgm"      // NVIDIA DCGM
+	GPUMeasurementSourceGpm       = "gpm"       // NVML GPU performance monitoring, Hopper and later
 	GPUMeasurementSourceNvml      = "nvml"      // NVIDIA Management Library
 	GPUMeasurementSourceReplay    = "replay"    // a recorded file
-	GPUMeasurementSourceSimulated = "simulated" // a simulated device; not a real measurement
+	GPUMeasurementSourceSimulated = "simulated" // a simulated device
 )
 
 // Values of gpu.operation.category; others may occur.
 const (
 	GPUOperationCategoryAttention = "attention" // attention layers
 	GPUOperationCategoryBackward  = "backward"  // backward pass
-	GPUOperationCategoryCodegen   = "codegen"   // code generation at run time
+	GPUOperationCategoryCodegen   = "codegen"   // run-time code generation
 	GPUOperationCategoryComm      = "comm"      // communication between devices
-	GPUOperationCategoryCompile   = "compile"   // compilation at run time
+	GPUOperationCategoryCompile   = "compile"   // run-time compilation
 	GPUOperationCategoryData      = "data"      // loading and moving inputs
 	GPUOperationCategoryDecode    = "decode"    // token generation
 	GPUOperationCategoryForward   = "forward"   // forward pass
 	GPUOperationCategoryOptimizer = "optimizer" // weight update
 	GPUOperationCategoryPrefill   = "prefill"   // prompt processing
-	GPUOperationCategoryRuntime   = "runtime"   // calls of the device runtime
+	GPUOperationCategoryRuntime   = "runtime"   // device runtime calls
 )
 
 // Values of gpu.operation.item.type; others may occur.
 const (
 	GPUOperationItemTypeImage  = "image"  // images
-	GPUOperationItemTypeRow    = "row"    // rows of a table
-	GPUOperationItemTypeRun    = "run"    // whole runs of the operation
-	GPUOperationItemTypeSample = "sample" // samples of a data set
-	GPUOperationItemTypeToken  = "token"  // tokens of text
+	GPUOperationItemTypeRow    = "row"    // table rows
+	GPUOperationItemTypeRun    = "run"    // operation runs
+	GPUOperationItemTypeSample = "sample" // data set samples
+	GPUOperationItemTypeToken  = "token"  // text tokens
 )
 
 // Values of gpu.operation.type.
@@ -1177,12 +1133,12 @@ const (
 	GPUOperationTypeCollective = "collective" // one collective between devices
 	GPUOperationTypeCopy       = "copy"       // one copy
 	GPUOperationTypeGraph      = "graph"      // one launch of a CUDA or HIP graph
-	GPUOperationTypeHost       = "host"       // work on the host that belongs to a GPU program, such as compilation or code generation; in reports, no GPU time and no energy
+	GPUOperationTypeHost       = "host"       // host work of a GPU program, such as compilation; no GPU time or energy
 	GPUOperationTypeKernel     = "kernel"     // one kernel
 	GPUOperationTypeMemset     = "memset"     // one memset
-	GPUOperationTypeRequest    = "request"    // a span timed on the host while a request occupies a device; it can have energy and means of the device, no GPU time
-	GPUOperationTypeSection    = "section"    // a timed part of a stream with any number of launches
-	GPUOperationTypeShare      = "share"      // the usage record of one request, its part of the batches that served it; no work of its own
+	GPUOperationTypeRequest    = "request"    // a request timed on the host while it occupies a device; can have energy and device means, no GPU time
+	GPUOperationTypeSection    = "section"    // a timed part of a stream, with any number of launches
+	GPUOperationTypeShare      = "share"      // usage record of one request: its part of the batches that served it
 	GPUOperationTypeStep       = "step"       // one iteration of a loop
 )
 
@@ -1206,15 +1162,15 @@ const (
 
 // Values of gpu.rank.method.
 const (
-	GPURankMethodArrival       = "arrival"       // when each rank came to collectives that match, with clocks that their ends align
-	GPURankMethodCommunication = "communication" // no collectives match; who comes last communicates least
-	GPURankMethodLength        = "length"        // collectives match, clocks cannot be aligned; who comes last runs shortest
-	GPURankMethodOwnTime       = "own_time"      // no collectives; steps without exposed communication
+	GPURankMethodArrival       = "arrival"       // arrival times at matching collectives, with aligned clocks
+	GPURankMethodCommunication = "communication" // no collectives match; the last rank communicates least
+	GPURankMethodLength        = "length"        // clocks cannot be aligned; the last rank has the shortest collectives
+	GPURankMethodOwnTime       = "own_time"      // no collectives; own time of steps
 )
 
 // Values of gpu.rate.status.
 const (
-	GPURateStatusBelowFloor = "below_floor" // shorter than 10 times the measured empty section, so no rate was derived
+	GPURateStatusBelowFloor = "below_floor" // shorter than 10 times an empty section
 	GPURateStatusOk         = "ok"          // rates were derived
 )
 
@@ -1228,15 +1184,15 @@ const (
 const (
 	GPURooflineBoundCompute = "compute" // arithmetic intensity at or above the ridge point
 	GPURooflineBoundLatency = "latency" // under 10 % of the roof with a busy queue
-	GPURooflineBoundLaunch  = "launch"  // the device waited for the host, as gpu.end.delay shows
+	GPURooflineBoundLaunch  = "launch"  // the device waited for the host
 	GPURooflineBoundMemory  = "memory"  // arithmetic intensity below the ridge point
 )
 
 // Values of gpu.section.state.
 const (
 	GPUSectionStateCovered = "covered" // at least one section ran
-	GPUSectionStateGap     = "gap"     // none ran, although the host had started to launch the next one
-	GPUSectionStateStarved = "starved" // none ran, and the host started to launch the next one only after the last one had ended
+	GPUSectionStateGap     = "gap"     // none ran; the host had started to launch the next one
+	GPUSectionStateStarved = "starved" // none ran; the host started the next launch after the last section ended
 )
 
 // Values of gpu.step.phase.name; others may occur.
@@ -1258,14 +1214,14 @@ const (
 
 // Values of gpu.straggler.section; others may occur.
 const (
-	GPUStragglerSectionOther = "other" // time of the step that no phase covers
+	GPUStragglerSectionOther = "other" // time outside all phases
 )
 
 // Values of gpu.throttle.reason; others may occur.
 const (
 	GPUThrottleReasonApplicationsClocksSetting = "applications_clocks_setting" // clocks limited by a setting
 	GPUThrottleReasonDisplayClockSetting       = "display_clock_setting"       // clocks limited by the display
-	GPUThrottleReasonHWPowerBrakeSlowdown      = "hw_power_brake_slowdown"     // external power brake asserted
+	GPUThrottleReasonHWPowerBrakeSlowdown      = "hw_power_brake_slowdown"     // external power brake
 	GPUThrottleReasonHWSlowdown                = "hw_slowdown"                 // hardware slowdown, any cause
 	GPUThrottleReasonHWThermalSlowdown         = "hw_thermal_slowdown"         // hardware thermal limit
 	GPUThrottleReasonSwPowerCap                = "sw_power_cap"                // power limit reached
@@ -1277,7 +1233,7 @@ const (
 const (
 	GPUThrottleReasonsApplicationsClocksSetting = "applications_clocks_setting" // clocks limited by a setting
 	GPUThrottleReasonsDisplayClockSetting       = "display_clock_setting"       // clocks limited by the display
-	GPUThrottleReasonsHWPowerBrakeSlowdown      = "hw_power_brake_slowdown"     // external power brake asserted
+	GPUThrottleReasonsHWPowerBrakeSlowdown      = "hw_power_brake_slowdown"     // external power brake
 	GPUThrottleReasonsHWSlowdown                = "hw_slowdown"                 // hardware slowdown, any cause
 	GPUThrottleReasonsHWThermalSlowdown         = "hw_thermal_slowdown"         // hardware thermal limit
 	GPUThrottleReasonsSwPowerCap                = "sw_power_cap"                // power limit reached
@@ -1288,20 +1244,20 @@ const (
 // Values of gpu.timing.source.
 const (
 	GPUTimingSourceCUDAEvent = "cuda_event" // CUDA events
-	GPUTimingSourceCupti     = "cupti"      // CUPTI records, as in profiler files
+	GPUTimingSourceCupti     = "cupti"      // CUPTI records in profiler files
 	GPUTimingSourceHipEvent  = "hip_event"  // HIP events
-	GPUTimingSourceHost      = "host"       // the host's clock; no device was timed
-	GPUTimingSourceRoctracer = "roctracer"  // records of ROCm's tracer, as in profiler files
+	GPUTimingSourceHost      = "host"       // host clock; no device was timed
+	GPUTimingSourceRoctracer = "roctracer"  // ROCm tracer records in profiler files
 	GPUTimingSourceSimulated = "simulated"  // a simulated device
 )
 
 // Values of gpu.timing.status.
 const (
-	GPUTimingStatusCaptured    = "captured"     // on a stream under graph capture, so nothing ran then
-	GPUTimingStatusDeviceError = "device_error" // the driver answered with an error
+	GPUTimingStatusCaptured    = "captured"     // the stream captured a graph
+	GPUTimingStatusDeviceError = "device_error" // the driver returned an error
 	GPUTimingStatusDropped     = "dropped"      // no free slot, or evicted
 	GPUTimingStatusOk          = "ok"           // both events were read
-	GPUTimingStatusTimeout     = "timeout"      // the events did not resolve before the deadline
+	GPUTimingStatusTimeout     = "timeout"      // the events were not complete before the deadline
 )
 
 // Values of gpu.trace.cut.reason.
@@ -1313,37 +1269,37 @@ const (
 // Values of gpu.trace.detail.
 const (
 	GPUTraceDetailAnnotations = "annotations" // steps and user annotations
-	GPUTraceDetailAuto        = "auto"        // steps, annotations, modules, collectives, large copies and long kernels
-	GPUTraceDetailKernels     = "kernels"     // everything on the device and what launched it
+	GPUTraceDetailAuto        = "auto"        // steps, annotations, modules, collectives, large copies, long kernels
+	GPUTraceDetailKernels     = "kernels"     // all device work and its launches
 	GPUTraceDetailOperators   = "operators"   // framework operators too
 	GPUTraceDetailSteps       = "steps"       // steps only
 )
 
 // Values of gpu.window.extent.
 const (
-	GPUWindowExtentSteps        = "steps"          // what a call in the file launched by the end of the last step
-	GPUWindowExtentStepsButLast = "steps_but_last" // what a call in the file launched before the last step began; the default of Holistic Trace Analysis
+	GPUWindowExtentSteps        = "steps"          // launched before the end of the last step
+	GPUWindowExtentStepsButLast = "steps_but_last" // launched before the last step began; the default of Holistic Trace Analysis
 )
 
 // Values of gpuspan.drop.reason; others may occur.
 const (
 	GpuspanDropReasonCaptured    = "captured"     // the stream was under graph capture
-	GpuspanDropReasonDeviceError = "device_error" // the driver refused an event or retired the stream
-	GpuspanDropReasonNestLimit   = "nest_limit"   // nesting deeper or wider than the limit
+	GpuspanDropReasonDeviceError = "device_error" // a driver error, or the stream was retired
+	GpuspanDropReasonNestLimit   = "nest_limit"   // nesting beyond the limit
 	GpuspanDropReasonPoolFull    = "pool_full"    // no free slot on the stream
-	GpuspanDropReasonShutdown    = "shutdown"     // still pending when the profiler stopped
+	GpuspanDropReasonShutdown    = "shutdown"     // pending when the profiler stopped
 	GpuspanDropReasonTimeout     = "timeout"      // not resolved before the deadline
 )
 
 // Values of gpuspan.misuse.kind; others may occur.
 const (
-	GpuspanMisuseKindConcurrentSteps   = "concurrent_steps"   // a step of a loop started while another step of the same loop was running; their times overlap
-	GpuspanMisuseKindForeignStream     = "foreign_stream"     // a stream of another profiler was passed; a section is not timed, a phase is timed on the loop's stream
-	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative bytes, items or durations, FLOPs that are not a number, an unknown precision or direction, a chunk beyond their count, a ratio above 1; they are ignored
-	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names in StartNamed or of loops than the limit
-	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than the limit, for example if each request registers one
-	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section was started within one that had ended
-	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without an open section of the name
+	GpuspanMisuseKindConcurrentSteps   = "concurrent_steps"   // a step started while another step of the same loop was running
+	GpuspanMisuseKindForeignStream     = "foreign_stream"     // a stream of another profiler
+	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative or undefined values, an unknown precision or direction, a chunk beyond the count; ignored
+	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed or loops than the limit
+	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than the limit
+	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section started in one that had ended
+	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without StartNamed
 )
 
 // Values of hw.gpu.task.
@@ -1358,7 +1314,7 @@ const (
 	HWStateDegraded         = "degraded"          // works with limits
 	HWStateFailed           = "failed"            // does not work
 	HWStateOk               = "ok"                // works
-	HWStatePredictedFailure = "predicted_failure" // works, failure foreseen
+	HWStatePredictedFailure = "predicted_failure" // works, failure predicted
 )
 
 // Values of hw.type; others may occur.

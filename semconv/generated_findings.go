@@ -47,7 +47,7 @@ const (
 func FindingKinds() []FindingKind {
 	return []FindingKind{
 		{
-			Kind: "allocation", Title: "memory is allocated or freed while the device waits", Threshold: FindingAllocationThreshold, Of: "window",
+			Kind: "allocation", Title: "memory allocation while the device waits", Threshold: FindingAllocationThreshold, Of: "window",
 			Remedy: "a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments",
 		},
 		{
@@ -59,10 +59,10 @@ func FindingKinds() []FindingKind {
 			Remedy: "save asynchronously (torch.distributed.checkpoint.async_save), from a copy in pinned memory, or less often",
 		},
 		{
-			Kind: "data_movement", Title: "kernels that move bytes on the device and compute nothing", Threshold: FindingDataMovementThreshold, Of: "computing time, and 0.05 of the window",
+			Kind: "data_movement", Title: "kernels that move bytes without computing", Threshold: FindingDataMovementThreshold, Of: "computing time, and 0.05 of the window",
 		},
 		{
-			Kind: "dependency", Title: "launched work waits for something that the file does not show", Threshold: FindingDependencyThreshold, Of: "window",
+			Kind: "dependency", Title: "launched work waits for something not in the file", Threshold: FindingDependencyThreshold, Of: "window",
 		},
 		{
 			Kind: "device_error", Title: "a device reports an XID or an uncorrected memory error",
@@ -73,7 +73,7 @@ func FindingKinds() []FindingKind {
 			Remedy: "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
 		},
 		{
-			Kind: "exposed_copies", Title: "copies that nothing hides", Threshold: FindingExposedCopiesThreshold, Of: "window",
+			Kind: "exposed_copies", Title: "copies that no kernel hides", Threshold: FindingExposedCopiesThreshold, Of: "window",
 			Remedy: "copy ahead of time on a stream of its own, keep data on the device, copy less",
 		},
 		{
@@ -115,7 +115,7 @@ func FindingKinds() []FindingKind {
 			Remedy: "smaller batches or caches, another device for what shares it",
 		},
 		{
-			Kind: "memory_spike", Title: "allocated memory grows much", Threshold: FindingMemorySpikeThreshold, Of: "highest allocation",
+			Kind: "memory_spike", Title: "allocated memory grows considerably", Threshold: FindingMemorySpikeThreshold, Of: "highest allocation",
 			Remedy: "activation checkpointing, smaller batches, freeing earlier",
 		},
 		{
@@ -150,7 +150,7 @@ func FindingKinds() []FindingKind {
 			Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 		},
 		{
-			Kind: "slow_request", Title: "a request takes far longer than the others of its service", Threshold: FindingSlowRequestThreshold, Of: "median of the service",
+			Kind: "slow_request", Title: "a request takes far longer than others of its service", Threshold: FindingSlowRequestThreshold, Of: "median of the service",
 			Remedy: "look at its trace: its queue, its batches, what ran beside it",
 		},
 		{
@@ -162,7 +162,7 @@ func FindingKinds() []FindingKind {
 			Remedy: "more loader workers, prefetching, fewer synchronizations, larger batches",
 		},
 		{
-			Kind: "synchronization", Title: "the host waits for the device and has nothing queued then", Threshold: FindingSynchronizationThreshold, Of: "window",
+			Kind: "synchronization", Title: "the host waits for the device with nothing queued", Threshold: FindingSynchronizationThreshold, Of: "window",
 			Remedy: "where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print force a wait)",
 		},
 		{
@@ -181,7 +181,7 @@ func FindingKinds() []FindingKind {
 			Remedy: "profile the other ranks: the late one is the cause",
 		},
 		{
-			Kind: "warm_up", Title: "the program had not begun to replay graphs yet", Threshold: FindingWarmUpThreshold, Of: "window",
+			Kind: "warm_up", Title: "the program had not started to replay graphs", Threshold: FindingWarmUpThreshold, Of: "window",
 			Remedy: "once per process: profile later (schedule with wait and warmup)",
 		},
 	}

@@ -8,13 +8,12 @@ package semconv
 // Names, units and descriptions of metrics.
 const (
 	// GPUActivityTimeName (counter, s): Time that a device spent in each state, from sources that see every
-	// kernel. The states exclude each other, so they sum to the time observed; exposed communication is the
-	// state communication, the overlap of communication and compute is compute_communication.
+	// kernel. The states are exclusive and sum to the observed time.
 	GPUActivityTimeName        = "gpu.activity.time"
 	GPUActivityTimeUnit        = "s"
 	GPUActivityTimeDescription = "Time that a device spent in each state, from sources that see every kernel."
 
-	// GPUClockFrequencyName (gauge, Hz): Frequency of a clock at the sample. It says nothing about use.
+	// GPUClockFrequencyName (gauge, Hz): Frequency of a clock at the sample.
 	GPUClockFrequencyName        = "gpu.clock.frequency"
 	GPUClockFrequencyUnit        = "Hz"
 	GPUClockFrequencyDescription = "Frequency of a clock at the sample."
@@ -26,13 +25,13 @@ const (
 	GPUDRAMUtilizationDescription = "Share of time in which the memory interface was active (field 1005), or of theoretical bandwidth where GPM measures it."
 
 	// GPUFLOPRateLimitName (gauge, {flop}/s): Dense peak at boost clock for a precision, from the table of
-	// device models or the configuration. A data-sheet value, not measured.
+	// device models or the configuration. Not measured.
 	GPUFLOPRateLimitName        = "gpu.flop.rate.limit"
 	GPUFLOPRateLimitUnit        = "{flop}/s"
 	GPUFLOPRateLimitDescription = "Dense peak at boost clock for a precision, from the table of device models or the configuration."
 
 	// GPUMemoryBandwidthLimitName (gauge, By/s): Peak bandwidth of device memory, from the table of device
-	// models or the configuration. A data-sheet value, not measured.
+	// models or the configuration. Not measured.
 	GPUMemoryBandwidthLimitName        = "gpu.memory.bandwidth.limit"
 	GPUMemoryBandwidthLimitUnit        = "By/s"
 	GPUMemoryBandwidthLimitDescription = "Peak bandwidth of device memory, from the table of device models or the configuration."
@@ -42,54 +41,53 @@ const (
 	GPUMemoryTemperatureUnit        = "Cel"
 	GPUMemoryTemperatureDescription = "Temperature of the device's memory."
 
-	// GPUNVLinkIOName (counter, By): Bytes over all NVLink links, headers included. Where the source gives a
-	// rate, its integral over the samples.
+	// GPUNVLinkIOName (counter, By): Bytes over all NVLink links, headers included. If the source reports a
+	// rate, its integral.
 	GPUNVLinkIOName        = "gpu.nvlink.io"
 	GPUNVLinkIOUnit        = "By"
 	GPUNVLinkIODescription = "Bytes over all NVLink links, headers included."
 
-	// GPUOperationCountName (counter, {operation}): Runs of the operation. From gpuspan every one, sampled or
-	// not; from gpu_metrics spans by adjusted count.
+	// GPUOperationCountName (counter, {operation}): Runs of the operation. gpuspan counts every run; gpu_metrics
+	// counts spans by adjusted count.
 	GPUOperationCountName        = "gpu.operation.count"
 	GPUOperationCountUnit        = "{operation}"
 	GPUOperationCountDescription = "Runs of the operation."
 
-	// GPUOperationDurationName (histogram, s): GPU duration of timed runs. Stream-elapsed time, gaps between
-	// launches included; untimed runs are missing.
+	// GPUOperationDurationName (histogram, s): GPU duration of timed runs. Time on the stream, gaps between
+	// launches included.
 	GPUOperationDurationName        = "gpu.operation.duration"
 	GPUOperationDurationUnit        = "s"
 	GPUOperationDurationDescription = "GPU duration of timed runs."
 
 	// GPUOperationEnergyName (counter, J): Sum of gpu.self_energy, else of gpu.energy, steps included. No joule
-	// counts twice: the sum over all operations is the energy attributed to spans.
+	// counts twice.
 	GPUOperationEnergyName        = "gpu.operation.energy"
 	GPUOperationEnergyUnit        = "J"
 	GPUOperationEnergyDescription = "Sum of gpu.self_energy, else of gpu.energy, steps included."
 
-	// GPUOperationFLOPSName (counter, {flop}): FLOPs as declared. Not measured.
+	// GPUOperationFLOPSName (counter, {flop}): Declared FLOPs.
 	GPUOperationFLOPSName        = "gpu.operation.flops"
 	GPUOperationFLOPSUnit        = "{flop}"
-	GPUOperationFLOPSDescription = "FLOPs as declared."
+	GPUOperationFLOPSDescription = "Declared FLOPs."
 
-	// GPUOperationIOName (counter, By): Bytes moved as declared. Not measured DRAM traffic.
+	// GPUOperationIOName (counter, By): Declared bytes moved; not measured DRAM traffic.
 	GPUOperationIOName        = "gpu.operation.io"
 	GPUOperationIOUnit        = "By"
-	GPUOperationIODescription = "Bytes moved as declared."
+	GPUOperationIODescription = "Declared bytes moved; not measured DRAM traffic."
 
-	// GPUOperationItemEnergyName (gauge, J/{item}): gpu.energy divided by items over the spans since the last
-	// collection that have both; for steps, their own items. A fair share of the device, not what one item would
-	// use alone.
+	// GPUOperationItemEnergyName (gauge, J/{item}): gpu.energy divided by items, over the spans since the last
+	// collection that have both.
 	GPUOperationItemEnergyName        = "gpu.operation.item.energy"
 	GPUOperationItemEnergyUnit        = "J/{item}"
-	GPUOperationItemEnergyDescription = "gpu.energy divided by items over the spans since the last collection that have both; for steps, their own items."
+	GPUOperationItemEnergyDescription = "gpu.energy divided by items, over the spans since the last collection that have both."
 
 	// GPUOperationItemsName (counter, {item}): Elements processed, as declared.
 	GPUOperationItemsName        = "gpu.operation.items"
 	GPUOperationItemsUnit        = "{item}"
 	GPUOperationItemsDescription = "Elements processed, as declared."
 
-	// GPUPCIeIOName (counter, By): Bytes over PCIe, headers included. Where the source gives a rate, its
-	// integral over the samples.
+	// GPUPCIeIOName (counter, By): Bytes over PCIe, headers included. If the source reports a rate, its
+	// integral.
 	GPUPCIeIOName        = "gpu.pcie.io"
 	GPUPCIeIOUnit        = "By"
 	GPUPCIeIODescription = "Bytes over PCIe, headers included."
@@ -100,15 +98,14 @@ const (
 	GPUPipeUtilizationUnit        = "1"
 	GPUPipeUtilizationDescription = "Share of cycles in which the pipe was active."
 
-	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process (opt-in), as the driver
-	// accounts. The sum over processes is below the device's usage.
+	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process (opt-in). The sum over
+	// processes is below the device's usage.
 	GPUProcessMemoryUsageName        = "gpu.process.memory.usage"
 	GPUProcessMemoryUsageUnit        = "By"
-	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in), as the driver accounts."
+	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in)."
 
 	// GPURegressionRatioName (gauge, 1): GPU time or energy of an operation (per item where items are known)
-	// divided by what the baseline took. Present for regressions only, those whose confidence interval is above
-	// the threshold.
+	// divided by what the baseline took. For regressions only.
 	GPURegressionRatioName        = "gpu.regression.ratio"
 	GPURegressionRatioUnit        = "1"
 	GPURegressionRatioDescription = "GPU time or energy of an operation (per item where items are known) divided by what the baseline took."
@@ -126,7 +123,7 @@ const (
 	GPURequestDurationDescription = "GPU time of one request in one operation, its shares of batches."
 
 	// GPURequestEnergyName (histogram, J): Energy of one request in one operation, its shares of the energy of
-	// batches. A fair share, not what the request would use alone.
+	// batches.
 	GPURequestEnergyName        = "gpu.request.energy"
 	GPURequestEnergyUnit        = "J"
 	GPURequestEnergyDescription = "Energy of one request in one operation, its shares of the energy of batches."
@@ -162,18 +159,15 @@ const (
 	GPURequestTimeToFirstItemDescription = "Start of the request's span to its first item, such as time to first token."
 
 	// GPUSectionTimeName (counter, s): Time of a device by state, from the sections of one process that were
-	// timed on the device: covered while at least one ran, else starved or gap depending on whether the host had
-	// work to launch. Gaps above one second are in no state, because the device had no work. Only from unsampled
-	// data, because a dropped span looks like a gap.
+	// timed on the device. Gaps above one second are in no state. Requires unsampled spans.
 	GPUSectionTimeName        = "gpu.section.time"
 	GPUSectionTimeUnit        = "s"
-	GPUSectionTimeDescription = "Time of a device by state, from the sections of one process that were timed on the device: covered while at least one ran, else starved or gap depending on whether the host had work to launch."
+	GPUSectionTimeDescription = "Time of a device by state, from the sections of one process that were timed on the device."
 
-	// GPUSMOccupancyName (gauge, 1): Share of resident warps of those possible, over all SMs. High is not the
-	// same as fast.
+	// GPUSMOccupancyName (gauge, 1): Resident warps divided by the maximum, over all SMs.
 	GPUSMOccupancyName        = "gpu.sm.occupancy"
 	GPUSMOccupancyUnit        = "1"
-	GPUSMOccupancyDescription = "Share of resident warps of those possible, over all SMs."
+	GPUSMOccupancyDescription = "Resident warps divided by the maximum, over all SMs."
 
 	// GPUSMUtilizationName (gauge, 1): Share of time in which an SM had at least one resident warp. Waiting
 	// warps count.
@@ -196,23 +190,22 @@ const (
 	GPUStepItemsUnit        = "{item}"
 	GPUStepItemsDescription = "Items of all steps, as declared."
 
-	// GPUStepPhaseDurationName (histogram, s): Length of one phase in one step, the union of its intervals.
+	// GPUStepPhaseDurationName (histogram, s): Length of one phase in one step.
 	GPUStepPhaseDurationName        = "gpu.step.phase.duration"
 	GPUStepPhaseDurationUnit        = "s"
-	GPUStepPhaseDurationDescription = "Length of one phase in one step, the union of its intervals."
+	GPUStepPhaseDurationDescription = "Length of one phase in one step."
 
-	// GPUStragglerDelayName (gauge, s): For a straggler (more than 3.5 robust standard deviations and 5 % above
-	// the median), how much longer than the median over ranks it spends per step in the section where it loses
-	// most; if no section is known, in total. Absent for other ranks.
+	// GPUStragglerDelayName (gauge, s): Time per step by which a straggler exceeds the median over ranks, in the
+	// section where it loses most, else in total. Absent for other ranks.
 	GPUStragglerDelayName        = "gpu.straggler.delay"
 	GPUStragglerDelayUnit        = "s"
-	GPUStragglerDelayDescription = "For a straggler (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most; if no section is known, in total."
+	GPUStragglerDelayDescription = "Time per step by which a straggler exceeds the median over ranks, in the section where it loses most, else in total."
 
-	// GPUStragglerScoreName (gauge, 1): The rank's own time (communication left out) divided by the median over
-	// ranks, for steps of one index. Above 1: slower than its peers.
+	// GPUStragglerScoreName (gauge, 1): The rank's own time (without communication) divided by the median over
+	// ranks, for steps with the same index.
 	GPUStragglerScoreName        = "gpu.straggler.score"
 	GPUStragglerScoreUnit        = "1"
-	GPUStragglerScoreDescription = "The rank's own time (communication left out) divided by the median over ranks, for steps of one index."
+	GPUStragglerScoreDescription = "The rank's own time (without communication) divided by the median over ranks, for steps with the same index."
 
 	// GPUTensorUtilizationName (gauge, 1): Share of cycles in which the tensor pipe was active. Not a share of
 	// peak FLOP/s.
@@ -220,14 +213,13 @@ const (
 	GPUTensorUtilizationUnit        = "1"
 	GPUTensorUtilizationDescription = "Share of cycles in which the tensor pipe was active."
 
-	// GPUThrottleTimeName (counter, s): Time in which the reason held. Reasons overlap, so their sum can exceed
-	// the time that passed.
+	// GPUThrottleTimeName (counter, s): Time during which the throttle reason was active. Reasons overlap.
 	GPUThrottleTimeName        = "gpu.throttle.time"
 	GPUThrottleTimeUnit        = "s"
-	GPUThrottleTimeDescription = "Time in which the reason held."
+	GPUThrottleTimeDescription = "Time during which the throttle reason was active."
 
 	// GpuspanClockAnomaliesName (counter, {anomaly}): Clock readings that contradict the assumed clock rates.
-	// Bounds are wider after an anomaly until it expires.
+	// Bounds are wider until it expires.
 	GpuspanClockAnomaliesName        = "gpuspan.clock.anomalies"
 	GpuspanClockAnomaliesUnit        = "{anomaly}"
 	GpuspanClockAnomaliesDescription = "Clock readings that contradict the assumed clock rates."
@@ -244,8 +236,7 @@ const (
 	GpuspanDroppedUnit        = "{section}"
 	GpuspanDroppedDescription = "Sections without device times, by drop reason."
 
-	// GpuspanFloorDurationName (gauge, s): GPU duration of an empty section, measured at start. No rate is
-	// derived for sections under 10 times it.
+	// GpuspanFloorDurationName (gauge, s): GPU duration of an empty section, measured at start.
 	GpuspanFloorDurationName        = "gpuspan.floor.duration"
 	GpuspanFloorDurationUnit        = "s"
 	GpuspanFloorDurationDescription = "GPU duration of an empty section, measured at start."
@@ -261,11 +252,11 @@ const (
 	GpuspanMisusesUnit        = "{call}"
 	GpuspanMisusesDescription = "Invalid calls of the API, by kind."
 
-	// GpuspanOverheadDurationName (counter, s): Processor time of the polling thread, spans and anchors
-	// included. Not the callers' time in Start and End.
+	// GpuspanOverheadDurationName (counter, s): Processor time of the polling thread, without the callers' time
+	// in Start and End.
 	GpuspanOverheadDurationName        = "gpuspan.overhead.duration"
 	GpuspanOverheadDurationUnit        = "s"
-	GpuspanOverheadDurationDescription = "Processor time of the polling thread, spans and anchors included."
+	GpuspanOverheadDurationDescription = "Processor time of the polling thread, without the callers' time in Start and End."
 
 	// GpuspanPendingAgeName (gauge, s): Age of the oldest pending section; 0 if none is pending.
 	GpuspanPendingAgeName        = "gpuspan.pending.age"
@@ -293,10 +284,10 @@ const (
 	GpuspanTimingErrorUnit        = "s"
 	GpuspanTimingErrorDescription = "Current bound of the placement on the wall clock, as recorded on new spans."
 
-	// HWEnergyName (counter, J): Energy of the whole board since the first sample.
+	// HWEnergyName (counter, J): Energy of the physical GPU since the first sample.
 	HWEnergyName        = "hw.energy"
 	HWEnergyUnit        = "J"
-	HWEnergyDescription = "Energy of the whole board since the first sample."
+	HWEnergyDescription = "Energy of the physical GPU since the first sample."
 
 	// HWErrorsName (counter, {error}): Errors since the first sample, by kind.
 	HWErrorsName        = "hw.errors"
@@ -308,11 +299,11 @@ const (
 	HWGPUMemoryLimitUnit        = "By"
 	HWGPUMemoryLimitDescription = "Size of device memory."
 
-	// HWGPUMemoryUsageName (updowncounter, By): Device memory in use, by everybody. Memory that a framework
-	// caches counts as used.
+	// HWGPUMemoryUsageName (updowncounter, By): Device memory in use by all processes. Memory cached by a
+	// framework counts as used.
 	HWGPUMemoryUsageName        = "hw.gpu.memory.usage"
 	HWGPUMemoryUsageUnit        = "By"
-	HWGPUMemoryUsageDescription = "Device memory in use, by everybody."
+	HWGPUMemoryUsageDescription = "Device memory in use by all processes."
 
 	// HWGPUMemoryUtilizationName (gauge, 1): Usage divided by limit. Not bandwidth.
 	HWGPUMemoryUtilizationName        = "hw.gpu.memory.utilization"
@@ -320,20 +311,20 @@ const (
 	HWGPUMemoryUtilizationDescription = "Usage divided by limit."
 
 	// HWGPUUtilizationName (gauge, 1): Share of time in which the engine had at least one task. 1 does not mean
-	// that the device was full.
+	// fully used.
 	HWGPUUtilizationName        = "hw.gpu.utilization"
 	HWGPUUtilizationUnit        = "1"
 	HWGPUUtilizationDescription = "Share of time in which the engine had at least one task."
 
-	// HWPowerName (gauge, W): Power of the whole board, instantaneous where the source has it.
+	// HWPowerName (gauge, W): Power of the physical GPU; instantaneous if the source reports it.
 	HWPowerName        = "hw.power"
 	HWPowerUnit        = "W"
-	HWPowerDescription = "Power of the whole board, instantaneous where the source has it."
+	HWPowerDescription = "Power of the physical GPU; instantaneous if the source reports it."
 
-	// HWStatusName (updowncounter, 1): 1 for the state in which the device is, 0 for the others.
+	// HWStatusName (updowncounter, 1): 1 for the current state of the device, 0 for the others.
 	HWStatusName        = "hw.status"
 	HWStatusUnit        = "1"
-	HWStatusDescription = "1 for the state in which the device is, 0 for the others."
+	HWStatusDescription = "1 for the current state of the device, 0 for the others."
 
 	// HWTemperatureName (gauge, Cel): Temperature of the chip.
 	HWTemperatureName        = "hw.temperature"
@@ -346,7 +337,7 @@ const (
 	// GPUECCEventName: A memory error counter went up.
 	GPUECCEventName = "gpu.ecc"
 
-	// GPUThrottleEventName: A reason for holding back the clocks began or ended.
+	// GPUThrottleEventName: A throttle reason started or ended.
 	GPUThrottleEventName = "gpu.throttle"
 
 	// GPUXIDEventName: The driver reported an XID.

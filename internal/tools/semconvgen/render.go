@@ -127,7 +127,7 @@ func (r *registry) check() error {
 
 var functions = template.FuncMap{
 	"anchor": anchor, "pages": func() []docPage { return pages },
-	"cell": cell, "comment": comment, "describe": describe, "goName": goName, "has": slices.Contains[[]string],
+	"cell": cell, "comment": comment, "describe": describe, "goName": goName,
 	"type": func(t string) goType { return goTypes[t] },
 	"join": func(s []string) string { return strings.Join(s, ", ") },
 	"list": func(s []string) string { return fmt.Sprintf("%#v", s) },
@@ -137,30 +137,17 @@ var functions = template.FuncMap{
 		}
 		return ""
 	},
-	"names": func(s []string) string {
-		if len(s) == 0 {
+	"from": func(writers, usual []string) string {
+		if slices.Equal(writers, usual) {
 			return ""
 		}
-		return "`" + strings.Join(s, "`, `") + "`"
+		return " From " + strings.Join(writers, ", ") + "."
 	},
 	"unit": func(u string) string {
 		if u == "" {
 			return ""
 		}
 		return "`" + u + "`"
-	},
-	"code": func(v any) string {
-		if l, ok := v.([]any); ok {
-			out := make([]string, len(l))
-			for i, x := range l {
-				out[i] = fmt.Sprint(x)
-			}
-			return "`[" + cell(strings.Join(out, ", ")) + "]`"
-		}
-		if v == nil {
-			return ""
-		}
-		return "`" + cell(fmt.Sprint(v)) + "`"
 	},
 	// The description that goes on the wire; the caveats stay in the documentation.
 	"firstSentence": func(s string) string {
@@ -241,22 +228,114 @@ func (a attribute) ValuesLike() string {
 	return fmt.Sprintf(" The value is one of %s%s and the like.", a.Go(), goName(a.Members[0].Value))
 }
 
-// Meaning returns the brief with the values of an enumeration, and with what it means when the attribute is absent.
-func (a attribute) Meaning() string {
+// Meaning returns the brief with the values of an enumeration or an example, with other places where the attribute is
+// written, and with what its absence means. page is the one on which the text is printed.
+func (r *registry) Meaning(a attribute, page string) string {
 	text := a.Brief
-	var values []string
-	for _, m := range a.Members {
-		values = append(values, fmt.Sprintf("`%s` (%s)", m.Value, m.Brief))
+	example, isText := a.Example.(string)
+	switch {
+	case len(a.Findings) > 0:
+		text += " Values: [kinds of findings](../finding-kinds.md)."
+	case r.firstWithValues(a) != a.Name:
+		text += " Values as of `" + r.firstWithValues(a) + "`."
+	case len(a.Members) > 0:
+		text += " Values: " + a.valueList() + "."
+	case isText:
+		text += " Example: `" + example + "`."
 	}
-	if len(values) > 0 {
-		text += " Values: " + strings.Join(values, ", ")
-		if a.Open {
-			text += " and others"
+	if page != "resource" {
+		for _, place := range []string{"scope", "resource"} {
+			if slices.Contains(a.Places, place) {
+				text += " Also on the " + place + "."
+			}
 		}
-		text += "."
 	}
 	if a.Absent != "" {
 		text += " Absent: " + a.Absent + "."
 	}
 	return text
+}
+
+// firstWithValues returns the first attribute, by name, that has the same values.
+func (r *registry) firstWithValues(a attribute) string {
+	for _, b := range r.Attributes {
+		if slices.Equal(a.Values(), b.Values()) && len(a.Members) > 0 {
+			return b.Name
+		}
+	}
+	return a.Name
+}
+
+// valueList returns the values, each with its brief unless that is the value in words.
+func (a attribute) valueList() string {
+	var list []string
+	for _, m := range a.Members {
+		value := "`" + m.Value + "`"
+		if strings.TrimSuffix(m.Brief, "s") != strings.ReplaceAll(m.Value, "_", " ") {
+			value += " (" + m.Brief + ")"
+		}
+		list = append(list, value)
+	}
+	text := strings.Join(list, ", ")
+	if a.Open {
+		text += " and others"
+	}
+	return text
+}
+
+// Writers returns the most frequent writers of the attributes, metrics and events of a group.
+func (r *registry) Writers(group string) (usual []string) {
+	count := map[string]int{}
+	add := func(g string, writers []string) {
+		if g != group {
+			return
+		}
+		key := strings.Join(writers, ", ")
+		if count[key]++; count[key] > count[strings.Join(usual, ", ")] {
+			usual = writers
+		}
+	}
+	for _, a := range r.Attributes {
+		add(a.Group, a.Writers)
+	}
+	for _, s := range slices.Concat(r.Metrics, r.Events) {
+		add(s.Group, s.Writers)
+	}
+	return usual
+}
+
+// AttributeList returns the names of a signal's attributes. Attributes of the device, its pod and the operation are
+// named together.
+func (r *registry) AttributeList(s signal) string {
+	left := slices.Clone(s.Attributes)
+	var list []string
+	for _, set := range []struct {
+		name string
+		of   func(attribute) bool
+	}{
+		{"device", func(a attribute) bool { return a.Group == "identity" }},
+		{"pod", func(a attribute) bool { return strings.HasPrefix(a.Name, "k8s.") }},
+		{"operation", func(a attribute) bool {
+			return a.Name == "gpu.operation.name" || a.Name == "gpu.operation.type" || a.Name == "gpu.operation.category"
+		}},
+	} {
+		all, n := true, 0
+		for _, a := range r.Attributes {
+			if set.of(a) {
+				n++
+				all = all && slices.Contains(left, a.Name)
+			}
+		}
+		if !all || n == 0 {
+			continue
+		}
+		list = append(list, set.name)
+		left = slices.DeleteFunc(left, func(name string) bool {
+			return slices.ContainsFunc(r.Attributes, func(a attribute) bool { return a.Name == name && set.of(a) })
+		})
+	}
+	for _, name := range left {
+		list = append(list, "`"+name+"`")
+	}
+	return strings.Join(list, ", ")
 }
