@@ -51,16 +51,12 @@ func TestTheListIsOfThisCode(t *testing.T) {
 	list, err := load("mutations.yaml")
 	require.NoError(t, err)
 	t.Chdir(filepath.Join("..", "..", ".."))
-	table, err := os.ReadFile(filepath.Join("docs", "mutations.md"))
-	require.NoError(t, err)
-	assert.Equal(t, len(list), bytes.Count(table, []byte("| `")), "rows of the table")
 	names := map[string]bool{}
 	for i := range list {
 		m := &list[i]
-		assert.Contains(t, string(table), "| `"+m.In+"` | "+m.Name+" |\n")
 		assert.False(t, names[m.Name], "%s is there twice", m.Name)
 		names[m.Name] = true
-		_, _, err := m.find()
+		_, _, err = m.find()
 		assert.NoError(t, err, m.Name)
 		for _, dir := range m.Test {
 			assert.DirExists(t, dir, m.Name)
