@@ -356,8 +356,8 @@ const (
 	// it is a metric dimension.
 	GPUOperationCategoryKey = attribute.Key("gpu.operation.category")
 
-	// GPUOperationInstanceKey (int): Number of an instance of the operation, such as a PyTorch module's among
-	// those of its class. Not in the span's name.
+	// GPUOperationInstanceKey (int): Number of an instance of the operation, such as of a PyTorch module in its
+	// class. Not in the span's name.
 	GPUOperationInstanceKey = attribute.Key("gpu.operation.instance")
 
 	// GPUOperationItemRateKey (double, {item}/s): gpu.operation.items divided by the span's GPU duration.
@@ -633,8 +633,7 @@ const (
 	// GPUSummaryKernelDurationKey (double, s): Their summed device time; overlaps count twice.
 	GPUSummaryKernelDurationKey = attribute.Key("gpu.summary.kernel.duration")
 
-	// GPUSummaryKernelNamesKey (string[]): Short names of up to 5 of these kernels, those with the most device
-	// time first.
+	// GPUSummaryKernelNamesKey (string[]): Short names of up to 5 of these kernels, in order of device time.
 	GPUSummaryKernelNamesKey = attribute.Key("gpu.summary.kernel.names")
 
 	// GPUSummaryMemsetCountKey (int, {operation}): Memsets below this span without their own span.
