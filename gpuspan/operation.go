@@ -36,7 +36,7 @@ func operationOf(o *record.Operation) *Operation {
 	return o.Public.Get(func() any { return &Operation{o} }).(*Operation)
 }
 
-// NewOperation makes an operation. The name is the span's name and gpu.operation.name, so it should come from a small
+// NewOperation creates an operation. The name is the span's name and gpu.operation.name, so it should be one of a small
 // set: `prefill`, not `prefill batch 17`. For names that are only known at run time see [Stream.StartNamed].
 func NewOperation(name string, opts ...OperationOption) *Operation {
 	return operationOf(record.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
@@ -96,7 +96,7 @@ func Category(name string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Category = name })
 }
 
-// Describe reports what the operation does, for readers of reports. It is not on spans.
+// Describe sets a description for readers of reports. It is not on spans.
 func Describe(text string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Description = text })
 }
@@ -201,9 +201,9 @@ func PrintReport(w io.Writer, categories ...string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Print, c.PrintOnly = w, categories })
 }
 
-// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values
-// that cannot be (negative ones, 2^53 and more, FLOPs that are no number or above 1e30, unknown precisions) count as
-// not stated and as misuse.
+// Work is what a section moved and computed, as the caller declares it. Zero means not stated. Impossible values
+// (negative ones, 2^53 and more, FLOPs that are NaN or above 1e30, unknown precisions) are ignored and counted as
+// misuse.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)
@@ -258,10 +258,10 @@ func (d Direction) String() string { return work.Direction(d).String() }
 // HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
 type HostMemory uint8
 
-// Kinds of host memory; MemoryUnset is for copies that touch none.
+// Kinds of host memory; MemoryUnset is for copies that involve none.
 const (
 	MemoryUnset = HostMemory(work.MemoryUnset)
-	Pinned      = HostMemory(work.Pinned)   // page-locked: copies run at the link's rate and beside other work
+	Pinned      = HostMemory(work.Pinned)   // page-locked: copies run at the link's rate, concurrently with other work
 	Pageable    = HostMemory(work.Pageable) // copied through a staging buffer
 )
 

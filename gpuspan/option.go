@@ -136,7 +136,8 @@ func (t annotator) RangeStart(o *record.Operation, sc trace.SpanContext, step in
 
 func (t annotator) RangeEnd(id uint64) { t.a.RangeEnd(id) }
 
-// Enabled reports whether ranges go anywhere: an annotator may say that no tool listens, and is then never called.
+// Enabled reports whether ranges have any effect: an annotator may state that no tool is attached, and is then never
+// called.
 func (t annotator) Enabled() bool {
 	e, ok := t.a.(interface{ Enabled() bool })
 	return !ok || e.Enabled()

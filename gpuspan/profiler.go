@@ -30,7 +30,7 @@ func (p *Profiler) on() *engine.Profiler {
 	return p.engine
 }
 
-// core returns what the parts of the profiler share; nil as on.
+// core returns the state shared by the parts of the profiler; nil as on.
 func (p *Profiler) core() *record.Core {
 	if e := p.on(); e != nil {
 		return e.Core
@@ -47,27 +47,26 @@ func init() {
 	access.Elapsed = func(e *record.Elapsed) any { return elapsedOf(e) }
 }
 
-// New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever
-// the error says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections
-// get host times and spans state it (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration
-// has no points of them.
+// New creates a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and usable even
+// with an error: invalid values keep their defaults, and without a device (b is nil, or finds none) sections get host
+// times and spans state it (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration has no
+// points of them.
 //
-// Settings come from [settings.Default], then the environment ([settings.FromEnv]), then options. Call Shutdown in the
-// end: it closes the backend, which is this profiler's alone. Operations may serve any number of profilers.
+// Settings are [settings.Default], overridden by the environment ([settings.FromEnv]), then by options. Call Shutdown
+// at the end: it closes the backend, which must not be shared between profilers. Operations may be shared.
 func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	p, err := engine.New(b, options.All(opts, Option.apply))
 	return &Profiler{p}, err
 }
 
-// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay
-// open.
+// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Open sections stay open.
 func (p *Profiler) SetEnabled(on bool) {
 	if c := p.core(); c != nil {
 		c.SetEnabled(on)
 	}
 }
 
-// SetVerbosity changes how much is timed, at run time. While profiling is disabled it says what SetEnabled returns to.
+// SetVerbosity changes how much is timed, at run time. While profiling is disabled it sets what SetEnabled restores.
 func (p *Profiler) SetVerbosity(v settings.Verbosity) {
 	if c := p.core(); c != nil {
 		c.SetVerbosity(v)
@@ -94,8 +93,8 @@ func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 // Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
 func (p *Profiler) Reset() { p.on().Reset() }
 
-// Stats returns the figures of one operation so far, over every place in which it ran; false when it has not run.
-// Operations of the same name, and the launches of one, are one.
+// Stats returns the figures of one operation so far, over all its positions; false if it has not run. Operations of the
+// same name, and the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())
 }
@@ -104,17 +103,17 @@ func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 // deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
 func (p *Profiler) Flush(ctx context.Context) error { return p.on().Flush(ctx) }
 
-// Shutdown stops timing, flushes until ctx is done, gives up what is then still pending (its spans get host times and
-// gpu.timing.status `timeout`), and frees everything, the backend included. Later calls return the same error; all
-// else does nothing.
+// Shutdown stops timing, flushes until ctx is done, abandons what is then still pending (its spans get host times and
+// gpu.timing.status `timeout`), and frees everything, the backend included. Later calls of Shutdown return the same
+// error; other methods do nothing.
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	return p.on().Shutdown(ctx)
 }
 
-// Misuse counts calls that cannot be what the caller meant, by kind, as the metric gpuspan.misuses does: `stale_parent`
-// (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section of the name),
-// `name_overflow` and `operation_overflow` (more names or operations than are kept apart), `invalid_work` (negative
-// bytes, items or durations, FLOPs that are no number, a chunk beyond their count), `concurrent_steps` (a step of a
-// loop began while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
+// Misuse returns the number of calls that the caller cannot have intended, by kind, as the metric gpuspan.misuses does:
+// `stale_parent` (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section
+// of the name), `name_overflow` and `operation_overflow` (more names or operations than are kept apart), `invalid_work`
+// (negative bytes, items or durations, FLOPs that are NaN, a chunk beyond their count), `concurrent_steps` (a step of a
+// loop started while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
 func (p *Profiler) Misuse() map[string]int64 { return p.core().Misuse() }

@@ -41,13 +41,13 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 // last: FLOPs of several belong in sections of their own.
 func (x Section) Add(w Work) { x.section.Add(w.internal()) }
 
-// AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
-// declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
+// AddCopied declares bytes that moved in a direction within the section, in addition to the device memory traffic that
+// Work declares, so that one section can state both. Bytes of a section of a copy operation belong in Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(work.Direction(d), bytes) }
 
 // Link records that the section also served the request of ctx; its span links to the span of ctx. One batch serves
-// many requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
-// SpanLimits.LinkCountLimit says nothing else; where links are missing, gpu.batch.size is the number of requests.
+// many requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links by default
+// (SpanLimits.LinkCountLimit); if links are missing, gpu.batch.size is the number of requests.
 func (x Section) Link(ctx context.Context) { x.section.Link(ctx) }
 
 // LinkItems is like Link, with the number of items of the batch that belong to the request, whose share of the section

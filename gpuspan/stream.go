@@ -54,19 +54,19 @@ func NeverCaptured() StreamOption {
 }
 
 // ForeignEvents marks a stream whose handle stays with foreign code, such as a C library: gpuspan records nothing on
-// it, and lends events instead ([Operation.Open]). They are made in the context that is current on the calling OS
+// it, and lends events instead ([Operation.Open]). They are created in the context that is current on the calling OS
 // thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed does not matter;
-// the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and steps
-// on it have the host's times.
+// the name distinguishes such streams, so register one for each foreign stream. Sections of [Operation.Start] and steps
+// on it have host times.
 func ForeignEvents() StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Foreign = true })
 }
 
-// OnDevice reports which device the stream's work runs on when no backend can ask it, as in the parent of a server
+// OnDevice states which device the stream's work runs on if no backend can query it, as in the parent of a server
 // process that receives the GPU times of its requests: [Operation.Record] on the stream then gives spans with the
-// device's identity, which join as others do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in
-// reports, and the Model gives the peaks. No event is recorded: sections that are started have the host's times. The
-// handle does not matter.
+// device's identity, which join like others. Of d the UUID (hw.id) matters most; Ordinal distinguishes devices in
+// reports, and the Model selects the peaks. No event is recorded: sections that are started have host times. The handle
+// does not matter.
 func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Device = &d })
 }
@@ -122,8 +122,8 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	return Section{s.real().StartNamed(ctx, name)}
 }
 
-// EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end
-// can be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of
+// EndNamed ends the last started section of that name that is still open on the stream, so that start and end can be
+// matched by name in code that cannot keep a Section. If there is none it only counts (`unmatched_end` of
 // [Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
 	s.real().EndNamed(name, w.internal())

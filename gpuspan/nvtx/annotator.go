@@ -21,14 +21,14 @@ var (
 	_ gpuspan.StepAnnotator = (*Annotator)(nil)
 )
 
-// Annotator makes a range of each section. A nil Annotator does nothing.
+// Annotator creates a range for each section. A nil Annotator does nothing.
 type Annotator struct {
 	domain *domain // nil without a tool
 	ids    IDs
 	ops    sync.Map // *gpuspan.Operation → operation
 }
 
-// operation is what the tool knows of an operation.
+// operation is the registration of an operation with the tool.
 type operation struct {
 	name     string
 	text     uintptr // 0: the tool takes no registrations
@@ -153,7 +153,7 @@ func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.lib
 // WithDomain names the domain of the sections' ranges; default `gpuspan`.
 func WithDomain(name string) Option { return optionFunc(func(c *config) { c.domain = name }) }
 
-// IDs says how ranges carry the ids of their span, or of its parent where no ids are reserved
+// IDs selects how ranges carry the IDs of their span, or of its parent if no IDs are reserved
 // (gpuspan.WithIDGenerator).
 type IDs uint8
 

@@ -66,7 +66,8 @@ type client struct {
 var (
 	attachMu sync.Mutex
 	clients  = map[string]*client{}
-	// current is whom the callbacks serve. NVTX's callbacks carry no context; tools ask while they are initialised.
+	// current is the client that the callbacks serve. NVTX's callbacks carry no context; tools call them while they are
+	// initialized.
 	current *client
 
 	callbacksOnce                           sync.Once
@@ -107,7 +108,7 @@ func attach(path string) (*client, error) {
 	return c, nil
 }
 
-// attached reports whether a tool took ranges of this process.
+// attached reports whether a tool accepted ranges of this process.
 func attached() bool {
 	attachMu.Lock()
 	defer attachMu.Unlock()

@@ -30,7 +30,7 @@ type domain struct {
 	categories map[string]uint32
 }
 
-// maxCategories bounds the categories of a domain; further names count as none.
+// maxCategories bounds the categories of a domain; further names get none.
 const maxCategories = 1024
 
 // newDomain returns nil without a tool, or for one that takes no domains.
@@ -48,8 +48,8 @@ func newDomain(c *client, name string) *domain {
 // cut leaves as much of a text as goes to the tool.
 func cut(s string) string { return s[:min(len(s), maxText)] }
 
-// register makes a text known under a number, which is cheaper than the text; 0 if the tool takes none. Tools keep
-// registered strings for ever: few are, once each.
+// register returns the tool's handle of a text, which is cheaper to pass than the text; 0 if the tool supports none.
+// Tools keep registered strings forever: few are registered, once each.
 func (d *domain) register(text string) uintptr {
 	register := d.client.fn(domainRegisterStr)
 	if register == 0 {

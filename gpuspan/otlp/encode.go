@@ -107,7 +107,7 @@ func appendValue(b []byte, v attribute.Value) []byte {
 	return appendBytes(b, 5, appendArray(nil, v))
 }
 
-// appendArray writes an ArrayValue {values = 1}. What is no list of a kind known here is written as text.
+// appendArray writes an ArrayValue {values = 1}. Lists of unknown types are written as text.
 func appendArray(b []byte, v attribute.Value) []byte {
 	each := func(e attribute.Value) { b = appendBytes(b, 1, appendValue(nil, e)) }
 	switch v.Type() {
@@ -169,7 +169,7 @@ func appendFact(b []byte, f sink.Fact, bits uint64) []byte {
 	return b
 }
 
-// The four that are measured mostly come together: one copy writes all of them.
+// The four measured values usually appear together: one copy writes all of them.
 const measured = 1<<sink.FactFLOPs - 1
 
 var measuredFacts = slices.Concat(numbers[:sink.FactFLOPs]...)
@@ -264,8 +264,8 @@ type batch struct {
 	bytes    int // of them
 }
 
-// scopeSpans are the spans of a scope, one after the other, behind room for what is known when they are complete: so
-// that a request is made in the place where its spans were written, except spans of further scopes.
+// scopeSpans are the encoded spans of a scope, with room in front for what is known when they are complete: so a
+// request is built where its spans were written, except for spans of further scopes.
 type scopeSpans struct {
 	scope *sink.Scope
 	head  []byte // the scope's field of ScopeSpans
@@ -273,7 +273,7 @@ type scopeSpans struct {
 	spans []byte // spans[room:] are fields of ScopeSpans
 }
 
-// maxHead is what a field's tag and length take at most.
+// maxHead is the maximum length of a field's tag and length.
 const maxHead = 1 + binary.MaxVarintLen64
 
 func (b *batch) add(x *sink.Span) {
@@ -300,7 +300,7 @@ func (b *batch) add(x *sink.Span) {
 	b.bytes += n
 }
 
-// clear forgets the spans. Others come into memory.
+// clear removes the spans. Further spans are written to memory.
 func (s *scopeSpans) clear(memory []byte) { s.spans = slices.Grow(memory[:0], s.room)[:s.room] }
 
 func (b *batch) clear() {
@@ -310,11 +310,11 @@ func (b *batch) clear() {
 	b.spans, b.bytes = 0, 0
 }
 
-// request makes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
-// ScopeSpans {scope = 1, spans = 2, schema_url = 3}, and empties the batch, whose next spans come into memory.
+// request builds an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
+// ScopeSpans {scope = 1, spans = 2, schema_url = 3}, and empties the batch, whose next spans are written to memory.
 func (b *batch) request(memory []byte) []byte {
 	b.scopes = slices.DeleteFunc(b.scopes, func(s scopeSpans) bool {
-		return len(s.spans) == s.room // it has had nothing to say since the last request: forgotten
+		return len(s.spans) == s.room // empty since the last request: removed
 	})
 	first := &b.scopes[0]
 	from := first.complete()
@@ -334,7 +334,7 @@ func (b *batch) request(memory []byte) []byte {
 	return out
 }
 
-// complete makes a field of ResourceSpans and returns where in spans it begins.
+// complete builds a field of ResourceSpans and returns where it starts in spans.
 func (s *scopeSpans) complete() (from int) {
 	s.spans = appendString(s.spans, 3, s.scope.Schema)
 	return prependHead(s.spans, prepend(s.spans, s.room, s.head), 2)

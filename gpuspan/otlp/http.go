@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Sender sends requests. Send returns how many spans the receiver refused for good while it took the others. An error
-// that is a [Later] asks to try again; any other one drops the request. The request's bytes are another's once Send has
+// Sender sends requests. Send returns how many spans the receiver rejected permanently while it accepted the others. A
+// [Later] error requests a retry; any other error drops the request. The request's bytes may be reused once Send has
 // returned.
 type Sender interface {
 	Send(ctx context.Context, request []byte) (refused int64, err error)
@@ -26,7 +26,7 @@ type Sender interface {
 // Later is an error after which the same request may succeed.
 type Later struct {
 	Err   error
-	After time.Duration // that the receiver asks to wait; 0: not said
+	After time.Duration // delay requested by the receiver; 0: none
 }
 
 func (l *Later) Error() string { return l.Err.Error() }
@@ -108,8 +108,8 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }
 
-// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. What cannot be read refuses
-// nothing.
+// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. An unreadable response
+// rejects nothing.
 func refusedSpans(body []byte) int64 {
 	if partial := firstField(body); len(partial) > 1 && partial[0] == 1<<3 {
 		if v, n := binary.Uvarint(partial[1:]); n > 0 && int64(v) > 0 {

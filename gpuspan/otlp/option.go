@@ -37,9 +37,9 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// Endpoint returns the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces.
-// Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces
-// after it, else http://localhost:4318/v1/traces.
+// Endpoint sets the receiver's URL, such as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces.
+// Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT unchanged, otherwise OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces
+// appended, otherwise http://localhost:4318/v1/traces.
 func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
 
 // Header sets a header of each request, as for authorization. OTEL_EXPORTER_OTLP_HEADERS sets others.
@@ -63,8 +63,8 @@ func Interval(d time.Duration) Option { return option(func(c *config) { c.interv
 // are.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
-// Queue returns how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB
-// with batches of the default size.
+// Queue sets the maximum number of waiting requests; if there are more, the newest is dropped. Default 16, at most 20
+// MB with batches of the default size.
 func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
 
 // RetryFor returns how long a request is tried again before it is dropped; default 1 min.
@@ -72,7 +72,7 @@ func RetryFor(d time.Duration) Option { return option(func(c *config) { c.patien
 
 const tracesPath = "/v1/traces"
 
-// complete fills in what no option said and reports what is wrong.
+// complete sets the defaults and reports invalid values.
 func (c *config) complete() error {
 	var errs []error
 	if c.interval <= 0 {

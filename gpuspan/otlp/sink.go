@@ -45,7 +45,7 @@ type Sink struct {
 	spare  []byte // of a request that was sent
 	stats  Stats
 	closed bool
-	said   time.Time // when an error was last told
+	said   time.Time // when an error was last reported
 
 	timer *time.Timer   // of the interval that the first span of a batch begins
 	work  chan struct{} // there is a request
@@ -65,8 +65,8 @@ type request struct {
 // Stats counts spans.
 type Stats struct {
 	Sent int64 // taken by the receiver
-	// by reason: queue_full, rejected (by the receiver, for good), retries (the receiver asked for later too often, or
-	// could not be reached), shutdown
+	// by reason: queue_full, rejected (permanently, by the receiver), retries (the receiver requested a retry too often,
+	// or was unreachable), shutdown
 	Dropped map[string]int64
 }
 
@@ -78,8 +78,8 @@ const (
 	shutdown  = "shutdown"
 )
 
-// New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults
-// are used, and with an endpoint that is none everything is dropped.
+// New creates a sink and starts its sender. The result is never nil: with an error, which names the invalid values,
+// defaults are used; with an invalid endpoint everything is dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	options.All(opts, Option.apply)(&c)
@@ -105,8 +105,8 @@ func New(opts ...Option) (*Sink, error) {
 
 func (s *Sink) made() bool { return s != nil && s.done != nil }
 
-// fullRequest is how many bytes of spans are not added to: half of the 4 MiB that receivers take if nobody tells them
-// otherwise.
+// fullRequest is the size of spans in bytes at which a request is complete: half of the 4 MiB that receivers accept by
+// default.
 const fullRequest = 2 << 20
 
 // Section implements gpuspan.Sink.
@@ -129,7 +129,7 @@ func (s *Sink) Section(x *sink.Span) {
 	}
 }
 
-// enqueue makes a request of what there is. The mutex must be held.
+// enqueue completes the current request. The mutex must be held.
 func (s *Sink) enqueue() {
 	n := s.batch.spans
 	if n == 0 {
@@ -202,7 +202,7 @@ const (
 	maxPause   = 30 * time.Second
 )
 
-// deliver tries until the request is taken or dropped, and says how many of its spans are dropped and why.
+// deliver tries until the request is accepted or dropped, and returns how many of its spans are dropped and why.
 func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 	all, begin, pause := int64(r.spans), time.Now(), firstPause
 	for {
@@ -294,7 +294,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown sends what there is until ctx is done; what is left then is dropped and counted. Later sections are dropped.
+// Shutdown sends what is pending until ctx is done; the rest is dropped and counted. Later sections are dropped.
 func (s *Sink) Shutdown(ctx context.Context) error {
 	if !s.made() {
 		return nil

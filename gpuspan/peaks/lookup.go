@@ -72,7 +72,7 @@ func SplitMIG(model string) (base, profile string) {
 	return model, ""
 }
 
-// normalise leaves the words of a lower-case model that tell devices apart, joined by one hyphen.
+// normalise returns the words of a lower-case model name that distinguish devices, joined by one hyphen.
 func normalise(model string) string {
 	var b strings.Builder
 	for _, w := range strings.FieldsFunc(model, func(r rune) bool {
@@ -135,12 +135,12 @@ const memorySlices = 8
 // gibi is how much more than the data sheet's GB a driver may report: sheets of the H200 and of Blackwell mean GiB.
 const gibi = 1.08
 
-// Instance returns what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and
-// size in proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used
-// under MIG and is unknown then; the host link is shared and left whole.
+// Instance returns the part of the device that a MIG instance has: FLOP rates in proportion to its SMs, memory
+// bandwidth and size in proportion to its memory slices (eighths of the device's memory). NVLink cannot be used under
+// MIG and is unknown then; the host link is shared and stays whole.
 //
-// memory is the instance's size in bytes as the driver or the profile's name says; it is rounded to whole slices,
-// for drivers keep a part of each slice. The second value is false when sms or memory do not fit the device or the
+// memory is the instance's size in bytes from the driver or the profile's name; it is rounded to whole slices, because
+// drivers reserve a part of each slice. The second value is false if sms or memory do not fit the device or the
 // device's own are unknown.
 func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {

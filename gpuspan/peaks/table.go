@@ -42,7 +42,7 @@ type Device struct {
 	// Source is the vendor's public document that the row was taken from.
 	Source string
 
-	names []string       // as drivers say, see normalise
+	names []string       // as drivers report them, see normalise
 	mig   map[string]int // MIG profile to SMs, as `nvidia-smi mig -lgip` lists them
 }
 
@@ -64,7 +64,7 @@ func (r *FLOPRates) Of(precision string) float64 {
 	return 0
 }
 
-// Set changes the peak of a precision; it reports false for a name that is none of Precisions.
+// Set changes the peak of a precision; it returns false for a name that is not in Precisions.
 func (r *FLOPRates) Set(precision string, rate float64) bool {
 	p := r.field(precision)
 	if p != nil {
@@ -85,7 +85,7 @@ func (r FLOPRates) Scale(by float64) FLOPRates {
 	return FLOPRates{r.FP64 * by, r.FP32 * by, r.TF32 * by, r.FP16 * by, r.BF16 * by, r.FP8 * by, r.FP4 * by, r.INT8 * by}
 }
 
-// table is in the module, not beside it: it need not be shipped, and a test reads all of it.
+// table is embedded: it need not be shipped, and a test reads all of it.
 //
 //go:embed table.csv
 var table string

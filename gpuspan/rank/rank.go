@@ -92,7 +92,7 @@ func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	return res, nil
 }
 
-// environment reads variables and collects what is wrong with them.
+// environment reads variables and collects their errors.
 type environment struct {
 	getenv func(string) string
 	errs   []error
@@ -106,7 +106,7 @@ type variable struct {
 
 func (v variable) set() bool { return v.name != "" }
 
-// process is what one launcher says of this process.
+// process is one launcher's description of this process.
 type process struct{ rank, local, size variable }
 
 func (e *environment) value(name string) string { return strings.TrimSpace(e.getenv(name)) }
@@ -132,7 +132,7 @@ func (e *environment) number(names []string, least int64) variable {
 	return variable{}
 }
 
-// process reads what a launcher says, without what contradicts itself; false when the launcher gives no rank.
+// process reads a launcher's variables, without contradictory ones; false if the launcher gives no rank.
 func (e *environment) process(l launcher) (process, bool) {
 	if !slices.ContainsFunc(l.rank, func(name string) bool { return e.value(name) != "" }) {
 		return process{}, false
@@ -152,8 +152,8 @@ func (e *environment) process(l launcher) (process, bool) {
 	return p, true
 }
 
-// compare checks a second launcher against the one in use. Where both count the same number of processes they must
-// agree, unless torchrun's rendezvous assigned ranks anew; else the second counts something else, such as torchruns.
+// compare checks a second launcher against the one in use. If both count the same number of processes they must agree,
+// unless torchrun's rendezvous reassigned ranks; otherwise the second counts something else, such as torchruns.
 func (e *environment) compare(used, other process) {
 	same := used.size.set() && other.size.set() && used.size.value == other.size.value
 	if same && used.rank.set() && other.rank.set() && used.rank.value != other.rank.value &&

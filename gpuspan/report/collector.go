@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxNodes   = 4096 // places in the nesting; further ones are counted under overflowName
+	maxNodes   = 4096 // positions in the nesting; further ones are counted under overflowName
 	maxKernels = 32   // kernels remembered of one operation
 	maxLoops   = 64
 	maxPhases  = 64
@@ -23,12 +23,12 @@ const (
 	// starvedPart: a section is host-starved when the device finished within this part of its duration after the host
 	// did. Had work been queued ahead, the device would have finished much later than the host's End.
 	starvedPart = 20
-	// floorFactor: sections shorter than this many empty sections say more about launching than about the work.
+	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not the work.
 	floorFactor = 10
 )
 
-// Collector is the Recorder that makes Summaries. Its memory is bounded: at most 4096 places in the nesting, 64 loops,
-// 64 phases of each. All methods may be called by any goroutine.
+// Collector is the Recorder that produces Summaries. Its memory is bounded: at most 4096 positions in the nesting, 64
+// loops, 64 phases of each. All methods may be called by any goroutine.
 type Collector struct {
 	mu       sync.Mutex
 	service  string
@@ -58,8 +58,8 @@ type optionFunc func(*Collector)
 
 func (f optionFunc) apply(c *Collector) { f(c) }
 
-// WithSketch sets what quantiles of durations come from, one Sketch for each operation and phase, as in
-// WithSketch(ddsketch.New). Without it they come from a uniform sample of 512 durations.
+// WithSketch sets the source of quantiles of durations, one Sketch for each operation and phase, as in
+// WithSketch(ddsketch.New). By default they are computed from a uniform sample of 512 durations.
 func WithSketch(newSketch func() Sketch) Option {
 	return optionFunc(func(c *Collector) {
 		if newSketch != nil {
@@ -81,8 +81,8 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithDevices states devices and their peaks. A profiler finds the devices by itself, and the peaks of models that
-// package peaks knows; the peaks stated here come first. Without peaks no share of a peak is known.
+// WithDevices sets devices and their peaks, which override the peaks that a profiler finds in package peaks. Without
+// peaks no share of a peak is known.
 func WithDevices(d ...Device) Option {
 	return optionFunc(func(c *Collector) {
 		c.devices = append(c.devices, d...)
@@ -105,8 +105,8 @@ func NewCollector(opts ...Option) *Collector {
 	return c
 }
 
-// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured. Peaks that
-// WithDevices stated stay: who states them knows better than a table.
+// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured. Peaks set by
+// WithDevices stay.
 func (c *Collector) SetDevice(d Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *Collector) node(n Node) *node {
 	return c.nodes[n]
 }
 
-// Section implements Recorder. The root is no operation: what is recorded there is ignored.
+// Section implements Recorder. The root is not an operation: sections recorded there are ignored.
 func (c *Collector) Section(n Node, s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,7 +342,7 @@ func (c *Collector) within() map[Node]Node {
 	return out
 }
 
-// leads reports whether the way up from m comes to n.
+// leads reports whether n is an ancestor of m.
 func leads(up map[Node]Node, m, n Node) bool {
 	for ok := true; ok; m, ok = up[m] {
 		if m == n {

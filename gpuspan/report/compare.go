@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Change is the difference of one operation, at one place in the nesting, between two runs of a program.
+// Change is the difference of one operation, at one position in the nesting, between two runs of a program.
 type Change struct {
 	Path          []string // names from the outermost section to this one
 	Before, After Figures  // Count is 0 where it did not run
@@ -40,8 +40,8 @@ func (c Change) Beyond(k float64) bool {
 	return math.Abs(float64(a.Mean-b.Mean)) > k*math.Sqrt(v)
 }
 
-// Compare sets the operations of two runs side by side, as before and after a change of the program; those whose total
-// time changed most come first.
+// Compare compares the operations of two runs, such as before and after a change of the program; those whose total time
+// changed most are first.
 func Compare(before, after Summary) []Change {
 	var out []Change
 	index := map[string]int{}
@@ -71,8 +71,8 @@ func Compare(before, after Summary) []Change {
 	return out
 }
 
-// WriteComparison writes Compare as a table of 100 columns. A "*" stands at means that differ by more than three
-// standard errors.
+// WriteComparison writes Compare as a table of 100 columns. A "*" marks means that differ by more than three standard
+// errors.
 func WriteComparison(w io.Writer, before, after Summary) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU sections: %s before, %s after\n\n", duration(before.Total()), duration(after.Total()))

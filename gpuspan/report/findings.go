@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Kind is what a finding is about.
+// Kind is the kind of a finding.
 type Kind string
 
 // Kinds of finding.
@@ -33,7 +33,7 @@ const (
 type Finding struct {
 	Kind      Kind          `json:"kind"`      // what it is about
 	Subject   string        `json:"subject"`   // operation path or loop
-	Value     float64       `json:"value"`     // what was measured
+	Value     float64       `json:"value"`     // measured value
 	Threshold float64       `json:"threshold"` // the limit that it exceeds
 	Unit      string        `json:"unit"`      // of both: "1" is a ratio
 	Evidence  string        `json:"evidence"`  // the measured figures, in words
@@ -51,7 +51,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s, %s: %s (threshold %s)", f.Kind, f.Subject, f.Evidence, limit)
 }
 
-// Thresholds decide what is a finding. Zero fields take their default; negative fields switch a finding off.
+// Thresholds decide what is a finding. Zero fields have their default; negative fields switch a finding off.
 type Thresholds struct {
 	PageableShare float64       // part of all outermost time in pageable copies, default 0.01
 	LoaderShare   float64       // part of step time in phase data that no other phase hides, default 0.1
@@ -63,7 +63,7 @@ type Thresholds struct {
 	PeakShare     float64       // highest share of any known limit, default 0.1
 	PeakMinShare  float64       // of operations with at least this part of all outermost time, default 0.05
 	ExposedShare  float64       // part of step time in exposed communication, default 0.05
-	MinRuns       int64         // runs below which shares of runs say nothing, default 5
+	MinRuns       int64         // minimum number of runs for shares of runs, default 5
 }
 
 func (t Thresholds) withDefaults() Thresholds {

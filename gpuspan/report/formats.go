@@ -17,8 +17,8 @@ import (
 )
 
 // WriteCSV writes one row for each operation and run set ("all", "first", "rest"), with a header. Durations are
-// seconds, sizes bytes, rates per second, shares 0 to 1; what is not known is an empty field. Columns are only ever
-// added at the end.
+// seconds, sizes bytes, rates per second, shares 0 to 1; unknown values are empty. New columns are only added at the
+// end.
 func (s Summary) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	var record []string
@@ -53,7 +53,7 @@ func (s Summary) WriteCSV(w io.Writer) error {
 // attrs returns the figures of a set of runs in the order of CSV's columns, with the unit in their names. Unknown
 // figures have no value.
 func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
-	if set != "all" { // what is only of all runs
+	if set != "all" { // columns of all runs only
 		part := *o
 		part.ShareOfParent, part.ShareOfTotal, part.PeakShare, part.PeakOf = 0, 0, 0, ""
 		o = &part
@@ -151,7 +151,7 @@ func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 }
 
 // WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds, sizes bytes, rates
-// per second, shares 0 to 1; what is not known is absent.
+// per second, shares 0 to 1; unknown values are omitted.
 func (s Summary) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -5,17 +5,17 @@ package report
 
 import "time"
 
-// Node is an operation at one place in the nesting of sections, as a Recorder numbers it. Zero is the root: the
+// Node is an operation at one position in the nesting of sections, as a Recorder numbers it. Zero is the root: the
 // parent of outermost sections.
 type Node int32
 
-// Info is what is fixed about an operation.
+// Info describes an operation.
 type Info struct {
 	Name        string `json:"name"`                       // gpu.operation.name
 	Category    string `json:"category,omitempty"`         // gpu.operation.category; empty when not stated
 	Type        string `json:"type,omitempty"`             // gpu.operation.type; empty means section
 	Description string `json:"description,omitempty"`      // for people; may be empty
-	ItemType    string `json:"item_type,omitempty"`        // what an item is: token, row, image
+	ItemType    string `json:"item_type,omitempty"`        // unit of items: token, row, image
 	Direction   string `json:"copy_direction,omitempty"`   // gpu.copy.direction of a copy
 	HostMemory  string `json:"copy_host_memory,omitempty"` // gpu.copy.host_memory of a copy: pinned, pageable
 	Synchronous bool   `json:"-"`                          // the host's times are the work's: it returns when that is done
@@ -78,18 +78,18 @@ type PhaseSample struct {
 
 // StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other.
 type StepSample struct {
-	Index      int64         // gpu.step.index, from 1 unless FirstStep says otherwise
+	Index      int64         // gpu.step.index, from 1 unless FirstStep is set
 	Duration   time.Duration // boundary event to boundary event
-	Host       time.Duration // host time beside it
+	Host       time.Duration // host time of the step
 	Phases     []PhaseSample // in the order of declaration
 	Overlap    time.Duration // sum of phases minus their union
 	Other      time.Duration // step minus union of phases
 	Covered    time.Duration // union of the sections in the step
 	Exposed    time.Duration // communication not hidden by other phases; 0 when not known
-	Waiting    time.Duration // phase data less what other phases hide of it
+	Waiting    time.Duration // phase data minus the time that other phases hide
 	Device     int           // gpu.device.ordinal of the step's stream
 	Items      int64         // elements processed; 0 when not stated
-	ItemType   string        // what an item is
+	ItemType   string        // unit of items
 	ModelFLOPs float64       // as the application states them
 	Precision  string        // of ModelFLOPs
 	Devices    int           // devices that shared the work of ModelFLOPs; 0 means 1
@@ -105,8 +105,8 @@ type Peaks struct {
 
 func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) > 0 }
 
-// Recorder receives what a profiler has measured. Node, Section, Untimed and Step are called by one goroutine, the one
-// that reads the events back, and must not block; Summary and Reset may be called by any goroutine at any time.
+// Recorder receives a profiler's measurements. Node, Section, Untimed and Step are called by one goroutine, the one
+// that reads the events, and must not block; Summary and Reset may be called by any goroutine at any time.
 type Recorder interface {
 	// Node numbers an operation below its parent's node. The same parent and name give the same node for the life of
 	// the Recorder, so callers may keep it.

@@ -23,7 +23,7 @@ func (c *Collector) Summary() Summary {
 		s.End = latest
 	}
 	up := c.within()
-	down := map[Node][]Node{} // nodes inside an outermost node; of the root: nodes that are in none
+	down := map[Node][]Node{} // nodes inside an outermost node; of the root: nodes inside no other
 	for _, n := range c.nodes[0].order {
 		down[up[n]] = append(down[up[n]], n)
 	}
@@ -49,7 +49,7 @@ func (c *Collector) Summary() Summary {
 	return s.Sorted(ByTime)
 }
 
-// walk appends a node and what is below it. A node that has not run is passed over.
+// walk appends a node and its descendants. Nodes that have not run are skipped.
 func (c *Collector) walk(s *Summary, id Node, down map[Node][]Node, parent, depth int, path []string) {
 	nd := c.nodes[id]
 	if nd.All.Count > 0 {
@@ -80,8 +80,8 @@ func (c *Collector) peaks(device int) Peaks {
 	return Peaks{}
 }
 
-// peakShare returns the largest share of any limit that the timed runs came to: the roof that they were nearest to.
-// Bytes that are declared to come from the L2 cache do not pass the memory.
+// peakShare returns the largest share of any limit that the timed runs reached: the nearest roof. Bytes declared as
+// read from the L2 cache are not memory traffic.
 func (o *Operation) peakShare(p Peaks) (share float64, of string) {
 	f := o.All
 	r := f.Rates()

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Summary is what a profiler has measured up to one moment. It shares no memory with the profiler.
+// Summary holds a profiler's measurements up to one moment. It shares no memory with the profiler.
 type Summary struct {
 	Service    string           `json:"service,omitempty"`       // name of the service or program; may be empty
 	Start      time.Time        `json:"start,omitzero"`          // when measuring began (or was reset)
@@ -42,8 +42,8 @@ type Summary struct {
 // Wall returns the time that the summary covers.
 func (s Summary) Wall() time.Duration { return s.End.Sub(s.Start) }
 
-// WallCoverage returns the share of wall time in which at least one timed section ran, 0 to 1, and false when no time
-// has passed. It says how much of the program the sections explain, not how busy the device was.
+// WallCoverage returns the share of wall time in which at least one timed section ran, 0 to 1, and false if no time has
+// passed. It is how much of the program the sections explain, not how busy the device was.
 func (s Summary) WallCoverage() (float64, bool) {
 	w := s.Wall()
 	if w <= 0 {
@@ -88,7 +88,7 @@ const typeHost = "host" // semconv.GPUOperationTypeHost
 type Device struct {
 	Ordinal int           `json:"ordinal"`         // as the process sees it
 	ID      string        `json:"id,omitempty"`    // hw.id
-	Model   string        `json:"model,omitempty"` // as the driver says
+	Model   string        `json:"model,omitempty"` // as the driver reports it
 	Floor   time.Duration `json:"-"`               // duration of an empty section; 0 when not known
 	Peaks   Peaks         `json:"peaks,omitzero"`  // its limits
 }
@@ -113,7 +113,7 @@ type Figures struct {
 	PCIe     IO                 `json:"pcie_bytes,omitzero"`   // of all runs, bytes over PCIe
 	Items    int64              `json:"items,omitempty"`       // of all runs
 	FLOPs    map[string]float64 `json:"flops,omitempty"`       // of all runs, by precision ("" when not stated)
-	timed    work               // of the timed runs: what the rates divide
+	timed    work               // of the timed runs: the dividend of rates
 }
 
 type work struct {
@@ -168,7 +168,7 @@ func (f Figures) TotalFLOPs() float64 {
 	return sum
 }
 
-// Operation is an operation at one place in the nesting.
+// Operation is an operation at one position in the nesting.
 type Operation struct {
 	Info
 	Parent int      `json:"-"`      // index into Summary.Operations; −1 for outermost sections
@@ -221,20 +221,20 @@ type Loop struct {
 	Other      time.Duration `json:"-"`                      // part of the steps that belongs to no phase
 	Covered    time.Duration `json:"-"`                      // part of the steps in which a section ran
 	Exposed    time.Duration `json:"-"`                      // communication that no other phase hides
-	Waiting    time.Duration `json:"-"`                      // phase data less what other phases hide of it
+	Waiting    time.Duration `json:"-"`                      // phase data minus the time that other phases hide
 	Items      int64         `json:"items,omitempty"`        // elements processed; 0 when not stated
-	ItemType   string        `json:"item_type,omitempty"`    // what an item is
+	ItemType   string        `json:"item_type,omitempty"`    // unit of items
 	ModelFLOPs float64       `json:"model_flops,omitempty"`  // as the application states them; 0 when not stated
 	MFU        float64       `json:"mfu,omitempty"`          // ModelFLOPs ÷ (time × devices × dense peak); 0: not known
 }
 
-// Phase is the statistics of one phase. Count counts the steps that had the phase.
+// Phase holds the statistics of one phase. Count is the number of steps that had the phase.
 type Phase struct {
 	Name     string    `json:"name"`     // data, forward, backward, optimizer, comm, or a further one
 	Duration Durations `json:"duration"` // union of its intervals in each step that had it
 }
 
-// ByName adds up an operation over every place in which it ran. Quantiles are absent when there was more than one.
+// ByName sums an operation over all its positions. Quantiles are absent if there is more than one.
 func (s Summary) ByName(name string) (Figures, bool) {
 	return s.sum(func(o *Operation) bool { return o.Name == name })
 }
@@ -259,8 +259,8 @@ func (s Summary) Categories() []Category {
 	return out
 }
 
-// uncategorized returns what no category explains: outermost GPU work without one, less the time of operations within
-// it that have one.
+// uncategorized returns the time that no category explains: outermost GPU work without a category, minus the time of
+// operations within it that have one.
 func (s Summary) uncategorized() Category {
 	categorized := func(o *Operation) bool { return o.Category != "" && !o.onHost() }
 	out := Category{Name: "(no category)"}

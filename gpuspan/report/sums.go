@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// node is one operation at one place in the nesting.
+// node is one operation at one position in the nesting.
 type node struct {
 	parent   Node
 	children map[string]Node
@@ -22,7 +22,7 @@ type node struct {
 
 // figures is what Reset clears, but for Info.
 type figures struct {
-	Operation                               // but for its place, shares and Durations
+	Operation                               // except for its position, shares and Durations
 	all, first, rest durations              // of the runs of Operation's figures
 	within           map[Node]time.Duration // time of outermost runs inside runs of other nodes
 	l2, l2Seconds    float64                // hit ratio × seconds, and the seconds
@@ -203,7 +203,7 @@ func (r *reservoir) Quantile(q float64) (float64, bool) {
 }
 
 type loop struct {
-	Loop      // but for Steps, what is of durations, and MFU
+	Loop      // except for Steps, durations, and MFU
 	dur, host durations
 	phases    []*phase
 	device    int                 // of the latest step

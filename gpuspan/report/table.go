@@ -112,7 +112,7 @@ func clean(s string) string {
 // absent is the cell of an unknown value.
 const absent = "-"
 
-// unit is what a number below a limit is written in.
+// unit is the unit for numbers below a limit.
 type unit struct {
 	below, of float64
 	name      string
@@ -160,7 +160,7 @@ func scaled(v, unit float64) string {
 	return digits(v / unit)
 }
 
-// quantity writes a number of things, absent when 0, with M for a million and G for a thousand of these.
+// quantity formats a number, empty for 0, with M for a million and G for a thousand of these.
 func quantity(v float64) string {
 	if v < 999999.5 {
 		return scaled(v, 1)
@@ -168,7 +168,7 @@ func quantity(v float64) string {
 	return in(v, unit{999.95e6, 1e6, "M"}, unit{0, 1e9, "G"})
 }
 
-// plural returns the word for n things.
+// plural returns the word for n of something.
 func plural(n int64, thing string) string {
 	if n == 1 {
 		return thing
@@ -188,7 +188,7 @@ func plain(n int64) string {
 	return strconv.FormatInt(n, 10) + name
 }
 
-// shown writes what is absent when zero.
+// shown formats a value; zero is omitted.
 func shown[T time.Duration | int64](v T, write func(T) string) string {
 	if v == 0 {
 		return absent

@@ -13,8 +13,7 @@ import (
 )
 
 // WriteText writes the summary for a terminal of 100 columns: time, work and first run of each operation, indented by
-// nesting, then categories, loops and findings. Tables that have nothing to say are left out; "-" is what is not
-// known.
+// nesting, then categories, loops and findings. Empty tables are omitted; "-" is an unknown value.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	s.writeHead(&b)

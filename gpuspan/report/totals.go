@@ -40,8 +40,8 @@ func (s Summary) Items() []ItemTotal {
 }
 
 // Category returns the summary of one category alone: its operations, and those below them that state no category.
-// Operations of other categories are left out, below and around; what is of the category below them moves up. Shares
-// are of what is left. Loops are left out, for they have no category.
+// Operations of other categories are removed, below and around; operations of the category below them move up. Shares
+// are of the rest. Loops are removed, because they have no category.
 func (s Summary) Category(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Category })
 }

@@ -30,7 +30,7 @@ type Schedule struct {
 	Every     int // length of a cycle; instead of Wait
 }
 
-// StepAction is what a Schedule says of one step.
+// StepAction is a Schedule's decision on one step.
 type StepAction uint8
 
 // Step actions.
@@ -54,7 +54,7 @@ func (s Schedule) normal() Schedule {
 	return s
 }
 
-// Action returns what is done with a step; index counts from 1, as gpu.step.index. Indexes below 1 are skipped.
+// Action returns the decision on a step; index counts from 1, as gpu.step.index. Indexes below 1 are skipped.
 func (s Schedule) Action(index int64) StepAction {
 	s = s.normal()
 	n := index - 1 - int64(s.SkipFirst)
@@ -109,8 +109,7 @@ func (s Schedule) String() string {
 	return fmt.Sprintf("%s, then every %d steps", steps, cycle)
 }
 
-// Minimum returns the number of steps after which the schedule has done what it says: all cycles, or one when Repeat
-// is 0.
+// Minimum returns the number of steps after which the schedule is complete: all cycles, or one if Repeat is 0.
 func (s Schedule) Minimum() int64 {
 	s = s.normal()
 	return int64(s.SkipFirst) + int64(s.Wait+s.Warmup+max(s.Active, 1))*int64(max(s.Repeat, 1))

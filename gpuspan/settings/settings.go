@@ -35,10 +35,10 @@ type Settings struct {
 	FlushDeadline time.Duration // limit of Flush and Shutdown whose context has no deadline; default 5 s
 	Report        bool          // keep the statistics of Snapshot; default true
 	PrintReport   bool          // print the report to standard error at Shutdown; default false
-	Schedule      Schedule      // of loops that have none of their own; default: every step
+	Schedule      Schedule      // of loops without a schedule of their own; default: every step
 }
 
-// Default returns what a Profiler uses when nothing is set.
+// Default returns the settings of a Profiler for which nothing is set.
 func Default() Settings {
 	return Settings{
 		Enabled:       true,
@@ -62,7 +62,7 @@ func Default() Settings {
 // Valid returns s with the default for each value that is wrong or contradicts those before it in the table.
 func (s Settings) Valid() Settings {
 	out := Default()
-	for range 2 { // a value may need one that comes after it
+	for range 2 { // a value may depend on a later one
 		for i, k := range s.keys() {
 			try := out
 			if try.keys()[i].set(k.get()) == nil && try.Validate() == nil {
@@ -114,7 +114,7 @@ func (s Settings) Validate() error {
 	return errors.Join(append(bad, s.Schedule.Validate(0))...)
 }
 
-// Verbosity says how much is timed. An operation is timed when its own verbosity is at most the profiler's.
+// Verbosity is how much is timed. An operation is timed if its own verbosity is at most the profiler's.
 type Verbosity int32
 
 // Verbosities. Off costs as much as a nil Profiler.
@@ -130,7 +130,7 @@ func (v Verbosity) String() string { return nameOf(verbosityNames[:], int(v)) }
 
 var verbosityNames = [...]string{"off", "default", "verbose", "debug"}
 
-// SyncMode says when the GPU times of a section are read.
+// SyncMode is when the GPU times of a section are read.
 type SyncMode uint8
 
 // Sync modes. All but SyncDeferred and SyncNone make End wait for the device.
@@ -147,7 +147,8 @@ func (m SyncMode) String() string { return nameOf(syncNames[:], int(m)) }
 
 var syncNames = [...]string{"", "deferred", "group", "immediate", "none"}
 
-// MetricsMode says which sections the profiler's own metrics cover. Counts, bytes, FLOPs and items always cover all.
+// MetricsMode selects the sections that the profiler's own metrics cover. Counts, bytes, FLOPs and items always cover
+// all.
 type MetricsMode uint8
 
 // Metrics modes.

@@ -94,7 +94,7 @@ func (s *Settings) Set(name, value string) error {
 	return unknownKey(name, names)
 }
 
-// unknownKey names the key and, if one is close, what was probably meant.
+// unknownKey names the key and, if one is close, the key that was probably meant.
 func unknownKey(name string, known []string) error {
 	if note, ok := foreignKeys[name[strings.LastIndexByte(name, '.')+1:]]; ok {
 		return fmt.Errorf("unknown key `%s` (%s)", name, note)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// row is one line of the table: what is set from outside the code, by which names.
+// row is one line of the table: a setting and the names by which it is set from outside the code.
 type row struct{ yaml, env, flag, option, values, value, help string }
 
 // WriteTable writes everything that can be set from outside the code as a Markdown table, with the values of s: each
@@ -48,7 +48,7 @@ func Node(name string) string {
 	return "timing"
 }
 
-// options are what code has for a setting, beside gpuspan.WithSettings. The narrowest one wins.
+// options names the options that set a setting in code, besides gpuspan.WithSettings. The most specific one wins.
 var options = map[string]string{
 	"enabled":             "`SetEnabled`",
 	"verbosity":           "`SetVerbosity`; `AtVerbosity` of an operation",
@@ -64,7 +64,7 @@ var options = map[string]string{
 	"schedule.every":      "likewise",
 }
 
-// elsewhere is what is set beside Settings.
+// elsewhere lists what is set outside of Settings.
 var elsewhere = []row{
 	{
 		yaml: "`nvtx.enabled`", option: "`WithAnnotator`", values: "bool",

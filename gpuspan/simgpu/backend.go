@@ -57,7 +57,7 @@ func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.Str
 // Bind does nothing: a simulated device needs no current context.
 func (g *GPU) Bind(backend.Context) (func(), backend.Status) { return func() {}, backend.StatusOK }
 
-// Current returns the first device: threads have none of their own here.
+// Current returns the first device: threads have no device of their own here.
 func (g *GPU) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
 
 // NewAnchorStream is the same as NewStream.
@@ -158,7 +158,7 @@ func (g *GPU) event(e backend.Event) (*event, bool) {
 	return &g.events[e-1], true
 }
 
-// Query returns StatusOK once the event's time has come.
+// Query returns StatusOK once the event's time has passed.
 func (g *GPU) Query(ev backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +222,7 @@ func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, backend.StatusOK
 }
 
-// TrueTime returns the host time at which the event really happened, which no real device can tell.
+// TrueTime returns the host time at which the event happened, which no real device can report.
 func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -172,8 +172,8 @@ type realClock struct{ base time.Time }
 func (c realClock) Now() time.Time        { return c.base.Add(time.Since(c.base)) }
 func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
 
-// readCost is what a reading of a manual clock takes by default, of the size of a real one. It keeps code that
-// polls until a time has come from polling for ever.
+// readCost is the default time that a reading of a manual clock takes, similar to a real one. Without it, code that
+// polls until a time is reached would poll forever.
 const readCost = 40 * time.Nanosecond
 
 // ManualClock moves on request, and by a little at each reading.
@@ -186,7 +186,7 @@ type ManualClock struct {
 // NewManualClock starts at the given time; a reading takes 40 ns.
 func NewManualClock(start time.Time) *ManualClock { return &ManualClock{now: start, step: readCost} }
 
-// SetStep sets what a reading takes; 0 makes the clock stand still between calls of Advance and Sleep.
+// SetStep sets the time that a reading takes; 0 stops the clock between calls of Advance and Sleep.
 func (c *ManualClock) SetStep(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type Kernel struct {
 	// FLOPs are floating-point operations, multiply-add = 2.
 	FLOPs float64
-	// Precision of FLOPs decides the peak; one that the device has none for takes FP32's.
+	// Precision of the FLOPs, which selects the peak; FP32's if the device has none for it.
 	Precision gpuspan.Precision
 	// Bytes move between the kernel and device memory, reads and writes together.
 	Bytes int64
@@ -41,7 +41,8 @@ const (
 	eventGap      = 600 * time.Nanosecond
 )
 
-// rates is what a piece of work does to the device while it runs: parts of the whole (0..1), W above idle, bytes/s.
+// rates is the effect of a piece of work on the device while it runs: shares of the whole (0..1), W above idle,
+// bytes/s.
 type rates struct {
 	sm, occupancy, tensor, dram float64
 	power                       float64
@@ -50,10 +51,10 @@ type rates struct {
 	throttled                   bool
 }
 
-// plan decides how long a kernel runs and what it does meanwhile. Symbols: F FLOPs, R FLOP/s, B bytes, W bytes/s,
-// e efficiency, c clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer one decides. Dynamic
-// power grows with the cube of the clock (voltage follows frequency), so a demand P above the limit L is met at
-// c = (L/P)^(1/3).
+// plan computes how long a kernel runs and its effect meanwhile. Symbols: F FLOPs, R FLOP/s, B bytes, W bytes/s, e
+// efficiency, c clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer one decides. Dynamic power
+// grows with the cube of the clock (voltage follows frequency), so a demand P above the limit L is met at c =
+// (L/P)^(1/3).
 func (s Spec) plan(k Kernel) (time.Duration, rates) {
 	e := k.Efficiency
 	if e <= 0 || e > 1 {
@@ -79,7 +80,8 @@ func (s Spec) plan(k Kernel) (time.Duration, rates) {
 	return max(time.Duration(whole*1e9), kernelFloor), r
 }
 
-// activity weighs power by what is busy: tensor or vector pipes, memory, and a share for any running kernel.
+// activity returns the share of power by what is busy: tensor or vector pipes, memory, and a share for any running
+// kernel.
 func (s Spec) activity(k Kernel, seconds, peak, occ, clock float64) rates {
 	r := rates{sm: 0.95, occupancy: occ, clock: clock}
 	if seconds > 0 {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Telemetry is what a device's meters read at one time. Integrals count from the device's start and never decrease.
+// Telemetry holds the readings of a device's meters at one time. Integrals count from the device's start and never
+// decrease.
 type Telemetry struct {
 	Time time.Time // of the reading, on the clock of the GPU's host
 

@@ -73,9 +73,9 @@ func (s Spec) peaks() *report.Peaks {
 	return p
 }
 
-// Identity describes the simulated device of a number (from 0) in a machine. It depends on nothing else, so programs
-// that simulate devices each for itself, such as a service and the Collector beside it, speak of the same ones. Machine
-// 0 is [New]'s; others distinguish the devices of several hosts, up to 2^24.
+// Identity returns the simulated device of a number (from 0) in a machine. It depends on nothing else, so that programs
+// that simulate devices independently, such as a service and the Collector beside it, agree on them. Machine 0 is
+// [New]'s; others distinguish the devices of several hosts, up to 2^24.
 func Identity(machine uint64, ordinal int, spec Spec) backend.Device {
 	return backend.Device{
 		Ordinal: ordinal, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",

@@ -189,7 +189,7 @@ func (d *device) next() (best *stream, at int64) {
 	return best, at
 }
 
-// advance starts everything that starts until now. What starts later is not decided yet: another stream may come first.
+// advance starts everything that starts by now. Later starts are not decided yet: another stream may be first.
 func (g *GPU) advance(d *device, now int64) {
 	for {
 		st, at := d.next()
@@ -218,7 +218,7 @@ func (g *GPU) advance(d *device, now int64) {
 	d.meter.advance(now)
 }
 
-// wake returns when something changes on the device or the stream next, as far as is known now.
+// wake returns when something changes on the device or the stream next, as currently known.
 func (d *device) wake(st *stream) int64 {
 	if len(st.queue) == 0 {
 		return st.doneAt

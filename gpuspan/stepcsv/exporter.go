@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Builder makes a Row of a span's attributes, whatever API they come from. The zero Builder is ready.
+// Builder builds a Row from a span's attributes, whatever API they are read with. The zero Builder is ready.
 type Builder struct {
 	row     Row
 	step    bool
@@ -103,7 +103,7 @@ type exporterOption func(*Exporter)
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
 // WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank. The rank is that
-// of the spans' resource, else what the launcher put into the environment (see package rank).
+// on the spans' resource, otherwise the launcher's in the environment (see package rank).
 func WithAllRanks() ExporterOption {
 	return exporterOption(func(e *Exporter) { e.allRanks = true })
 }

@@ -51,8 +51,8 @@ type columns struct {
 	phase  map[string]int
 }
 
-// newColumns lays out the columns for further phases, in the order given. Names of which the column would be taken are
-// refused.
+// newColumns returns the columns with further phases, in the order given. Names whose column exists already are
+// rejected.
 func newColumns(further []string) (columns, error) {
 	c := columns{header: []string{"step", "epoch"}, phase: map[string]int{}}
 	for i, n := range named {
@@ -86,7 +86,7 @@ func write(b *bytes.Buffer, record []string) {
 	w.Flush()
 }
 
-// further returns the phases of a header, and false when it is none of this package.
+// further returns the phases of a header, and false if it was not written by this package.
 func further(header []string) ([]string, bool) {
 	fixed, _ := newColumns(nil)
 	n := len(fixed.header)

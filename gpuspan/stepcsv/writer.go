@@ -62,7 +62,7 @@ type Config struct {
 	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
 }
 
-// Stats counts what a Writer met.
+// Stats counts what a Writer wrote.
 type Stats struct {
 	Rows       int64         // rows written
 	Repaired   int64         // incomplete lines that were removed
@@ -141,8 +141,8 @@ func (w *Writer) take(f *os.File, want columns) error {
 	return w.append()
 }
 
-// settle is how long a line without an end must stand still to be one that a crash left, and not one that another
-// process is writing.
+// settle is how long an incomplete line must stay unchanged to be considered the result of a crash, and not the work of
+// another process.
 const settle = 50 * time.Millisecond
 
 // repair truncates the file after the last complete line. It opens the file by name: a handle that appends cannot
@@ -181,7 +181,7 @@ func lines(f *os.File) (whole, all int64, err error) {
 			return end - n + int64(i) + 1, all, nil
 		}
 		end -= n
-		// One line without an end. Only what can be the beginning of our own header was ours to lose.
+		// One incomplete line. Only a possible beginning of our own header may be removed.
 		if end == 0 && (all > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)]))) {
 			return 0, 0, errors.New("it holds something else than steps")
 		}
@@ -240,8 +240,8 @@ func (w *Writer) Write(rows ...Row) error {
 	return nil
 }
 
-// reopen opens the file of the path where that is another one by now: it was moved or removed, by another process that
-// rotates it or by somebody who tidies up, and rows would go where nobody looks for them.
+// reopen opens the file of the path again if it was moved or removed, as by another process that rotates it; rows would
+// otherwise be written to an abandoned file.
 func (w *Writer) reopen() error {
 	if w.f != nil {
 		there, err := os.Stat(w.cfg.Path)

@@ -46,7 +46,7 @@ type Schedule settings.Schedule
 
 func (s Schedule) applyLoop(c *tree.LoopConfig) { c.Schedule = settings.Schedule(s) }
 
-// Items reports what the items of a step are: `token`, `row`, `image`, `sample` (gpu.step.item.type).
+// Items sets what the items of a step are: `token`, `row`, `image`, `sample` (gpu.step.item.type).
 func Items(itemType string) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) { c.ItemType = itemType })
 }

@@ -9,7 +9,7 @@ import (
 	"iter"
 )
 
-// Of returns the value of a key. If the map has none, Of adds a zero value and returns that.
+// Of returns the value of a key. If the map has none, Of adds a zero value and returns it.
 func Of[K comparable, V any](m map[K]*V, key K) *V {
 	v := m[key]
 	if v == nil {

@@ -162,7 +162,7 @@ func (p *Process) Ring() string {
 	return out
 }
 
-// Stderr returns what the process wrote so far.
+// Stderr returns what the process has written so far.
 func (p *Process) Stderr() string { return p.stderr.String() }
 
 // Kill ends the process at once, as a crash does.

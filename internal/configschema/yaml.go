@@ -115,7 +115,7 @@ func reference(n *Node) string {
 var variable = map[string]any{"type": "string", "pattern": `\$\{`}
 
 // JSON returns a value as JSON schema, without references. It accepts what the Collector accepts: a variable for any
-// value, an empty key for an object or a list, a number or boolean for a text.
+// value, an empty key for an object or a list, a number or boolean for a string.
 func (n *Node) JSON() map[string]any {
 	out := map[string]any{}
 	switch {

@@ -166,7 +166,7 @@ func short(value any) string {
 	return text
 }
 
-// words gives each enumerated key each of its words, and one that is none of them.
+// words sets each enumerated key to each of its words, and to an invalid one.
 func words(t *testing.T, node *configschema.Node, defaults func() component.Config, path []string) {
 	t.Helper()
 	read := func(word string) string {

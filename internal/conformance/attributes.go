@@ -36,8 +36,8 @@ var otherHardwareMetrics = []string{
 	"hw.voltage.nominal",
 }
 
-// attributes checks the attributes of one thing; place is one of the registry's places, where names the thing and kind
-// the sort of thing.
+// attributes checks a set of attributes; place is one of the registry's places (resource, span, ...), where names the
+// owner and kind its sort.
 func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 	if r.each != nil {
 		r.each(attrs)
@@ -60,7 +60,7 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 	}
 }
 
-// attribute reports what is wrong with one attribute and what to do; "" where nothing is.
+// attribute returns what is wrong with one attribute and the remedy; "" if nothing is.
 func attribute(name string, v pcommon.Value, place string) (what, remedy string) {
 	a, ok := semconv.LookupAttribute(name)
 	if !ok || strings.Contains(name, "<") {
@@ -135,13 +135,13 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 	return "", ""
 }
 
-// declared ratios may be above 1 where the declaration is wrong, which gpu.declaration.status says.
+// declared lists ratios that may be above 1 if the declaration is wrong, which gpu.declaration.status states.
 var declared = []string{
 	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
 	"gpu.straggler.score", "gpu.regression.ratio", "gpu.regression.lower", "gpu.regression.upper",
 }
 
-// amount checks what a number can be by its unit and name.
+// amount checks the range of a number by its unit and name.
 func amount(name, unit string, x float64) (what, remedy string) {
 	switch {
 	case name == "gpuspan.clock.drift": // a ratio of two clocks, less 1

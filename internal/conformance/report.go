@@ -36,7 +36,7 @@ const maxViolations = 1000
 
 // Violation is one deviation from the registry.
 type Violation struct {
-	Where  string // the place of the first: `span "gemm"`, with the file and line where there are
+	Where  string // where the first one is: `span "gemm"`, with the file and line if known
 	What   string // `attribute gpu.duration: Int, want double`
 	Remedy string // what to do; empty where What says it
 	Count  int64  // how often it was met
@@ -68,7 +68,7 @@ type Report struct {
 	GPUSpans               int64 // of Spans
 	More                   int64 // different violations beyond the first 1000
 
-	each   func(pcommon.Map) // is called with the attributes of each thing; nil: nobody wants them
+	each   func(pcommon.Map) // is called with each set of attributes; nil: not needed
 	source string            // file and line of violations; empty: none
 	list   []*Violation
 	known  map[string]*Violation
@@ -144,7 +144,7 @@ func check[T any](with func(*Report, T), what T) error {
 	return r.Err()
 }
 
-// ours reports whether a name is in one of the registry's namespaces, in capitals too.
+// ours reports whether a name is in one of the registry's namespaces, whatever its case.
 func ours(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "gpuspan.") || strings.HasPrefix(name, "hw.")

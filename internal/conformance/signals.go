@@ -49,10 +49,10 @@ func (r *Report) Traces(td ptrace.Traces) {
 	}
 }
 
-// schemas is what the schema URLs of this family begin with.
+// schemas is the prefix of this project's schema URLs.
 var schemas = semconv.SchemaURL[:strings.LastIndexByte(semconv.SchemaURL, '/')+1]
 
-// scope checks the scope of any signal and the schema that it says of its names.
+// scope checks the scope of any signal and its schema URL.
 func (r *Report) scope(s pcommon.InstrumentationScope, schema string) {
 	where := fmt.Sprintf("scope %q", s.Name())
 	r.attributes(s.Attributes(), "scope", "scope", where)
@@ -217,7 +217,7 @@ func (r *Report) metric(m pmetric.Metric) {
 			violation("a point's start is after its time", "")
 		}
 		if _, over := p.attributes.Get("otel.metric.overflow"); over {
-			return // the point of what had no room for attributes
+			return // the overflow point, for series without room for attributes
 		}
 		requires(p.attributes, want.Required, func(name string) { violation("a point has no "+name, byRegistry) })
 		for name := range p.attributes.All() {
@@ -268,7 +268,7 @@ func temporality(m pmetric.Metric) (t pmetric.AggregationTemporality, has bool) 
 	return 0, false
 }
 
-// isDifference reports whether points are what an up-down counter changed by, which may be below 0.
+// isDifference reports whether points are changes of an up-down counter, which may be below 0.
 func isDifference(m pmetric.Metric) bool {
 	t, _ := temporality(m)
 	return m.Type() == pmetric.MetricTypeSum && t == pmetric.AggregationTemporalityDelta
@@ -309,7 +309,7 @@ func points(m pmetric.Metric, fn func(point)) {
 	}
 }
 
-// buckets reports what is wrong with the buckets of an explicit histogram; "" where nothing is, or there are none.
+// buckets returns what is wrong with the buckets of an explicit histogram; "" if nothing is, or there are none.
 func buckets(p pmetric.HistogramDataPoint) string {
 	counts, bounds := p.BucketCounts(), p.ExplicitBounds()
 	if counts.Len() == 0 && bounds.Len() == 0 {

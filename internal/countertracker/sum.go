@@ -34,10 +34,10 @@ func (s *Sum) AddRate(t int64, rate float64, interval time.Duration) float64 {
 }
 
 // AddCounter adds the increase of the device's counter. It ignores a value that is not newer than the last one. start
-// is the time at which the counter began at 0, 0 if unknown. A start after the newest value is a reset, and everything
-// that the counter has was counted after it. A start equal to the value's own time only says when a reader first saw
-// the counter (a restarted scraper). A decrease without a start is a reset too, at an unknown time: what was counted
-// across it is unknown and is not added.
+// is the time at which the counter was 0, 0 if unknown. A start after the newest value is a reset, and the whole
+// counter was counted after it. A start equal to the value's own time only states when a reader first saw the counter
+// (a restarted scraper). A decrease without a start is a reset too, at an unknown time: what was counted across it is
+// unknown and is not added.
 func (s *Sum) AddCounter(t, start int64, raw float64) float64 {
 	if !s.Newer(t) {
 		return s.total

@@ -9,5 +9,5 @@ import "time"
 
 var began = time.Now()
 
-// Used returns the elapsed time where the CPU time is not to be had.
+// Used returns the elapsed time, because the CPU time is not available here.
 func Used() time.Duration { return time.Since(began) }

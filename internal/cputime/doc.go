@@ -1,5 +1,5 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cputime tells benchmarks what the process has used of the processor.
+// Package cputime measures the CPU time of the process for benchmarks.
 package cputime

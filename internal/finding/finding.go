@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding holds the one type of what stands out in a profile, in a process or on the live page.
+// Package finding defines findings: what stands out in a profile, in a process or on the live page.
 //
 // Kinds, titles, thresholds and usual remedies are in semconv/registry/finding.yaml, from which package semconv and
 // docs/finding-kinds.md are generated.
@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Certainty says how a finding was made.
+// Certainty is how a finding was made.
 type Certainty string
 
 // Certainties.
@@ -25,7 +25,7 @@ const (
 	Low    Certainty = "low"    // inferred from a comparison or a rule of thumb
 )
 
-// Finding is one thing that costs time, from its cause to its effect.
+// Finding is a cause that costs time, with its effect.
 type Finding struct {
 	Kind    string     `json:"kind"`
 	Subject string     `json:"subject"` // "GPU 0", or the name of a step
@@ -35,13 +35,13 @@ type Finding struct {
 	Gain time.Duration `json:"gain_ns"`
 	// by which findings are sorted; see docs/findings.md
 	Weight time.Duration `json:"weight_ns,omitempty"`
-	// the value compared with the threshold; part of the window or step, unless Evidence says otherwise
+	// the value compared with the threshold; a share of the window or step, unless Evidence states otherwise
 	Share     float64   `json:"share"`
 	Threshold float64   `json:"threshold"`
 	Evidence  string    `json:"evidence"`
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
-	Outside   bool      `json:"outside_window,omitempty"` // Gain is of time before or after the device's window
+	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
 }
 
 // New returns a finding of a kind with the threshold and the remedy that the registry has for it.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Limits of what a sentence names.
+// Limits of what a sentence lists.
 const (
 	MaxPlaces       = 5 // of a finding
 	namesInSentence = 3
@@ -25,7 +25,7 @@ type Location struct {
 	Count int64         `json:"count,omitempty"`
 }
 
-// String names the place with its time.
+// String returns the location with its time.
 func (p Location) String() string {
 	s := p.Name
 	if p.In != "" {
@@ -42,7 +42,7 @@ func Clip(s string) string {
 	return s
 }
 
-// Names returns the first places with their times, for a sentence.
+// Names returns the first locations with their times, for a sentence.
 func Names(places []Location) string {
 	var list []string
 	for _, p := range places[:min(namesInSentence, len(places))] {
@@ -52,14 +52,14 @@ func Names(places []Location) string {
 	return strings.Join(list, ", ")
 }
 
-// SortLocations sorts places by time, the longest first.
+// SortLocations sorts locations by time, the longest first.
 func SortLocations(list []Location) {
 	slices.SortFunc(list, func(a, b Location) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In))
 	})
 }
 
-// Longest sorts the list and returns as many places as a finding names.
+// Longest sorts the list and returns as many locations as a finding names.
 func Longest(list []Location) []Location {
 	SortLocations(list)
 	return list[:min(MaxPlaces, len(list))]

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeport finds addresses for tests that start programs which cannot say where they listen.
+// Package freeport finds addresses for tests that start programs which cannot report where they listen.
 package freeport
 
 import (
@@ -36,7 +36,7 @@ var (
 	guards = map[int]net.Listener{} // by port
 )
 
-// Address returns a host:port on the loopback interface that nobody listens on now, and that no other process chooses.
+// Address returns a host:port on the loopback interface that is free now, and that no other process chooses.
 func Address() (string, error) {
 	mu.Lock()
 	defer mu.Unlock()

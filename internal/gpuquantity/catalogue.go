@@ -148,7 +148,7 @@ var catalogue = [Num]Info{
 			{Name: "gpu_use_percent", Rank: 1, Scale: percent, Numbered: true},
 		},
 	},
-	SMUtilization: { // ratio of time in which an SM had a resident warp, over all SMs
+	SMUtilization: { // ratio of time in which an SM had a resident warp, averaged over all SMs
 		Name: "sm_utilization", Kind: Interval, Domain: ratio, Metric: Metric{Name: semconv.GPUSMUtilizationName},
 		Span: Span{Key: semconv.GPUSMUtilizationKey, OwnOnly: true, Lean: true}, Chart: true,
 		DCGM: []Field{{

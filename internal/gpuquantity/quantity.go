@@ -1,10 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpuquantity is the catalogue of what is read from a device. One row of its table states everything about a
-// quantity: its domain, where each source finds it, the metric and the span attribute that it becomes. Sources, rings,
-// the gpu receiver, gpu_join, the gpu_samples exporter, trace counters and docs/device-quantities.md are filled from
-// it.
+// Package gpuquantity is the catalogue of device quantities. One row of its table states everything about a quantity:
+// its domain, its field in each source, and the metric and the span attribute that it becomes. Sources, rings, the gpu
+// receiver, gpu_join, the gpu_samples exporter, trace counters and docs/device-quantities.md are filled from it.
 package gpuquantity
 
 import (
@@ -19,7 +18,7 @@ import (
 // gpu_samples and can become span attributes and trace counters; the others are for metrics only.
 type Quantity uint8
 
-// Kind states what a value means between two samples.
+// Kind is the meaning of a value between two samples.
 type Kind uint8
 
 // Kinds of quantity.
@@ -28,7 +27,7 @@ const (
 	Instant Kind = iota
 	// Interval is a mean over the time since the previous sample, as every utilization is.
 	Interval
-	// Counter only grows; between two samples it is read on the straight line. A decrease is a reset: what was counted
+	// Counter only increases; between two samples it is interpolated linearly. A decrease is a reset: what was counted
 	// across it is unknown and counts as zero, uncovered; so is an increase that no device can reach.
 	Counter
 	// Mask is a set of bits that held since the previous sample. Its mean is the share of time with any bit set.
@@ -45,7 +44,7 @@ const (
 	Totals             // a counter that another field can replace, hence counted from 0
 )
 
-// Info is a row of the catalogue. Zero values mean that the quantity has none.
+// Info is a row of the catalogue. Zero values mean that the quantity has no such property.
 type Info struct {
 	// Name is the quantity's name in telemetry of the components and in recorded files.
 	Name string
@@ -96,7 +95,7 @@ type Metric struct {
 // Span is an attribute of spans.
 type Span struct {
 	Key attribute.Key
-	// Max selects the highest value in the span in place of the mean.
+	// Max selects the highest value in the span instead of the mean.
 	Max bool
 	// OwnOnly states that a MIG instance has the value only if it measures it itself. Otherwise it has its board's.
 	OwnOnly bool

@@ -13,7 +13,7 @@ import (
 // Interval is [Start, End) in ns.
 type Interval struct{ Start, End int64 }
 
-// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest int64.
+// Unix returns an interval from unsigned unix ns, as in spans. Times after the year 2262 become the largest int64.
 func Unix(start, end uint64) Interval {
 	return Interval{int64(min(start, math.MaxInt64)), int64(min(end, math.MaxInt64))}
 }

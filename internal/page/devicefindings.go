@@ -16,13 +16,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// maxErrors and maxSections bound what is kept of device errors and of section times.
+// maxErrors and maxSections bound how many device errors and section times are kept.
 const (
 	maxErrors   = 1000
 	maxSections = 10_000
 )
 
-// deviceError is a rise of a device's error counter. Corrected errors are none.
+// deviceError is an increase of a device's error counter. Corrected errors are not included.
 type deviceError struct {
 	device string
 	kind   string
@@ -87,7 +87,7 @@ func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.Num
 	}
 }
 
-// pointDevice returns the device of a point and the point's time in unix s; nil if it has none or its value is none.
+// pointDevice returns the device of a point and the point's time in unix s; nil if it has no device or no value.
 func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
 	id := text(p, string(semconv.HWIDKey))
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))

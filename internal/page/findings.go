@@ -33,7 +33,7 @@ const (
 	FindingStarved   = "starved device"
 )
 
-// Finding is one thing that stands out, in words, with what it is seen by.
+// Finding is a finding in words, with its evidence.
 type Finding struct {
 	Kind  string `json:"kind"`
 	Text  string `json:"text"`
@@ -58,7 +58,7 @@ type late struct {
 	trace   string
 }
 
-// straggler takes a span of gpu_metrics on a late rank; others say nothing.
+// straggler reads a span of gpu_metrics on a late rank; other spans are ignored.
 func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	x := late{
 		service: clip(r.Service), job: clip(r.JobID), rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String(),
@@ -80,7 +80,8 @@ type regressed struct {
 // maxRegressed bounds the regressions that are kept.
 const maxRegressed = 100
 
-// regress takes a span of gpu_metrics on a regression; others say nothing. Its own times are the times of the example.
+// regress reads a span of gpu_metrics on a regression; other spans are ignored. Its own times are the times of the
+// example.
 func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	x := regressed{service: clip(r.Service), time: float64(m.now().UnixMilli()), trace: f.Key.Trace.String()}
 	if m.fixed {

@@ -51,7 +51,7 @@ func (m *Model) profiled(td ptrace.Traces, now time.Time) {
 	m.health.StacksMerged += x.Overflow
 }
 
-// ProfileQuery is what a profile is requested of.
+// ProfileQuery selects a profile.
 type ProfileQuery struct {
 	Query
 	Type             stackprofile.Type // that viewers show first

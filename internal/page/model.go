@@ -28,7 +28,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// Limits of a Model: what is beyond leaves oldest first, and is counted.
+// Limits of a Model: beyond them the oldest data is removed and counted.
 const (
 	bucketSeconds = 5   // what operations are summed over; a chosen range is rounded to it
 	keptSeconds   = 600 // ten minutes
@@ -41,7 +41,7 @@ const (
 	maxServices   = 8   // names of the services that a device worked for
 	maxCounters   = 64  // throttle reasons of a device
 	maxBetween    = 75  // s from a sample to the next; beyond, nothing is known between them
-	maxSkew       = 300 // s that another host's clock may be ahead: what is later would push out the present
+	maxSkew       = 300 // s that another host's clock may be ahead: later data would push out the present
 )
 
 // Model is recent GPU work. Its methods may be called from any goroutine.
@@ -55,7 +55,7 @@ type Model struct {
 	steps      ring[Step]
 	requests   boundedmap.Recent[pcommon.TraceID, *Request]
 	slowest    *Request                                    // of the ones removed within the kept time, to be found
-	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests that have no account yet, s
+	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests without an account, s
 	late       ring[late]
 	regressed  ring[regressed]
 	errors     ring[deviceError]
@@ -118,7 +118,7 @@ type bucket struct {
 	spansums.Sums
 }
 
-// device is one device: what the spans covered of it, and what it said of itself.
+// device is one device: what spans covered of it, and its own metrics.
 type device struct {
 	id, name, model string
 	covered         [keptSeconds]second
@@ -144,7 +144,7 @@ type second struct {
 	mask uint64
 }
 
-// What a device says of itself, by index. Throttling is 1 where a throttle time grew since the one before, else 0.
+// Measures of a device, by index. Throttling is 1 if a throttle time increased since the previous sample, otherwise 0.
 const (
 	busy = iota
 	power
@@ -216,7 +216,7 @@ func (m *Model) dropOldestOperations() {
 	}
 }
 
-// bucketAt returns the operation's bucket of an index; nil if that lies before all that is kept.
+// bucketAt returns the operation's bucket of an index; nil if that is before everything kept.
 func (m *Model) bucketAt(o *operation, index int64) *bucket {
 	if m.fixed {
 		index = 0
@@ -302,8 +302,8 @@ func (m *Model) deviceOf(key, name, model string) *device {
 	return d
 }
 
-// cover marks what a span covered of the device's last ten minutes, to a 64th of a second. Seconds beyond the latest
-// are from a clock that was set back since.
+// cover marks the time that a span covered in the device's last ten minutes, to a 64th of a second. Seconds beyond the
+// latest are from a clock that was set back since.
 func (d *device) cover(start, end uint64, latest int64) {
 	const part = uint64(time.Second) / 64
 	first, last := start/part, (end+part-1)/part
@@ -317,7 +317,7 @@ func (d *device) cover(start, end uint64, latest int64) {
 		s := &d.covered[int64(at/64)%keptSeconds]
 		if s.at != int64(at/64) {
 			if s.at > int64(at/64) && s.at <= latest {
-				at = (at/64 + 1) * 64 // older than what the strip holds
+				at = (at/64 + 1) * 64 // older than the strip
 				continue
 			}
 			*s = second{at: int64(at / 64)}

@@ -21,7 +21,7 @@ import (
 // Traces takes spans into the model. It keeps nothing of td.
 func (m *Model) Traces(td ptrace.Traces) { m.traces(td, nil) }
 
-// traces takes spans, which are of a profile as well unless that is nil.
+// traces adds spans, which belong to a profile as well unless p is nil.
 func (m *Model) traces(td ptrace.Traces, p *Profile) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	}
 }
 
-// peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from
+// peak learns the device's roof from a span that states its share of it, which is the roof that gpu_derive used, from
 // the table, the device or the configuration.
 func (m *Model) peak(f *spanfacts.Facts) {
 	switch {
@@ -120,7 +120,7 @@ func (m *Model) peak(f *spanfacts.Facts) {
 	}
 	byFLOPs := f.FLOPs > 0 && (f.Bound == semconv.GPURooflineBoundCompute || f.Size == 0)
 	byBytes := f.Size > 0 && (f.Bound == semconv.GPURooflineBoundMemory || f.FLOPs == 0)
-	if !byFLOPs && !byBytes { // launch and latency do not say which of the two it is near to
+	if !byFLOPs && !byBytes { // launch and latency do not state which of the two is nearer
 		return
 	}
 	model, precision := clip(f.Device.Model), clip(f.Precision)
@@ -163,7 +163,7 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.steps.put(st, maxSteps)
 }
 
-// request returns the account of the request whose trace a span of gpu_requests is in.
+// request returns the account of the request in whose trace a span of gpu_requests is.
 func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	q := m.requests.Get(f.Key.Trace)
 	if q == nil {
@@ -196,14 +196,14 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
 }
 
-// share adds a span of gpu_requests to the account of its request.
+// share adds a span of gpu_requests to its request's account.
 func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	q := m.request(f, r)
 	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
 	if f.HasEnergy {
 		q.Energy += f.Energy
 	}
-	if !q.shared { // what the batches count comes before what the engine states
+	if !q.shared { // counts of batches precede the engine's own
 		q.Items, q.shared = 0, true
 	}
 	q.Items += f.Items
@@ -273,7 +273,7 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 	}
 }
 
-// measureOf is what the metrics of a device say; its memory's limit has no time.
+// measureOf maps metrics of a device to measures; the limit of its memory has no time.
 var measureOf = map[string]int{
 	semconv.HWGPUUtilizationName: busy, semconv.HWPowerName: power, semconv.HWTemperatureName: temperature,
 	semconv.HWGPUMemoryUsageName: memory, semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,

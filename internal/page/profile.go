@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// How much a report holds of each list; what is beyond is counted.
+// Limits of the lists in a report; what is beyond is counted.
 const (
 	maxProfiles      = 64
 	shownKernels     = 300
@@ -46,7 +46,7 @@ type Profile struct {
 	whole    bool // it was read to its end
 }
 
-// DeviceReport is what a device did over the profile. Durations are ns, as in the report of the engine of findings.
+// DeviceReport is the work of a device in a profile. Durations are ns, as in the report of the analysis.
 type DeviceReport struct {
 	facts.Report
 	Roof            *Roof `json:"roof,omitempty"` // of its model
@@ -64,8 +64,8 @@ type Comparison struct {
 	MoreKernels   int       `json:"moreKernels,omitempty"`
 }
 
-// Book gathers a report on profiles: spans at the detail kernels, and what their analysis says. Profiles of which there
-// are only spans could not be read, and are no part of it. It is not safe for concurrent use.
+// Book collects a report on profiles: spans at the detail kernels, and the results of their analysis. Profiles that
+// have only spans could not be read, and are not included. It is not safe for concurrent use.
 type Book struct {
 	model    *Model
 	profiles []*Profile
@@ -118,7 +118,7 @@ func (p *Profile) activity(f *spanfacts.Facts) {
 	p.timeline.add(rowKey{device: f.Device.Ordinal, stream: f.Stream}, int64(f.Start), int64(f.End), class, f.Name)
 }
 
-// Profile takes what the analysis of a profile says: of each device its report, and what was odd.
+// Profile adds the results of a profile's analysis: the report of each device, and irregularities.
 func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 	p := b.profile(name)
 	if p == nil {
@@ -153,7 +153,7 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 	}
 }
 
-// Host takes what the analysis says of a profile without activities of a device.
+// Host adds the result of a profile without activities of a device.
 func (b *Book) Host(name string, v *finding.Finding) {
 	if p := b.profile(name); p != nil {
 		p.Host = v
@@ -178,7 +178,7 @@ func byName(list []facts.Kernel) []facts.Kernel {
 	return out
 }
 
-// together returns the rate over the time of both of which the work is known.
+// together returns the rate over the time for which the work of both is known.
 func together(a, b facts.Rate) facts.Rate {
 	s, t := worked(a), worked(b)
 	if s+t == 0 {
@@ -253,7 +253,7 @@ func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofil
 	return s
 }
 
-// Job is what the profiles of several ranks of one job say together.
+// Job is the result of comparing the profiles of several ranks of one job.
 type Job struct {
 	ID     string    `json:"id,omitempty"`
 	World  int64     `json:"world,omitempty"` // ranks of the job; 0: not stated
@@ -265,7 +265,7 @@ type Job struct {
 	// Late are ranks that delay the others for more than a hundredth of the time, the worst first, at most 3; of the
 	// last two methods one at most.
 	Late []LateRank `json:"late,omitempty"`
-	// of the communication of the ranks but the worst, what is waiting for a late one, 0 to 1
+	// share of the communication of all ranks except the worst that is waiting for a late one, 0 to 1
 	WaitingShare float64 `json:"waiting_share,omitzero"`
 	// of the time, what stages of a pipeline that compute equally long do not compute in the mean, 0 to 1; no rank is
 	// late then
@@ -281,9 +281,9 @@ type JobMethod string
 
 // Methods, the first that a job's profiles allow.
 const (
-	ByArrival       JobMethod = "arrival"       // when each rank came to collectives, clocks aligned by their ends
-	ByLength        JobMethod = "length"        // clocks cannot be aligned: who comes last to a collective runs shortest
-	ByCommunication JobMethod = "communication" // no collectives match: who comes last communicates least
+	ByArrival       JobMethod = "arrival"       // when each rank arrived at collectives, clocks aligned by their ends
+	ByLength        JobMethod = "length"        // clocks cannot be aligned: the last rank at a collective runs it shortest
+	ByCommunication JobMethod = "communication" // no collectives match: the last rank communicates least
 	ByOwnTime       JobMethod = "own_time"      // no collectives: steps without exposed communication
 )
 
@@ -299,8 +299,8 @@ type Rank struct {
 	Last          int           `json:"last"`        // of those, at which it came last
 	Waited        time.Duration `json:"waited_ns"`
 	HeldUp        time.Duration `json:"held_up_ns"` // how long the others together waited for it
-	// Caused is how long the others waited because of it, at whatever collective: where it came last because it had to
-	// wait itself, for a rank that the others do not meet, that rank caused it.
+	// Caused is how long the others waited because of it, at any collective: if it arrived last because it had to wait
+	// itself, for a rank that the others do not meet, that rank caused it.
 	Caused time.Duration `json:"caused_ns"`
 }
 
@@ -308,12 +308,13 @@ type Rank struct {
 type LateRank struct {
 	Rank int64         `json:"rank"`
 	Each time.Duration `json:"each_ns"` // how long each of the others waits for it in the mean
-	// At are the collectives at which it came last, most often first; First and Last are when, since its window began.
+	// At are the collectives at which it arrived last, most frequent first; First and Last are when, since its window
+	// began.
 	At    []LateAt      `json:"at,omitempty"`
 	First time.Duration `json:"first_ns,omitzero"`
 	Last  time.Duration `json:"last_ns,omitzero"`
-	// What it did longer than the others' median before those: kernels, copies, and nothing on its device, while its
-	// host was mostly in In.
+	// What took longer than the others' median before those: kernels, copies, and nothing on its device, while its host
+	// was mostly in In.
 	Computing time.Duration `json:"more_computing_ns"`
 	Copying   time.Duration `json:"more_copying_ns"`
 	Idle      time.Duration `json:"more_idle_ns"`

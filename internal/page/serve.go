@@ -44,7 +44,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// Mark stands near the beginning of every report.
+// Mark is near the beginning of every report.
 const Mark = "<!-- otelgpu -->"
 
 // policy lets the page run its own script and style and talk to its own server, and nothing else.
@@ -119,7 +119,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	})
 }
 
-// own tells whether the name that a browser asked for is one of the page's own.
+// own reports whether the host name that a browser requested is one of the page's own.
 func own(r *http.Request, hosts []string) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok || !at.IP.IsLoopback() {
@@ -131,7 +131,7 @@ func own(r *http.Request, hosts []string) bool {
 		slices.Contains(hosts, name)
 }
 
-// atMost answers so many requests at a time, and tells others to come again.
+// atMost serves n requests at a time, and tells further clients to retry.
 func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
 	var now atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,7 @@ func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// encode returns a state as JSON. Sums of numbers from the wire may be none (1e308 twice): such count as absent.
+// encode returns a state as JSON. Sums of numbers from the wire may overflow (1e308 twice): such values are omitted.
 func encode(s *State) ([]byte, error) {
 	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that contains it
 	if none := new(json.UnsupportedValueError); errors.As(err, &none) {
@@ -155,7 +155,7 @@ func encode(s *State) ([]byte, error) {
 	return b, err
 }
 
-// finite makes numbers within v that are none 0.
+// finite sets NaN and infinities within v to 0.
 func finite(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Float64:

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// How much one State holds: what a person can look at, and a browser draw at once.
+// Limits of one State: what a person can look at, and a browser can draw at once.
 const (
 	shownOperations = 500
 	shownSteps      = 400
@@ -24,14 +24,14 @@ const (
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
-// State is what the page shows: the JSON of /api/state, version 2. Times are unix milliseconds, durations seconds,
-// energies joules, rates per second. What is not known is absent.
+// State is the content of the page: the JSON of /api/state, version 2. Times are unix milliseconds, durations seconds,
+// energies joules, rates per second. Unknown values are omitted.
 type State struct {
 	Version    int         `json:"version"`
 	Now        int64       `json:"now"`
 	Live       bool        `json:"live"`
 	Range      float64     `json:"range"`              // seconds before now that the strips show; 0: all
-	From       int64       `json:"from"`               // what operations, steps and requests are of; 0: all
+	From       int64       `json:"from"`               // time range of operations, steps and requests; 0: all
 	To         int64       `json:"to"`                 //
 	TraceURL   string      `json:"traceUrl,omitempty"` // with {traceID}
 	Findings   []Finding   `json:"findings"`
@@ -49,12 +49,12 @@ type State struct {
 	Profiles   []*Profile  `json:"profiles,omitempty"`
 	Jobs       []Job       `json:"jobs,omitempty"`       // of several ranks each
 	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
-	// GPU time and idle time by stack; the second is of the first profile of a comparison.
+	// GPU time and idle time by stack; the second is from the first profile of a comparison.
 	Flames       *stackprofile.Graph `json:"flames,omitempty"`
 	FlamesBefore *stackprofile.Graph `json:"flamesBefore,omitempty"`
 }
 
-// Device is one device's strip: a list of cells of Step seconds from Start on. What is null is not known.
+// Device is one device's strip: a list of cells of Step seconds from Start on. null is unknown.
 type Device struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name,omitempty"`
@@ -62,7 +62,7 @@ type Device struct {
 	Start       int64      `json:"start"` // unix s
 	Step        int64      `json:"step"`
 	Covered     []*float64 `json:"covered"` // share of the cell in which a span ran, 0 to 1
-	Busy        []*float64 `json:"busy"`    // as the device says, 0 to 1
+	Busy        []*float64 `json:"busy"`    // as the device reports it, 0 to 1
 	Power       []*float64 `json:"power"`   // W
 	Temperature []*float64 `json:"temperature"`
 	Throttled   []bool     `json:"throttled"`
@@ -102,7 +102,7 @@ type Operation struct {
 	Trace     string  `json:"trace,omitempty"`     // of the longest run
 }
 
-// Roof is what a device model can do at most.
+// Roof is the upper limit of a device model.
 type Roof struct {
 	Model     string             `json:"model"`
 	Bandwidth float64            `json:"bandwidth"` // bytes/s
@@ -158,7 +158,7 @@ type Request struct {
 	joined mean // of its time that has samples
 }
 
-// Health is what has come, and what was left out for want of room.
+// Health counts what has arrived, and what was dropped because of limits.
 type Health struct {
 	Spans             int64   `json:"spans"`
 	GPUSpans          int64   `json:"gpuSpans"`
@@ -176,13 +176,13 @@ type Health struct {
 	StacksMerged      int64   `json:"stacksMerged,omitempty"` // values that are below "(other stacks)"
 }
 
-// Query says what a State is of.
+// Query selects the content of a State.
 type Query struct {
 	Range    time.Duration // before now; 0 or more than ten minutes is all there is
-	From, To time.Time     // what operations, steps and requests are of; zero: of Range
+	From, To time.Time     // time range of operations, steps and requests; zero: of Range
 }
 
-// State returns what the model holds of a time.
+// State returns what the model holds for a query.
 func (m *Model) State(q Query) *State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,7 +236,7 @@ func (m *Model) State(q Query) *State {
 	return s
 }
 
-// Generation changes whenever something has come.
+// Generation changes whenever data arrives.
 func (m *Model) Generation() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -354,7 +354,7 @@ func (d *device) strip(newest, span int64) Device {
 	return out
 }
 
-// cells returns the means of a measure, rounded to 1/parts. A sample is of the time since the one before it.
+// cells returns the means of a measure, rounded to 1/parts. A sample covers the time since the previous one.
 func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
 	known := func(i int64) bool { s := &d.samples[i%keptSeconds]; return s.at == i && s.known[measure] }
 	before := first - 1

@@ -17,7 +17,7 @@ const (
 	maxCells     = 4096 // of a row
 	shownInCells = 40_000
 	maxNames     = 20_000
-	maxReach     = int64(1) << 55 // ns from the first activity, about a year: what is later has a wrong clock
+	maxReach     = int64(1) << 55 // ns from the first activity, about a year: later times are from a wrong clock
 )
 
 // Classes of activities in a cell.
@@ -120,7 +120,7 @@ func (t *timeline) stretch(start int64) {
 	}
 }
 
-// halve sums pairs of cells, in place.
+// halve sums pairs of cells.
 func halve(cells []cell) []cell {
 	n := (len(cells) + 1) / 2
 	for i := range n {
@@ -164,8 +164,8 @@ type Timeline struct {
 }
 
 // Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
-// the class that took most (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of what ran
-// longest, -1 where it is not known.
+// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of the
+// longest activity, -1 if it is unknown.
 type Row struct {
 	Device int64   `json:"device"`
 	Stream int64   `json:"stream"`

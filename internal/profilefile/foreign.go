@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilefile tells files of profilers apart by what they begin with, for all who read or look for them, and
-// names the command that converts unsupported ones.
+// Package profilefile recognizes files of profilers by their first bytes, for all that read or look for them, and names
+// the command that converts unsupported ones.
 package profilefile
 
 import (
@@ -17,8 +17,8 @@ import (
 // HeadSize is how many bytes of a file [Foreign] wants to see.
 const HeadSize = 4096
 
-// kind is a format that is known by name. Formats are recognized by their first bytes where documented, else by
-// what the name ends in.
+// kind is a format that is known by name. Formats are recognized by their first bytes if documented, otherwise by the
+// end of the file's name.
 type kind struct {
 	is     func(head []byte) bool // nil: by the name alone
 	ends   []string
@@ -109,7 +109,7 @@ var documents = []struct {
 	{[]string{`"resourceMetrics"`}, "OTLP", "otelcol-gpu check FILE"},
 }
 
-// Document reports, like [Foreign], what a JSON file is that is not a trace; head is not compressed.
+// Document is like [Foreign], for a JSON file that is not a trace; head is not compressed.
 func Document(path string, head []byte) string {
 	for _, d := range documents {
 		if !slices.ContainsFunc(d.keys, func(key string) bool { return !bytes.Contains(head, []byte(key)) }) {
@@ -123,8 +123,8 @@ func named(path, says, remedy string) string {
 	return "it is " + says + " (" + strings.ReplaceAll(remedy, "FILE", filepath.Base(path)) + ")"
 }
 
-// Foreign reports what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems
-// (nsys export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
+// Foreign describes a file that cannot be read, with the remedy in brackets: "it is a report of Nsight Systems (nsys
+// export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
 func Foreign(path string, head []byte) string {
 	for _, k := range kinds {
 		ends := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })

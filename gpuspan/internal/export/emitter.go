@@ -23,8 +23,8 @@ import (
 // EmitBudget is how many outermost sections of one stream become spans before it is another stream's turn.
 const EmitBudget = 16
 
-// Exporter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the
-// application's code: a span processor that takes its time holds up neither the driver's polling nor the clocks.
+// Exporter ends spans and updates metrics and statistics. It has a goroutine of its own, because all of this runs the
+// application's code: a slow span processor delays neither the polling of the driver nor the clocks.
 type Exporter struct {
 	timeline.Worker
 	spanMaker
@@ -34,7 +34,7 @@ type Exporter struct {
 	spare         *record.SpareNests // for the polling thread
 }
 
-// spanMaker makes the span of one section, for a TracerProvider or a sink, and counts it in metrics and statistics.
+// spanMaker ends the span of one section, for a TracerProvider or a sink, and counts it in metrics and statistics.
 type spanMaker struct {
 	p       *record.Core
 	metrics *Metrics
@@ -62,7 +62,7 @@ func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
 	return t
 }
 
-// Loop works until told to stop. A panic ends it early; foreseen ones are recovered closer to their cause.
+// Loop works until told to stop. A panic ends it early; expected panics are recovered closer to their cause.
 func (t *Exporter) Loop() (quit bool) {
 	defer t.p.Guard("spans were made")
 	defer t.p.Exporting.Since.Store(0)
@@ -90,7 +90,7 @@ func (t *Exporter) Loop() (quit bool) {
 		case <-t.Wakeups:
 		case f := <-t.Calls:
 			f()
-		case <-t.Quit: // what is queued is the last
+		case <-t.Quit: // queued work is the last
 			t.DrainUntil(math.MaxInt64)
 			t.tree.CheckSealed(t.p.Clock.Now(), true)
 			t.ReportUntimed()
@@ -120,8 +120,8 @@ func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	return waiting
 }
 
-// Turn returns a stream's; it reports whether there may be more. What the application's code ends the goroutine in is
-// lost, the rest has its turn again.
+// Turn exports what is pending on a stream and reports whether there may be more. If the application's code ends the
+// goroutine, the section in progress is lost and the rest is exported later.
 func (t *Exporter) Turn(s *record.Stream, until int64) bool {
 	if s.Emitted == len(s.Emitting) {
 		s.EmitMu.Lock()
@@ -156,7 +156,7 @@ func (t *Exporter) Turn(s *record.Stream, until int64) bool {
 	return true
 }
 
-// nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
+// nest exports one nest. Its memory is released even if the application's code ends the goroutine.
 func (t *Exporter) nest(n *record.Nest, read int64) {
 	defer n.Put(t.spare)
 	if n.Step != nil || n.Expiry {
@@ -190,7 +190,7 @@ func (t *Exporter) nest(n *record.Nest, read int64) {
 	}
 }
 
-// EmitNest makes the spans of a nest, parents before children.
+// EmitNest ends the spans of a nest, parents before children.
 func (t *Exporter) EmitNest(n *record.Nest) {
 	for _, f := range t.tree.Assemble(n) {
 		t.emitFinished(f)
@@ -198,7 +198,7 @@ func (t *Exporter) EmitNest(n *record.Nest) {
 	t.tree.Release()
 }
 
-// emitFinished makes the span of a section below its parent's, which was made before.
+// emitFinished ends the span of a section below its parent's, which exists already.
 func (t *Exporter) emitFinished(f tree.Finished) {
 	if f.Parent == nil {
 		t.emit(f.Record, f.Stream, trace.SpanContext{}, 0)
@@ -248,7 +248,7 @@ func (t *Exporter) print(c *record.OperationConfig) {
 	}
 }
 
-// ReportUntimed tells the recorder of runs that were not timed since it was last told.
+// ReportUntimed reports to the recorder the untimed runs since the last report.
 func (t *Exporter) ReportUntimed() {
 	rec := t.p.Recorder
 	if rec == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns the
-// links that the span is to have: at most limit if that is not 0, the sampled ones first. items are the items of the
-// section. Equal parts go without saying, and shares follow from items, unless there may be requests without a link: as
-// many as kept are known to stay.
+// shareLinks adds to the links of a batch what each request received of it, in one array of attributes, and returns the
+// links of the span: at most limit if that is not 0, sampled ones first. items are the items of the section. Equal
+// parts need no attribute, and shares follow from items, unless there may be requests without a link: then the number
+// of links that stay is known as kept.
 func shareLinks(e *record.Extra, attrs []attribute.KeyValue, items int64, kept, limit int) []trace.Link {
 	links := e.Links
 	if e.Kept = len(links); limit > 0 {
@@ -50,11 +50,11 @@ func equalParts(shares []int64) bool {
 	return !slices.ContainsFunc(shares, func(n int64) bool { return n != shares[0] })
 }
 
-// usualLinks is what an SDK keeps that is not told otherwise.
+// usualLinks is the default link limit of SDKs.
 const usualLinks = 128
 
-// checkLinks counts the links that a batch's span has not, and learns the SDK's limit: it throws away the first links
-// where later ones come, each time by moving all others, and does not look which of them are sampled.
+// checkLinks counts the links that a batch's span lacks, and learns the SDK's limit: an SDK drops the first links when
+// more are added, moves all others each time, and does not consider which of them are sampled.
 func (t *spanMaker) checkLinks(e *record.Extra, span trace.Span) {
 	given := e.Kept
 	if s, ok := span.(interface{ DroppedLinks() int }); ok {

@@ -37,8 +37,8 @@ var dropNames = [record.DropReasons]string{
 	record.DropCaptured:    semconv.GpuspanDropReasonCaptured,
 }
 
-// Metrics are the instruments of a profiler. Counts come from callbacks over the tallies, so that counting a section
-// costs no instrument; only durations are recorded one by one.
+// Metrics holds the instruments of a profiler. Counts are reported by callbacks over the tallies, so that counting a
+// section costs no instrument; only durations are recorded one by one.
 type Metrics struct {
 	p         *record.Core
 	recorded  map[durationKey]*[]metric.RecordOption // goroutine of the emitter
@@ -115,7 +115,7 @@ func (k *kit) check(err error) {
 	k.failed = cmp.Or(k.failed, err)
 }
 
-// observables makes instruments of a kind. What metric.WithUnit returns is an option of each.
+// observables creates instruments of a kind. What metric.WithUnit returns is an option of each.
 func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (I, error)) func(n, u, text string) I {
 	return func(name, unit, text string) I {
 		i, err := create(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(text)).(O))
@@ -125,8 +125,8 @@ func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (
 	}
 }
 
-// Scope marks a scope of spans: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics from
-// the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
+// Scope marks a scope of spans: consumers that see gpu.metrics.emitted need not compute the first five gpu.operation.*
+// metrics from the spans. Without a MeterProvider no metrics leave the process, so the consumer must compute them.
 func (m *Metrics) Scope(kv []attribute.KeyValue) []attribute.KeyValue {
 	if m.durations != nil && m.durations.Enabled(context.Background()) {
 		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))
@@ -160,7 +160,7 @@ func (m *Metrics) attributesOf(st *record.OpState) *metricAttrs {
 // duration records a resolved section. ctx carries its span, so that a sampled one becomes an exemplar.
 func (m *Metrics) duration(ctx context.Context, r *record.Record, s *record.Stream) {
 	if m.durations == nil || !r.Timed || !m.durations.Enabled(ctx) {
-		return // host times are not GPU durations: the work that a section launched may not even have begun at its End
+		return // host times are not GPU durations: the work that a section launched may not even have started at its End
 	}
 	key := durationKey{op: r.Op, device: s.Device, status: r.Status}
 	opt := m.recorded[key]
@@ -183,8 +183,8 @@ type durationKey struct {
 }
 
 // Farewell is the callback of a profiler's instruments, which its MeterProvider keeps. The provider collects once more
-// when it shuts down, which is after the profiler does, and counters must not fall: so after Shutdown it goes on to
-// tell the last figures, without holding the profiler, and takes itself out after a few collections.
+// when it shuts down, after the profiler does, and counters must not fall: so after Shutdown the callback continues to
+// report the last values, without keeping the profiler alive, and unregisters itself after a few collections.
 type Farewell struct {
 	live  atomic.Pointer[Metrics]
 	last  atomic.Pointer[[]func(metric.Observer)]
@@ -192,7 +192,7 @@ type Farewell struct {
 	entry atomic.Pointer[metric.Registration]
 }
 
-// LastCollections is how many collections, by any reader, tell the figures of a profiler that is shut down.
+// LastCollections is the number of collections, by any reader, that report the values of a profiler after its shutdown.
 const LastCollections = 4
 
 func (f *Farewell) observe(ctx context.Context, o metric.Observer) error {

@@ -96,13 +96,13 @@ func (t *spanMaker) constantOn(st *record.OpState, s *record.Stream, w *work.Wor
 	}
 	c := &sink.Constant{Attributes: lastOfEach(slices.Concat(st.Op.Attrs, s.Attrs, tree.PrecisionOf(w)))}
 	if len(constants) >= maxConstants {
-		constants = constants[:0] // streams that come and go
+		constants = constants[:0] // streams are registered and closed
 	}
 	t.constants[st] = append(constants, streamConstant{s, precision, c})
 	return c
 }
 
-// maxConstants bounds what is kept for one operation; the list is searched.
+// maxConstants bounds the values kept for one operation; the list is searched linearly.
 const maxConstants = 16
 
 type streamConstant struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// nodeOf returns the place's number in the report.
+// nodeOf returns the position's number in the report.
 func nodeOf(pl *record.Position, rec report.Recorder) report.Node {
 	if pl == nil {
 		return 0
@@ -20,7 +20,7 @@ func nodeOf(pl *record.Position, rec report.Recorder) report.Node {
 	return pl.Number
 }
 
-// reportPlace tells the recorder of the runs since it was last told. Polling thread.
+// reportPosition reports to the recorder the runs since the last report. Polling thread.
 func reportPosition(pl *record.Position, rec report.Recorder) {
 	now, last := pl.Untimed.Load(), pl.Reported
 	if now == last {

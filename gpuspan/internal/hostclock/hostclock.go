@@ -22,7 +22,7 @@ type Clock struct {
 // stepThreshold separates steps of the wall clock from the time between the wall and monotonic reads of one time.Now.
 const stepThreshold = int64(20 * time.Microsecond)
 
-// New reads now once to find out what clock it is: a time with a monotonic reading comes from time.Now.
+// New reads now once to find out which clock it is: a time with a monotonic reading is from time.Now.
 func New(now func() time.Time) *Clock {
 	c := &Clock{base: now()}
 	if c.base == c.base.Round(0) {

@@ -69,7 +69,7 @@ func Int64Range(low, high int64) Gen[int64] {
 	return func(t *T) int64 { return between(t.Rand, low, high) }
 }
 
-// The bounds and what lies next to them are drawn one time in four, small numbers as often as large ones.
+// The bounds and the values next to them are drawn one time in four, small numbers as often as large ones.
 func between(r *rand.Rand, low, high int64) int64 {
 	if low > high {
 		panic(fmt.Sprintf("property: no number from %d to %d", low, high))

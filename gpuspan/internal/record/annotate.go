@@ -20,8 +20,8 @@ type Annotator interface {
 	Enabled() bool
 }
 
-// annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this
-// library's code.
+// annotate starts the range of a section that has just started. It is not called under the stream's mutex, because the
+// annotator is not this library's code.
 func (x Section) annotate(n *Nesting) {
 	p, o := x.p, x.at.State.Op
 	sc := SpanOf(n.Ctx).SpanContext()
@@ -52,7 +52,7 @@ func (x Section) annotate(n *Nesting) {
 	}
 }
 
-// reserves reports whether the section will have a span whose id can be said now.
+// reserves reports whether the section will have a span whose ID is known in advance.
 func (n *Nesting) reserves(p *Core, parent trace.SpanContext) bool {
 	return p.Cfg.IDs != nil && !p.refused.Load() &&
 		(parent.IsSampled() || !parent.IsValid()) && // else it is timed for metrics only
@@ -96,21 +96,21 @@ var errIDsRefused = errors.New(
 	"the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the " +
 		"same one to sdktrace.WithIDGenerator)")
 
-// CheckIDs finds out whether the provider took the ids that were reserved. If not it never will.
+// CheckIDs checks whether the provider used the reserved IDs. If it did not, it never will.
 func (p *Core) CheckIDs(want spanid.IDs, got trace.SpanContext) {
 	if got.SpanID() != want.Span && p.refused.CompareAndSwap(false, true) {
 		p.Errors.Report("ids", errIDsRefused)
 	}
 }
 
-// Listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not
-// called at all.
+// Listens reports whether an annotator has any effect: one that is not enabled, as nvtx without a tool, is not called
+// at all.
 func (p *Core) Listens(a Annotator) (enabled bool) {
 	defer p.Guard("annotator's Enabled")
 	return a.Enabled()
 }
 
-// NoStep is the number of what is no step.
+// NoStep is the number used outside of steps.
 const NoStep = -1
 
 // RangeStart begins the range of a section, or of the step of a number.
@@ -138,7 +138,7 @@ func (p *Core) endRange(id uint64) {
 // a loop iterator's frames between frames of the application.
 const ownFrames = 16
 
-// locate remembers who starts a section. Names are looked up when the span is made.
+// locate records which code starts a section. Names are looked up when the span is made.
 func (r *Record) locate(depth int) {
 	var pcs [settings.MaxStackDepth + ownFrames]uintptr
 	n := runtime.Callers(3, pcs[:max(depth, 1)+ownFrames])

@@ -23,8 +23,8 @@ type Nesting struct {
 	Phase  int8
 }
 
-// Begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
-// look-up in ctx.
+// Begin starts a section below the span, section or step of ctx. It also decides whether the section is timed, at the
+// cost of one lookup in ctx.
 func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	if s == nil || o == nil || s.Core.Level.Load() < int32(o.Cfg.Verbosity) {
 		return Section{}
@@ -39,7 +39,7 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	return s.beginOuter(ctx, o, flags)
 }
 
-// skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces:
+// skippedBy reports whether a run is only counted because its trace is not sampled. A batch belongs to many traces:
 // whether it is recorded is decided when its links are known.
 func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !p.TimeAll && !o.Cfg.Batch && Unsampled(parent)
@@ -126,7 +126,8 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	return y, true
 }
 
-// Take takes a free slot for a section of an operation, or says why there is none. The stream's mutex must be held.
+// Take takes a free slot for a section of an operation, or returns the reason why there is none. The stream's mutex
+// must be held.
 func (s *Stream) Take(st *OpState) (*Slot, dropReason) {
 	last := len(s.Free) - 1
 	switch {
@@ -144,9 +145,9 @@ func (s *Stream) Take(st *OpState) (*Slot, dropReason) {
 	return sl, 0
 }
 
-// takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
-// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would cost the stream its
-// times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
+// takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older than
+// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would deprive the stream
+// of GPU times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
 func (s *Stream) takeBack(n *Nesting, now int64) bool {
 	if s.Closed || 2*s.Pending.Size > len(s.Slots) {
 		return false

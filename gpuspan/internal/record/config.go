@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Config is what a profiler is made with.
+// Config configures a profiler.
 type Config struct {
 	settings.Settings
 	Tracers    trace.TracerProvider
@@ -39,7 +39,7 @@ type Config struct {
 	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
 }
 
-// Fill sets what no option said.
+// Fill sets defaults for what no option set.
 func (c *Config) Fill() {
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
 	if c.OnError == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Core is what a profiler's goroutines share: its settings, its clock, its lists, and its counts. Lists are read by any
-// goroutine and grow under the mutex; counts are atomic.
+// Core is the state shared by a profiler's goroutines: its settings, its clock, its lists, and its counts. Lists are
+// read by any goroutine and grow under the mutex; counts are atomic.
 type Core struct {
 	Cfg        Config
 	Backend    backend.Backend // nil: host times only
@@ -61,7 +61,7 @@ type Core struct {
 	Exporting exporting
 }
 
-// exporting is what the polling thread and the exporting goroutine tell each other.
+// exporting holds the signals between the polling thread and the exporting goroutine.
 type exporting struct {
 	Untimed atomic.Bool   // untimed sections are to be reported
 	Since   atomic.Int64  // hostClock when the work on a nest began; 0: resting
@@ -70,7 +70,7 @@ type exporting struct {
 
 func (e *exporting) Wake() { wakeUp(e.Wakeups) }
 
-// polling is what callers and the polling thread tell each other.
+// polling holds the signals between callers and the polling thread.
 type polling struct {
 	Idle    atomic.Bool   // the thread sleeps until woken
 	Passed  atomic.Int64  // hostClock when its last pass began

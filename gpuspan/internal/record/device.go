@@ -23,23 +23,24 @@ import (
 // Device is one device with its clock. All but the atomics belongs to the polling thread.
 type Device struct {
 	Info     backend.Device
-	Attrs    []attribute.KeyValue // who it is: on metrics, and on the scope of its spans
+	Attrs    []attribute.KeyValue // its identity: on metrics, and on the scope of its spans
 	repeated []attribute.KeyValue // what each span repeats of it
 	timed    scope                // of its spans that it timed itself
 	untimed  scope                // and of the others
-	stream   int                  // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
+	stream   int                  // gpu.stream.id of the first stream, for the scope; 0: none yet, −1: too many
 	Anchorer *clockmap.Anchorer   // nil until the first stream
 	Axis     int64                // where the profiler's clock began on the axis of the anchorer
 	Failed   backend.Status       // the last anchor's, to report a change once
 
 	Floor     atomic.Int64 // ns of an empty section; 0: not known
-	UsualHalf atomic.Int64 // ns: half width that most sections keep, for the scope to say; 0: not known
+	UsualHalf atomic.Int64 // ns: half width within which most sections are, for the scope; 0: unknown
 	Drift     atomicFloat  // ppm
 	Anomalies atomic.Int64
-	HalfNs    atomic.Int64 // half width that the newest section got; 0: none yet
+	HalfNs    atomic.Int64 // half width of the newest section; 0: none yet
 }
 
-// NewDevice makes a device, whose spans have scopes of their own: who the device is stands there, once for all of them.
+// NewDevice creates a device, whose spans have scopes of their own with the identity of the device, once for all of
+// them.
 func (p *Core) NewDevice(info backend.Device) *Device {
 	d := &Device{Info: info, Attrs: identity(info)}
 	for _, kv := range d.Attrs {
@@ -52,7 +53,7 @@ func (p *Core) NewDevice(info backend.Device) *Device {
 	return d
 }
 
-// scope returns what the scope of the device's spans says.
+// scope returns the attributes of the scope of the device's spans.
 func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
 	kv := slices.Clip(d.Attrs)
 	if d.stream > 0 {
@@ -87,7 +88,7 @@ type scope struct {
 	Sink   func() *sink.Scope
 }
 
-// NewScope makes a scope that says more.
+// NewScope creates a scope with additional attributes.
 func (p *Core) NewScope(more func() []attribute.KeyValue) scope {
 	return scope{
 		Tracer: sync.OnceValue(func() trace.Tracer {
@@ -115,8 +116,8 @@ func (s *EventRecorder) Scope(timed bool) *scope {
 // ever, and a program may make one profiler after another.
 const MaxScopeStream = 64
 
-// Describe makes the attributes of the stream's spans. The scope says which stream the first of a device is, mostly the
-// only one, and spans of others say it themselves.
+// Describe sets the attributes of the stream's spans. The scope states the first stream of a device, often the only
+// one; spans of other streams state theirs themselves.
 func (s *Stream) Describe() {
 	d := s.Device
 	if d != nil && d.stream == 0 {
@@ -132,7 +133,7 @@ func (s *Stream) Describe() {
 	}
 }
 
-// identity makes the attributes that say who a device is.
+// identity returns the attributes that identify a device.
 func identity(d backend.Device) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 9)
 	kv = spanattr.AppendStated(kv, semconv.HWIDKey, d.UUID)

@@ -67,10 +67,10 @@ func (s *Stream) Enqueue(sl *Slot, now int64) (crowded bool) {
 	return 2*s.Pending.Size >= len(s.Slots) && s.crowded(now)
 }
 
-// crowded reports whether the polling thread is to be woken though it sleeps for a while only: where it has not looked
-// for wakeEvery, and once between two of its passes where half of the slots that the last one left free have been used
-// up since, as a burst does that is over before wakeEvery. More would be for nothing: behind a device that lags no slot
-// comes back sooner because somebody asks. The stream's mutex must be held.
+// crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not polled for
+// wakeEvery, and once between two of its passes when half of the slots that the last pass left free have been used
+// since, as in a burst shorter than wakeEvery. Waking it more often is useless: behind a device that lags, polling
+// frees no slot sooner. The stream's mutex must be held.
 func (s *Stream) crowded(now int64) bool {
 	if now-s.Core.Polling.Passed.Load() > int64(wakeEvery) {
 		return true
@@ -127,7 +127,7 @@ type Elapsed struct {
 // NewElapsed allocates an Elapsed. Package gpuspan replaces it, so that what callers hold costs no further allocation.
 var NewElapsed = func() *Elapsed { return &Elapsed{} }
 
-// AskElapsed returns the Elapsed at a place and creates it at the first call.
+// AskElapsed returns the Elapsed stored in *at and creates it on the first call.
 func AskElapsed(at **Elapsed) *Elapsed {
 	if *at == nil {
 		*at = NewElapsed()

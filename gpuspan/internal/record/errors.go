@@ -18,14 +18,14 @@ func (p *Core) Guard(doing string) {
 	}
 }
 
-// misuse counts calls that cannot be what the caller meant.
+// misuse counts calls that the caller cannot have intended.
 type misuse struct {
 	ConcurrentSteps   atomic.Int64 // a step of a loop while another one of it runs
 	ForeignStream     atomic.Int64 // StartOn or PhaseOn with a stream of another profiler
 	staleParent       atomic.Int64 // Start within a section that has ended
 	unmatchedEnd      atomic.Int64 // EndNamed without an open section of the name
 	operationOverflow atomic.Int64 // sections of operations beyond maxOperations
-	InvalidWork       atomic.Int64 // what is stated and cannot be
+	InvalidWork       atomic.Int64 // impossible values
 }
 
 func (p *Core) Misuse() map[string]int64 {

@@ -83,7 +83,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	}
 	x := s.Begin(ctx, s.Core.Names.Operation(name), FlagNone)
 	s.Mu.Lock()
-	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
+	if len(s.named) >= maxNamedOpen { // never ended, or ended through the Section
 		s.named = slices.Delete(s.named, 0, 1)
 	}
 	s.named = append(s.named, namedOpen{name, x})

@@ -30,7 +30,7 @@ func (p *Public) Get(create func() any) any {
 	return p.value
 }
 
-// OperationConfig is what is the same each time an operation runs.
+// OperationConfig holds what is the same in each run of an operation.
 type OperationConfig struct {
 	Info       report.Info
 	Direction  work.Direction
@@ -39,7 +39,7 @@ type OperationConfig struct {
 	NoSpan     bool                 // in metrics and reports only
 	Batch      bool                 // timed whether or not the span around it is sampled
 	Print      io.Writer            // the report goes here when an outermost section resolves
-	PrintOnly  []string             // categories that Print is of; none: all
+	PrintOnly  []string             // categories to print; none: all
 	Attributes []attribute.KeyValue // on each span
 }
 
@@ -61,7 +61,7 @@ type Operation struct {
 // operationIDs numbers operations, so that a Profiler finds its state of one by index instead of by hash.
 var operationIDs atomic.Uint32
 
-// NewOperation makes an operation of type section, unless an option says otherwise.
+// NewOperation creates an operation of type section, unless an option sets another type.
 func NewOperation(name string, opts ...func(*OperationConfig)) *Operation {
 	if name = spanattr.ValidText(name); name == "" {
 		name = "unnamed"

@@ -9,22 +9,22 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// maxOperations bounds the operations of one profiler. A program that makes an operation per request would otherwise
-// grow without end; what is too many shares the state "(other)".
+// maxOperations bounds the operations of one profiler. A program that creates an operation per request would otherwise
+// use memory without limit; operations beyond it share the state "(other)".
 const maxOperations = 4096
 
 const overflowName = "(other)"
 
-// OpState is what one profiler knows of one operation. What the goroutines that start sections write is apart from what
-// the polling thread writes, so that neither takes lines of the cache from the other.
+// OpState is the state of one operation in one profiler. Fields written by goroutines that start sections are apart
+// from those written by the polling thread, so that neither takes cache lines from the other.
 type OpState struct {
 	Op *Operation
 
 	inner     shared[*Position] // within other sections
 	Outermost Position          // as an outermost section
 
-	// sections that took a slot, added by the polling thread when they are read back; and all steps, without a slot
-	// when they end
+	// sections that took a slot, added by the polling thread when they are read; and all steps, added without a slot when
+	// they end
 	Timed work.Tally
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Position is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces
-// are sampled or not. Sections that are not timed count here; each operation has a place as an outermost section, and
-// one below each place that it ran in.
+// Position is an operation at one position in the nesting of sections, so that the report's tree does not depend on
+// sampling. Sections that are not timed count here too; each operation has one position as an outermost section, and
+// one below each position in which it ran.
 type Position struct {
 	State  *OpState
 	Parent *Position // nil: outermost
@@ -28,23 +28,23 @@ type Position struct {
 	Chunked  atomic.Bool       // the runs are chunks of what runs around them
 
 	// polling thread
-	Reported work.TallySnapshot // what the recorder has of untimed
+	Reported work.TallySnapshot // untimed runs that the recorder has received
 	Number   report.Node        // in the report; 0: not known yet
 }
 
 const (
-	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What exceeds these limits
-	// counts as outermost.
+	// maxPositions bounds the positions of one profiler to half of what report.Collector holds. Sections beyond it count
+	// as outermost.
 	maxPositions = 2048
 	maxDepth     = 64 // recursions
 	maxChildren  = 64 // each is visited
 )
 
-// ticketRing is how many sections of one place may end between two Ends of the same untimed section and still have
-// the second one recognised. A power of two.
+// ticketRing is how many sections at one position may end between two Ends of the same untimed section such that the
+// second one is still recognized. A power of two.
 const ticketRing = 64
 
-// child finds the place of an operation within pl.
+// child returns the position of an operation within pl.
 func (pl *Position) child(p *Core, st *OpState) *Position {
 	for _, c := range pl.children.All() {
 		if c.State == st {
@@ -87,7 +87,7 @@ func (st *OpState) UntimedCount() int64 {
 	return n
 }
 
-// UntimedWork returns what it did then.
+// UntimedWork returns the work of untimed runs.
 func (st *OpState) UntimedWork() work.TallySnapshot {
 	sum := st.Outermost.Untimed.Load()
 	for _, pl := range st.inner.All() {

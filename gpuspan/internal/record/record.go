@@ -42,7 +42,7 @@ func (s *EventRecorder) RecordEnd(sl *Slot) {
 	}
 	if r.Flags&FlagLent != 0 {
 		if r.Flags&flagRecorded == 0 {
-			r.Flags |= FlagHost // nobody said that the events are recorded
+			r.Flags |= FlagHost // the recording of its events was not confirmed
 		}
 		return
 	}
@@ -80,7 +80,7 @@ func (r *Record) Failed(st backend.Status) bool {
 func (s *EventRecorder) Record(c *backend.Call) (st backend.Status) {
 	st = backend.StatusPanic
 	defer func() {
-		if st == backend.StatusPanic { // asked only where there may be a panic, for asking takes longer than all else here
+		if st == backend.StatusPanic { // queried only after a panic, because the query takes longer than everything else here
 			_ = recover()
 		}
 	}()
@@ -135,7 +135,7 @@ func (s *EventRecorder) memoryUsage() (int64, bool) {
 // gpu.batch.size and the shares count all of them.
 const MaxLinks = 1024
 
-// link adds a request to a batch. If there is no room, one that is sampled takes the place of one that is not.
+// link adds a request to a batch. If there is no room, a sampled request replaces one that is not.
 func (e *Extra) link(sc trace.SpanContext, items int64) {
 	e.Batch++
 	e.Items += items

@@ -20,8 +20,8 @@ type Section struct {
 	p  *Core
 }
 
-// Occupant identifies a timed section by the slot that it took. Once the section has ended, or another one took the
-// slot, all methods do nothing.
+// Occupant identifies a timed section by its slot. Once the section has ended, or another one has the slot, all methods
+// do nothing.
 type Occupant struct {
 	Slot *Slot  // nil: not timed
 	ID   uint64 // timed: of the section; else the ticket of an untimed run
@@ -142,7 +142,7 @@ func (x Occupant) Checksum(sum uint64) {
 	x.with(func(e *Extra) { e.Checksum, e.Summed = sum, true })
 }
 
-// change changes what is known of the section if it is open.
+// change modifies the record of the section if it is open.
 func (x Occupant) change(f func(*Record)) {
 	if x.Slot == nil {
 		return
@@ -169,8 +169,8 @@ func (x Section) Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, &SectionSpan{Span: around, section: x})
 }
 
-// SectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one
-// look-up. It is that span in all else.
+// SectionSpan replaces the span around a section in a context and carries the section too, so that Start finds both
+// with one lookup. In all other respects it is that span.
 type SectionSpan struct {
 	trace.Span
 	section Section
@@ -211,8 +211,8 @@ func (x Section) endWith(w *work.Work) {
 	}
 }
 
-// longestRun is the longest that a run takes, and what is no time of one lies before firstTime or after lastTime: years
-// that times in ns and sums of them hold.
+// longestRun is the longest accepted run. Accepted times are between firstTime and lastTime: years whose times in ns,
+// and sums of them, fit the integers.
 const longestRun = 366 * 24 * time.Hour
 
 var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)

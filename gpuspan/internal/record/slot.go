@@ -33,9 +33,9 @@ const (
 	SlotHeld
 )
 
-// Slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and
-// together, in three lines of the cache, for each that they have to fetch from the polling thread's processor is a part
-// of their time.
+// Slot holds one section of a stream. It owns two events permanently. The fields that Start and End access are first
+// and adjacent, in three cache lines, because each line that has to be fetched from the polling thread's processor adds
+// to their time.
 type Slot struct {
 	Stream *Stream
 	Index  uint16
@@ -52,7 +52,7 @@ type Slot struct {
 
 	// polling thread
 	Held     []*Record // resolved sections below this one
-	Nest     *Nest     // what was made of the section before all sections in it were resolved; nil: nothing yet
+	Nest     *Nest     // the nest of the section, if it was created before all sections in it were resolved; nil: not yet
 	Resolved int64     // host time at which the section resolved
 	Expired  bool      // reported, though the device has not finished it
 
@@ -71,24 +71,24 @@ const (
 	FlagChunk                      // gpu.chunk.index is set
 	FlagWait                       // End waits for the device
 	FlagLent                       // foreign code records the events
-	flagRecorded                   // and has said that it did
+	flagRecorded                   // and it has confirmed that it did
 	flagExtra                      // extra holds something
 
 	FlagsPlain = FlagStarted | FlagWait // flags of a plain section
 )
 
-// Record is what is known of one section: what callers stated, and the result. It is copied out of the slot when the
-// section resolves.
+// Record is one section: the caller's statements and the result. It is copied out of the slot when the section
+// resolves.
 type Record struct {
 	Claim
 	Result
 }
 
-// Claim is what callers write. In the slot of a plain section that was read it stays as it was, but for ctx, until the
-// slot is taken again: what the polling thread writes, the next caller has to fetch.
+// Claim is the part that callers write. In the slot of a plain section that was read it stays unchanged, except for
+// ctx, until the slot is taken again: the next caller has to fetch every cache line that the polling thread writes.
 type Claim struct {
 	Ctx    context.Context
-	ID     uint64 // of the section: unique in the process while it matters; 0: none
+	ID     uint64 // of the section: unique in the process while it is needed; 0: none
 	Parent uint64 // of the section around it; 0: none
 	Root   *Slot  // the outermost section's slot
 	Depth  int32
@@ -124,7 +124,7 @@ type Result struct {
 	Span        trace.SpanContext
 	ChildFLOPs  float64
 	ChildWork   work.Work
-	ChildCopied *[work.Directions]int64 // bytes of chunks that moved another way than the section's own; nil: none
+	ChildCopied *[work.Directions]int64 // bytes that chunks moved in another direction than the section; nil: none
 	ChildChunks int32
 	Summed      bool // work is the sum of chunks
 	Node        int32

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Nest is an outermost section with those in it, all out of their slots: what is exported together.
+// Nest is an outermost section with all sections in it, copied out of their slots: the unit of export.
 type Nest struct {
 	Stream *Stream
 	Root   *Record // mostly own
@@ -107,9 +107,9 @@ func (r *Record) clear() {
 // maxSpare bounds the memory that is kept after a burst, about 3 MiB.
 const maxSpare = MaxInFlight
 
-// plain is an outermost section with none in it and in no step, which was timed and says nothing but its work, as most
-// are. It travels by value: three processors pass it on to each other, and most of what a section costs beside reading
-// clocks is that each fetches its memory from another. A nest takes three times as many lines of the cache.
+// plain is an outermost timed section with none in it, in no step, that states nothing except its work, as most do. It
+// is passed by value: three processors pass it on, and fetching memory from another processor is most of a section's
+// cost beside reading clocks. A nest takes three times as many cache lines.
 type plain struct {
 	Times
 	Ctx                context.Context
@@ -119,8 +119,8 @@ type plain struct {
 	Occurrence         int64
 }
 
-// Stamped waits for the anchor that places it, then for its span. The stamps by which a plain one is placed stay with
-// the polling thread, in Stream.stamps.
+// Stamped waits for the anchor that places it, then for its span. The stamps of a plain section stay with the polling
+// thread, in Stream.stamps.
 type Stamped struct {
 	Nest *Nest // nil: it is plain
 	Read int64 // hostClock

@@ -14,7 +14,7 @@ type StepState struct {
 	Owner     any             // the step; of package tree
 	Ctx       context.Context // of the step: the parent of its outermost sections
 	Timed     bool            // else its sections only count
-	Recorded  bool            // else its sections keep events warm, and nothing is said of them
+	Recorded  bool            // otherwise its sections only keep events warm, and nothing is reported of them
 	Device    *Device         // that the boundaries are timed on
 	around    *StepState      // that the loop's stream goes back to; under the stream's mutex
 	Open      atomic.Int32    // sections that are not resolved
@@ -40,8 +40,8 @@ func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	return s.step
 }
 
-// SetStep makes st the step of sections on the stream that have none in their context. It may begin within another, as
-// an evaluation's steps do within a training step.
+// SetStep makes st the step of sections on the stream that have none in their context. It may start within another
+// step, as an evaluation's steps do within a training step.
 func (s *Stream) SetStep(st *StepState) {
 	s.Mu.Lock()
 	st.around, s.step = s.step, st

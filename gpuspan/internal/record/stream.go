@@ -27,7 +27,7 @@ type Stream struct {
 
 	openNamed atomic.Int32 // len(named)
 
-	EventRecorder // ends with its mutex, so that this is in one line of the cache with what it guards
+	EventRecorder // ends with its mutex, so that the mutex and what it guards are in one cache line
 
 	Slots   []Slot
 	Free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache

@@ -16,7 +16,7 @@ type Switch struct {
 	Stopped atomic.Bool
 
 	mu         sync.Mutex
-	SwitchedOn bool               // what SetEnabled said last,
+	SwitchedOn bool               // the last call of SetEnabled,
 	Verbosity  settings.Verbosity // and SetVerbosity
 }
 
@@ -37,7 +37,7 @@ func (w *Switch) SetVerbosity(v settings.Verbosity) {
 	w.SetLevel()
 }
 
-// SetLevel puts into force what was said last. The mutex must be held.
+// SetLevel applies the last settings. The mutex must be held.
 func (w *Switch) SetLevel() {
 	level := settings.VerbosityOff
 	if w.SwitchedOn && !w.Stopped.Load() {

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Sink takes the spans of sections instead of a tracer. Calls come from one goroutine of each profiler. What it is
-// given is the caller's again when the call returns, but for Scope and Constant, which never change.
+// Sink receives the spans of sections instead of a tracer. Calls are made by one goroutine of each profiler. Arguments
+// may be reused by the caller when the call returns, except Scope and Constant, which never change.
 type Sink interface {
 	Section(*Span)
 }
@@ -42,7 +42,7 @@ type Scope struct {
 	Attributes            []attribute.KeyValue
 }
 
-// Constant is what all spans of an operation on a stream say.
+// Constant holds what is equal in all spans of an operation on a stream.
 type Constant struct {
 	Attributes []attribute.KeyValue
 	Encoded    []byte // for the sink to keep
@@ -52,7 +52,7 @@ type Constant struct {
 // others int64.
 type Fact uint8
 
-// Facts in the order in which spans have them: what was measured, then what the application states.
+// Facts in the order of a span's attributes: measured values, then what the application states.
 const (
 	FactDuration Fact = iota
 	FactTimingError

@@ -38,8 +38,8 @@ func AppendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribut
 	return append(kv, k.String(ValidText(v)))
 }
 
-// ValidText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with
-// the spans of others.
+// ValidText replaces invalid UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with the
+// spans of others.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Seconds returns ns in the unit of attributes.

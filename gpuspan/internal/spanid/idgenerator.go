@@ -60,7 +60,7 @@ func randomSpanID() (s trace.SpanID) {
 	return s
 }
 
-// IDs are the ids that a section's span will have. Zero: none are reserved.
+// IDs are the reserved IDs of a section's span. Zero: none are reserved.
 type IDs struct {
 	Trace trace.TraceID
 	Span  trace.SpanID

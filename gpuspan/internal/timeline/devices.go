@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// What a half width differs by from section to section: by their distance from the next anchor. The scope's is rounded
+// Half widths differ from section to section by their distance from the next anchor. The scope's half width is rounded
 // up to a tenth of a microsecond.
 const (
 	halfSpread = 250
@@ -61,7 +61,7 @@ func (t *registrar) OpenDevices() error {
 	return nil
 }
 
-// open makes the device's clock and measures its floor, when the first stream comes.
+// openDevice opens the device's clock and measures its floor, when its first stream is registered.
 func (t *registrar) openDevice(d *record.Device) error {
 	if d.Anchorer != nil {
 		return nil
@@ -99,7 +99,7 @@ func sameDevice(a, b backend.Device) bool {
 	return a == b
 }
 
-// describeDevice tells the recorder what a device can do.
+// describeDevice reports the device's capabilities to the recorder.
 func describeDevice(p *record.Core, d *record.Device) {
 	defer p.Guard("recorder's list of devices")
 	if c, ok := p.Recorder.(interface{ SetDevice(report.Device) }); ok {
@@ -110,8 +110,8 @@ func describeDevice(p *record.Core, d *record.Device) {
 	}
 }
 
-// peaksOf returns the limits that the backend states, else the limits of the model that the driver names. Instances of
-// MIG have none here: which part of the device they are is not known to this process.
+// peaksOf returns the limits from the backend, otherwise the limits of the driver's model name. MIG instances have none
+// here: this process does not know which part of the device they are.
 func peaksOf(info backend.Device) report.Peaks {
 	if info.Peaks != nil {
 		return *info.Peaks

@@ -15,7 +15,7 @@ import (
 // batchSize is how many sections of a stream one pass reads, at most.
 const batchSize = 256
 
-// reader reads events back, a batch of each stream in a pass, and counts what is resolved.
+// reader reads events, a batch of each stream in a pass, and counts resolved sections.
 type reader struct {
 	nester
 	batch   [batchSize]int32           // the oldest pending slots of a stream
@@ -27,7 +27,7 @@ type reader struct {
 	more    bool // the last pass left a stream with sections that are done
 }
 
-// Drain reads back what has completed on a stream, up to batchSize sections.
+// Drain reads what has completed on a stream, up to batchSize sections.
 func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 	defer func() {
 		if r := recover(); r != nil { // of the backend
@@ -188,14 +188,14 @@ func (t *reader) sayRetired(s *record.Stream, st backend.Status) {
 	}
 }
 
-// stampsOf asks for a section's GPU times. The section certainly began after the host asked for its start and ended
-// before the end event was seen; both narrow the error of its place.
+// stampsOf queries a section's GPU times. The section certainly started after the host requested its start and ended
+// before the end event was observed; both narrow the error.
 func (t *reader) stampsOf(s *record.Stream, sl *record.Slot, seen int64) (clockmap.Stamps, bool) {
 	d := s.Device
 	return d.Anchorer.Read(sl.Rec.StartEvent, backend.Event(sl.End.Args[0]), d.Axis+sl.Rec.HostStart, d.Axis+seen)
 }
 
-// timed takes them down. Where the driver refuses to tell them, the event says why.
+// timed stores them. If the driver refuses, the event holds the reason.
 func (t *reader) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
 	if ok {
@@ -225,7 +225,7 @@ func (t *reader) hostTimes(r *record.Record) {
 	}
 }
 
-// settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
+// settle passes on a slot whose section is resolved: a step's boundary to its step, a section to its nest.
 func (t *reader) settle(sl *record.Slot) {
 	r := &sl.Rec
 	step := r.Flags&record.FlagStep != 0
@@ -250,7 +250,7 @@ func (t *reader) settle(sl *record.Slot) {
 	}
 }
 
-// count numbers a resolved section and adds up what it declared.
+// count numbers a resolved section and adds its declared work.
 func (t *reader) count(sl *record.Slot, r *record.Record) {
 	t.p.Statuses[r.Status].Add(1)
 	if r.Flags&record.FlagStep == 0 || !r.Step.Cancelled.Load() {
@@ -284,7 +284,7 @@ func (t *reader) count(sl *record.Slot, r *record.Record) {
 	}
 }
 
-// takeOut takes a record out of its slot, which stays what it is.
+// takeOut copies a record out of its slot, which does not change.
 func takeOut(sl *record.Slot) *record.Record {
 	r := record.RecordPool.Get().(*record.Record)
 	sl.Stream.Mu.Lock()

@@ -95,7 +95,7 @@ func (t *nester) CheckWaiting(now int64, all bool) {
 	})
 }
 
-// part passes a nest on before all sections in it are resolved. They will come late.
+// part passes a nest on before all sections in it are resolved. The rest follows late.
 func (t *nester) part(sl *record.Slot, r *record.Record) {
 	n := t.newNestOf(sl.Stream, r)
 	n.Kept = true
@@ -133,8 +133,8 @@ func (t *nester) settleBoundary(sl *record.Slot) {
 	t.queue(sl.Stream, n)
 }
 
-// nestsPending reports whether a nest waits for its deadline. Nests past theirs are not visited: an inner section
-// wakes the thread when it ends after all.
+// nestsPending reports whether a nest waits for its deadline. Nests past their deadline are not visited: an inner
+// section wakes the thread if it ends after all.
 func (t *nester) nestsPending() bool {
 	return slices.ContainsFunc(t.Waiting, func(sl *record.Slot) bool { return sl.Nest == nil })
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
+// A section is placed when an anchor has been taken after it was read, so that it is between two. That takes up to 60
 // ms.
 const (
 	PlaceLimit = 250 * time.Millisecond // then it is placed by the anchors before it
 	Crowded    = record.MaxInFlight / 4 // that many of one stream that wait are worth an anchor of their own
 	anchorGap  = 5 * time.Millisecond   // between two of those, at least
-	UsualQueue = 256                    // what a stream's lists have room for, though there is less
+	UsualQueue = 256                    // initial capacity of a stream's lists
 
 	placeTogether = 8 // passes, at most, while there are more to read: lists are handed over whole, with one wake-up
 )
 
-// placer puts what was read on the wall clock.
+// placer places sections on the wall clock.
 type placer struct {
 	p         *record.Core
-	CrowdedAt int64 // hostClock when a crowded stream last had an anchor of its own
+	CrowdedAt int64 // hostClock when a crowded stream last took an anchor of its own
 }
 
-// Place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
+// Place places what it can on the wall clock and passes it to the emitter. all: also sections without a later anchor.
 func (t *placer) Place(all bool) {
 	now := t.p.Clock.Now()
 	handed := false
@@ -55,7 +55,8 @@ func (t *placer) Place(all bool) {
 	}
 }
 
-// HandOver passes the first n of what was unplaced to the emitter: mostly all, and then the two lists change places.
+// HandOver passes the first n unplaced sections to the emitter: usually all of them, and then the two lists are
+// exchanged.
 func HandOver(s *record.Stream, n int) {
 	s.Stamps = append(s.Stamps[:0], s.Stamps[n:]...)
 	s.EmitMu.Lock()
@@ -72,7 +73,7 @@ func HandOver(s *record.Stream, n int) {
 	clear(s.Unplaced[len(s.Unplaced):cap(s.Unplaced)])
 }
 
-// Awaits reports whether a section of what is unplaced at i lies after the last anchor of a device; nil: of its own.
+// Awaits reports whether a section of the unplaced entry i is after the last anchor of a device; nil: its own.
 func Awaits(s *record.Stream, i int, of *record.Device) bool {
 	q := &s.Unplaced[i]
 	if q.Nest == nil {
@@ -92,7 +93,7 @@ func unbracketed(d *record.Device, x *clockmap.Stamps) bool {
 	return d.Anchorer != nil && !d.Anchorer.Bracketed(x)
 }
 
-// placeQueued puts what is unplaced at i on the wall clock.
+// placeQueued places the unplaced entry i on the wall clock.
 func (t *placer) placeQueued(s *record.Stream, i int) {
 	q, offset := &s.Unplaced[i], t.p.Clock.Offset.Load()
 	if q.Nest == nil {
@@ -124,7 +125,7 @@ func (t *placer) placeTimes(d *record.Device, stamps *clockmap.Stamps, x *record
 	d.HalfNs.Store(at.HalfWidth)
 }
 
-// AnchorNow makes an anchor of each device that sections wait for.
+// AnchorNow takes an anchor on each device that sections wait for.
 func (t *placer) AnchorNow() {
 	defer t.p.Guard("a clock was anchored")
 	for _, d := range t.p.DeviceList.All() {
@@ -145,14 +146,14 @@ func (t *placer) waitsFor(d *record.Device) bool {
 	return false
 }
 
-// queue lets a nest wait for the anchor that places it. Order is kept by stream.
+// queue lets a nest wait for its anchor. The order within a stream is kept.
 func (t *placer) queue(s *record.Stream, n *record.Nest) {
 	s.InFlight.Add(int32(n.Count()))
 	s.Unplaced = append(s.Unplaced, record.Stamped{Nest: n, Read: t.p.Polling.Passed.Load()})
-	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have theirs
+	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have their own
 }
 
-// Unplaced counts what was read by then and waits for an anchor.
+// Unplaced counts the sections that were read by then and wait for an anchor.
 func (t *placer) Unplaced(until int64) (n int) {
 	for _, s := range t.p.StreamList.All() {
 		for i := range s.Unplaced {

@@ -16,7 +16,7 @@ func plainSlot(sl *record.Slot) bool {
 		sl.Refs.Load() == 1
 }
 
-// queuePlain passes on a plain section. Its slot is given back by releasePlain, and nobody else writes to it before.
+// queuePlain passes on a plain section. Its slot is released by releasePlain, and not written before.
 func (t *reader) queuePlain(s *record.Stream, sl *record.Slot, stamps *clockmap.Stamps) {
 	s.Unplaced = append(s.Unplaced, record.Stamped{Read: t.p.Polling.Passed.Load()})
 	s.Stamps = append(s.Stamps, *stamps)

@@ -27,10 +27,10 @@ const (
 	CloseLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
-// Poller owns one goroutine, locked to its OS thread, on which all driver calls happen that are not records. Code of
-// the application never runs on it, but for its error handler. Its parts each do one thing with what the one before it
-// passes on: a registrar makes streams, a reader reads back their events, a nester keeps sections until those inside
-// them are resolved, and a placer puts all on the wall clock.
+// Poller owns one goroutine, locked to its OS thread, on which all driver calls run except recording. Code of the
+// application never runs on it, except its error handler. Its parts form a pipeline: a registrar creates streams, a
+// reader reads their events, a nester keeps sections until those inside them are resolved, and a placer places them on
+// the wall clock.
 type Poller struct {
 	registrar
 	reader
@@ -75,7 +75,7 @@ func (t *Poller) Run() {
 	})
 }
 
-// loop works until told to quit. A panic ends it early; foreseen ones are recovered closer to their cause.
+// loop works until told to quit. A panic ends it early; expected panics are recovered closer to their cause.
 func (t *Poller) loop() (quit bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -110,7 +110,7 @@ func (t *Poller) loop() (quit bool) {
 			sleep = min(sleep, max(wait, MinSleep))
 		}
 		if t.more {
-			select { // those who call have their turn between two passes
+			select { // requests from callers are served between two passes
 			case f := <-t.Calls:
 				f()
 			case <-t.Quit:
@@ -189,8 +189,8 @@ func (t *Poller) anyUsed() bool {
 	})
 }
 
-// Pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the
-// others, from anchors and from those who call.
+// Pass visits every stream once. Each has a budget, so that none keeps this thread from the others, from anchors and
+// from callers.
 func (t *Poller) Pass() {
 	t.p.Polling.Passed.Store(t.p.Clock.Now())
 	t.p.Clock.Observe()
@@ -205,8 +205,8 @@ func (t *Poller) Pass() {
 	t.busy = t.busy || t.nestsPending()
 }
 
-// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called
-// again though nothing happens; 0: not at all.
+// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns when to call it again at the
+// latest; 0: no need.
 func (t *Poller) upkeep(busy bool) (wait time.Duration) {
 	for _, d := range t.p.DeviceList.All() {
 		if d.Anchorer == nil {

@@ -67,7 +67,7 @@ func (t *registrar) register(h backend.StreamHandle, name string, c StreamConfig
 	s := newStream(p, name, h, c)
 	err := t.openStream(s, h, c, len(streams))
 	switch {
-	case err == nil && known != nil: // the handle was given anew, as after a device's reset
+	case err == nil && known != nil: // the handle was reused, as after a device's reset
 		known.Close()
 	case err == nil:
 	case known != nil:

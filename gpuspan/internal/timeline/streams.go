@@ -15,19 +15,19 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// StreamConfig is what a stream is registered with.
+// StreamConfig configures a stream.
 type StreamConfig struct {
 	Sync      settings.SyncMode
 	Legacy    bool
 	NoCapture bool
 	Bound     bool
 	Foreign   bool
-	Device    *backend.Device // not nil: no events, the device is what the application says
+	Device    *backend.Device // not nil: no events; the device is stated by the application
 
 	current backend.Context // of the goroutine that registers the legacy stream
 }
 
-// currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is
+// currentContext returns the calling OS thread's context. Errors of the driver appear again when the stream is
 // resolved.
 func currentContext(p *record.Core) (c backend.Context) {
 	defer p.Guard("current context")
@@ -35,7 +35,7 @@ func currentContext(p *record.Core) (c backend.Context) {
 	return c
 }
 
-// hostStream makes a stream of host times that no list knows, for when the polling thread does not answer.
+// hostStream creates a stream of host times that is in no list, for when the polling thread does not respond.
 func hostStream(p *record.Core, name string, c StreamConfig) *record.Stream {
 	s := newStream(p, name, 0, c)
 	s.Host = true

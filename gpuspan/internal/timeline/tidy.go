@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
+// expire ends spans of sections that the device does not finish, so that a hang is visible in the trace. The slots stay
 // pending.
 func (t *reader) expire(s *record.Stream, now int64) {
 	var late []*record.Slot
@@ -43,8 +43,8 @@ func (t *reader) expire(s *record.Stream, now int64) {
 	}
 }
 
-// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots
-// those whose outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
+// reclaim abandons open sections that will not be ended: those older than OpenLimit and, on a stream without free
+// slots, those whose outermost section ended NestDeadline ago. A forgotten End would otherwise occupy a slot forever.
 func (t *reader) reclaim(s *record.Stream) {
 	now := t.p.Clock.Now()
 	s.Mu.Lock()
@@ -82,7 +82,7 @@ func (t *reader) reclaim(s *record.Stream) {
 	}
 }
 
-// giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
+// giveUp settles a section that is no longer open and in no FIFO, with host times and status timeout.
 func (t *reader) giveUp(sl *record.Slot, now int64) {
 	r := &sl.Rec
 	r.OnHost(record.StatusTimeout)
@@ -111,7 +111,7 @@ func freeEvents(p *record.Core, s *record.Stream) {
 	s.Backend.FreeEvents(s.Context, events)
 }
 
-// GiveUpAll gives up everything that is not resolved and passes on what there is.
+// GiveUpAll abandons everything that is not resolved and passes it on.
 func (t *Poller) GiveUpAll() {
 	now := t.p.Clock.Now()
 	t.Pass()

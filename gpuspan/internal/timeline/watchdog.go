@@ -91,7 +91,7 @@ func (w *Watchdog) Look() {
 		"gpuspan: the polling thread does not come back from the driver")
 }
 
-// say writes a line once about what is busy without progress for ns, which is longer than the limit.
+// say logs a line once about something busy without progress for ns, which is longer than the limit.
 func (w *Watchdog) say(said *bool, busy bool, ns int64, text string) {
 	age, limit, before := time.Duration(ns), w.p.Cfg.HangLimit, *said
 	*said = busy && age >= limit

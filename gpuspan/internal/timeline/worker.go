@@ -53,7 +53,7 @@ func (w *Worker) Call(ctx context.Context, f func()) error {
 	}
 }
 
-// Keep runs f until it reports that it is done, again and again where code of the application ends the goroutine by
+// Keep runs f until it reports that it is done, and restarts it if the application's code ends the goroutine by
 // runtime.Goexit, as test helpers do.
 func (w *Worker) Keep(f func() (quit bool)) {
 	quit := false

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// adopt adds a child's work to what its parent may say of its children.
+// adopt adds a child's work to the sums of its parent.
 func adopt(r, child *record.Record) {
 	r.ChildFLOPs += flopsOf(child)
 	if child.Flags&record.FlagChunk == 0 {
@@ -33,7 +33,7 @@ func adopt(r, child *record.Record) {
 	}
 }
 
-// adoptCopied adds bytes that chunks moved in a direction. Device memory traffic has no place on a copy.
+// adoptCopied adds bytes that chunks moved in a direction. Copies have no device memory traffic of their own.
 func adoptCopied(r *record.Record, d work.Direction, n int64) {
 	switch {
 	case n == 0 || d == work.DirectionUnset:
@@ -62,7 +62,7 @@ func sumUp(r *record.Record) {
 	r.Extra.Copied, r.Extra.Moved = *r.ChildCopied, true
 }
 
-// flopsOf returns what a section computed: its own statement, else the sum of its children's.
+// flopsOf returns the FLOPs of a section: its own statement, otherwise the sum of its children's.
 func flopsOf(r *record.Record) float64 {
 	if r.Work.FLOPs != 0 && !r.Summed { // chunks are some of the children
 		return r.Work.FLOPs
@@ -70,15 +70,15 @@ func flopsOf(r *record.Record) float64 {
 	return r.ChildFLOPs
 }
 
-// Finished is a section that is ready to become a span: placed on the wall clock, its parent and the sums of what lies
-// in it known.
+// Finished is a section that is ready to become a span: placed on the wall clock, with its parent and the sums of what
+// it contains.
 type Finished struct {
 	Record *record.Record
 	Stream *record.Stream
 	Parent *record.Record // nil: the section is outermost
 }
 
-// Assembler makes trees of what was placed. It belongs to the goroutine of the exporter.
+// Assembler builds trees of placed sections. It belongs to the exporter's goroutine.
 type Assembler struct {
 	p       *record.Core
 	endStep func(FinishedStep)
@@ -111,7 +111,7 @@ func (t *Assembler) Assemble(n *record.Nest) []Finished {
 	for _, r := range t.order {
 		byID[r.ID] = r
 	}
-	for _, r := range slices.Backward(t.order) { // children first: what a parent says of them must be known
+	for _, r := range slices.Backward(t.order) { // children first: a parent's sums include them
 		sumUp(r)
 		if p := byID[r.Parent]; p != nil && p != r {
 			adopt(p, r)

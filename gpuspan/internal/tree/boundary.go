@@ -55,10 +55,10 @@ func openStep(s *record.Stream, l *Loop, st *Step) *record.Slot {
 	return sl
 }
 
-// follow makes a step begin where the one before it ended, to the nanosecond. Both are one event, but each step is
+// follow makes a step start where the previous one ended, to the nanosecond. Both are one event, but each step is
 // placed with the anchors of its own time, which would leave gaps and overlaps of a few µs. The step keeps its length,
-// the difference of two stamps, until its end is off its own place by more than that place's error: then the end moves
-// there, and the step's length makes up for what had added up.
+// the difference of two stamps, until its end differs from its own position by more than that position's error: then
+// the end moves there, and the step's length absorbs the accumulated difference.
 func follow(r, before *record.Record) {
 	if !r.Timed || !before.Timed {
 		return

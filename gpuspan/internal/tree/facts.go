@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// FactsOf collects what is known of a section. Times are in seconds.
+// FactsOf collects the facts of a section. Times are in seconds.
 func FactsOf(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	f.Known = 0
 	switch {
@@ -30,7 +30,7 @@ func FactsOf(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	}
 	f.Stated(sink.FactRead, w.Read)
 	f.Stated(sink.FactWritten, w.Written)
-	if w.Bytes != 0 { // else it is the sum of what is read and written
+	if w.Bytes != 0 { // otherwise it is the sum of bytes read and written
 		f.Stated(sink.FactIO, w.Read+w.Written+w.Bytes)
 	}
 	f.Stated(sink.FactItems, w.Items)
@@ -39,7 +39,7 @@ func FactsOf(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	}
 }
 
-// place takes how sure the place of a section or step is, and the delays, which place the calls of Start and End.
+// placeFacts sets the error of the times of a section or step, and the delays after the calls of Start and End.
 func placeFacts(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 	if r.Device.Unusual(r.ErrorNs) {
 		f.Float(sink.FactTimingError, spanattr.Seconds(r.ErrorNs))
@@ -51,8 +51,8 @@ func placeFacts(f *sink.Facts, r *record.Record, clock *hostclock.Clock) {
 }
 
 // waited reports whether the device waited for the host in gpu ns that ended delay ns after the host's call of End:
-// less than a tenth of the work was still to be done then. Where more was, the queue hid what the host did, and the
-// delay is not stated.
+// less than a tenth of the work was left then. If more was left, the queue hid the host's time, and no delay is
+// reported.
 func waited(delay int64, gpu float64) bool { return 10*float64(delay) < gpu }
 
 // precisionAttrs is gpu.flop.precision for each Precision.

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Loop is train.Loop. Without a profiler or a stream it runs its body, counts and ends all the same: what the program
-// does must not depend on whether it is measured.
+// Loop implements train.Loop. Without a profiler or a stream it still runs its body, counts and ends: the program's
+// behavior must not depend on whether it is measured.
 type Loop struct {
 	p      *record.Core // nil: nothing is measured
 	s      *record.Stream
@@ -39,7 +39,7 @@ type Loop struct {
 	prev  link // to the step before, whose end event begins the next one
 }
 
-// LoopConfig is what a loop is made with.
+// LoopConfig configures a loop.
 type LoopConfig struct {
 	ItemType   string
 	Schedule   settings.Schedule
@@ -78,8 +78,8 @@ func NewLoop(p *record.Core, name string, s *record.Stream, opts ...func(*LoopCo
 	return &Loop{p: p, s: s, Op: p.Steps.Operation(name), config: c}
 }
 
-// NewStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch
-// or evaluation.
+// NewStepOperation creates the operation of the steps of all loops of a name, so that a loop may be created for each
+// epoch or evaluation.
 func NewStepOperation(name string) *record.Operation {
 	return record.NewOperation(name, func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeStep })
 }
@@ -154,7 +154,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	if st.action.Recorded() {
 		st.Ctx, st.span = l.startSpan(ctx, st)
 		if !p.TimeAll && record.Unsampled(st.span) {
-			st.Timed = false // the head said no: host spans below know by the context, sections by this
+			st.Timed = false // not sampled: host spans below know it by the context, sections by this
 		}
 	}
 	if st.Timed {

@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// AddToStep adds a section's interval to its step: on the clock of the device where both have it, which is more exact
-// than the difference of their places on the wall clock.
+// AddToStep adds a section's interval to its step: on the device's clock if both are timed on it, which is more exact
+// than the difference of their wall-clock times.
 func (t *Assembler) AddToStep(r *record.Record) {
 	st := StepOf(r)
 	defer st.Open.Add(-1)
@@ -50,8 +50,8 @@ func (t *Assembler) AddToStep(r *record.Record) {
 	}
 }
 
-// fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the
-// step was not timed its start is where the first section's place says.
+// fromStart converts intervals of the device's clock to ns of the host's clock since the step's start. If the step was
+// not timed, it starts at its first section.
 func (st *stepPhases) fromStart(r *record.Record) {
 	origin, rate := st.first-st.firstHost, 1.0
 	if r.Timed && st.clocked && st.clock.SameClock(&r.Stamps) {
@@ -151,8 +151,8 @@ type FinishedStep struct {
 	Sample report.StepSample
 }
 
-// endSpan ends the step's span. One that was cancelled says that the iteration was no step. A processor that panics
-// costs the span.
+// endSpan ends the step's span. A canceled step states that the iteration was not a step. A processor that panics costs
+// only the span.
 func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue, cancelled bool) {
 	if st.span == nil {
 		return
@@ -181,12 +181,12 @@ func (st *Step) endUntimed(now int64) {
 	st.endSpan(st.Loop.p.Clock.Wall(now), kv, cancelled)
 }
 
-// stepTimes is a step's time and what it consists of, in ns:
-// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
+// stepTimes is the composition of a step's time, in ns: total = sum of phases − overlap + other, all of them at least
+// 0, and no phase longer than the step.
 //
-// It is unknown what time without a place (AddPhase, SetPhase) overlapped with. It is taken to have overlapped as
-// little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
-// overlap is a lower bound.
+// It is unknown what a phase without a position (AddPhase, SetPhase) overlapped with. It is assumed to have overlapped
+// as little as possible: it fills what no other interval covers, and only the rest overlaps. So overlap is a lower
+// bound.
 type stepTimes struct {
 	total, overlap, other, covered int64
 	phases                         []int64
@@ -220,7 +220,7 @@ func (st *stepPhases) times(total, shift float64) stepTimes {
 	return out
 }
 
-// describeDeclared appends what the application says of the step.
+// describeDeclared appends what the application states about the step.
 func describeDeclared(st *Step, kv []attribute.KeyValue) []attribute.KeyValue {
 	l := st.Loop
 	kv = append(kv, l.Op.Attrs...)
@@ -245,7 +245,7 @@ func describeDeclared(st *Step, kv []attribute.KeyValue) []attribute.KeyValue {
 	return spanattr.AppendValid(kv, st.attrs)
 }
 
-// describe appends the attributes of a timed step, what was measured first.
+// describe appends the attributes of a timed step, measured values first.
 func describe(st *Step,
 	kv []attribute.KeyValue, r *record.Record, s *record.Stream, times stepTimes,
 ) []attribute.KeyValue {
@@ -317,8 +317,8 @@ func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) rep
 	return out
 }
 
-// hidden returns what other phases hide of phase i. Times without a place, as a loader may state them, hide behind
-// nothing.
+// hidden returns the time of phase i that other phases hide. Times without a position, as a loader may state them, are
+// not hidden.
 func (st *stepPhases) hidden(i int, total float64) time.Duration {
 	ph := &st.phases[i]
 	if ph.hasSet {
@@ -333,7 +333,7 @@ func (st *stepPhases) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
 		if st.phases[i].hasSet {
-			continue // instead of what was measured
+			continue // instead of measured values
 		}
 		for _, iv := range st.phases[i].spans.device.List {
 			all.add(iv.From, iv.To)
@@ -357,8 +357,8 @@ func (s *stretches) add(onDevice bool, from, to float64) {
 	}
 }
 
-// join adds what is on the host's clock to what is on the device's, which counts from the step's start: shift ns after
-// hostStart.
+// join combines intervals on the host's clock with intervals on the device's, which count from the step's start: shift
+// ns after hostStart.
 func (s *stretches) join(shift float64) *union {
 	for _, iv := range s.host.List {
 		s.device.add(iv.From-shift, iv.To-shift)

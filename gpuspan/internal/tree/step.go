@@ -42,7 +42,7 @@ type Step struct {
 	// goroutine of the emitter
 	stepFLOPs
 	ResolvedAt int64
-	endError   int64 // ns, of the place of the second boundary
+	endError   int64 // ns, of the second boundary
 	ended      bool
 }
 
@@ -54,7 +54,7 @@ func StepOf(r *record.Record) *Step {
 	return r.Step.Owner.(*Step)
 }
 
-// stepPhases is what a step's time was spent on. The step's mutex guards phases.
+// stepPhases is the composition of a step's time by phase. The step's mutex guards phases.
 type stepPhases struct {
 	phases   []phaseTime
 	phaseBuf [6]phaseTime
@@ -67,18 +67,18 @@ type stepPhases struct {
 	covered   stretches
 }
 
-// stepFLOPs is what the outermost sections of a step computed.
+// stepFLOPs sums the FLOPs of a step's outermost sections.
 type stepFLOPs struct {
 	flops     float64
 	precision work.Precision
 	mixed     bool // sections of several precisions
 }
 
-// phaseTime is what is known of one phase of a step.
+// phaseTime is the time of one phase of a step.
 type phaseTime struct {
 	phase  Phase
 	spans  stretches     // measured
-	added  time.Duration // measured elsewhere, at an unknown place in the step
+	added  time.Duration // measured by others, at an unknown time within the step
 	set    time.Duration // instead of all that is measured
 	hasSet bool
 }
@@ -190,7 +190,7 @@ func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
 
 func (st *Step) Cancel() { st.change(true, func() { st.Cancelled.Store(true) }) }
 
-// change does f unless the step has ended. What cannot be is not stated, and counts as misuse.
+// change runs f unless the step has ended. Impossible values are ignored and counted as misuse.
 func (st *Step) change(can bool, f func()) {
 	if st == nil || st.Loop == nil {
 		return
@@ -245,7 +245,7 @@ func (st *Step) close(left bool) (cancelled bool) {
 	return cancelled
 }
 
-// AddFLOPs adds what an outermost section computed.
+// AddFLOPs adds the FLOPs of an outermost section.
 func (st *stepFLOPs) AddFLOPs(r *record.Record) {
 	f := flopsOf(r)
 	if f == 0 {
@@ -263,7 +263,7 @@ func (st *stepFLOPs) AddFLOPs(r *record.Record) {
 
 type Phase string
 
-// Phases that the report tells apart.
+// Phases with a meaning in reports.
 const (
 	Data Phase = semconv.GPUStepPhaseNameData
 	Comm Phase = semconv.GPUStepPhaseNameComm
@@ -296,7 +296,7 @@ func NewPhaseOperation(name string) *record.Operation {
 	return record.NewOperation(name, func(c *record.OperationConfig) { c.Info.Category = name })
 }
 
-// phaseName makes a part of an attribute name: lower case, digits and underscores.
+// phaseName converts a name to a part of an attribute name: lower case, digits and underscores.
 func phaseName(name string) string {
 	if name == "" {
 		return "unnamed"

@@ -124,7 +124,7 @@ type HostMemory uint8
 // Kinds of host memory; zero means not stated.
 const (
 	MemoryUnset HostMemory = iota
-	Pinned                 // page-locked: copies run at the link's rate and beside other work
+	Pinned                 // page-locked: copies run at the link's rate, concurrently with other work
 	Pageable               // copied through a staging buffer
 )
 

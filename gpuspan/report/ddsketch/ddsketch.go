@@ -21,7 +21,7 @@ const (
 
 type sketch struct{ s *ddsketch.DDSketch }
 
-// New makes a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB), the lowest of which merge
+// New creates a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB), the lowest of which merge
 // when durations span more than nine decades. Use it as report.WithSketch(ddsketch.New).
 func New() report.Sketch {
 	s, _ := ddsketch.LogCollapsingLowestDenseDDSketch(relativeAccuracy, maxBins) // fails for accuracies outside of (0, 1)

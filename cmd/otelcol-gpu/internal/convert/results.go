@@ -96,7 +96,7 @@ func (r *results) publish() (replaced []string, err error) {
 	return earlier, nil
 }
 
-// earlier lists the results of an earlier run by name; and of numbered files only the ones that this program wrote.
+// earlier lists the results of an earlier run by name, including only the numbered files that this program wrote.
 func (r *results) earlier() (names []string, err error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
