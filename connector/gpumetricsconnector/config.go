@@ -153,7 +153,12 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal reads the configuration and rejects numbers that do not fit the options.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	const waiting = "`stragglers::max_waiting`, which counts the steps of all ranks and jobs together"
+	return configvalidate.Read(conf, c,
+		configvalidate.Removed{Key: "stragglers::max_steps", Use: waiting},
+		configvalidate.Removed{Key: "stragglers::max_ranks", Use: waiting})
+}
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

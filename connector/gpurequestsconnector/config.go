@@ -75,7 +75,9 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal refuses numbers that the options do not take.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	return configvalidate.Read(conf, c, configvalidate.Removed{Key: "exponential", Use: "`histogram::exponential`"})
+}
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {

@@ -42,11 +42,18 @@ func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 // Err returns the joined problems, nil if there are none.
 func (l *List) Err() error { return errors.Join(*l...) }
 
+// Removed is a key that earlier versions had, with colons between levels, and its replacement, keys in backquotes.
+type Removed struct{ Key, Use string }
+
 // Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects values that Unmarshal
 // accepts and changes without an error: a fraction or a number out of range for a whole number (truncated), a number
-// for an enumerated word, and a number below a millisecond in ns for a duration (a forgotten unit).
-func Read(conf *confmap.Conf, into any) error {
+// for an enumerated word, and a number below a millisecond in ns for a duration (a forgotten unit). Keys that earlier
+// versions had are reported with what replaces them.
+func Read(conf *confmap.Conf, into any, removed ...Removed) error {
 	var bad List
+	for _, r := range removed {
+		bad.If(conf.IsSet(r.Key), "`%s` was removed (use %s)", r.Key, r.Use)
+	}
 	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
 	if err := bad.Err(); err != nil {
 		return err

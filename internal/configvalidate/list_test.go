@@ -64,6 +64,15 @@ type options struct {
 
 func (o *options) Unmarshal(conf *confmap.Conf) error { return Read(conf, o) }
 
+func TestReadReportsEachRemovedKeyWithItsReplacement(t *testing.T) {
+	conf := confmap.NewFromStringMap(map[string]any{
+		"old": 1, "count": 2, "may": map[string]any{"was": nil},
+	})
+	var o options
+	err := Read(conf, &o, Removed{"old", "`count`"}, Removed{"may::was", "`may::small`"}, Removed{"by::x", "`list`"})
+	require.EqualError(t, err, "`old` was removed (use `count`)\n`may::was` was removed (use `may::small`)")
+}
+
 func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 	for found, want := range map[string]string{
 		"word: 0":              "`word`: must be lean or full, found \"0\"",
