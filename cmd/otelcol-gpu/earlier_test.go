@@ -31,8 +31,8 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 		"kubernetes-agent-2.yaml":   {`the exporter "load_balancing", the processor "filter", the processor "k8s_attributes" are ` + full},
 		"kubernetes-gateway-1.yaml": {`the processor "tail_sampling" is ` + full, ottl},
 		"kubernetes-gateway-2.yaml": {`the exporter "load_balancing", the processor "tail_sampling" are ` + full},
-		"profiles-1.yaml": {"start with --feature-gates service.profilesSupport"},
-		"profiles-2.yaml": {"start with --feature-gates service.profilesSupport"},
+		"profiles-1.yaml":           {"start with --feature-gates service.profilesSupport"},
+		"profiles-2.yaml":           {"start with --feature-gates service.profilesSupport"},
 		"removed-gpu_metrics.yaml": {
 			"`stragglers::max_ranks` was removed (use `stragglers::max_waiting`",
 			"`stragglers::max_steps` was removed (use `stragglers::max_waiting`",
