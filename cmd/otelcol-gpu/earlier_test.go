@@ -19,7 +19,7 @@ import (
 func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 	const full = "part of the full build only: use otelcol-gpu-full of the release, or \"make build-full\""
 	const ottl = "or \"go build -tags ottl ./cmd/otelcol-gpu\""
-	remedies := map[string][]string{ // of those that the core build does not accept
+	remedies := map[string][]string{ // by file that the core build does not accept
 		"dcgm-exporter-1.yaml":      {`the receiver "prometheus" is ` + full},
 		"dcgm-exporter-2.yaml":      {`the receiver "prometheus" is ` + full},
 		"jaeger-2.yaml":             {`the processor "transform" is ` + full, ottl},
@@ -57,7 +57,7 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 	assert.Empty(t, remedies, "no such file")
 }
 
-// TestEarlierConfigurationsKeepTheirKeys compares all of them, those of the full build included, with the schema, and
+// TestEarlierConfigurationsKeepTheirKeys compares all of them with the schema, which describes the full build, too, and
 // with the full build if there is one.
 func TestEarlierConfigurationsKeepTheirKeys(t *testing.T) {
 	s := compiledSchema(t)
