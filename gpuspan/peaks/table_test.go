@@ -217,10 +217,11 @@ func TestDocumentIsTheTable(t *testing.T) {
 	b.WriteString(
 		"<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
 			"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
-			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI joins; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
-			"missing here gets no utilization; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
-			"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
-			"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI connects; a dash is unknown.\n" +
+			"Models link to their data sheets. A model that is missing here gets no utilization; `peaks:` of\n" +
+			"[gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models. Package `gpuspan/peaks` documents the rules.\n\n" +
+			"| model | driver's name | memory GB | GB/s | fp64 | fp32 | tf32 | fp16, bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI |\n" +
+			"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	num := func(x, unit float64) string {
 		if x == 0 {
 			return "-"
@@ -234,7 +235,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 		return num(d.Interconnect, giga) + " × " + strconv.Itoa(d.Domain)
 	}
 	for _, d := range All() {
-		fmt.Fprintf(&b, "| %s | ", d.Name)
+		fmt.Fprintf(&b, "| [%s](%s) | ", d.Name, d.Source)
 		for i, n := range d.names {
 			if i > 0 {
 				b.WriteString(", ")
@@ -243,11 +244,16 @@ func TestDocumentIsTheTable(t *testing.T) {
 		}
 		fmt.Fprintf(&b, " | %s | %s", num(d.MemorySize, giga), num(d.MemoryBandwidth, giga))
 		for _, p := range Precisions() {
-			fmt.Fprintf(&b, " | %s", num(d.FLOPs.Of(p), tera))
+			rate := num(d.FLOPs.Of(p), tera)
+			switch {
+			case p == "bf16":
+				continue
+			case p == "fp16" && d.FLOPs.FP16 != d.FLOPs.BF16:
+				rate += ", " + num(d.FLOPs.BF16, tera)
+			}
+			fmt.Fprintf(&b, " | %s", rate)
 		}
-		fmt.Fprintf(&b, " | %s | %s | %s | %s | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), link(d), num(d.Power, 1),
-			num(float64(d.SMs), 1),
-			map[bool]string{true: "yes", false: "-"}[d.mig != nil], d.Source)
+		fmt.Fprintf(&b, " | %s | %s |\n", num(d.Host.Rate(), giga), link(d))
 	}
 	if *update {
 		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {

@@ -50,12 +50,12 @@ func document() string {
 
 What the ` + "`gpu`" + ` receiver reads from a device, and where. [Semantic conventions](semconv/README.md) describes each metric and attribute.
 
-A field number in parentheses is read only where a device lacks the field before it. Quantities with a ring are kept in
-` + "`gpu_samples`" + `, so that spans can be joined with them. Values outside the range are dropped and counted as
-` + "`out_of_range`" + `.
+A field number in parentheses is read only if a device lacks the field before it. Quantities in bold are kept in
+` + "`gpu_samples`" + `, so that spans can be joined with them. Implausible values (ratios above 1.05, negative counters, power
+above 100 kW, temperatures outside -100 to 300 °C) are dropped and counted as ` + "`out_of_range`" + `.
 
-| quantity | metric | span attribute | ring | range | DCGM fields | NVML | GPM | AMD's exporters |
-|---|---|---|---|---|---|---|---|---|
+| quantity | metric | span attribute | DCGM fields | NVML, GPM | AMD's exporters |
+|---|---|---|---|---|---|
 `)
 	for _, q := range All() {
 		x := q.Info()
@@ -70,9 +70,9 @@ A field number in parentheses is read only where a device lacks the field before
 		if x.Span.Max {
 			attribute += " (highest)"
 		}
-		ring := ""
+		name := code(x.Name)
 		if q.HasRing() {
-			ring = "yes"
+			name = "**" + name + "**"
 		}
 		var fields, amd []string
 		for _, f := range x.DCGM {
@@ -94,17 +94,11 @@ A field number in parentheses is read only where a device lacks the field before
 		if x.NVML.Function != "" {
 			nvml = append(nvml, code(strings.TrimPrefix(x.NVML.Function, "nvmlDevice")))
 		}
-		gpm := ""
 		if x.GPM.ID != 0 {
-			gpm = fmt.Sprint(x.GPM.ID)
-		}
-		limits := fmt.Sprintf("%g to %g", x.Domain.Least, x.Domain.Most)
-		if x.Kind == Counter {
-			limits = "0 or more"
+			nvml = append(nvml, fmt.Sprintf("GPM %d", x.GPM.ID))
 		}
 		row := []string{
-			code(x.Name), metric, attribute, ring, limits, strings.Join(fields, " "), strings.Join(nvml, ", "), gpm,
-			strings.Join(amd, ", "),
+			name, metric, attribute, strings.Join(fields, " "), strings.Join(nvml, ", "), strings.Join(amd, ", "),
 		}
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 	}
