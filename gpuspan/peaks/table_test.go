@@ -220,8 +220,8 @@ func TestDocumentIsTheTable(t *testing.T) {
 			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI connects; a dash is unknown.\n" +
 			"Models link to their data sheets. A model that is missing here gets no utilization; `peaks:` of\n" +
 			"[gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models. Package `gpuspan/peaks` documents the rules.\n\n" +
-			"| model | driver's name | memory GB | GB/s | fp64 | fp32 | tf32 | fp16, bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI |\n" +
-			"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+			"| model, as the driver names it | memory GB | GB/s | fp64 | fp32 | tf32 | fp16, bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI |\n" +
+			"|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	num := func(x, unit float64) string {
 		if x == 0 {
 			return "-"
@@ -235,12 +235,15 @@ func TestDocumentIsTheTable(t *testing.T) {
 		return num(d.Interconnect, giga) + " × " + strconv.Itoa(d.Domain)
 	}
 	for _, d := range All() {
-		fmt.Fprintf(&b, "| [%s](%s) | ", d.Name, d.Source)
+		b.WriteString("| ")
 		for i, n := range d.names {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "`%s`", n)
+			fmt.Fprintf(&b, "[`%s`](%s)", n, d.Source)
+		}
+		if i := strings.Index(d.Name, "("); i > 0 {
+			b.WriteString(" " + d.Name[i:])
 		}
 		fmt.Fprintf(&b, " | %s | %s", num(d.MemorySize, giga), num(d.MemoryBandwidth, giga))
 		for _, p := range Precisions() {
