@@ -217,7 +217,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 	b.WriteString(
 		"<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
 			"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
-			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI connects; a dash is unknown.\n" +
+			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI connects; a dash is unknown; one value for fp16 and bf16 if they are equal.\n" +
 			"Models link to their data sheets. A model that is missing here gets no utilization; `peaks:` of\n" +
 			"[gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models. Package `gpuspan/peaks` documents the rules.\n\n" +
 			"| model, as the driver names it | memory GB | GB/s | fp64 | fp32 | tf32 | fp16, bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI |\n" +

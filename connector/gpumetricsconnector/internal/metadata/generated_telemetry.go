@@ -93,7 +93,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuMetricsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_dropped",
-		metric.WithDescription("Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points refused by the next component), spans (spans of stragglers and regressions refused by the next component), spans_limit (such spans dropped because the next component was too slow). [Development]"),
+		metric.WithDescription("Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points that the next component rejected), spans (spans of stragglers and regressions that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
@@ -111,7 +111,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsRepeated, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_repeated",
-		metric.WithDescription("GPU spans ignored as repeats. A sender repeats a request if the answer is lost; spans are recognized while they are among the last `max_spans`. [Development]"),
+		metric.WithDescription("GPU spans ignored as repeats. A sender repeats a request if the response is lost; spans are recognized while they are among the last `max_spans`. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -129,7 +129,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsUncompared, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_uncompared",
-		metric.WithDescription("Steps of ranks that are compared with no other, so that no straggler is found among them, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]"),
+		metric.WithDescription("Steps of ranks that are not compared with other ranks, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]"),
 		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuMetricsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_dropped",
-		Description: "Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points refused by the next component), spans (spans of stragglers and regressions refused by the next component), spans_limit (such spans dropped because the next component was too slow). [Development]",
+		Description: "Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points that the next component rejected), spans (spans of stragglers and regressions that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualConnectorGpuMetricsOverflow(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuMetricsRepeated(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_repeated",
-		Description: "GPU spans ignored as repeats. A sender repeats a request if the answer is lost; spans are recognized while they are among the last `max_spans`. [Development]",
+		Description: "GPU spans ignored as repeats. A sender repeats a request if the response is lost; spans are recognized while they are among the last `max_spans`. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -118,7 +118,7 @@ func AssertEqualConnectorGpuMetricsSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualConnectorGpuMetricsUncompared(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_uncompared",
-		Description: "Steps of ranks that are compared with no other, so that no straggler is found among them, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]",
+		Description: "Steps of ranks that are not compared with other ranks, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]",
 		Unit:        "{step}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -108,31 +108,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuProfilesDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_profiles_dropped",
-		metric.WithDescription("Items missing in the profiles: profiles (samples that the next component refused), idle_late (activities that arrived after the idle time around them was counted), times (GPU spans without usable times, whose values are in the window of their arrival). [Development]"),
+		metric.WithDescription("Items missing from the profiles: profiles (samples that the next component rejected), idle_late (activities that arrived after the idle time around them was counted), times (GPU spans without usable times, whose values are in the window of their arrival). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuProfilesIncomplete, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_profiles_incomplete",
-		metric.WithDescription("GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before), forgotten (spans around counted ones that did not arrive, no longer waited for). [Development]"),
+		metric.WithDescription("GPU spans counted with an incomplete stack, by reason: missing (parents did not arrive in time), late (the parent was counted before), forgotten (parents that did not arrive and are no longer awaited). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuProfilesOverflow, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_profiles_overflow",
-		metric.WithDescription("Values counted under the frame (other stacks) because the window had `max_stacks`. [Development]"),
+		metric.WithDescription("Values counted under the frame (other stacks) because the window reached `max_stacks`. [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuProfilesPending, err = builder.meter.Int64ObservableGauge(
 		"otelcol_connector_gpu_profiles_pending",
-		metric.WithDescription("Spans that wait for the spans around them. [Development]"),
+		metric.WithDescription("Spans waiting for their parents. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuProfilesRepeated, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_profiles_repeated",
-		metric.WithDescription("GPU spans that had arrived before. They count once while they are remembered (`max_repeats`). [Development]"),
+		metric.WithDescription("GPU spans ignored as repeats; they are recognized while they are remembered (`max_repeats`). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

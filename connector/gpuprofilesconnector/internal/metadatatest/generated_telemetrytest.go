@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuProfilesDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_dropped",
-		Description: "Items missing in the profiles: profiles (samples that the next component refused), idle_late (activities that arrived after the idle time around them was counted), times (GPU spans without usable times, whose values are in the window of their arrival). [Development]",
+		Description: "Items missing from the profiles: profiles (samples that the next component rejected), idle_late (activities that arrived after the idle time around them was counted), times (GPU spans without usable times, whose values are in the window of their arrival). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuProfilesDropped(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuProfilesIncomplete(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_incomplete",
-		Description: "GPU spans counted without their whole stack, or without the time that the span around them has: missing (spans around them did not arrive in time), late (the span around them was counted before), forgotten (spans around counted ones that did not arrive, no longer waited for). [Development]",
+		Description: "GPU spans counted with an incomplete stack, by reason: missing (parents did not arrive in time), late (the parent was counted before), forgotten (parents that did not arrive and are no longer awaited). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualConnectorGpuProfilesIncomplete(t *testing.T, tt *componenttest.T
 func AssertEqualConnectorGpuProfilesOverflow(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_overflow",
-		Description: "Values counted under the frame (other stacks) because the window had `max_stacks`. [Development]",
+		Description: "Values counted under the frame (other stacks) because the window reached `max_stacks`. [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualConnectorGpuProfilesOverflow(t *testing.T, tt *componenttest.Tel
 func AssertEqualConnectorGpuProfilesPending(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_pending",
-		Description: "Spans that wait for the spans around them. [Development]",
+		Description: "Spans waiting for their parents. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -86,7 +86,7 @@ func AssertEqualConnectorGpuProfilesPending(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuProfilesRepeated(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_profiles_repeated",
-		Description: "GPU spans that had arrived before. They count once while they are remembered (`max_repeats`). [Development]",
+		Description: "GPU spans ignored as repeats; they are recognized while they are remembered (`max_repeats`). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -99,7 +99,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_dropped",
-		metric.WithDescription("Data missing from the output, by reason: spans (refused by the next component, or dropped because too many were pending), metrics (points refused), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]"),
+		metric.WithDescription("Data missing from the output, by reason: spans (rejected by the next component, or dropped because too many were pending), metrics (points rejected), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
@@ -111,7 +111,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsLate, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_requests_late",
-		metric.WithDescription("Usage records opened for a request whose usage record was already closed. Such a request has two. [Development]"),
+		metric.WithDescription("Usage records opened for a request whose usage record was already closed, so that the request has two. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualConnectorGpuRequestsClosed(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuRequestsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_dropped",
-		Description: "Data missing from the output, by reason: spans (refused by the next component, or dropped because too many were pending), metrics (points refused), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]",
+		Description: "Data missing from the output, by reason: spans (rejected by the next component, or dropped because too many were pending), metrics (points rejected), requests (usage records evicted by max_requests faster than they could be written), children (GPU spans without links beyond max_spans), operations (batches of a request's operations beyond 64, which are counted under the operation other). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualConnectorGpuRequestsEnergy(t *testing.T, tt *componenttest.Telem
 func AssertEqualConnectorGpuRequestsLate(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_late",
-		Description: "Usage records opened for a request whose usage record was already closed. Such a request has two. [Development]",
+		Description: "Usage records opened for a request whose usage record was already closed, so that the request has two. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -156,19 +156,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinRefusedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_refused_spans",
-		metric.WithDescription("Spans of requests that the queue refused, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]"),
+		metric.WithDescription("Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinReleasedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_released_spans",
-		metric.WithDescription("GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined at once). [Development]"),
+		metric.WithDescription("GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinRepeatedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_repeated_spans",
-		metric.WithDescription("Spans dropped as repeats. A sender repeats a request if the answer is lost. [Development]"),
+		metric.WithDescription("Spans dropped as repeats. A sender repeats a request if the response is lost. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -131,7 +131,7 @@ func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorGpuJoinRefusedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_refused_spans",
-		Description: "Spans of requests that the queue refused, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]",
+		Description: "Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -147,7 +147,7 @@ func AssertEqualProcessorGpuJoinRefusedSpans(t *testing.T, tt *componenttest.Tel
 func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_released_spans",
-		Description: "GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined at once). [Development]",
+		Description: "GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -163,7 +163,7 @@ func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_repeated_spans",
-		Description: "Spans dropped as repeats. A sender repeats a request if the answer is lost. [Development]",
+		Description: "Spans dropped as repeats. A sender repeats a request if the response is lost. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

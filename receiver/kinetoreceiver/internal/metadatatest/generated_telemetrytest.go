@@ -88,7 +88,7 @@ func AssertEqualReceiverKinetoJSON(t *testing.T, tt *componenttest.Telemetry, dp
 func AssertEqualReceiverKinetoSpansCut(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kineto_spans_cut",
-		Description: "Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]",
+		Description: "Spans dropped by the limits on spans and bytes of a trace; the trace's spans have the counts, too. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -81,7 +81,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverNsysSpansCut, err = builder.meter.Int64Counter(
 		"otelcol_receiver_nsys_spans_cut",
-		metric.WithDescription("Spans dropped by the limits on spans and bytes of a trace; a span of the trace has the count, too. [Development]"),
+		metric.WithDescription("Spans dropped by the limits on spans and bytes of a trace; the trace's spans have the counts, too. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
