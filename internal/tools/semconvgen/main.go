@@ -41,6 +41,7 @@ var outputs = []struct{ path, template string }{
 	{"docs/semconv/README.md", "semconv.md.tmpl"},
 	{"docs/semconv/resource.md", "resource.page"},
 	{"docs/semconv/spans.md", "spans.page"},
+	{"docs/semconv/jobs.md", "jobs.page"},
 	{"docs/semconv/metrics.md", "metrics.page"},
 	{"docs/semconv/logs.md", "logs.page"},
 	{"docs/finding-kinds.md", "findings.md.tmpl"},

@@ -45,11 +45,12 @@ type docPage struct{ Name, Title, Brief string }
 var pages = []docPage{
 	{"resource", "Resources and devices", "Attributes that identify the process, its job, and the device."},
 	{"spans", "Spans", "Attributes of GPU spans and of their events."},
+	{"jobs", "Requests, stragglers and ranks", "Spans and metrics of requests, and of the ranks of a job."},
 	{
 		"metrics", "Metrics",
 		"Metrics of devices, of spans, and of otelgpu itself, with the attributes of their data points.",
 	},
-	{"logs", "Log records", "Usage records of requests, stragglers, and the ranks of a job."},
+	{"logs", "Log records", "Events of devices, with the resource and attributes of the device."},
 }
 
 // GroupsOf returns the groups of a page, in their order.
@@ -113,7 +114,7 @@ func (r *registry) check() error {
 	}
 	for _, g := range r.Groups {
 		if !slices.ContainsFunc(pages, func(p docPage) bool { return p.Name == g.Page }) {
-			return fmt.Errorf("group %s: unknown page %q (use resource, spans, metrics or logs)", g.ID, g.Page)
+			return fmt.Errorf("group %s: unknown page %q (use resource, spans, jobs, metrics or logs)", g.ID, g.Page)
 		}
 	}
 	for _, m := range r.Metrics {
@@ -283,31 +284,52 @@ func (a attribute) valueList() string {
 	return text
 }
 
-// Writers returns the most frequent writers of the attributes, metrics and events of a group.
+// Writers returns the most frequent writers of the attributes and metrics of a group.
 func (r *registry) Writers(group string) (usual []string) {
 	count := map[string]int{}
-	add := func(g string, writers []string) {
-		if g != group {
-			return
-		}
+	for _, writers := range r.writersOf(group) {
 		key := strings.Join(writers, ", ")
 		if count[key]++; count[key] > count[strings.Join(usual, ", ")] {
 			usual = writers
 		}
 	}
-	for _, a := range r.Attributes {
-		add(a.Group, a.Writers)
-	}
-	for _, s := range slices.Concat(r.Metrics, r.Events) {
-		add(s.Group, s.Writers)
-	}
 	return usual
 }
 
+// Mixed reports whether the attributes and metrics of a group have different writers.
+func (r *registry) Mixed(group string) bool {
+	usual := r.Writers(group)
+	return slices.ContainsFunc(r.writersOf(group), func(w []string) bool { return !slices.Equal(w, usual) })
+}
+
+func (r *registry) writersOf(group string) (all [][]string) {
+	for _, a := range r.Attributes {
+		if a.Group == group {
+			all = append(all, a.Writers)
+		}
+	}
+	for _, m := range r.Metrics {
+		if m.Group == group {
+			all = append(all, m.Writers)
+		}
+	}
+	return all
+}
+
+// MetricMeaning returns the brief, or a reference to the attribute with the same name and brief.
+func (r *registry) MetricMeaning(m signal) string {
+	for _, a := range r.Attributes {
+		if a.Name == m.Name && a.Brief == m.Brief {
+			return "As the attribute."
+		}
+	}
+	return m.Brief
+}
+
 // AttributeList returns the names of a signal's attributes. Attributes of the device, its pod and the operation are
-// named together.
+// named together; the page explains that connectors also set their own identity.
 func (r *registry) AttributeList(s signal) string {
-	left := slices.Clone(s.Attributes)
+	left := slices.DeleteFunc(slices.Clone(s.Attributes), func(name string) bool { return name == "collector.instance.id" })
 	var list []string
 	for _, set := range []struct {
 		name string
