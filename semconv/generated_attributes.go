@@ -64,7 +64,7 @@ const (
 	// GPUCacheL2HitRatioKey (double, 1): Declared share of the bytes that came from the L2 cache.
 	GPUCacheL2HitRatioKey = attribute.Key("gpu.cache.l2.hit_ratio")
 
-	// GPUChunkCountKey (int, {chunk}): Number of chunks into which the operation is divided.
+	// GPUChunkCountKey (int, {chunk}): Chunks into which the operation is divided.
 	GPUChunkCountKey = attribute.Key("gpu.chunk.count")
 
 	// GPUChunkIndexKey (int): Index of this chunk, from 0.
@@ -298,10 +298,10 @@ const (
 	// GPUKernelGridKey (int[], {block}): Blocks of the grid in x, y, z.
 	GPUKernelGridKey = attribute.Key("gpu.kernel.grid")
 
-	// GPUKernelModuleKey (string): Library or code object of the kernel, as reported by the application or file.
+	// GPUKernelModuleKey (string): Library or code object of the kernel.
 	GPUKernelModuleKey = attribute.Key("gpu.kernel.module")
 
-	// GPUKernelNameKey (string): The full kernel name with templates; the span's name is the short one.
+	// GPUKernelNameKey (string): Full kernel name with templates; the span has the short name.
 	GPUKernelNameKey = attribute.Key("gpu.kernel.name")
 
 	// GPUKernelOccupancyEstimateKey (double, 1): Occupancy that the profiler computed from launch parameters;
@@ -363,10 +363,10 @@ const (
 	// GPUOperationItemRateKey (double, {item}/s): gpu.operation.items divided by the span's GPU duration.
 	GPUOperationItemRateKey = attribute.Key("gpu.operation.item.rate")
 
-	// GPUOperationItemTypeKey (string): What gpu.operation.items counts, as declared.
+	// GPUOperationItemTypeKey (string): What gpu.operation.items counts.
 	GPUOperationItemTypeKey = attribute.Key("gpu.operation.item.type")
 
-	// GPUOperationItemsKey (int, {item}): Elements processed, as declared; gpu.operation.item.type says which.
+	// GPUOperationItemsKey (int, {item}): Declared elements processed.
 	GPUOperationItemsKey = attribute.Key("gpu.operation.items")
 
 	// GPUOperationNameKey (string): Name under which the operation was registered. Low cardinality.
@@ -511,10 +511,10 @@ const (
 	GPUSectionStateKey = attribute.Key("gpu.section.state")
 
 	// GPUSelfEnergyKey (double, J): The part of gpu.energy that belongs to the span itself, not its descendants.
-	// Sum this attribute over nested spans.
+	// Sum it over nested spans.
 	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
 
-	// GPUSMOccupancyKey (double, 1): Mean ratio of resident warps to the maximum, over all SMs.
+	// GPUSMOccupancyKey (double, 1): Mean of resident warps divided by the maximum, over all SMs.
 	GPUSMOccupancyKey = attribute.Key("gpu.sm.occupancy")
 
 	// GPUSMUtilizationKey (double, 1): Mean share of time in which an SM had at least one resident warp, waiting
@@ -537,8 +537,7 @@ const (
 	// because gaps in sections count.
 	GPUStepCoveredDurationKey = attribute.Key("gpu.step.covered.duration")
 
-	// GPUStepDeviceCountKey (int, {device}): Devices over which gpu.step.model.flop.count is spread, as
-	// declared.
+	// GPUStepDeviceCountKey (int, {device}): Declared devices over which gpu.step.model.flop.count is spread.
 	GPUStepDeviceCountKey = attribute.Key("gpu.step.device.count")
 
 	// GPUStepDurationKey (double, s): Time between boundary events on the step's stream; in profiler files, the
@@ -564,7 +563,7 @@ const (
 	// GPUStepItemTypeKey (string): What gpu.step.items counts; values as of gpu.operation.item.type.
 	GPUStepItemTypeKey = attribute.Key("gpu.step.item.type")
 
-	// GPUStepItemsKey (int, {item}): Elements that the step processed on this rank, as declared.
+	// GPUStepItemsKey (int, {item}): Declared elements processed by the step on this rank.
 	GPUStepItemsKey = attribute.Key("gpu.step.items")
 
 	// GPUStepMFUKey (double, 1): Model FLOP utilization as in PaLM: model FLOPs divided by (step duration times
@@ -765,7 +764,7 @@ const (
 	// by it.
 	GPUXIDKey = attribute.Key("gpu.xid")
 
-	// GPUZeroCopyKey (boolean): Whether the device read host memory in place, as declared.
+	// GPUZeroCopyKey (boolean): Whether the device reads host memory in place, as declared.
 	GPUZeroCopyKey = attribute.Key("gpu.zero_copy")
 
 	// GpuspanDropReasonKey (string): Why a section has no device times.
@@ -860,7 +859,7 @@ func GPURankMoreDurationOf(key string) (what string, ok bool) {
 }
 
 // GPUStepPhaseDurationKey returns the key gpu.step.phase.duration.<phase> (double, s): Length of the union of
-// the phase's intervals, clipped to the step. Phases may overlap each other.
+// the phase's intervals in the step.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
 	return attribute.Key("gpu.step.phase.duration." + phase)
 }
@@ -898,20 +897,19 @@ func GPUCollectiveGroupName(v string) attribute.KeyValue { return GPUCollectiveG
 // Rates are not corrected for it. The value is one of GPUIOAccessPatternRandom and the like.
 func GPUIOAccessPattern(v string) attribute.KeyValue { return GPUIOAccessPatternKey.String(v) }
 
-// GPUKernelModule returns the attribute gpu.kernel.module (string): Library or code object of the kernel, as
-// reported by the application or file.
+// GPUKernelModule returns the attribute gpu.kernel.module (string): Library or code object of the kernel.
 func GPUKernelModule(v string) attribute.KeyValue { return GPUKernelModuleKey.String(v) }
 
-// GPUKernelName returns the attribute gpu.kernel.name (string): The full kernel name with templates; the
-// span's name is the short one.
+// GPUKernelName returns the attribute gpu.kernel.name (string): Full kernel name with templates; the span has
+// the short name.
 func GPUKernelName(v string) attribute.KeyValue { return GPUKernelNameKey.String(v) }
 
 // GPUOperationShapes returns the attribute gpu.operation.shapes (string[]): Shapes of the operands as
 // type[dimensions] (opt-in).
 func GPUOperationShapes(v ...string) attribute.KeyValue { return GPUOperationShapesKey.StringSlice(v) }
 
-// GPUZeroCopy returns the attribute gpu.zero_copy (boolean): Whether the device read host memory in place, as
-// declared.
+// GPUZeroCopy returns the attribute gpu.zero_copy (boolean): Whether the device reads host memory in place,
+// as declared.
 func GPUZeroCopy(v bool) attribute.KeyValue { return GPUZeroCopyKey.Bool(v) }
 
 // Values of error.type; others may occur.
@@ -1243,7 +1241,7 @@ const (
 // Values of gpu.timing.source.
 const (
 	GPUTimingSourceCUDAEvent = "cuda_event" // CUDA events
-	GPUTimingSourceCupti     = "cupti"      // CUPTI records in profiler files
+	GPUTimingSourceCupti     = "cupti"      // CUPTI records, of profiler files or capture windows
 	GPUTimingSourceHipEvent  = "hip_event"  // HIP events
 	GPUTimingSourceHost      = "host"       // host clock; no device was timed
 	GPUTimingSourceRoctracer = "roctracer"  // ROCm tracer records in profiler files

@@ -246,7 +246,7 @@ func (r *registry) Meaning(a attribute, page string) string {
 	}
 	if page != "resource" {
 		for _, place := range []string{"scope", "resource"} {
-			if slices.Contains(a.Places, place) {
+			if slices.Contains(a.Places, place) && !strings.HasPrefix(a.Absent, "see the "+place) {
 				text += " Also on the " + place + "."
 			}
 		}
@@ -329,7 +329,9 @@ func (r *registry) MetricMeaning(m signal) string {
 // AttributeList returns the names of a signal's attributes. Attributes of the device, its pod and the operation are
 // named together; the page explains that connectors also set their own identity.
 func (r *registry) AttributeList(s signal) string {
-	left := slices.DeleteFunc(slices.Clone(s.Attributes), func(name string) bool { return name == "collector.instance.id" })
+	left := slices.DeleteFunc(slices.Clone(s.Attributes), func(name string) bool {
+		return name == "collector.instance.id"
+	})
 	var list []string
 	for _, set := range []struct {
 		name string
