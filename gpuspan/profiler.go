@@ -112,7 +112,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 
 // Misuse returns the number of calls that the caller cannot have intended, by kind, as the metric gpuspan.misuses does:
 // `stale_parent` (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section
-// of the name), `name_overflow` and `operation_overflow` (more names or operations than are kept apart), `invalid_work`
+// of the name), `name_overflow` and `operation_overflow` (more names or operations than the limits), `invalid_work`
 // (negative bytes, items or durations, FLOPs that are NaN, a chunk beyond their count), `concurrent_steps` (a step of a
 // loop started while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).

@@ -24,7 +24,7 @@ import (
 type Schedule struct {
 	SkipFirst int // steps before the first cycle
 	Wait      int // steps of a cycle that are not recorded
-	Warmup    int // steps of a cycle that are timed but thrown away
+	Warmup    int // steps of a cycle that are timed and discarded
 	Active    int // steps of a cycle that are recorded
 	Repeat    int // cycles; 0 means for ever
 	Every     int // length of a cycle; instead of Wait

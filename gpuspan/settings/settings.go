@@ -21,7 +21,7 @@ type Settings struct {
 	Metrics      MetricsMode   // default MetricsTimed
 	Slots        int           // sections of one stream that may be open or pending at once; default 256
 	Names        int           // names of StartNamed, and of loops; further ones share "(other)"; default 1000
-	Streams      int           // streams at once; default 256
+	Streams      int           // maximum number of streams; default 256
 	CaptureCheck bool          // ask the driver before each record whether the stream captures a graph; default true
 	MemoryUsage  bool          // device memory in use at Start and End (one driver call each); default false
 	CodeLocation bool          // code.* of the caller of Start (about 0.5 µs); default false

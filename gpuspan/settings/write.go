@@ -56,12 +56,12 @@ var options = map[string]string{
 	"capture_check":       "`NeverCaptured` of a stream",
 	"report":              "`WithReport`",
 	"print_report":        "`PrintReport` of an operation",
-	"schedule.skip_first": "`train.Schedule` of a loop",
-	"schedule.wait":       "likewise",
-	"schedule.warmup":     "likewise",
-	"schedule.active":     "likewise",
-	"schedule.repeat":     "likewise",
-	"schedule.every":      "likewise",
+	"schedule.skip_first": "`train.Schedule`",
+	"schedule.wait":       "`train.Schedule`",
+	"schedule.warmup":     "`train.Schedule`",
+	"schedule.active":     "`train.Schedule`",
+	"schedule.repeat":     "`train.Schedule`",
+	"schedule.every":      "`train.Schedule`",
 }
 
 // elsewhere lists what is set outside of Settings.
@@ -72,7 +72,7 @@ var elsewhere = []row{
 	},
 	{
 		yaml: "`nvtx.domain`", option: "`nvtx.WithDomain`", values: "string",
-		help: "domain of the ranges; needs nvtx.enabled",
+		help: "domain of the ranges; requires nvtx.enabled",
 	},
 	{
 		yaml: "`profiling.trace_dir`", option: "`chrometrace.NewExporter`", values: "folder",
@@ -82,21 +82,21 @@ var elsewhere = []row{
 		yaml: "`profiling.step_csv`", option: "`stepcsv.Open`", values: "file",
 		help: "a row for each step, by `gpuspanyaml.Setup` or package `stepcsv`",
 	},
-	{env: "`GPUSPAN_CUDA_LIBRARY`", option: "`cuda.WithLibrary`", values: "file", help: "the CUDA driver"},
-	{env: "`GPUSPAN_HIP_LIBRARY`", option: "`hip.WithLibrary`", values: "file", help: "the HIP runtime"},
+	{env: "`GPUSPAN_CUDA_LIBRARY`", option: "`cuda.WithLibrary`", values: "file", help: "path of the CUDA driver library"},
+	{env: "`GPUSPAN_HIP_LIBRARY`", option: "`hip.WithLibrary`", values: "file", help: "path of the HIP runtime library"},
 	{
 		env: "`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`", option: "`otlp.Endpoint`", values: "URL",
-		value: "`http://localhost:4318`", help: "where `gpuspan/otlp` sends spans",
+		value: "`http://localhost:4318`", help: "endpoint of `gpuspan/otlp`",
 	},
 	{env: "`OTEL_EXPORTER_OTLP_HEADERS`", option: "`otlp.Header`", values: "`key=value,…`", help: "its headers"},
 	{
 		env:    "`OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `…_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_LINK_COUNT_LIMIT`",
 		option: "`sdktrace.WithRawSpanLimits`", values: "int", value: "128, none, 128",
-		help: "limits of the SDK, which sections keep",
+		help: "limits of the SDK, which apply to sections",
 	},
 	{
 		env: "`OTEL_TRACES_SAMPLER`, `…_ARG`", option: "`sdktrace.WithSampler`", values: "name",
-		value: "`parentbased_always_on`", help: "sampler of the SDK: which sections are timed",
+		value: "`parentbased_always_on`", help: "sampler of the SDK, which selects the sections that are timed",
 	},
 	{
 		env: "`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`", option: "`sdktrace.WithResource`", values: "`key=value,…`",
