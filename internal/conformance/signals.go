@@ -112,8 +112,8 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, violation func(what,
 		violation("names no device", "set hw.id on the instrumentation scope, or on the span")
 	}
 	if d.ID != "" && strings.Trim(d.ID, "0123456789") == "" {
-		violation("attribute hw.id: an index", "the driver's name of the device, as GPU- and its UUID; of an index nobody "+
-			"knows the device")
+		violation("attribute hw.id: an index", "the driver's name of the device, GPU- and its UUID, because an index "+
+			"does not identify a device")
 	}
 	const grain = 1e-6 // s: of writers whose clocks count microseconds
 	if v, ok := s.Attributes().Get(string(semconv.GPUDurationKey)); ok && f.Kind.Work() && f.Kind != spanfacts.Step &&

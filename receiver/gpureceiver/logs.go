@@ -66,10 +66,10 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 			fmt.Sprintf("%d uncorrected memory errors", e.Count))
 	case gpusamplesextension.EventThrottleStart:
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
-			"clocks held back: "+reason)
+			"clocks throttled: "+reason)
 	case gpusamplesextension.EventThrottleEnd:
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
-			"clocks no longer held back: "+reason)
+			"clocks no longer throttled: "+reason)
 	}
 }
 

@@ -191,10 +191,10 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 	assert.Contains(t, text(md), "gpu.throttle.time{gpu.throttle.reason=sw_power_cap} 0.3 @500 from 0")
 	r.emitLogs(context.Background())
 	assert.Equal(t, []string{
-		"100 gpu.throttle INFO gpu0: clocks held back: sw_power_cap",
-		"200 gpu.throttle INFO gpu0: clocks held back: hw_thermal_slowdown",
-		"300 gpu.throttle INFO gpu0: clocks no longer held back: hw_thermal_slowdown",
-		"400 gpu.throttle INFO gpu0: clocks no longer held back: sw_power_cap",
+		"100 gpu.throttle INFO gpu0: clocks throttled: sw_power_cap",
+		"200 gpu.throttle INFO gpu0: clocks throttled: hw_thermal_slowdown",
+		"300 gpu.throttle INFO gpu0: clocks no longer throttled: hw_thermal_slowdown",
+		"400 gpu.throttle INFO gpu0: clocks no longer throttled: sw_power_cap",
 	}, logLines(t, logs))
 }
 

@@ -296,7 +296,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 			continue
 		}
 		if !gone[id] {
-			r.set.Logger.Warn("GPU is gone", append(deviceFields(&d.desc),
+			r.set.Logger.Warn("GPU removed", append(deviceFields(&d.desc),
 				zap.String("reason", "the source does not list it any more"))...)
 		}
 		d.health = gpudata.HealthFailed

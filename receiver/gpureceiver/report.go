@@ -107,9 +107,9 @@ func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 	switch reason := silentReasons[h]; {
 	case reason == silentReasons[before]:
 	case reason != "":
-		r.set.Logger.Warn("GPU gives no values", append(deviceFields(&d.desc), zap.String("reason", reason))...)
+		r.set.Logger.Warn("GPU returns no values", append(deviceFields(&d.desc), zap.String("reason", reason))...)
 	default:
-		r.set.Logger.Info("GPU gives values again", deviceFields(&d.desc)...)
+		r.set.Logger.Info("GPU returns values again", deviceFields(&d.desc)...)
 	}
 }
 

@@ -91,15 +91,15 @@ func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {
 		health(h)
 	}
 	assert.Equal(t, []string{
-		"warn GPU gives no values; hw.id=GPU-2; reason=the driver reports it as lost or detached",
-		"info GPU gives values again; hw.id=GPU-2",
-		"warn GPU gives no values; hw.id=GPU-2; reason=every value is blank though the driver lists it (see its XIDs; it may need a reset)",
-		"info GPU gives values again; hw.id=GPU-2",
+		"warn GPU returns no values; hw.id=GPU-2; reason=the driver reports it as lost or detached",
+		"info GPU returns values again; hw.id=GPU-2",
+		"warn GPU returns no values; hw.id=GPU-2; reason=every value is blank though the driver lists it (see its XIDs; it may need a reset)",
+		"info GPU returns values again; hw.id=GPU-2",
 	}, logs())
 	r.adopt([]gpusamplesextension.Device{h100})
 	r.adopt([]gpusamplesextension.Device{h100, second})
 	assert.Equal(t, []string{
-		"warn GPU is gone; hw.id=GPU-2; reason=the source does not list it any more",
+		"warn GPU removed; hw.id=GPU-2; reason=the source does not list it any more",
 		"info GPU is back; hw.id=GPU-2",
 	}, logs())
 }

@@ -199,7 +199,7 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Contains(t, said, "backward 400 ms")
 	x, y = b.middle("#devices svg.strip", 0)
 	assert.Regexp(t,
-		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, as the device says, 60 %\npower 3\d\d W`, b.tip(x, y))
+		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, reported by the device, 60 %\npower 3\d\d W`, b.tip(x, y))
 
 	// A click on a step leads to its trace; so does the link of a request.
 	b.run(`window.open = (to) => { window.opened = to; }; document.querySelector("#steps .column").dispatchEvent(new MouseEvent("click", {bubbles: true}))`)

@@ -54,7 +54,7 @@ func (t *registrar) OpenDevices() error {
 	}
 	select {
 	case <-t.Quit:
-		return errors.New("the answer came too late")
+		return errors.New("the response arrived too late")
 	default:
 	}
 	t.p.DeviceList.Set(list)

@@ -35,7 +35,7 @@ function devices(view) {
   };
   const words = state.live ? ["Drag over a strip, or use the arrow keys with Shift, to choose a time for all views."] : [];
   return [el("p", {class: "hint"}, ...words), axis(), ...list.map((d) => strip(d, {W, L, R, H: small ? 34 : list.length > 2 ? 64 : 96, small, x, timeAt, first, last})),
-    legend([["covered by spans", "covered"], ["busy, as the device says", "busy"], ["power", "powered"], ["throttled", "throttle"]]),
+    legend([["covered by spans", "covered"], ["busy, reported by the device", "busy"], ["power", "powered"], ["throttled", "throttle"]]),
     details("devices table", "as a table", table("Devices over the time that is shown", [
       {title: "device", left: true, of: titleOf, cell: (d) => named(titleOf(d))},
       {title: "covered", of: (d) => meanOf(d.covered), cell: (d) => or(meanOf(d.covered), percent)},
@@ -68,7 +68,7 @@ function strip(d, g) {
     if (i < 0 || i >= d.covered.length) return [];
     const has = (v, f) => (v === null || v === undefined ? "" : f(v)), t = (d.start + i * d.step) * 1000;
     return [`${titleOf(d)}, ${clock(t)}${d.step > 1 ? " to " + clock(t + d.step * 1000) : ""}`, has(d.covered[i], (v) => "covered by spans " + percent(v)) || "no span yet",
-      has(d.busy[i], (v) => "busy, as the device says, " + percent(v)), has(d.power[i], (v) => "power " + sig(v) + " W"), has(d.temperature[i], (v) => sig(v) + " °C"), d.throttled[i] ? "throttled" : ""];
+      has(d.busy[i], (v) => "busy, reported by the device, " + percent(v)), has(d.power[i], (v) => "power " + sig(v) + " W"), has(d.temperature[i], (v) => sig(v) + " °C"), d.throttled[i] ? "throttled" : ""];
   };
   const parts = [svg("line", {x1: L, x2: W - R, y1: base, y2: base, class: "axis"}), svg("path", {d: area(d.busy, cellX, base, height), class: "busy"}),
     svg("path", {d: area(d.covered, cellX, base, height), class: "covered"})];

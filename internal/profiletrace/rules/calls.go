@@ -32,7 +32,7 @@ func (j *judge) calls(c timeline.Cause, kind, what, remedy string) {
 		}
 	}
 	if c == timeline.CauseAllocation && min(frees, mallocs) >= manyRetries {
-		v.Chain[0] = "the framework's allocator gave memory back and took it anew, as it does at the limit of the " +
+		v.Chain[0] = "the framework's allocator released memory and allocated it again, as it does at the limit of the " +
 			"device's memory"
 		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
 		if m := j.f.Memory.Highest; m > 0 {

@@ -75,7 +75,7 @@ func (j *judge) collectives(r *facts.Report) {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindLateRank, Gain: waiting, Where: waits, Certainty: finding.Low,
 			Chain: []string{
-				"another rank came late to collectives", "this one waited in them with nothing to compute",
+				"another rank arrived late at collectives", "this one waited in them with nothing to compute",
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(waiting)),
 			},
 			Evidence: "longer than the shortest of their kind: " + finding.Names(waits),

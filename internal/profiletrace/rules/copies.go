@@ -60,10 +60,10 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 				v.Certainty = finding.Medium
 			}
 		case semconv.GPUFindingKindPageableCopies:
-			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
+			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs at the same time", wait}
 			v.Remedy = remedyOf(semconv.GPUFindingKindPageableCopies)
 		case semconv.GPUFindingKindExposedCopies:
-			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait},
+			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs at the same time", wait},
 				remedyOf(semconv.GPUFindingKindExposedCopies)
 		}
 		j.add(v)

@@ -57,7 +57,7 @@ func (j *judge) idle(d *facts.Totals) {
 		remedyOf(semconv.GPUFindingKindWaitingForRank))
 	j.dependency(d)
 	j.held(timeline.CauseProfiler, semconv.GPUFindingKindProfilerOverhead, finding.High,
-		"the profiler itself held the host up",
+		"the profiler itself delayed the host",
 		remedyOf(semconv.GPUFindingKindProfilerOverhead))
 	if n := a.Idles[timeline.CauseUnknown]; n > 0 {
 		j.add(finding.Finding{
