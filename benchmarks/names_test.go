@@ -57,7 +57,7 @@ func (n names) put(a pcommon.Map, room int) {
 	}
 }
 
-// build makes the map anew, with room for so many more attributes, and appends the same constants: nothing is compared.
+// build makes the map again, with room for so many more attributes, and appends the same constants: nothing is compared.
 func (n names) build(b *xpdata.MapBuilder, a pcommon.Map, room int) {
 	b.EnsureCapacity(a.Len() + room)
 	for k, v := range a.All() {

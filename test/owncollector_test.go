@@ -19,7 +19,7 @@ import (
 )
 
 // The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The
-// builder's own call of the compiler differs by -trimpath only, which would compile everything anew.
+// builder's own call of the compiler differs by -trimpath only, which would compile everything again.
 func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	integration.Need(t)
 	root, err := filepath.Abs("..")

@@ -138,7 +138,7 @@ func TestTableOfRecordedTraces(t *testing.T) {
 	table, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	assert.Equal(t, b.String(), string(table),
-		"write it anew: go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -findings.update")
+		"write it again: go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -findings.update")
 }
 
 func row(t *testing.T, b *strings.Builder, name, path string, known truth) {

@@ -586,7 +586,7 @@ func TestADeviceWithoutPointsIsDropped(t *testing.T) {
 
 func TestADeviceHasItsNewestDescription(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
-	for i, name := range []string{"gpu0", "gpu3"} { // numbered anew
+	for i, name := range []string{"gpu0", "gpu3"} { // numbered again
 		require.NoError(t, x.ConsumeMetrics(t.Context(), batch(t, point{
 			name: "hw.power", at: time.Now().Add(time.Duration(i-2) * time.Second), value: 1,
 			attrs: map[string]any{"hw.id": "GPU-4", "hw.name": name},

@@ -37,7 +37,7 @@ const (
 )
 
 // module is a function table in NVTX's form: pointers to slots, into which the tool writes its functions. The memory
-// belongs to Go, does not move, and is kept for ever, since the tool may write to it at any time.
+// belongs to Go, does not move, and is kept forever, since the tool may write to it at any time.
 type module struct {
 	slots [entries]uintptr
 	table [entries + 1]uintptr // table[i] is the address of slots[i]; nil first and last

@@ -14,7 +14,7 @@
 // Slurm's number then counts launchers, not workers. Values that contradict each other are named in the error: a rank
 // that is not below the world size or is below the local rank, and two launchers that count the same number of
 // processes and give this one different ranks (then the first is used; not where torchrun's rendezvous assigns ranks
-// anew). gpu.job.id is SLURM_JOB_ID, else TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"), PBS_JOBID
+// again). gpu.job.id is SLURM_JOB_ID, else TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"), PBS_JOBID
 // or LSB_JOBID.
 //
 //	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))

@@ -88,7 +88,7 @@ func TestContradictionsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "RANK is 1 and SLURM_PROCID is 2, both of a world size of 4 (RANK is used)")
 	require.Equal(t, want("", 1, -1, 4), got)
 
-	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous assigns ranks anew
+	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous assigns ranks again
 	_, err = detect(both)
 	require.NoError(t, err)
 	delete(both, "TORCHELASTIC_RUN_ID")

@@ -26,7 +26,7 @@ type Schedule struct {
 	Wait      int // steps of a cycle that are not recorded
 	Warmup    int // steps of a cycle that are timed and discarded
 	Active    int // steps of a cycle that are recorded
-	Repeat    int // cycles; 0 means for ever
+	Repeat    int // cycles; 0 means forever
 	Every     int // length of a cycle; instead of Wait
 }
 

@@ -38,7 +38,7 @@ type surroundings struct {
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
 // of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
-// launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
+// launches lie apart from the buckets, which hold no pointers then and are small enough to be remade when they grow.
 type launchTable struct {
 	buckets  []launchBucket
 	launches []launch

@@ -35,7 +35,7 @@ var movers = map[string]timeline.Move{
 // kernelOf is a kernel below an operator, by names.
 type kernelOf struct{ kernel, operator, mover uint32 }
 
-// maxMeanings bounds the remembered ones; beyond it each is found anew.
+// maxMeanings bounds the remembered ones; beyond it each is found again.
 const maxMeanings = 1 << 16
 
 // meaning is what a kernel is for.

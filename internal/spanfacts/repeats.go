@@ -9,7 +9,7 @@ import (
 )
 
 // Repeats detects repeated spans: senders repeat a request whose response was lost, and a load balancer divides such a
-// request anew when some backends have accepted their part. It keeps hashes of IDs and times in a table of fixed size,
+// request again when some backends have accepted their part. It keeps hashes of IDs and times in a table of fixed size,
 // in cache lines: a map takes twice the time. The zero value remembers nothing. It is not safe for concurrent use.
 type Repeats struct {
 	Max int // spans to remember, about 16 to 32 bytes each

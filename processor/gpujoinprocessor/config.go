@@ -26,7 +26,7 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue holds the batches that wait.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for ever, for
+	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried forever, for
 	// the queue is bounded and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 1048576.

@@ -208,7 +208,7 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 		if e.boards[w.board.id] != w.board {
 			continue // the device is gone
 		}
-		if e.settle(view, w.board, now, drain) && w.board.dev == w.dev { // else it is gone now, or has begun anew
+		if e.settle(view, w.board, now, drain) && w.board.dev == w.dev { // else it is gone now, or has restarted
 			if t, ok := w.board.dev.Settled(); !ok || t < w.end {
 				ready = false
 			}

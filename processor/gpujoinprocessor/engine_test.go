@@ -118,7 +118,7 @@ func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 	assert.Zero(t, sum[uncovered])
 }
 
-// What waited when the clock was set back does not wait until it has caught up: its device has begun anew.
+// What waited when the clock was set back does not wait until it has caught up: its device has restarted.
 func TestAHostClockSetBackHoldsNothing(t *testing.T) {
 	s, _, zero := sampled(t)
 	s.tick(s.now, nil, func(*board) {})

@@ -22,7 +22,7 @@ type clockState struct {
 	err     error     // as first seen, so that a drift is logged once
 }
 
-// reset starts anew, for a source that was opened.
+// reset restarts, for a source that was opened.
 func (c *clockState) reset(now time.Time) { c.arrived = now }
 
 // take returns what is wrong with the times of a batch; nil when nothing is. Devices that are lost have no samples for

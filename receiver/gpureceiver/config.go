@@ -82,7 +82,7 @@ type NVMLConfig struct {
 type ReplayConfig struct {
 	// File is the recording; required for source replay.
 	File string `mapstructure:"file"`
-	// Loop plays it again from the start for ever. Default false: at the end the receiver sends nothing more.
+	// Loop plays it again from the start forever. Default false: at the end the receiver sends nothing more.
 	Loop bool `mapstructure:"loop"`
 	// Speed is recorded time per real time. Default 1.
 	Speed float64 `mapstructure:"speed"`

@@ -15,7 +15,7 @@ import (
 )
 
 // engine keeps one of several sources open and reads it. Calls of a source run in goroutines of their own, one at a
-// time for each source, because a call can block for a minute (a hung host engine) or for ever: the engine waits
+// time for each source, because a call can block for a minute (a hung host engine) or forever: the engine waits
 // callTimeout, says that the call is late, and goes on with what else there is to do.
 type engine struct {
 	candidates  []*candidate

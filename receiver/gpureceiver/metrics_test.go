@@ -142,7 +142,7 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 
 	b = &gpudata.Batch{Values: []gpudata.Value{
 		val(0, gpuquantity.Energy, 200, 1070), // read twice
-		val(0, gpuquantity.Energy, 300, 20),   // the driver was loaded anew
+		val(0, gpuquantity.Energy, 300, 20),   // the driver was loaded again
 		val(0, gpuquantity.Energy, 400, 50),
 	}}
 	r.take(b)
@@ -444,7 +444,7 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 }
 
 // A machine whose clock was an hour ahead: what was measured since it was set right counts at once, and cumulative
-// series begin anew. Without that everything would be refused for an hour.
+// series restart. Without that everything would be refused for an hour.
 func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	r, logs := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})

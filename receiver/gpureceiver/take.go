@@ -127,7 +127,7 @@ func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesSta
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
 	if last.time > v.Time {
-		d.throttled = [64]float64{} // the clock was set back, and the stream begins anew
+		d.throttled = [64]float64{} // the clock was set back, and the stream restarts
 	} else if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
 		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
 			d.throttled[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
@@ -169,7 +169,7 @@ func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 }
 
 // deviceState is what the receiver keeps of one device between two emissions. It is kept by hw.id, so counters go on
-// when a source is opened anew.
+// when a source is opened again.
 type deviceState struct {
 	desc     gpusamplesextension.Device
 	writer   gpusamplesextension.DeviceWriter // nil without gpu_samples

@@ -233,7 +233,7 @@ type operatorWork struct {
 	signature      uint32 // shapes, by the profile's names
 }
 
-// Bounds of works. Beyond them an operator is computed anew each time.
+// Bounds of works. Beyond them an operator is computed again each time.
 const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
 
 func (w *works) of(c *collect, count rule, d *profiletrace.Detail, name, types, dims, values []byte) {

@@ -104,7 +104,7 @@ func moving() map[string]program {
 				})
 			},
 		},
-		"a cache that is joined anew for every token": {
+		"a cache that is joined again for every token": {
 			kind: semconv.GPUFindingKindDataMovement, says: "tensors are joined or padded in decode", loss: loss,
 			run: func(m *machine, sick bool) {
 				m.steps(8, func(int) {

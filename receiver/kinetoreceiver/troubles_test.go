@@ -429,7 +429,7 @@ func troubles() map[string]program {
 				})
 			}
 		}},
-		"zeros that are written anew": {kind: semconv.GPUFindingKindExposedCopies, says: "memset", clean: true, run: func(m *machine, sick bool) {
+		"zeros that are written again": {kind: semconv.GPUFindingKindExposedCopies, says: "memset", clean: true, run: func(m *machine, sick bool) {
 			set := "gpu_memset"
 			if m.style.name == "2021" {
 				set = "Memset"

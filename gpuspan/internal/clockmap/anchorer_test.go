@@ -216,7 +216,7 @@ func TestSimulatedClockIsMovedByWaiting(t *testing.T) {
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 }
 
-// A destroyed context takes stream, events and the chain of anchors with it. The next anchors start anew.
+// A destroyed context takes stream, events and the chain of anchors with it. The next anchors restart.
 func TestEventsThatFailOtherwiseAreFreedAndReplaced(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)

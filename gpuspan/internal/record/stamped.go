@@ -39,7 +39,7 @@ func (n *Nest) Put(spare *SpareNests) {
 		putRecord(n.Root)
 	}
 	held := n.Held[:0]
-	if n.Own.clear(); n.Kept || cap(held) > 256 { // one wide nest need not cost memory for ever
+	if n.Own.clear(); n.Kept || cap(held) > 256 { // one wide nest need not cost memory forever
 		held = nil
 	}
 	if n.Root, n.Held = nil, held; n.Kept {

@@ -64,7 +64,7 @@ func HandOver(s *record.Stream, n int) {
 	if len(s.Emits) == 0 && n == len(s.Unplaced) {
 		s.Emits, s.Unplaced = s.Unplaced, s.Emits
 		if cap(s.Unplaced) > max(4*n, UsualQueue) {
-			s.Unplaced, s.Stamps = nil, nil // a burst need not cost memory for ever
+			s.Unplaced, s.Stamps = nil, nil // a burst need not cost memory forever
 		}
 		return
 	}

@@ -46,7 +46,7 @@ const (
 	mostFLOPs  = 1e30
 )
 
-// Wrong reports whether a value cannot be. One that got through would make counters fall, or be no number for ever.
+// Wrong reports whether a value cannot be. One that got through would make counters fall, or be no number forever.
 func (w *Work) Wrong() bool {
 	return Impossible(w.Read|w.Written|w.Bytes|w.Items) || ImpossibleFLOPs(w.FLOPs) || w.Precision > INT8
 }

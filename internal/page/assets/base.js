@@ -76,7 +76,7 @@ function median(list) {
 const or = (x, f) => (x ? f(x) : "");
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 
-// Hover. What a node says is kept beside it, so that it can be said again when the node is drawn anew under the pointer.
+// Hover. What a node says is kept beside it, so that it can be said again when the node is drawn again under the pointer.
 const tips = new WeakMap();
 const tip = byId("tip");
 let pointer = null, place = null; // where the pointer is, and where in the node with the focus the tip stands if it is of that one
@@ -176,7 +176,7 @@ function table(caption, all, rows, opts = {}) {
     oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
   return node(box, {}, [search, ...fill()]);
 }
-// keep does something that makes nodes anew, and gives back the focus, the tip and the places of what is scrolled.
+// keep does something that makes nodes again, and gives back the focus, the tip and the places of what is scrolled.
 function keep(f) {
   const shown = !tip.hidden, where = place;
   keepFocus(f);

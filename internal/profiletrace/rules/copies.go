@@ -60,7 +60,9 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 				v.Certainty = finding.Medium
 			}
 		case semconv.GPUFindingKindPageableCopies:
-			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs at the same time", wait}
+			v.Chain = []string{
+				"copies from or to pageable memory go through a staging buffer", "nothing runs at the same time", wait,
+			}
 			v.Remedy = remedyOf(semconv.GPUFindingKindPageableCopies)
 		case semconv.GPUFindingKindExposedCopies:
 			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs at the same time", wait},

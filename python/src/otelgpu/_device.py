@@ -33,7 +33,7 @@ class TorchBackend:
 
     @staticmethod
     def key(stream: Any) -> Tuple[int, Any]:
-        """What tells streams apart: the device and the handle. A stream object may be made anew at each call."""
+        """What tells streams apart: the device and the handle. A stream object may be made again at each call."""
         return stream.device.index or 0, stream.cuda_stream
 
     def capturing(self) -> bool:

@@ -25,7 +25,7 @@ MAX_MEETINGS = 16     # process groups and partners of one step whose last colle
 
 class Schedule(NamedTuple):
     """Which steps are recorded; the rest are only counted. It is torch.profiler.schedule: after skip_first steps come
-    cycles of wait, warmup and active steps; repeat counts the cycles, 0 means for ever. every is the length of a cycle,
+    cycles of wait, warmup and active steps; repeat counts the cycles, 0 means forever. every is the length of a cycle,
     instead of wait: Schedule(every=10) records steps 10, 20, 30 and so on. Schedule() records every step."""
 
     skip_first: int = 0
@@ -380,7 +380,7 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
          stream: Any = None) -> Iterator[Any]:
     """Turns a training or serving loop into spans, one for each step.
 
-    Without an iterable it yields a Step for each turn, for ever or total_steps times. With one it yields (Step, item) and
+    Without an iterable it yields a Step for each turn, forever or total_steps times. With one it yields (Step, item) and
     the time that the iterable takes to give the item is the phase "data". first is the index of the first step. The loop
     turns as it would without otelgpu, also where that is switched off or fails.
     """
@@ -392,7 +392,7 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
         step = _begin(name, index, item_type, schedule, stream, boundary)
         step.previous, previous = previous, None
         if step.previous is not None:
-            step.previous.previous = None  # a chain of all steps would grow for ever
+            step.previous.previous = None  # a chain of all steps would grow forever
         token = _attach(step)
         failed: Optional[BaseException] = None
         last = False

@@ -72,6 +72,6 @@ class Turns:
             runtime().trouble("dropping a step of a trainer", repr(e))
 
     def again(self) -> None:
-        """Begins the waiting step anew, without what ran since it began."""
+        """Begins the waiting step again, without what ran since it began."""
         if self.step is not None:
             self.begin(self._index)

@@ -77,7 +77,7 @@ static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
 	*max_records = 0;
 	*buffer = NULL;
 	*size = 0;
-	if (!atomic_load(&the_ring)) return; // a forked child, where the lock may stand taken for ever
+	if (!atomic_load(&the_ring)) return; // a forked child, where the lock may stand taken forever
 	pthread_mutex_lock(&lock);
 	for (int i = 0; buffers && i < BUFFERS; i++) {
 		if (taken >> i & 1) continue;
@@ -233,7 +233,7 @@ static void run_window(struct header *h, uint32_t request) {
 	pthread_mutex_unlock(&lock);
 	atomic_store_explicit(&recording, false, memory_order_release); // before another tool can subscribe
 	the_cupti.unsubscribe(subscriber);
-	// A buffer that CUPTI keeps is CUPTI's for ever: better 16 MiB lost than written into after they are gone.
+	// A buffer that CUPTI keeps is CUPTI's forever: better 16 MiB lost than written into after they are gone.
 	if (all_back) munmap(memory, (size_t)BUFFERS * BUFFER_SIZE);
 	if (atomic_load(&over_budget)) atomic_store(&h->reason, REASON_BUDGET);
 	if (atomic_load(&h->state) == STATE_OPEN) atomic_store_explicit(&h->state, STATE_IDLE, memory_order_release);

@@ -17,7 +17,7 @@
 //
 // records is a ring of records_capacity (a power of two) places of record_size bytes. The writer stores a record, then
 // head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). A record that finds the
-// ring full is dropped and counted: nothing that was not read is overwritten. Both count for ever.
+// ring full is dropped and counted: nothing that was not read is overwritten. Both count forever.
 //
 // contexts is a ring of contexts_capacity places of 64 bytes that any thread of the process writes: a thread takes a
 // number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release).

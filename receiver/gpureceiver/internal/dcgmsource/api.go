@@ -4,7 +4,7 @@
 // Package dcgmsource is the source `dcgm`: NVIDIA DCGM through its client library, standalone or embedded.
 //
 // What shapes the code:
-//   - The client library has no contexts and no cancellation: a call can block for a minute, and connecting for ever.
+//   - The client library has no contexts and no cancellation: a call can block for a minute, and connecting forever.
 //     The receiver calls a source from a goroutine that may block.
 //   - A watch belongs to a connection, an entity and a field: watching again replaces the interval, and the first
 //     removal ends it, whichever group it names. So each source has a connection of its own, and no session watches a

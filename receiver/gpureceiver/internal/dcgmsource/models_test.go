@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()

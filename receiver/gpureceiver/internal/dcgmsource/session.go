@@ -295,14 +295,14 @@ func (s *session) remember() {
 	}
 }
 
-// rebuild makes all watches anew, for other boards than before.
+// rebuild makes all watches again, for other boards than before.
 func (s *session) rebuild() error {
 	s.close()
 	return s.watchAll()
 }
 
 // check reads the list of devices, and whether lost boards are back. When the list has changed (a driver detached or
-// attached, MIG taken apart) everything is made anew.
+// attached, MIG taken apart) everything is made again.
 func (s *session) check() (changed bool, err error) {
 	s.checked = s.now()
 	inventory, err := s.list()
@@ -385,7 +385,7 @@ func (s *session) judge(b *gpudata.Batch) {
 	}
 	if lost {
 		if err := s.rebuild(); err != nil {
-			s.inventory = "" // everything is made anew at the next check
+			s.inventory = "" // everything is made again at the next check
 		}
 	}
 }

@@ -202,7 +202,7 @@ func TestAProcessHasOneEmbeddedEngine(t *testing.T) {
 	require.NoError(t, a.Open())
 }
 
-// Samples arrive for ever, also after the PCIe rates were left out.
+// Samples arrive forever, also after the PCIe rates were left out.
 func TestEverySeriesContinues(t *testing.T) {
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	s := open(t, m, settings())

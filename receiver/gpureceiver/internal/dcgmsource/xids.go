@@ -14,7 +14,7 @@ import (
 )
 
 // seenXIDs remembers the XIDs that were seen, over sessions. A host engine that starts reads the kernel's log from its
-// oldest record again and computes the times anew, a little differently each time.
+// oldest record again and computes the times again, a little differently each time.
 type seenXIDs struct {
 	list    []seenXID
 	session int   // counts sessions

@@ -28,7 +28,7 @@ type Source interface {
 	// Pace is the time between two Reads that the source wants, after Open.
 	Pace() time.Duration
 	// Read appends everything that was measured since the last Read. After an error the source must be closed and
-	// opened anew. io.EOF says that a finite source has no more.
+	// opened again. io.EOF says that a finite source has no more.
 	Read(b *Batch) error
 	// Close releases what Open took.
 	Close() error

@@ -498,7 +498,7 @@ func TestOpenStatesWhatIsMissing(t *testing.T) {
 func TestNamesFollowTheUUIDWhenBoardsVanish(t *testing.T) {
 	m := newMachine(3)
 	s := open(t, m)
-	// names reads the list of devices anew and returns name and ordinal by ID.
+	// names reads the list of devices again and returns name and ordinal by ID.
 	names := func() map[string]string {
 		s.slow = time.Time{}
 		read(t, s)

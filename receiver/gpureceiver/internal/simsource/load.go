@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// load is a device with a life of its own: a cycle of phases that repeats for ever, from a fixed origin of the wall
+// load is a device with a life of its own: a cycle of phases that repeats forever, from a fixed origin of the wall
 // clock, so that two processes with the same seed see the same device. All integrals are closed forms of the time.
 type load struct {
 	index int
