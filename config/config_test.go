@@ -114,6 +114,43 @@ func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 	}
 }
 
+// A web site that resolves its name to 127.0.0.1 must not read metrics or send spans through a user's browser.
+func TestTheReadyPipelinesCheckHosts(t *testing.T) {
+	type listener struct {
+		Endpoint    string
+		Middlewares []struct{ ID string }
+	}
+	checks := []struct{ ID string }{{"host_check"}}
+	for _, name := range config.Names() {
+		if strings.HasPrefix(name, "kubernetes/") { // their listeners are not on loopback
+			continue
+		}
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var c struct {
+			Receivers map[string]struct{ Protocols struct{ HTTP *listener } }
+			Exporters map[string]listener
+			Service   struct{ Extensions []string }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
+		require.Contains(t, c.Service.Extensions, "host_check", name)
+		found := 0
+		for id, r := range c.Receivers {
+			if r.Protocols.HTTP != nil {
+				require.Equal(t, checks, r.Protocols.HTTP.Middlewares, "%s of %s", id, name)
+				found++
+			}
+		}
+		for id, e := range c.Exporters {
+			if typ, _, _ := strings.Cut(id, "/"); typ == "prometheus" {
+				require.Equal(t, checks, e.Middlewares, "%s of %s", id, name)
+				found++
+			}
+		}
+		require.Positive(t, found, name)
+	}
+}
+
 // An exporter beside a connector that counts must not refuse: gpu_join would try the spans again, and the connector
 // count them again.
 func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {

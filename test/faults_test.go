@@ -606,7 +606,7 @@ processors:
 exporters:
   otlp_grpc/jaeger: {sending_queue: {storage: file_storage}}
 service:
-  extensions: [gpu_samples, health_check, file_storage]
+  extensions: [gpu_samples, host_check, health_check, file_storage]
 `, filepath.Join(dir, "storage"))
 	length, full := outage(t)
 	overlays := []string{ready, device, storage}

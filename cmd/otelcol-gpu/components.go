@@ -37,6 +37,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/extension/hostcheckextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
@@ -75,6 +76,7 @@ func factories() (otelcol.Factories, error) {
 	var errs [5]error
 	f.Extensions, f.ExtensionModules, errs[0] = collect(
 		own[extension.Factory](gpusamplesextension.NewFactory()),
+		own[extension.Factory](hostcheckextension.NewFactory()),
 		core[extension.Factory](zpagesextension.NewFactory(), "extension/zpagesextension"),
 		contrib[extension.Factory](healthcheckextension.NewFactory(), "extension/healthcheckextension"),
 		contrib[extension.Factory](pprofextension.NewFactory(), "extension/pprofextension"),

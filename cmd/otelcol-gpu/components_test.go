@@ -27,6 +27,7 @@ type manifest struct {
 	Processors []module
 	Exporters  []module
 	Connectors []module
+	Converters []module
 }
 
 type module struct{ GoMod, Import string }
@@ -119,6 +120,11 @@ func TestTheFullManifestHoldsTheCore(t *testing.T) {
 	for section := range core {
 		require.Subset(t, packages(full[section]), packages(core[section]), section)
 	}
+	// Both set Go's memory limit, as the distribution does.
+	for _, file := range []string{"builder.yaml", "builder-full.yaml"} {
+		require.Equal(t, []string{"github.com/otelgpu/otelgpu/config/memorylimitconverter"},
+			packages(readManifest(t, file).Converters), file)
+	}
 	for _, name := range []string{
 		"k8sattributesprocessor", "prometheusreceiver", "kafkareceiver", "kafkaexporter",
 		"loadbalancingexporter",
@@ -135,7 +141,7 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 	f, err := factories()
 	require.NoError(t, err)
 	for typ, m := range map[string]map[component.Type]string{
-		"gpu_samples": f.ExtensionModules, "gpu": f.ReceiverModules, "kineto": f.ReceiverModules, "nsys": f.ReceiverModules,
+		"gpu_samples": f.ExtensionModules, "host_check": f.ExtensionModules, "gpu": f.ReceiverModules, "kineto": f.ReceiverModules, "nsys": f.ReceiverModules,
 		"gpu_join": f.ProcessorModules, "gpu_derive": f.ProcessorModules, "gpu_metrics": f.ConnectorModules,
 		"chrome_trace": f.ExporterModules, "step_csv": f.ExporterModules,
 	} {

@@ -37,6 +37,7 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/config/memorylimitconverter"
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
@@ -129,6 +130,7 @@ func command() (*cobra.Command, *welcome, error) {
 	set := settings(allInOne)
 	w := &welcome{out: os.Stderr, devices: map[string]string{}, said: map[string]bool{}}
 	set.ConfigProviderSettings.ResolverSettings.ConverterFactories = []confmap.ConverterFactory{
+		memorylimitconverter.NewFactory(),
 		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }),
 	}
 	set.LoggingOptions = w.options()

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/config/memorylimitconverter"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
@@ -52,7 +53,7 @@ func TestDefaultsHoldAHundredThousandSpansPerSecond(t *testing.T) {
 		var conf map[string]any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &conf))
 		if processors := conf["processors"].(map[string]any); processors["gpu_join"] != nil {
-			if soft := refusesFrom(conf); soft > 0 && name != "profiles" { // of lower rates
+			if soft := memorylimitconverter.RefusesFrom(conf); soft > 0 && name != "profiles" { // of lower rates
 				assert.LessOrEqual(t, s.limit(), soft, "the memory_limiter of %s", name)
 			}
 		}

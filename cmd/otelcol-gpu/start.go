@@ -21,7 +21,7 @@ import (
 
 // welcome prints a few lines on what runs: the listeners and their addresses, the page, and the devices, as soon as
 // they are known. It reads the Collector's own log at any level, because the Collector announces these events nowhere
-// else. It receives the configuration as a converter, which changes only Go's memory limit.
+// else. It receives the configuration as a converter and does not change it.
 type welcome struct {
 	out io.Writer
 
@@ -50,7 +50,6 @@ func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conf = conf.ToStringMap()
-	collectEarlier(conf)
 	return nil
 }
 

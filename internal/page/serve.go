@@ -13,18 +13,18 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/localhost"
 )
 
 //go:embed assets
@@ -109,7 +109,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !own(r, hosts) {
+		if !localhost.Allowed(r, hosts) {
 			http.Error(w, fmt.Sprintf("this page is not served as %q (localhost, addresses and `hosts` are)", r.Host),
 				http.StatusForbidden)
 			return
@@ -117,18 +117,6 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// own reports whether the host name that a browser requested is one of the page's own.
-func own(r *http.Request, hosts []string) bool {
-	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if !ok || !at.IP.IsLoopback() {
-		return true
-	}
-	u := url.URL{Host: r.Host}
-	name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil ||
-		slices.Contains(hosts, name)
 }
 
 // atMost serves n requests at a time, and tells further clients to retry.

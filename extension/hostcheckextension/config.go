@@ -1,0 +1,32 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcheckextension
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/otelgpu/otelgpu/internal/configvalidate"
+)
+
+// Config names the hosts that requests may be for.
+type Config struct {
+	// Hosts are host names, without ports, that requests to a loopback address may have in their Host header besides
+	// localhost and addresses, as behind a proxy that passes its own name on. Default none.
+	Hosts []string `mapstructure:"hosts"`
+}
+
+// Unmarshal rejects values that the options do not take.
+func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var bad configvalidate.List
+	for i, h := range c.Hosts {
+		bad.If(h == "" || strings.ContainsAny(h, ":/*[] "),
+			"`hosts::%d` must be a host name such as gpu.example.com, without port or wildcard, found %q", i, h)
+	}
+	return bad.Err()
+}

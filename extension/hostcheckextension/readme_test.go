@@ -1,0 +1,14 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcheckextension
+
+import (
+	"testing"
+
+	"github.com/otelgpu/otelgpu/internal/configtest"
+)
+
+func TestTheReadmeIsTrue(t *testing.T) {
+	configtest.README(t, "extensions", "host_check", createDefaultConfig)
+}
