@@ -22,7 +22,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -94,6 +94,12 @@ build: ## build the distribution, bin/otelcol-gpu
 
 build-full: $(BIN)/builder ## build cmd/otelcol-gpu/build/otelcol-gpu-full with the Kubernetes and Kafka components
 	cd cmd/otelcol-gpu && GOWORK=off $(BIN)/builder --config builder-full.yaml
+
+build-cluster: $(BIN)/builder ## build otelcol-gpu-cluster beside it, with what the tests of gateways need, in less time
+	mkdir -p cmd/otelcol-gpu/build
+	grep -vE '/(prometheusreceiver|hostmetricsreceiver|transformprocessor|resourcedetectionprocessor) ' \
+		cmd/otelcol-gpu/builder-full.yaml | sed 's/otelcol-gpu-full$$/otelcol-gpu-cluster/' > cmd/otelcol-gpu/build/builder.yaml
+	cd cmd/otelcol-gpu && GOWORK=off $(BIN)/builder --config build/builder.yaml
 
 capture: ## build bin/libotelgpu_capture.so, which CUDA processes are started with to be captured (gcc)
 	@mkdir -p $(BIN)

@@ -27,17 +27,21 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// fullBuild is otelcol-gpu-full, which takes minutes to make.
+// fullBuild returns a build with the components of clusters, which takes minutes to make.
 func fullBuild(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("OTELGPU_FULL_BINARY")
-	if path == "" {
-		path = filepath.Join("..", "cmd", "otelcol-gpu", "build", "otelcol-gpu-full")
+	if path := os.Getenv("OTELGPU_FULL_BINARY"); path != "" {
+		require.FileExists(t, path)
+		return path
 	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is not there (make build-full makes it, OTELGPU_FULL_BINARY names another)", path)
+	for _, name := range []string{"otelcol-gpu-full", "otelcol-gpu-cluster"} {
+		path := filepath.Join("..", "cmd", "otelcol-gpu", "build", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
 	}
-	return path
+	t.Skip("there is no build for clusters (make build-cluster or build-full; OTELGPU_FULL_BINARY names another)")
+	return ""
 }
 
 func ready(t *testing.T, name string) string {
@@ -61,6 +65,7 @@ type cluster struct {
 	workers  [2]*worker
 	gateways [2]*program.Program
 	gateway  func(i int) *program.Program
+	own      [2]string // addresses of the agents' own metrics
 }
 
 // work sends at both agents at once.
@@ -72,23 +77,42 @@ func (c *cluster) work(d time.Duration) {
 	both.Wait()
 }
 
-// check waits for every accepted span, and compares joules with the devices' energy.
+// check waits for every accepted span and for a share of each request, and compares joules with the devices' energy:
+// those on spans, and those of requests with the unassigned ones.
 func (c *cluster) check() {
 	c.t.Helper()
-	accepted, joules := 0, 0.0
+	accepted, requests, joules := 0, 0, 0.0
 	for _, w := range c.workers {
 		accepted += w.accepted
+		requests += w.gpu // each batch serves one
 		joules += w.joules()
 	}
-	if !waitUntil(2*time.Minute, func() bool { n, _ := c.store.count(); return n >= accepted }) {
-		n, _ := c.store.count()
-		c.t.Fatalf("%d of %d accepted spans have come", n, accepted)
+	delivered := func() int {
+		shares, _ := c.store.shares()
+		spans, _ := c.store.count()
+		return spans - shares
 	}
-	spans, again := c.store.count()
-	require.Equal(c.t, accepted, spans)
+	if !waitUntil(2*time.Minute, func() bool { n, _ := c.store.shares(); return delivered() >= accepted && n >= requests }) {
+		n, _ := c.store.shares()
+		c.t.Fatalf("%d of %d accepted spans and %d shares of %d requests have come", delivered(), accepted, n, requests)
+	}
+	_, again := c.store.count()
+	require.Equal(c.t, accepted, delivered())
 	require.InEpsilon(c.t, joules, c.store.energy(), 1e-9)
-	c.t.Logf("%d spans accepted, %d delivered, %d of them more than once; %.1f J on them of %.1f J", accepted, spans,
-		again, c.store.energy(), joules)
+	shares, served := c.store.shares()
+	require.Equal(c.t, requests, shares)
+	unassigned := 0.0
+	waitUntil(10*time.Second, func() bool {
+		unassigned = 0
+		for _, address := range c.own {
+			unassigned += scrape(c.t, address, "otelcol_connector_gpu_requests_unassigned_energy", "")
+		}
+		return served+unassigned > joules*(1-1e-9)
+	})
+	require.InEpsilon(c.t, servedShare*joules, served, 1e-9)
+	require.InEpsilon(c.t, joules, served+unassigned, 1e-9)
+	c.t.Logf("%d spans accepted, %d delivered, %d spans more than once; %.1f J on them of %.1f J; %d requests have %.1f J, "+
+		"%.1f J serve none", accepted, delivered(), again, c.store.energy(), joules, shares, served, unassigned)
 }
 
 func waitUntil(limit time.Duration, done func() bool) bool {
@@ -106,9 +130,16 @@ func newCluster(t *testing.T, agents [2]ports) *cluster {
 	for i, p := range agents {
 		c.workers[i] = newWorker(t, p.otlp)
 		c.workers[i].next = uint64(i) << 32
+		c.own[i] = p.telemetry
 	}
+	c.workers[0].front, c.workers[1].front = c.workers[1], c.workers[0] // requests and their batches are on different agents
 	return c
 }
+
+// requestsSoon is laid over the agents' pipelines, so that usage records close in the time of the test.
+const requestsSoon = `
+connectors: {gpu_requests: {settle: 500ms, idle: 1s}}
+`
 
 // static is where the exporter load_balancing finds two gateways, instead of DNS.
 func static(addresses [2]string) string {
@@ -128,8 +159,10 @@ func TestIntegrationGatewaysMayBeKilled(t *testing.T) {
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	var c *cluster
 	for i, p := range agents {
+		host, port, err := net.SplitHostPort(p.telemetry)
+		require.NoError(t, err)
 		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
-			fmt.Sprintf(`
+			requestsSoon, fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
   otlp: {protocols: {grpc: {endpoint: %s}, http: {endpoint: %s}}}
@@ -139,11 +172,11 @@ exporters:
   load_balancing/jobs: {resolver: %s}
   otlp_grpc/gateway: {endpoint: %s}
 service:
-  telemetry: {metrics: {level: none, readers: []}}
+  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}}
   pipelines:
     traces: {processors: [memory_limiter, gpu_join, gpu_derive]}
     metrics: {processors: [memory_limiter]}
-`, freeAddress(t), p.otlp, freeAddress(t), static(in), static(jobs), in[i]))
+`, freeAddress(t), p.otlp, freeAddress(t), static(in), static(jobs), in[i], host, port))
 	}
 	c = newCluster(t, agents)
 	c.gateway = func(i int) *program.Program {
@@ -185,7 +218,8 @@ func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
 	broker := startBroker(t)
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	for _, p := range agents {
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster)
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster,
+			requestsSoon)
 	}
 	c := newCluster(t, agents)
 	c.gateway = func(int) *program.Program {

@@ -147,11 +147,14 @@ func (s *store) count() (spans, again int) {
 	return len(s.spans), s.again
 }
 
-// energy is the sum of what the spans have for themselves.
+// energy is the sum of what the spans have for themselves. Shares of requests, which repeat it, are left out.
 func (s *store) energy() (joules float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, span := range s.spans {
+		if isShare(span) {
+			continue
+		}
 		v, ok := span.Attributes().Get("gpu.self_energy")
 		if !ok {
 			v, ok = span.Attributes().Get("gpu.energy")
@@ -163,16 +166,34 @@ func (s *store) energy() (joules float64) {
 	return joules
 }
 
+// shares returns the number of shares of requests and their energy.
+func (s *store) shares() (n int, joules float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, span := range s.spans {
+		if v, ok := span.Attributes().Get("gpu.energy"); ok && isShare(span) {
+			n++
+			joules += v.Double()
+		}
+	}
+	return n, joules
+}
+
+func isShare(s ptrace.Span) bool {
+	v, ok := s.Attributes().Get("gpu.operation.type")
+	return ok && v.Str() == "share"
+}
+
 // ports are a Collector's own, and the variables by which the ready pipelines take them.
 type ports struct {
-	otlp, http, metrics string
-	env                 []string
+	otlp, http, metrics, telemetry string
+	env                            []string
 }
 
 func newPorts(t *testing.T) ports {
-	_, telemetry, err := net.SplitHostPort(freeAddress(t))
+	p := ports{otlp: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t), telemetry: freeAddress(t)}
+	_, telemetry, err := net.SplitHostPort(p.telemetry)
 	require.NoError(t, err)
-	p := ports{otlp: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t)}
 	p.env = []string{
 		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + p.http, "OTELGPU_METRICS=" + p.metrics,
 		"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
@@ -194,7 +215,11 @@ type worker struct {
 	sampled  atomic.Int64 // how many points of the device have been sent
 	served   bool         // its spans are an inference server's requests, one after the other
 	others   int          // services that do the same on the device, at the same time and in the same traces
+	front    *worker      // sends the spans of the requests that this one's batches serve, nil: they serve none
 }
+
+// servedShare is the share of a batch that its request has; the rest serves nobody.
+const servedShare = 0.75
 
 const (
 	workWatts = 300.0
@@ -282,6 +307,9 @@ func (w *worker) work(d time.Duration) {
 					s.Attributes().PutStr("gpu.timing.source", "cuda_event")
 					s.Attributes().PutDouble("gpu.duration", spanTime.Seconds())
 				}
+				if w.front != nil {
+					w.serve(s, begin)
+				}
 			}
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
 			s.SetEndTimestamp(pcommon.NewTimestampFromTime(to))
@@ -311,6 +339,32 @@ func (w *worker) work(d time.Duration) {
 	}
 }
 
+// serve makes a span a batch of one request, whose own span another service sends to another Collector.
+func (w *worker) serve(batch ptrace.Span, begin time.Time) {
+	id := batch.SpanID()
+	id[0] |= 0x80
+	trace := pcommon.TraceID{7, 6, 5, id[3], id[4], id[5], id[6], id[7]}
+	link := batch.Links().AppendEmpty()
+	link.SetTraceID(trace)
+	link.SetSpanID(id)
+	link.Attributes().PutDouble("gpu.batch.share", servedShare)
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "front")
+	s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetName("POST /generate")
+	s.SetKind(ptrace.SpanKindServer)
+	s.SetTraceID(trace)
+	s.SetSpanID(id)
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(begin))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(begin.Add(2 * spanTime)))
+	for w.front.send(td) != nil {
+		w.refused++
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.accepted++
+}
+
 func (w *worker) send(td ptrace.Traces) error {
 	copied := ptrace.NewTraces()
 	td.CopyTo(copied)
@@ -329,8 +383,8 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	require.NoError(t, err)
 	defer r.Body.Close()
 	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
-		rest, ok := strings.CutPrefix(lines.Text(), name+"{")
-		if !ok || !strings.Contains(rest, label) {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' || !strings.Contains(rest, label) {
 			continue
 		}
 		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)

@@ -248,7 +248,7 @@ func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
 	const deep = 256 // nested ranges that are visited
 	stack := s.threads[st.track].stack
 	for _, s := range slices.Backward(stack[max(0, len(stack)-deep):]) {
-		if n := s.node; s.end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
+		if n := s.node; n.kind == KindAnnotation && n.end >= end && !n.written {
 			return n
 		}
 	}

@@ -307,6 +307,28 @@ func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
 		"other threads only share the step")
 }
 
+// The thread that began the backward pass has nothing between the end of the annotation and the end of the step, so that
+// the annotation is still the last that was seen of it.
+func TestBackwardWorkAfterAnAnnotationIsNotItsOwn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start, length int
+		parent        string
+	}{
+		"within":       {450, 100, "## backward ##"},
+		"to the end":   {600, 100, "## backward ##"},
+		"past the end": {601, 100, "ProfilerStep#4"},
+		"after it":     {720, 100, "ProfilerStep#4"},
+	} {
+		b, _ := convert(t, fmt.Sprintf(`[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
+			`{"ph":"X","cat":"user_annotation","name":"## backward ##","pid":9,"tid":9,"ts":400,"dur":300},`+
+			`{"ph":"X","cat":"cpu_op","name":"aten::ones_like","pid":9,"tid":9,"ts":410,"dur":10},`+
+			`{"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: MmBackward0","pid":9,"tid":10,"ts":%[1]d,"dur":%[2]d},`+
+			`{"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":9,"tid":10,"ts":%[3]d,"dur":%[4]d}]`,
+			tt.start, tt.length, tt.start+10, tt.length/2), Options{})
+		assert.Equal(t, find(t, b, tt.parent).SpanID(), find(t, b, "nccl:all_reduce").ParentSpanID(), name)
+	}
+}
+
 func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
 	b, _ := convert(t,
 		`[{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":500,"dur":900},`+

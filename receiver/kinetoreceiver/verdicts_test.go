@@ -352,6 +352,25 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
+// An operator of a library says what it does, within a compiled region and a graph's range, too: only the rest of the
+// region is hidden.
+func TestOperatorsWithinCompiledRegionsAreVisible(t *testing.T) {
+	for name, tt := range map[string]struct{ inner, says, not string }{
+		"hidden": {"triton_poi_fused_0", "compiled regions and graphs do not show their operators", "record_shapes"},
+		"operator": {"aten::mm", "no operator's work is known", "compiled regions"},
+	} {
+		for _, region := range []string{"Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##", "cudaGraphLaunch"} {
+			_, st := convert(t, "["+host("cpu_op", region, 1, 8)+","+host("cpu_op", tt.inner, 2, 4)+","+
+				gpu(1, 3, 10, 1010, 7, "a", "")+"]", Options{})
+			i := slices.IndexFunc(st.Devices[0].Findings, func(v finding.Finding) bool { return v.Kind == semconv.GPUFindingKindNotJudged })
+			require.GreaterOrEqual(t, i, 0, "%s in %s: %v", name, region, st.Devices[0].Findings)
+			said := fmt.Sprintf("%+v", st.Devices[0].Findings[i])
+			assert.Contains(t, said, tt.says, "%s in %s", name, region)
+			assert.NotContains(t, said, tt.not, "%s in %s", name, region)
+		}
+	}
+}
+
 // Slow calls before the first activity are no part of the window, and are said all the same.
 func TestStartUpBeforeTheWindow(t *testing.T) {
 	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]",
