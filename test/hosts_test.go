@@ -38,8 +38,13 @@ func TestLocalListenersRejectOtherHosts(t *testing.T) {
 		host string
 		want int
 	}{
-		{"", 200}, {"localhost:4318", 200}, {"evil.example", 403}, {"evil.example:4318", 403}, {"127.0.0.1.evil.example", 403},
-		{"localhost.evil.example", 403}, {"0x7f000001", 403},
+		{"", 200},
+		{"localhost:4318", 200},
+		{"evil.example", 403},
+		{"evil.example:4318", 403},
+		{"127.0.0.1.evil.example", 403},
+		{"localhost.evil.example", 403},
+		{"0x7f000001", 403},
 	} {
 		for _, url := range []string{"http://" + p.http + "/v1/traces", "http://" + p.metrics + "/metrics"} {
 			method, body := http.MethodGet, ""

@@ -356,7 +356,7 @@ func TestThresholds(t *testing.T) {
 // region is hidden.
 func TestOperatorsWithinCompiledRegionsAreVisible(t *testing.T) {
 	for name, tt := range map[string]struct{ inner, says, not string }{
-		"hidden": {"triton_poi_fused_0", "compiled regions and graphs do not show their operators", "record_shapes"},
+		"hidden":   {"triton_poi_fused_0", "compiled regions and graphs do not show their operators", "record_shapes"},
 		"operator": {"aten::mm", "no operator's work is known", "compiled regions"},
 	} {
 		for _, region := range []string{"Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##", "cudaGraphLaunch"} {
