@@ -77,8 +77,8 @@ func (c *cluster) work(d time.Duration) {
 	both.Wait()
 }
 
-// check waits for every accepted span and for a share of each request, and compares joules with the devices' energy:
-// those on spans, and those of requests with the unassigned ones.
+// check waits for every accepted span and for a share of each request. It compares the energy on spans, and the energy of
+// requests with the unassigned energy, with the energy of the devices.
 func (c *cluster) check() {
 	c.t.Helper()
 	accepted, requests, joules := 0, 0, 0.0

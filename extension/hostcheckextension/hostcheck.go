@@ -45,8 +45,8 @@ func (h *hostCheck) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTT
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !localhost.Allowed(r, h.hosts) {
 				h.tel.ExtensionHostCheckRejected.Add(r.Context(), 1)
-				http.Error(w, fmt.Sprintf("host %q is not this machine (use localhost or an address, or add it to `hosts` of host_check)",
-					r.Host), http.StatusForbidden)
+				http.Error(w, fmt.Sprintf("host %q is not this machine (use localhost or an address, or add it to `hosts` "+
+					"of host_check)", r.Host), http.StatusForbidden)
 				return
 			}
 			base.ServeHTTP(w, r)
