@@ -21,7 +21,7 @@ func TestMemoryOfAHeldSpan(t *testing.T) {
 	const requests, spans = 64, 1024
 	x := newBench(t)
 	// However slowly this runs, no span leaves before the heap is measured: the next component would have it unpacked.
-	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Hour, 2 * time.Hour })
+	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Hour, 2*time.Hour })
 	defer r.close()
 	for _, id := range x.ids {
 		dev := nominal
