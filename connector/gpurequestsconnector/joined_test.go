@@ -154,6 +154,53 @@ func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	}
 }
 
+// A step is charged with the work of other devices directly below it. Work that a section of another device calls on a third
+// one stays unassigned, unless it has links of its own.
+func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parent, linked  int // of the section on the third device
+		charged, nobody float64
+	}{
+		"below the step":                  {0, 0, 200 + 200 + 150, 0},
+		"below a section":                 {1, 0, 200 + 200, 150},
+		"below a section, with own links": {1, 2, 200 + 200 + 150, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			zero, td := time.Now(), ptrace.NewTraces()
+			at := func(ms int) pcommon.Timestamp {
+				return pcommon.NewTimestampFromTime(zero.Add(time.Duration(ms) * time.Millisecond))
+			}
+			for i, x := range []struct{ parent, start, end int }{{-1, 500, 2500}, {0, 500, 1500}, {tt.parent, 500, 1000}} {
+				rs := td.ResourceSpans().AppendEmpty()
+				rs.Resource().Attributes().PutStr("service.instance.id", "engine")
+				s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+				s.SetTraceID(pcommon.TraceID{0xee})
+				s.SetSpanID(id(i))
+				s.Attributes().PutStr("gpu.operation.type", "section")
+				if x.parent >= 0 {
+					s.SetParentSpanID(id(x.parent))
+				} else {
+					s.Attributes().PutStr("gpu.operation.type", "step")
+				}
+				s.SetStartTimestamp(at(x.start))
+				s.SetEndTimestamp(at(x.end))
+				s.Attributes().PutStr("hw.id", device(i)) // of 100, 200 and 300 W
+				if i == 0 || i == tt.linked {
+					l := s.Links().AppendEmpty()
+					l.SetTraceID(pcommon.TraceID{1})
+					l.SetSpanID(id(1000))
+				}
+			}
+			b := newTest(t, nil)
+			b.take(joined(t, td), clock)
+			b.due(clock, true)
+			assert.InEpsilon(t, 550, b.stats.charged+b.stats.unassigned, 1e-9, "%s: nothing is lost", name)
+			assert.InEpsilon(t, tt.charged, b.stats.charged, 1e-9, name)
+			assert.InDelta(t, tt.nobody, b.stats.unassigned, 1e-6, name)
+		})
+	}
+}
+
 // An engine's iterations link to all eight requests that they serve, of which one is sampled: it has an eighth of the
 // device's energy, the others have theirs in metrics only, and nothing is lost.
 func TestASampledRequestBesideUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {

@@ -412,6 +412,56 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 	assert.Len(t, of(b, 1, gpuquantity.Power), 10)
 }
 
+// The engine samples by the wall clock: it takes no sample until a clock that was set back has caught up, and after a
+// step forward it goes on at once. No sample is repeated or lost, other than those that were never taken.
+func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	last := map[gpuquantity.Quantity][2]int64{}
+	// second reads after a second and returns how many samples of power and SM utilization a board has.
+	second := func(step time.Duration) (power, busy int) {
+		m.advance(t, time.Second+step)
+		b := read(t, s)
+		for _, q := range []gpuquantity.Quantity{gpuquantity.Power, gpuquantity.SMUtilization} {
+			times := last[q]
+			for _, v := range b.Values {
+				if v.Quantity == q {
+					require.Greater(t, v.Time, times[v.Device], "%v of %d", q, v.Device)
+					times[v.Device] = v.Time
+				}
+			}
+			last[q] = times
+		}
+		assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, b.Health)
+		return len(of(b, 0, gpuquantity.Power)), len(of(b, 0, gpuquantity.SMUtilization))
+	}
+	for range 3 {
+		second(0)
+	}
+	for range 4 {
+		_, _ = second(-10 * time.Second) // each time a second passes and the clock is set back
+		for range 8 {
+			power, busy := second(0)
+			assert.Zero(t, power)
+			assert.Zero(t, busy)
+		}
+		second(0) // it has caught up
+		for range 3 {
+			power, busy := second(0)
+			assert.Equal(t, 10, power)
+			assert.Equal(t, 10, busy)
+		}
+		power, _ := second(time.Hour)
+		assert.LessOrEqual(t, power, int((2*time.Minute)/(100*time.Millisecond))+1, "what the engine keeps")
+		for range 3 {
+			power, busy := second(0)
+			assert.Equal(t, 10, power)
+			assert.Equal(t, 10, busy)
+		}
+	}
+}
+
 func TestABoardWhoseProfilingIsBlankIsReported(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
@@ -437,4 +487,6 @@ func TestABoardWhoseProfilingIsBlankIsReported(t *testing.T) {
 	assert.Equal(t, [][]string{{"gpu1"}}, after(6))
 	m["blankprof"] = 0
 	assert.Empty(t, after(2))
+	m.advance(t, time.Second)
+	assert.Len(t, of(read(t, s), 1, gpuquantity.SMUtilization), 10, "it goes on when the other profiler has finished")
 }
