@@ -413,7 +413,7 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 }
 
 // The engine samples by the wall clock: it takes no sample until a clock that was set back has caught up, and after a
-// step forward it goes on at once. No sample is repeated or lost, other than those that were never taken.
+// step forward it goes on at once. No sample that it took is lost or repeated.
 func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
