@@ -134,7 +134,7 @@ type clockCase struct {
 	jumps    bool    // which are anomalies
 }
 
-// clockCases are the cases of the table in docs/clock.md.
+// clockCases are the simulated cases; docs/clock.md shows some of them.
 var clockCases = []clockCase{
 	{name: "25 ppm", ppm: 25, walk: 1, p50: 1.2, p99: 2},
 	{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
