@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
@@ -43,8 +44,8 @@ func init() {
 	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
 	access.Stream = func(s any) *record.Stream { return s.(*Stream).real() }
 	access.Section = func(x record.Section) any { return Section{x} }
-	record.NewElapsed = newElapsed
-	access.Elapsed = func(e *record.Elapsed) any { return elapsedOf(e) }
+	elapsed.New = newElapsed
+	access.Elapsed = func(e *elapsed.Value) any { return elapsedOf(e) }
 }
 
 // New creates a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and usable even

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
@@ -98,7 +99,7 @@ func (x Section) Elapsed() *Elapsed {
 }
 
 // elapsedOf returns what callers hold of a measured time: always the same.
-func elapsedOf(e *record.Elapsed) *Elapsed {
+func elapsedOf(e *elapsed.Value) *Elapsed {
 	if e == nil {
 		return nil
 	}
@@ -107,15 +108,15 @@ func elapsedOf(e *record.Elapsed) *Elapsed {
 
 // Elapsed is the measured time of a section or step, known once the device has finished and the times are read back. A
 // nil Elapsed, as of a section that is not timed, knows nothing.
-type Elapsed struct{ elapsed record.Elapsed }
+type Elapsed struct{ elapsed elapsed.Value }
 
-func newElapsed() *record.Elapsed {
+func newElapsed() *elapsed.Value {
 	e := &Elapsed{}
 	e.elapsed.Public = e
 	return &e.elapsed
 }
 
-func (e *Elapsed) measured() *record.Elapsed {
+func (e *Elapsed) measured() *elapsed.Value {
 	if e == nil || e.elapsed.Public == nil { // nil or zero
 		return nil
 	}

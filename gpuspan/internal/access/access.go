@@ -7,6 +7,7 @@
 package access
 
 import (
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
@@ -16,5 +17,5 @@ var (
 	Engine  func(p any) *engine.Profiler // of a *gpuspan.Profiler; may return nil
 	Stream  func(s any) *record.Stream   // of a *gpuspan.Stream; may return nil
 	Section func(record.Section) any     // a gpuspan.Section
-	Elapsed func(*record.Elapsed) any    // a *gpuspan.Elapsed, which may be nil
+	Elapsed func(*elapsed.Value) any     // a *gpuspan.Elapsed, which may be nil
 )

@@ -61,6 +61,7 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	b.ReportAllocs()
 	const batch = 200
 	var total time.Duration
+	var batches []time.Duration
 	var before, after runtime.MemStats
 	var allocations, bytes uint64
 	for done := 0; done < b.N; done += batch {
@@ -69,7 +70,11 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 			runtime.ReadMemStats(&before)
 			start := time.Now()
 			f(n)
-			total += time.Since(start)
+			d := time.Since(start)
+			total += d
+			if n == batch {
+				batches = append(batches, d)
+			}
 			runtime.ReadMemStats(&after)
 			allocations += after.Mallocs - before.Mallocs
 			bytes += after.TotalAlloc - before.TotalAlloc
@@ -79,6 +84,9 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 		}
 	}
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
+	if slices.Sort(batches); len(batches) > 0 {
+		b.ReportMetric(float64(batches[len(batches)/2].Nanoseconds())/batch, "median-ns/op")
+	}
 	b.ReportMetric(float64(allocations)/float64(b.N), "allocs/op")
 	b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
 	if n := p.Drops[record.DropPoolFull].Load(); n > 0 {

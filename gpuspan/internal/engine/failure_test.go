@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
@@ -348,18 +346,6 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 	f.flush(t)
 	status, _ := f.status(0)
 	require.Equal(t, "timeout", status)
-}
-
-func TestErrorsAreRateLimitedByKind(t *testing.T) {
-	var got []string
-	r := errreport.Reporter{Handle: func(err error) { got = append(got, err.Error()) }}
-	for range 5 {
-		r.Report("a", errors.New("boom"))
-	}
-	r.Report("b", errors.New("other"))
-	r.Kinds["a"].Last = time.Now().Add(-time.Hour)
-	r.Report("a", errors.New("boom"))
-	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
 
 // Whose section it is that ends decides whether the driver is called, before it is: after Shutdown an answer would need

@@ -20,11 +20,11 @@ type Reporter struct {
 	Handle func(error)
 
 	mu    sync.Mutex
-	Kinds map[string]*reportKind
+	kinds map[string]*reportKind
 }
 
 type reportKind struct {
-	Last       time.Time
+	last       time.Time
 	suppressed int64
 }
 
@@ -32,24 +32,24 @@ type reportKind struct {
 func (r *Reporter) Report(kind string, err error) {
 	now := time.Now()
 	r.mu.Lock()
-	k := r.Kinds[kind]
+	k := r.kinds[kind]
 	if k == nil {
-		if len(r.Kinds) >= maxReportKinds {
+		if len(r.kinds) >= maxReportKinds {
 			r.mu.Unlock()
 			return
 		}
-		if r.Kinds == nil {
-			r.Kinds = make(map[string]*reportKind)
+		if r.kinds == nil {
+			r.kinds = make(map[string]*reportKind)
 		}
 		k = &reportKind{}
-		r.Kinds[kind] = k
-	} else if now.Sub(k.Last) < reportInterval {
+		r.kinds[kind] = k
+	} else if now.Sub(k.last) < reportInterval {
 		k.suppressed++
 		r.mu.Unlock()
 		return
 	}
 	n := k.suppressed
-	k.Last, k.suppressed = now, 0
+	k.last, k.suppressed = now, 0
 	r.mu.Unlock()
 
 	if n > 0 {

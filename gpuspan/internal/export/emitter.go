@@ -62,6 +62,9 @@ func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
 	return t
 }
 
+// always is ready: what is left to do is done without waiting.
+var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // Loop works until told to stop. A panic ends it early; expected panics are recovered closer to their cause.
 func (t *Exporter) Loop() (quit bool) {
 	defer t.p.Guard("spans were made")
@@ -79,7 +82,7 @@ func (t *Exporter) Loop() (quit bool) {
 		var ready <-chan struct{}
 		switch {
 		case more:
-			ready = record.Closed
+			ready = always
 		case len(t.tree.Sealed) > 0:
 			timer.Reset(timeline.MaxSleep)
 			due = timer.C

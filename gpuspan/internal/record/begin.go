@@ -31,12 +31,18 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	}
 	parent := SpanOf(ctx)
 	if in, ok := parent.(*SectionSpan); ok {
-		return in.begin(ctx, s, o, flags)
+		if x, ok := in.begin(ctx, s, o, flags); ok {
+			return x
+		}
 	}
 	if o.skippedBy(s.Core, parent) {
 		return s.Core.Untimed(o)
 	}
-	return s.beginOuter(ctx, o, flags)
+	n := Nesting{Ctx: ctx}
+	if s.Core.Loops.Load() != 0 && !s.joinStep(&n) {
+		return s.Core.Untimed(o)
+	}
+	return s.Open(o, &n, flags)
 }
 
 // skippedBy reports whether a run is only counted because its trace is not sampled. A batch belongs to many traces:
@@ -53,25 +59,20 @@ func Unsampled(parent trace.Span) bool {
 	return !sc.IsSampled() && sc.HasTraceID()
 }
 
-// beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
-// section's span, but the span around it is.
-func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) Section {
+// begin starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
+// section's span, but the span around it is: the result is false then.
+func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) (Section, bool) {
 	x, p := in.section, s.Core
 	switch {
 	case x.p != p:
 	case x.Slot == nil:
 		if o.skippedBy(p, in) || p.Loops.Load() != 0 && !stepTimed(ctx, p, s) {
-			return x.untimed(o)
+			return x.untimed(o), true
 		}
 	default:
-		if y, ok := s.beginIn(x, o, flags); ok {
-			return y
-		}
+		return s.beginIn(x, o, flags)
 	}
-	if o.skippedBy(p, in) {
-		return p.Untimed(o)
-	}
-	return s.beginOuter(ctx, o, flags)
+	return Section{}, false
 }
 
 // stepTimed reports whether a section in ctx belongs to no step or to one that is timed.
@@ -80,29 +81,15 @@ func stepTimed(ctx context.Context, p *Core, s *Stream) bool {
 	return st == nil || st.Timed
 }
 
-func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags Flags) Section {
-	p := s.Core
-	n := Nesting{Ctx: ctx}
-	if p.Loops.Load() != 0 {
-		if n.Step = stepOf(ctx, p, s); n.Step != nil {
-			if !n.Step.Timed {
-				return p.Untimed(o)
-			}
-			if !SpanOf(ctx).SpanContext().IsValid() {
-				n.Ctx = n.Step.Ctx
-			}
-		}
+// joinStep finds the step of an outermost section; false if the step is not timed.
+func (s *Stream) joinStep(n *Nesting) (timed bool) {
+	if n.Step = stepOf(n.Ctx, s.Core, s); n.Step == nil {
+		return true
 	}
-	return s.OpenOuter(o, &n, flags)
-}
-
-// OpenOuter opens an outermost section, or counts it if no slot is free.
-func (s *Stream) OpenOuter(o *Operation, n *Nesting, flags Flags) Section {
-	x := s.open(o, n, flags)
-	if x.Slot == nil {
-		return s.Core.Untimed(o)
+	if !SpanOf(n.Ctx).SpanContext().IsValid() {
+		n.Ctx = n.Step.Ctx
 	}
-	return x
+	return n.Step.Timed
 }
 
 // beginIn starts a section within another, which may be on another stream; false when that one has ended.
@@ -117,7 +104,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	n := Nesting{Ctx: r.Ctx, parent: r.ID, around: x.Slot, root: r.Root, depth: r.Depth + 1, Step: r.Step}
 	n.root.Refs.Add(1) // the outermost slot cannot go while x is open, and now not while the new section is
 	from.Mu.Unlock()
-	y := s.open(o, &n, flags)
+	y := s.Open(o, &n, flags)
 	if y.Slot == nil {
 		n.root.Refs.Add(-1)
 		return x.untimed(o), true
@@ -126,23 +113,28 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	return y, true
 }
 
-// Take takes a free slot for a section of an operation, or returns the reason why there is none. The stream's mutex
+// Take takes a free slot for a section of an operation; nil if there is none. It can be inlined. The stream's mutex
 // must be held.
-func (s *Stream) Take(st *OpState) (*Slot, dropReason) {
+func (s *Stream) Take(st *OpState) *Slot {
 	last := len(s.Free) - 1
-	switch {
-	case s.Closed:
-		return nil, DropShutdown
-	case last < 0:
-		return nil, DropPoolFull
+	if last < 0 || s.Closed {
+		return nil
 	}
 	sl := &s.Slots[s.Free[last]]
 	s.Free = s.Free[:last]
-	s.nextID++
+	s.LastID++
 	r := &sl.Rec
-	r.ID, r.Op, sl.State = uint64(s.ID)<<40|s.nextID, st, SlotOpen
+	r.ID, r.Op, sl.State = s.LastID, st, SlotOpen
 	r.HostEnd, r.Annotation, r.Work = 0, 0, work.Work{} // of a plain section before
-	return sl, 0
+	return sl
+}
+
+// NoSlot returns why Take found none. The stream's mutex must be held.
+func (s *Stream) NoSlot() dropReason {
+	if s.Closed {
+		return DropShutdown
+	}
+	return DropPoolFull
 }
 
 // takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older than
@@ -171,10 +163,14 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 	return true
 }
 
-// open takes a slot and records the start event. Without a free slot the result is zero.
-func (s *Stream) open(o *Operation, n *Nesting, flags Flags) Section {
+// Open takes a slot and records the start event. Without a free slot an outermost section only counts, and the result
+// for one within another is zero.
+func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	p := s.Core
-	st := p.State(o)
+	st := p.known(o)
+	if st == nil {
+		st = p.register(o)
+	}
 	mode := o.Cfg.Sync
 	if mode == settings.SyncUnset {
 		mode = s.Sync
@@ -192,13 +188,17 @@ func (s *Stream) open(o *Operation, n *Nesting, flags Flags) Section {
 	}
 	now := p.Clock.Now()
 	s.Mu.Lock()
-	sl, reason := s.Take(st)
+	sl := s.Take(st)
 	if sl == nil {
-		wake := s.takeBack(n, now) || s.Pending.Size > 0 && s.crowded(now)
+		reason := s.NoSlot()
+		wake := s.takeBack(n, now) || s.Pending.Size > 0 && s.Crowded(now)
 		s.Mu.Unlock()
 		p.Drop(reason)
 		if wake {
 			p.Polling.Wake()
+		}
+		if n.root == nil {
+			return st.Outermost.run(p)
 		}
 		return Section{}
 	}

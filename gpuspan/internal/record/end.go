@@ -6,15 +6,24 @@ package record
 import (
 	"math"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-func (x Occupant) finish(w *work.Work) {
+// end ends a section with work, or with nil. All of it is one function, since calls are a part of its time.
+func (x Section) end(w *work.Work) {
+	if w != nil && w.Wrong() {
+		x.p.Misuses.InvalidWork.Add(1)
+		w.Sanitize()
+	}
 	sl := x.Slot
+	if sl == nil {
+		x.endUntimed(w)
+		return
+	}
 	s := sl.Stream
 	p := s.Core
 	var memory int64
@@ -48,7 +57,8 @@ func (x Occupant) finish(w *work.Work) {
 	if wait {
 		s.Syncing.Add(1)
 	}
-	crowded := s.Enqueue(sl, now)
+	s.Enqueue(sl)
+	crowded := 2*s.Pending.Size >= len(s.Slots) && s.Crowded(now)
 	end := backend.Event(sl.End.Args[0])
 	s.Mu.Unlock()
 	p.RangeEnd(annotation)
@@ -60,18 +70,17 @@ func (x Occupant) finish(w *work.Work) {
 	}
 }
 
-// Enqueue passes a slot to the polling thread at a time. crowded: it is worth waking. The stream's mutex must be held.
-func (s *Stream) Enqueue(sl *Slot, now int64) (crowded bool) {
+// Enqueue passes a slot to the polling thread. The stream's mutex must be held.
+func (s *Stream) Enqueue(sl *Slot) {
 	sl.State = SlotPending
 	s.Pending.push(int32(sl.Index))
-	return 2*s.Pending.Size >= len(s.Slots) && s.crowded(now)
 }
 
-// crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not polled for
+// Crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not polled for
 // wakeEvery, and once between two of its passes when half of the slots that the last pass left free have been used
 // since, as in a burst shorter than wakeEvery. Waking it more often is useless: behind a device that lags, polling
 // frees no slot sooner. The stream's mutex must be held.
-func (s *Stream) crowded(now int64) bool {
+func (s *Stream) Crowded(now int64) bool {
 	if now-s.Core.Polling.Passed.Load() > int64(wakeEvery) {
 		return true
 	}
@@ -115,56 +124,7 @@ func (s *Stream) Release(sl *Slot) {
 	s.Free = append(s.Free, int32(sl.Index))
 }
 
-// Elapsed is the measured time of a section or step. Package gpuspan allocates it within the value that callers hold.
-type Elapsed struct {
-	Public any // the *gpuspan.Elapsed that contains it
-	done   chan struct{}
-	settle sync.Once
-	d      time.Duration
-	known  bool
-}
-
-// NewElapsed allocates an Elapsed. Package gpuspan replaces it, so that what callers hold costs no further allocation.
-var NewElapsed = func() *Elapsed { return &Elapsed{} }
-
-// AskElapsed returns the Elapsed stored in *at and creates it on the first call.
-func AskElapsed(at **Elapsed) *Elapsed {
-	if *at == nil {
-		*at = NewElapsed()
-		(*at).done = make(chan struct{})
-	}
-	return *at
-}
-
-// Set stores the measurement; only the first call has an effect. A nil Elapsed was not requested.
-func (e *Elapsed) Set(d time.Duration, known bool) {
-	if e != nil {
-		e.settle.Do(func() { e.d, e.known = d, known; close(e.done) })
-	}
-}
-
-func (e *Elapsed) Done() <-chan struct{} {
-	if e == nil {
-		return Closed
-	}
-	return e.done
-}
-
-var Closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-func (e *Elapsed) Get() (d time.Duration, ok bool) {
-	if e == nil {
-		return 0, false
-	}
-	select {
-	case <-e.done:
-		return e.d, e.known
-	default:
-		return 0, false
-	}
-}
-
-func (x Occupant) Elapsed() (e *Elapsed) {
-	x.with(func(extra *Extra) { e = AskElapsed(&extra.Elapsed) })
+func (x Occupant) Elapsed() (e *elapsed.Value) {
+	x.with(func(extra *Extra) { e = elapsed.Ask(&extra.Elapsed) })
 	return e
 }

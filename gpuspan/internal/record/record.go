@@ -84,10 +84,13 @@ func (s *EventRecorder) Record(c *backend.Call) (st backend.Status) {
 			_ = recover()
 		}
 	}()
-	if s.Bound {
+	switch {
+	case s.Bound:
 		return s.recordBound(c)
+	case s.Capture:
+		return s.recordHere(c)
 	}
-	return s.recordHere(c)
+	return s.Backend.Record(c)
 }
 
 // recordHere records in the context that is current; for the legacy stream the question whether it captures needs that,

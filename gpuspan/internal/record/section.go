@@ -178,13 +178,13 @@ type SectionSpan struct {
 
 func (x Section) End() {
 	if x.Slot != nil {
-		x.finish(nil)
+		x.end(nil)
 	}
 }
 
 func (x Section) EndWith(w work.Work) {
 	if x.at != nil {
-		x.endWith(&w)
+		x.end(&w)
 	}
 }
 
@@ -192,20 +192,12 @@ func (x Section) EndWith(w work.Work) {
 func (x Section) EndWork(read, written, bytes, items int64, flops float64, p work.Precision) {
 	if x.at != nil {
 		w := work.Work{Read: read, Written: written, Bytes: bytes, Items: items, FLOPs: flops, Precision: p}
-		x.endWith(&w)
+		x.end(&w)
 	}
 }
 
-func (x Section) endWith(w *work.Work) {
-	if w.Wrong() {
-		x.p.Misuses.InvalidWork.Add(1)
-		w.Sanitize()
-	}
-	if x.Slot != nil {
-		x.finish(w)
-		return
-	}
-	// Untimed: only the work counts, once.
+// endUntimed counts the work of a section that is not timed, once.
+func (x Section) endUntimed(w *work.Work) {
 	if x.at.ended[x.ID%ticketRing].Swap(int64(x.ID)) != int64(x.ID) {
 		x.at.Untimed.Add(w, x.at.State.Op.Cfg.Direction)
 	}

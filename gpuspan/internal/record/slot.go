@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
@@ -153,7 +154,7 @@ type Extra struct {
 	Checksum uint64 // of the output, when summed
 	Summed   bool
 	IDs      spanid.IDs // reserved for the span
-	Elapsed  *Elapsed
+	Elapsed  *elapsed.Value
 }
 
 // more returns the record's extra, to be changed. The stream's mutex must be held.

@@ -30,9 +30,9 @@ type Stream struct {
 	EventRecorder // ends with its mutex, so that the mutex and what it guards are in one cache line
 
 	Slots   []Slot
-	Free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache
-	Pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
-	nextID  uint64
+	Free    []int32     // indexes of free slots, last in first out: a warm slot is in the cache
+	Pending ring        // indexes of ended slots, in the order of their end events, which is the order of completion
+	LastID  uint64      // of a section; begins at the stream's number in its upper 24 bits
 	Crowd   int         // pending slots from which on the polling thread is woken, though it has just looked
 	Read    uint64      // sections that ended and were read back
 	Back    []int32     // indexes of open slots that were taken back

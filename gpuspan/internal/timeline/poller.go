@@ -17,7 +17,7 @@ import (
 // The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an anchor anyway, so
 // what a pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading
 // a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
-// for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.crowded.
+// for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.Crowded.
 const (
 	MinSleep    = 100 * time.Microsecond
 	MaxSleep    = 60 * time.Millisecond

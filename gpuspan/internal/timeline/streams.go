@@ -50,7 +50,7 @@ var StreamIDs atomic.Int64
 func newStream(p *record.Core, name string, h backend.StreamHandle, c StreamConfig) *record.Stream {
 	id, asked := int(StreamIDs.Add(1)), name
 	name = cmp.Or(spanattr.ValidText(name), fmt.Sprintf("stream%d", id))
-	s := &record.Stream{ID: id, Label: name, Asked: asked, Sync: c.Sync}
+	s := &record.Stream{ID: id, LastID: uint64(id) << 40, Label: name, Asked: asked, Sync: c.Sync}
 	s.Core, s.Handle, s.Backend = p, h, p.Backend
 	s.Capture = p.Cfg.CaptureCheck && !c.NoCapture
 	s.Foreign = c.Foreign

@@ -24,8 +24,9 @@ func openStep(s *record.Stream, l *Loop, st *Step) *record.Slot {
 	state := p.State(l.Op)
 	annotation := p.RangeStart(l.Op, record.SpanOf(st.Ctx).SpanContext(), st.index)
 	s.Mu.Lock()
-	sl, reason := s.Take(state)
+	sl := s.Take(state)
 	if sl == nil {
+		reason := s.NoSlot()
 		s.Mu.Unlock()
 		prev.release()
 		p.RangeEnd(annotation)
@@ -96,7 +97,8 @@ func sealStep(s *record.Stream, l *Loop, st *Step, chain bool) {
 		sl.Refs.Add(1)
 	}
 	next := link{slot: sl, hostEnd: now, timed: r.Flags&record.FlagHost == 0}
-	crowded := s.Enqueue(sl, now)
+	s.Enqueue(sl)
+	crowded := 2*s.Pending.Size >= len(s.Slots) && s.Crowded(now)
 	s.Mu.Unlock()
 	s.Core.RangeEnd(annotation)
 	if chain {

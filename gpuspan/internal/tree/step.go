@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
@@ -36,7 +37,7 @@ type Step struct {
 	itemsSet   bool
 	modelFLOPs float64
 	attrs      []attribute.KeyValue
-	elapsed    *record.Elapsed
+	elapsed    *elapsed.Value
 	stepPhases
 
 	// goroutine of the emitter
@@ -130,7 +131,7 @@ func (st *Step) PhaseOn(ph Phase, s *record.Stream) record.Section {
 	}
 	i := st.indexOf(ph)
 	st.mu.Unlock()
-	return s.OpenOuter(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
+	return s.Open(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
 }
 
 // indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
@@ -312,10 +313,10 @@ func phaseName(name string) string {
 	}, name)
 }
 
-func (st *Step) Elapsed() (e *record.Elapsed) {
+func (st *Step) Elapsed() (e *elapsed.Value) {
 	st.change(true, func() {
 		if st.Timed {
-			e = record.AskElapsed(&st.elapsed)
+			e = elapsed.Ask(&st.elapsed)
 		}
 	})
 	return e
