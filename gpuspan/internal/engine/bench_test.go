@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package engine_test
 
 import (
 	"context"
@@ -16,47 +16,35 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
 var (
-	benchOp   = record.NewOperation("bench", Category("bench"))
+	benchOp   = record.NewOperation("bench", enginetest.Category("bench"))
 	benchWork = work.Work{Read: 1 << 20, Written: 1 << 20, FLOPs: 1e9, Precision: work.BF16}
 )
 
-func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *record.Stream) {
+func benchProfiler(b *testing.B, opts ...enginetest.Option) (*engine.Profiler, *record.Stream) {
 	b.Helper()
-	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())},
+	opts = append([]enginetest.Option{enginetest.WithTracerProvider(tracenoop.NewTracerProvider()), enginetest.WithMeterProvider(noop.NewMeterProvider())},
 		opts...)
-	backend := newScripted()
-	backend.quick = true
-	p, err := New(backend, opts...)
+	backend := enginetest.NewBackend()
+	backend.Quick = true
+	p, err := engine.New(backend, opts...)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = p.Shutdown(context.Background()) })
-	return p, p.Stream(3, "bench", NeverCaptured())
-}
-
-// paused runs f while the polling thread rests, so that what is measured is the caller's cost alone.
-func paused(p *Profiler, f func()) {
-	release, resting := make(chan struct{}), make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = p.poller.Call(context.Background(), func() { close(resting); <-release })
-	}()
-	<-resting
-	f()
-	close(release)
-	<-done
+	return p, p.Stream(3, "bench", enginetest.NeverCaptured())
 }
 
 // inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither
 // the time nor the allocations of the reading back are counted: they are the polling thread's (see
 // BenchmarkPollingShare).
-func inBatches(b *testing.B, p *Profiler, f func(n int)) {
+func inBatches(b *testing.B, p *engine.Profiler, f func(n int)) {
 	b.Helper()
 	b.ReportAllocs()
 	const batch = 200
@@ -66,7 +54,7 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	var allocations, bytes uint64
 	for done := 0; done < b.N; done += batch {
 		n := min(batch, b.N-done)
-		paused(p, func() {
+		enginetest.Paused(p, func() {
 			runtime.ReadMemStats(&before)
 			start := time.Now()
 			f(n)
@@ -94,14 +82,8 @@ func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	}
 }
 
-func sampledContext() context.Context {
-	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
-	}))
-}
-
 func BenchmarkSectionNil(b *testing.B) {
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	var s *record.Stream
 	b.ReportAllocs()
 	for b.Loop() {
@@ -113,7 +95,7 @@ func BenchmarkSectionNil(b *testing.B) {
 func BenchmarkSectionOff(b *testing.B) {
 	p, s := benchProfiler(b)
 	p.SetEnabled(false)
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	b.ReportAllocs()
 	for b.Loop() {
 		x := benchOp.Start(ctx, s)
@@ -150,7 +132,7 @@ func BenchmarkSectionUnsampledNested(b *testing.B) {
 // BenchmarkSectionContext is what it costs to pass a section on in a context.
 func BenchmarkSectionContext(b *testing.B) {
 	_, s := benchProfiler(b)
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	x := benchOp.Start(ctx, s)
 	defer x.End()
 	b.ReportAllocs()
@@ -176,7 +158,7 @@ func BenchmarkSectionUnsampledWithWork(b *testing.B) {
 // BenchmarkSectionBookkeeping is Start and EndWith without a driver: what the library itself costs.
 func BenchmarkSectionBookkeeping(b *testing.B) {
 	p, s := benchProfiler(b)
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	inBatches(b, p, func(n int) {
 		for range n {
 			x := benchOp.Start(ctx, s)
@@ -187,7 +169,7 @@ func BenchmarkSectionBookkeeping(b *testing.B) {
 
 func BenchmarkSectionNested(b *testing.B) {
 	p, s := benchProfiler(b)
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	var outer record.Section
 	inBatches(b, p, func(n int) {
 		outer = benchOp.Start(ctx, s)
@@ -203,7 +185,7 @@ func BenchmarkOTelSpanInline(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
 	tracer := tp.Tracer("bench")
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	b.ReportAllocs()
 	for b.Loop() {
 		inlineSpan(ctx, tracer)
@@ -230,8 +212,8 @@ func inlineSpan(ctx context.Context, tracer trace.Tracer) {
 func BenchmarkSectionLive(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	p, s := benchProfiler(b, WithTracerProvider(tp), WithSlots(4096))
-	tracer, ctx := tp.Tracer("bench"), sampledContext()
+	p, s := benchProfiler(b, enginetest.WithTracerProvider(tp), enginetest.WithSlots(4096))
+	tracer, ctx := tp.Tracer("bench"), enginetest.Sampled()
 	const burst = 20
 	timed := func(f func()) float64 {
 		start := time.Now()
@@ -256,25 +238,26 @@ func BenchmarkSectionLive(b *testing.B) {
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
-func (discard) Shutdown(context.Context) error                             { return nil }
+
+func (discard) Shutdown(context.Context) error { return nil }
 
 // BenchmarkPollingThread is the cost of reading a section back and making its span, per section.
 func BenchmarkPollingThread(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	p, s := benchProfiler(b, WithTracerProvider(tp))
-	ctx := sampledContext()
+	p, s := benchProfiler(b, enginetest.WithTracerProvider(tp))
+	ctx := enginetest.Sampled()
 	b.ReportAllocs()
 	const batch = 200
 	var total time.Duration
 	for done := 0; done < b.N; done += batch {
 		n := min(batch, b.N-done)
-		_ = p.poller.Call(context.Background(), func() {
+		_ = p.Poller.Call(context.Background(), func() {
 			for range n {
 				benchOp.Start(ctx, s).EndWith(benchWork)
 			}
 			start := time.Now()
-			p.poller.Drain(s)
+			p.Poller.Drain(s)
 			total += time.Since(start)
 		})
 	}

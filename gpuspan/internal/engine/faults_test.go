@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package engine_test
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
@@ -42,32 +44,38 @@ func (f *fault) in(call string) {
 	}
 }
 
-// faultyBackend is a scripted device each of whose methods may panic.
+// faultyBackend is a enginetest.Backend device each of whose methods may panic.
 type faultyBackend struct {
-	*scripted
+	*enginetest.Backend
 	*fault
 }
 
-func (b faultyBackend) Name() string { b.in("Name"); return b.scripted.Name() }
+func (b faultyBackend) Name() string { b.in("Name"); return b.Backend.Name() }
+
 func (b faultyBackend) Devices() ([]backend.Device, error) {
 	b.in("Devices")
-	return b.scripted.Devices()
+	return b.Backend.Devices()
 }
-func (b faultyBackend) Now() time.Time    { b.in("Now"); return time.Now().Round(0) }
+
+func (b faultyBackend) Now() time.Time { b.in("Now"); return time.Now().Round(0) }
+
 func (b faultyBackend) ThreadInit() error { b.in("ThreadInit"); return nil }
+
 func (b faultyBackend) Bind(d backend.Context) (func(), backend.Status) {
 	b.in("Bind")
-	return b.scripted.Bind(d)
+	return b.Backend.Bind(d)
 }
+
 func (b faultyBackend) FreeStream(d backend.Context, s backend.StreamHandle) { b.in("FreeStream") }
+
 func (b faultyBackend) Record(c *backend.Call) backend.Status {
 	b.in("Record")
-	return b.scripted.Record(c)
+	return b.Backend.Record(c)
 }
 
 func (b faultyBackend) Query(e backend.Event) backend.Status {
 	b.in("Query")
-	return b.scripted.Query(e)
+	return b.Backend.Query(e)
 }
 
 func (b faultyBackend) Synchronize(e backend.Event) backend.Status {
@@ -77,53 +85,57 @@ func (b faultyBackend) Synchronize(e backend.Event) backend.Status {
 
 func (b faultyBackend) Elapsed(x, y backend.Event) (float64, backend.Status) {
 	b.in("Elapsed")
-	return b.scripted.Elapsed(x, y)
+	return b.Backend.Elapsed(x, y)
 }
 
 func (b faultyBackend) StreamInfo(s backend.StreamHandle, c backend.Context) (backend.StreamInfo, error) {
 	b.in("StreamInfo")
-	return b.scripted.StreamInfo(s, c)
+	return b.Backend.StreamInfo(s, c)
 }
 
 func (b faultyBackend) NewStream(d backend.Context) (backend.StreamHandle, backend.Status) {
 	b.in("NewStream")
-	return b.scripted.NewStream(d)
+	return b.Backend.NewStream(d)
 }
 
 func (b faultyBackend) NewEvents(d backend.Context, dst []backend.Event) backend.Status {
 	b.in("NewEvents")
-	return b.scripted.NewEvents(d, dst)
+	return b.Backend.NewEvents(d, dst)
 }
 
 func (b faultyBackend) FreeEvents(d backend.Context, e []backend.Event) {
 	b.in("FreeEvents")
-	b.scripted.FreeEvents(d, e)
+	b.Backend.FreeEvents(d, e)
 }
 
 func (b faultyBackend) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	b.in("Capturing")
-	return b.scripted.Capturing(s)
+	return b.Backend.Capturing(s)
 }
 
 func (b faultyBackend) MemoryUsage(d backend.Context) (int64, backend.Status) {
 	b.in("MemoryUsage")
-	return b.scripted.MemoryUsage(d)
+	return b.Backend.MemoryUsage(d)
 }
 
-func (b faultyBackend) Close() error { b.in("Close"); return b.scripted.Close() }
+func (b faultyBackend) Close() error { b.in("Close"); return b.Backend.Close() }
 
 // faultyCode is everything else that an application can hand to a profiler.
 type faultyCode struct{ *fault }
 
 func (c faultyCode) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.in("OnStart") }
-func (c faultyCode) OnEnd(sdktrace.ReadOnlySpan)                     { c.in("OnEnd") }
-func (c faultyCode) Shutdown(context.Context) error                  { return nil }
-func (c faultyCode) ForceFlush(context.Context) error                { return nil }
+
+func (c faultyCode) OnEnd(sdktrace.ReadOnlySpan) { c.in("OnEnd") }
+
+func (c faultyCode) Shutdown(context.Context) error { return nil }
+
+func (c faultyCode) ForceFlush(context.Context) error { return nil }
 
 func (c faultyCode) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	c.in("ShouldSample")
 	return sdktrace.AlwaysSample().ShouldSample(p)
 }
+
 func (c faultyCode) Description() string { return "faulty" }
 
 func (c faultyCode) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
@@ -140,8 +152,10 @@ func (c faultyCode) RangeStart(*record.Operation, trace.SpanContext, int64) uint
 	c.in("RangeStart")
 	return 1
 }
+
 func (c faultyCode) RangeEnd(uint64) { c.in("RangeEnd") }
-func (c faultyCode) Enabled() bool   { c.in("Enabled"); return true }
+
+func (c faultyCode) Enabled() bool { c.in("Enabled"); return true }
 
 func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
 
@@ -185,10 +199,15 @@ func (r faultyRecorder) Untimed(n report.Node, c int64, s report.Sample) {
 	r.in("Untimed")
 	r.Collector.Untimed(n, c, s)
 }
+
 func (r faultyRecorder) Step(l string, s report.StepSample) { r.in("Step"); r.Collector.Step(l, s) }
-func (r faultyRecorder) Summary() report.Summary            { r.in("Summary"); return r.Collector.Summary() }
-func (r faultyRecorder) Reset()                             { r.in("Reset"); r.Collector.Reset() }
-func (r faultyRecorder) SetDevice(d report.Device)          { r.in("SetDevice"); r.Collector.SetDevice(d) }
+
+func (r faultyRecorder) Summary() report.Summary { r.in("Summary"); return r.Collector.Summary() }
+
+func (r faultyRecorder) Reset() { r.in("Reset"); r.Collector.Reset() }
+
+func (r faultyRecorder) SetDevice(d report.Device) { r.in("SetDevice"); r.Collector.SetDevice(d) }
+
 func (r faultyRecorder) SetDropped(reason string, n int64) {
 	r.in("SetDropped")
 	r.Collector.SetDropped(reason, n)
@@ -196,16 +215,19 @@ func (r faultyRecorder) SetDropped(reason string, n int64) {
 
 type faultyLogger struct{ *fault }
 
-func (l faultyLogger) Enabled(context.Context, slog.Level) bool  { return true }
+func (l faultyLogger) Enabled(context.Context, slog.Level) bool { return true }
+
 func (l faultyLogger) Handle(context.Context, slog.Record) error { l.in("Handle"); return nil }
-func (l faultyLogger) WithAttrs([]slog.Attr) slog.Handler        { return l }
-func (l faultyLogger) WithGroup(string) slog.Handler             { return l }
+
+func (l faultyLogger) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l faultyLogger) WithGroup(string) slog.Handler { return l }
 
 // application is a program with sections of every sort. It counts what it got done.
-func application(p *Profiler, arm func()) (done int) {
+func application(p *engine.Profiler, arm func()) (done int) {
 	out := faultyCode{&fault{}}
 	ctx := context.Background()
-	op, inner := record.NewOperation("faults", PrintReport(out)), record.NewOperation("faults inner", Sync(settings.SyncImmediate))
+	op, inner := record.NewOperation("faults", enginetest.PrintReport(out)), record.NewOperation("faults inner", enginetest.Sync(settings.SyncImmediate))
 	for i := range 3 {
 		if i == 1 {
 			arm()
@@ -215,15 +237,15 @@ func application(p *Profiler, arm func()) (done int) {
 		x.Checksum(1)
 		x.Start(inner).EndWith(work.Work{Items: 1})
 		x.End()
-		op.Start(sampledContext(), s).End()
+		op.Start(enginetest.Sampled(), s).End()
 		op.Start(trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}).WithSpanID(
 			trace.SpanID{1})), s).EndWith(work.Work{Items: 1})
 		op.Launch(ctx, s, func() { done++ })
 		op.Record(ctx, s, time.Now(), time.Second, work.Work{})
 		s.StartNamed(ctx, "name")
 		s.EndNamed("name", work.Work{})
-		for _, st := range p.Loop("faults loop", s, TotalSteps(2),
-			StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
+		for _, st := range p.Loop("faults loop", s, enginetest.TotalSteps(2),
+			enginetest.StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
 			st.Phase("forward").End()
 			st.AddPhase(tree.Comm, time.Second)
 			done++
@@ -273,12 +295,12 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				var heard []string
 				done := 0
 				require.NotPanics(t, func() {
-					p, err := New(faultyBackend{newScripted(), f},
-						WithSettings(set), WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}),
-						WithMeterProvider(faultyMeters{fault: f}),
-						WithIDGenerator(ids), WithAnnotator(code), WithOutputLog(code),
-						WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
-						WithErrorHandler(func(err error) {
+					p, err := engine.New(faultyBackend{enginetest.NewBackend(), f},
+						enginetest.WithSettings(set), enginetest.WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}),
+						enginetest.WithMeterProvider(faultyMeters{fault: f}),
+						enginetest.WithIDGenerator(ids), enginetest.WithAnnotator(code), enginetest.WithOutputLog(code),
+						enginetest.WithReport(faultyRecorder{report.NewCollector(), f}), enginetest.WithLogger(slog.New(faultyLogger{f})),
+						enginetest.WithErrorHandler(func(err error) {
 							mu.Lock()
 							heard = append(heard, err.Error())
 							mu.Unlock()
@@ -309,31 +331,31 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	f := &fault{at: "Tracer"}
 	f.armed.Store(true)
-	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{
+	b := enginetest.New(t, enginetest.NewBackend(), enginetest.WithTracerProvider(faultyTracers{
 		TracerProvider: sdktrace.NewTracerProvider(),
 		fault:          f,
 	}))
-	s := b.p.Stream(3, "main")
+	s := b.P.Stream(3, "main")
 	for range 5 {
-		x := testOp.Start(context.Background(), s)
-		x.Start(testOp).EndWith(work.Work{Items: 2})
+		x := enginetest.Op.Start(context.Background(), s)
+		x.Start(enginetest.Op).EndWith(work.Work{Items: 2})
 		x.End()
 	}
-	b.flush(t)
-	fig, ok := b.p.Stats(testOp)
+	b.Flush(t)
+	fig, ok := b.P.Stats(enginetest.Op)
 	require.True(t, ok)
 	require.EqualValues(t, 10, fig.Count)
 	require.EqualValues(t, 10, fig.Items)
 	require.EqualValues(t, 10, fig.Duration.Count)
-	require.Contains(t, b.errors(), "recovered while a section's span was made: injected into Tracer")
+	require.Contains(t, b.Errors(), "recovered while a section's span was made: injected into Tracer")
 }
 
 func TestAPanickingLoggerIsHarmless(t *testing.T) {
 	f := &fault{at: "Handle"}
 	f.armed.Store(true)
-	for _, b := range []backend.Backend{nil, &scripted{live: map[backend.Event]bool{}}} { // both report it
+	for _, b := range []backend.Backend{nil, &enginetest.Backend{Live: map[backend.Event]bool{}}} { // both report it
 		require.NotPanics(t, func() {
-			p, _ := New(b, WithLogger(slog.New(faultyLogger{f})))
+			p, _ := engine.New(b, enginetest.WithLogger(slog.New(faultyLogger{f})))
 			require.NoError(t, p.Shutdown(context.Background()))
 		})
 	}
@@ -341,24 +363,24 @@ func TestAPanickingLoggerIsHarmless(t *testing.T) {
 }
 
 func TestNilContextsAreBackgroundContexts(t *testing.T) {
-	f := newBench(t, newScripted())
-	s := f.p.Stream(3, "main")
+	f := enginetest.New(t, enginetest.NewBackend())
+	s := f.P.Stream(3, "main")
 	var none context.Context
 	require.NotPanics(t, func() {
-		testOp.Start(none, s).End()
-		x := testOp.Start(none, s)
+		enginetest.Op.Start(none, s).End()
+		x := enginetest.Op.Start(none, s)
 		x.Link(none)
 		_ = x.Context(none)
 		x.End()
-		testOp.Launch(none, s, nil)
+		enginetest.Op.Launch(none, s, nil)
 		s.StartNamed(none, "n")
 		s.EndNamed("n", work.Work{})
-		testOp.Record(none, s, time.Now(), 1, work.Work{})
-		for range f.p.Loop("l", s, TotalSteps(2)).Steps(none) {
+		enginetest.Op.Record(none, s, time.Now(), 1, work.Work{})
+		for range f.P.Loop("l", s, enginetest.TotalSteps(2)).Steps(none) {
 		}
-		require.NoError(t, f.p.Flush(none))
+		require.NoError(t, f.P.Flush(none))
 	})
-	require.Len(t, f.spans.Ended(), 7)
-	require.NoError(t, f.p.Shutdown(none))
-	require.Empty(t, strings.TrimSpace(f.errors()))
+	require.Len(t, f.Spans.Ended(), 7)
+	require.NoError(t, f.P.Shutdown(none))
+	require.Empty(t, strings.TrimSpace(f.Errors()))
 }

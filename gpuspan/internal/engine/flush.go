@@ -16,7 +16,7 @@ import (
 // flush waits until everything that had ended at the call is read and its spans have ended. Later sections do not delay
 // it.
 func (p *Profiler) flush(ctx context.Context) error {
-	t := p.poller
+	t := p.Poller
 	var targets map[*record.Stream]uint64
 	var until int64
 	left := -1 // not known
@@ -36,9 +36,9 @@ func (p *Profiler) flush(ctx context.Context) error {
 		})
 		if err == nil && until != 0 {
 			waiting := 0
-			err = p.emitter.Call(ctx, func() {
-				waiting = p.emitter.DrainUntil(until)
-				p.emitter.ReportUntimed()
+			err = p.Emitter.Call(ctx, func() {
+				waiting = p.Emitter.DrainUntil(until)
+				p.Emitter.ReportUntimed()
 			})
 			if err == nil {
 				n += waiting
@@ -66,7 +66,7 @@ func (p *Profiler) flush(ctx context.Context) error {
 // stop flushes, drops the rest, and frees everything. If the driver or a span processor of the application hangs,
 // memory is left until the process ends.
 func (p *Profiler) stop(ctx context.Context) error {
-	t, e := p.poller, p.emitter
+	t, e := p.Poller, p.Emitter
 	err := p.flush(ctx)
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeline.CloseLimit) // flushing may use up ctx
 	defer cancel()

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package engine_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
@@ -27,12 +29,12 @@ import (
 func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	p, _ := benchProfiler(b, WithTracerProvider(tp))
+	p, _ := benchProfiler(b, enginetest.WithTracerProvider(tp))
 	var streams []*record.Stream
 	for i := range 4 {
-		streams = append(streams, p.Stream(uintptr(10+i), "load", NeverCaptured()))
+		streams = append(streams, p.Stream(uintptr(10+i), "load", enginetest.NeverCaptured()))
 	}
-	ctx := sampledContext()
+	ctx := enginetest.Sampled()
 	before, start := pollingCPU(p), time.Now()
 	for i := range b.N {
 		benchOp.Start(ctx, streams[i%4]).EndWith(benchWork)
@@ -50,13 +52,13 @@ func BenchmarkPollingShare(b *testing.B) {
 func BenchmarkSaturation(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	p, _ := benchProfiler(b, WithTracerProvider(tp), WithSlots(4096))
-	ctx := sampledContext()
+	p, _ := benchProfiler(b, enginetest.WithTracerProvider(tp), enginetest.WithSlots(4096))
+	ctx := enginetest.Sampled()
 	var wg sync.WaitGroup
 	cpu := pollingCPU(p)
 	start := time.Now()
 	for i := range 2 {
-		s := p.Stream(uintptr(10+i), "load", NeverCaptured())
+		s := p.Stream(uintptr(10+i), "load", enginetest.NeverCaptured())
 		wg.Go(func() {
 			for done := 0; done < b.N/2; {
 				x := benchOp.Start(ctx, s)
@@ -79,8 +81,8 @@ func BenchmarkSaturation(b *testing.B) {
 }
 
 // pollingCPU is the processor time of the polling thread; 0 if unknown.
-func pollingCPU(p *Profiler) (d time.Duration) {
-	_ = p.poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
+func pollingCPU(p *engine.Profiler) (d time.Duration) {
+	_ = p.Poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
 	return d
 }
 
@@ -91,16 +93,16 @@ func BenchmarkSectionBurst(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
 			p, _ := benchProfiler(b)
-			ctx := sampledContext()
+			ctx := enginetest.Sampled()
 			var streams []*record.Stream
 			for i := range goroutines {
-				streams = append(streams, p.Stream(uintptr(10+i), "burst", NeverCaptured()))
+				streams = append(streams, p.Stream(uintptr(10+i), "burst", enginetest.NeverCaptured()))
 			}
 			const burst = 100
 			var mu sync.Mutex
 			var times []float64
 			for done := 0; done < b.N; done += burst {
-				paused(p, func() {
+				enginetest.Paused(p, func() {
 					var wg sync.WaitGroup
 					var ready atomic.Int32
 					for _, s := range streams {
@@ -150,15 +152,15 @@ func TestMemoryIsFlat(t *testing.T) {
 		n = 20_000
 	}
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewSimpleSpanProcessor(discard{})))
-	backend := newScripted()
-	backend.quick = true
-	p, err := New(backend, WithTracerProvider(tp))
+	backend := enginetest.NewBackend()
+	backend.Quick = true
+	p, err := engine.New(backend, enginetest.WithTracerProvider(tp))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	s := p.Stream(3, "main")
 	loop := p.Loop("train", s)
 	heap := func() uint64 {
-		flush(t, p)
+		enginetest.Flush(t, p)
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
@@ -170,7 +172,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		for ctx, step := range loop.Steps(context.Background()) {
 			f := step.Phase("forward")
 			for range 20 {
-				x := testOp.Start(ctx, s)
+				x := enginetest.Op.Start(ctx, s)
 				x.Link(ctx)
 				x.Start(benchOp).EndWith(benchWork)
 				x.End()

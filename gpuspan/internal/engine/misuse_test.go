@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package engine_test
 
 import (
 	"context"
@@ -12,67 +12,18 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
-
-// A batch with one string that is no UTF-8 is refused whole by exporters and receivers.
-func TestNothingThatIsNoUTF8IsOnASpan(t *testing.T) {
-	const bad = "a\xff"
-	list := []attribute.KeyValue{
-		attribute.String("s", bad), attribute.StringSlice("l", []string{"ok", bad}), attribute.String("k\xfe", "v"),
-	}
-	b := newScripted()
-	b.devices[0].Model = bad
-	f := newBench(t, b, func(c *record.Config) { c.Attributes = list })
-	s := f.p.Stream(3, bad)
-	op := record.NewOperation(bad, func(c *record.OperationConfig) {
-		c.Attributes = list
-		c.Info.Category, c.Info.ItemType, c.Info.Description = bad, bad, bad
-	})
-	x := op.Start(context.Background(), s)
-	x.SetAttributes(list...)
-	x.EndWith(work.Work{Items: 1})
-	for _, st := range f.p.Loop(bad, s, TotalSteps(1), func(c *tree.LoopConfig) {
-		c.ItemType, c.Attributes = bad, list
-	}).Steps(context.Background()) {
-		st.SetAttributes(list...)
-		st.SetItems(1)
-		st.AddPhase(bad, 1)
-	}
-	f.flush(t)
-	require.Len(t, f.spans.Ended(), 2)
-	all := func(kv []attribute.KeyValue) {
-		for _, a := range kv {
-			require.True(t, utf8.ValidString(string(a.Key)), "%q", a.Key)
-			require.True(t, utf8.ValidString(fmt.Sprint(a.Value.AsInterface())), "%q: %q", a.Key, a.Value.AsInterface())
-		}
-	}
-	for _, x := range f.spans.Ended() {
-		require.True(t, utf8.ValidString(x.Name()))
-		all(x.Attributes())
-		set := x.InstrumentationScope().Attributes
-		all(set.ToSlice())
-	}
-}
-
-// changed is the default settings but for what f changes.
-func changed(f func(*settings.Settings)) Option {
-	s := settings.Default()
-	f(&s)
-	return WithSettings(s)
-}
 
 // hung is a logger that does not come back.
 type hung struct {
@@ -82,6 +33,7 @@ type hung struct {
 }
 
 func (h *hung) Enabled(context.Context, slog.Level) bool { return true }
+
 func (h *hung) Handle(context.Context, slog.Record) error {
 	h.once.Do(func() { close(h.in) })
 	<-h.out
@@ -89,20 +41,20 @@ func (h *hung) Handle(context.Context, slog.Record) error {
 }
 
 func TestShutdownDoesNotWaitForALoggerThatHangs(t *testing.T) {
-	b := newScripted()
+	b := enginetest.NewBackend()
 	h := &hung{in: make(chan struct{}), out: make(chan struct{})}
-	f := newBench(t, b, WithLogger(slog.New(h)), changed(func(s *settings.Settings) { s.HangLimit = time.Millisecond }))
-	s := f.p.Stream(3, "x")
-	b.query.Store(int32(backend.StatusNotReady))
+	f := enginetest.New(t, b, enginetest.WithLogger(slog.New(h)), enginetest.Changed(func(s *settings.Settings) { s.HangLimit = time.Millisecond }))
+	s := f.P.Stream(3, "x")
+	b.QueryStatus.Store(int32(backend.StatusNotReady))
 	record.NewOperation("op").Start(context.Background(), s).End()
 	<-h.in
-	b.query.Store(0)
+	b.QueryStatus.Store(0)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		_ = f.p.Shutdown(ctx)
+		_ = f.P.Shutdown(ctx)
 	}()
 	select {
 	case <-done:
@@ -113,80 +65,38 @@ func TestShutdownDoesNotWaitForALoggerThatHangs(t *testing.T) {
 	<-done
 }
 
-func TestTimesOfPhasesThatCannotBeAreMisuse(t *testing.T) {
-	f := newBench(t, newScripted())
-	s := f.p.Stream(3, "x")
-	for _, st := range f.p.Loop("loop", s, TotalSteps(1)).Steps(context.Background()) {
-		st.AddPhase("a", math.MaxInt64)
-		st.AddPhase("a", math.MaxInt64)
-		st.SetPhase("b", math.MaxInt64)
-		st.AddPhaseAt("c", time.Time{}, 1)
-		st.AddPhaseAt("c", time.Now(), math.MaxInt64)
-	}
-	f.flush(t)
-	spans := f.spans.Ended()
-	require.Len(t, spans, 1)
-	for _, a := range spans[0].Attributes() {
-		if a.Value.Type() == attribute.FLOAT64 {
-			require.GreaterOrEqual(t, a.Value.AsFloat64(), 0.0, a.Key)
-		}
-		require.NotContains(t, string(a.Key), "phase")
-	}
-	require.EqualValues(t, 5, f.p.Misuse()["invalid_work"])
-}
-
-func TestContextsWithinContextsStayFlat(t *testing.T) {
-	f := newBench(t, newScripted())
-	s := f.p.Stream(3, "x")
-	ctx, op := context.Background(), record.NewOperation("op")
-	for range 1000 {
-		x := op.Start(ctx, s)
-		ctx = x.Context(ctx)
-		x.End()
-	}
-	depth := 0
-	for at := trace.SpanFromContext(ctx); ; depth++ {
-		in, ok := at.(*record.SectionSpan)
-		if !ok {
-			break
-		}
-		at = in.Span
-	}
-	require.Equal(t, 1, depth)
-}
-
 // A program that ends on a signal often has nothing but the context that the signal has cancelled.
 func TestShutdownWithACancelledContextFreesEverything(t *testing.T) {
-	b := newScripted()
-	f := newBench(t, b)
-	s := f.p.Stream(3, "x")
+	b := enginetest.NewBackend()
+	f := enginetest.New(t, b)
+	s := f.P.Stream(3, "x")
 	record.NewOperation("op").Start(context.Background(), s).End()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.NotContains(t, fmt.Sprint(f.p.Shutdown(ctx)), "left behind")
-	require.True(t, b.closed.Load())
-	require.Empty(t, b.live)
-	require.Len(t, f.spans.Ended(), 1)
+	require.NotContains(t, fmt.Sprint(f.P.Shutdown(ctx)), "left behind")
+	require.True(t, b.Closed.Load())
+	require.Empty(t, b.Live)
+	require.Len(t, f.Spans.Ended(), 1)
 }
 
 func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
-	b := newScripted()
-	b.block = make(chan struct{})
-	f := newBench(t, b)
-	s := f.p.Stream(3, "x")
-	b.blocks.Store(true)
+	b := enginetest.NewBackend()
+	b.Block = make(chan struct{})
+	f := enginetest.New(t, b)
+	s := f.P.Stream(3, "x")
+	b.Blocks.Store(true)
 	record.NewOperation("op").Start(context.Background(), s).End()
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		first <- f.p.Shutdown(ctx)
+		first <- f.P.Shutdown(ctx)
 	}()
-	require.Eventually(t, f.p.Stopped.Load, time.Minute, time.Millisecond)
+	require.Eventually(t, f.P.Stopped.Load, time.Minute, time.Millisecond)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		second <- f.p.Shutdown(ctx)
+		second <- f.P.Shutdown(ctx)
 	}()
 	select {
 	case err := <-second:
@@ -194,16 +104,16 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the second call waits for the first")
 	}
-	close(b.block)
+	close(b.Block)
 	require.NoError(t, <-first)
-	require.NoError(t, f.p.Shutdown(context.Background()))
+	require.NoError(t, f.P.Shutdown(context.Background()))
 }
 
 // Everything at once from many goroutines: what was started is a span or counted, whatever comes in between.
 func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
-	b := newScripted()
-	f := newBench(t, b, changed(func(s *settings.Settings) { s.Slots = 16 }))
-	streams := []*record.Stream{f.p.Stream(3, "a"), f.p.Stream(4, "b"), f.p.Stream(4, "b"), f.p.Stream(5, "")}
+	b := enginetest.NewBackend()
+	f := enginetest.New(t, b, enginetest.Changed(func(s *settings.Settings) { s.Slots = 16 }))
+	streams := []*record.Stream{f.P.Stream(3, "a"), f.P.Stream(4, "b"), f.P.Stream(4, "b"), f.P.Stream(5, "")}
 	ops := []*record.Operation{record.NewOperation(""), record.NewOperation(strings.Repeat("n", 1<<20)), record.NewOperation("x", func(c *record.OperationConfig) { c.Batch = true })}
 	var wg sync.WaitGroup
 	shared := make(chan record.Section, 64)
@@ -237,25 +147,25 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 					streams[0].Close()
 				}
 				if i == 180 && g == 1 {
-					_ = f.p.Shutdown(ctx)
+					_ = f.P.Shutdown(ctx)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	require.NoError(t, f.p.Flush(context.Background()))
-	_ = f.p.Shutdown(context.Background())
-	require.True(t, b.closed.Load())
+	require.NoError(t, f.P.Flush(context.Background()))
+	_ = f.P.Shutdown(context.Background())
+	require.True(t, b.Closed.Load())
 	var statuses int64
-	for i := range f.p.Statuses {
-		statuses += f.p.Statuses[i].Load()
+	for i := range f.P.Statuses {
+		statuses += f.P.Statuses[i].Load()
 	}
-	require.EqualValues(t, len(f.spans.Ended())+int(f.p.Drops[record.DropNestLimit].Load()), statuses)
+	require.EqualValues(t, len(f.Spans.Ended())+int(f.P.Drops[record.DropNestLimit].Load()), statuses)
 }
 
 // failing answers the n-th call with an error.
 type failing struct {
-	*scripted
+	*enginetest.Backend
 	mu   sync.Mutex
 	n    int
 	left int
@@ -263,8 +173,8 @@ type failing struct {
 }
 
 func (b *failing) fails() backend.Status {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
 	b.n++
 	if b.left--; b.left != 0 {
 		return backend.StatusOK
@@ -286,7 +196,7 @@ func (b *failing) Devices() ([]backend.Device, error) {
 	if st := b.fails(); st != 0 {
 		return nil, &backend.StatusError{Call: "x", Status: st}
 	}
-	return b.scripted.Devices()
+	return b.Backend.Devices()
 }
 
 func (b *failing) ThreadInit() error {
@@ -300,23 +210,23 @@ func (b *failing) Bind(d backend.Context) (func(), backend.Status) {
 	if st := b.fails(); st != 0 {
 		return nil, st
 	}
-	return b.scripted.Bind(d)
+	return b.Backend.Bind(d)
 }
 
 func (b *failing) Record(c *backend.Call) backend.Status {
-	return either(b.fails(), b.scripted.Record(c))
+	return either(b.fails(), b.Backend.Record(c))
 }
 
 func (b *failing) Query(e backend.Event) backend.Status {
-	return either(b.fails(), b.scripted.Query(e))
+	return either(b.fails(), b.Backend.Query(e))
 }
 
 func (b *failing) Synchronize(e backend.Event) backend.Status {
-	return either(b.fails(), b.scripted.Synchronize(e))
+	return either(b.fails(), b.Backend.Synchronize(e))
 }
 
 func (b *failing) Elapsed(x, y backend.Event) (float64, backend.Status) {
-	ms, st := b.scripted.Elapsed(x, y)
+	ms, st := b.Backend.Elapsed(x, y)
 	return ms, either(b.fails(), st)
 }
 
@@ -324,11 +234,11 @@ func (b *failing) StreamInfo(s backend.StreamHandle, c backend.Context) (backend
 	if st := b.fails(); st != 0 {
 		return backend.StreamInfo{}, &backend.StatusError{Call: "x", Status: st}
 	}
-	return b.scripted.StreamInfo(s, c)
+	return b.Backend.StreamInfo(s, c)
 }
 
 func (b *failing) NewStream(d backend.Context) (backend.StreamHandle, backend.Status) {
-	h, st := b.scripted.NewStream(d)
+	h, st := b.Backend.NewStream(d)
 	return h, either(b.fails(), st)
 }
 
@@ -336,16 +246,16 @@ func (b *failing) NewEvents(d backend.Context, dst []backend.Event) backend.Stat
 	if st := b.fails(); st != 0 {
 		return st
 	}
-	return b.scripted.NewEvents(d, dst)
+	return b.Backend.NewEvents(d, dst)
 }
 
 func (b *failing) Capturing(s backend.StreamHandle) (bool, backend.Status) {
-	c, st := b.scripted.Capturing(s)
+	c, st := b.Backend.Capturing(s)
 	return c, either(b.fails(), st)
 }
 
 func (b *failing) MemoryUsage(d backend.Context) (int64, backend.Status) {
-	n, st := b.scripted.MemoryUsage(d)
+	n, st := b.Backend.MemoryUsage(d)
 	return n, either(b.fails(), st)
 }
 
@@ -353,17 +263,17 @@ func (b *failing) Close() error {
 	if st := b.fails(); st != 0 {
 		return &backend.StatusError{Call: "x", Status: st}
 	}
-	return b.scripted.Close()
+	return b.Backend.Close()
 }
 
 func TestAnyCallOfADriverMayFail(t *testing.T) {
 	for _, how := range []string{"status", "panic"} {
 		for n := 1; ; n++ {
-			b := &failing{scripted: newScripted(), left: n, how: how}
+			b := &failing{Backend: enginetest.NewBackend(), left: n, how: how}
 			spans := tracetest.NewSpanRecorder()
-			p, _ := New(b, WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))),
-				WithErrorHandler(func(error) {}), WithLogger(slog.New(slog.DiscardHandler)),
-				changed(func(s *settings.Settings) { s.MemoryUsage = true; s.Slots = 16 }))
+			p, _ := engine.New(b, enginetest.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))),
+				enginetest.WithErrorHandler(func(error) {}), enginetest.WithLogger(slog.New(slog.DiscardHandler)),
+				enginetest.Changed(func(s *settings.Settings) { s.MemoryUsage = true; s.Slots = 16 }))
 			s := p.Stream(3, "x")
 			op := record.NewOperation("op")
 			for range 3 {
@@ -371,14 +281,14 @@ func TestAnyCallOfADriverMayFail(t *testing.T) {
 				x.Start(op).End()
 				x.End()
 			}
-			for _, st := range p.Loop("l", s, TotalSteps(2)).Steps(context.Background()) {
+			for _, st := range p.Loop("l", s, enginetest.TotalSteps(2)).Steps(context.Background()) {
 				st.Phase("a").End()
 			}
 			_ = p.Flush(context.Background())
 			_ = p.Shutdown(context.Background())
 			require.Len(t, spans.Ended(), 10, "%s at call %d", how, n)
 			if how == "status" {
-				require.Empty(t, b.live, "events at call %d", n)
+				require.Empty(t, b.Live, "events at call %d", n)
 			}
 			if b.n < n {
 				break

@@ -1,14 +1,6 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine assembles a profiler from its parts, each a package that imports only those above it here:
-//
-//	record    callers: start, end, slots, streams      → slots in the queue of a stream
-//	timeline  the polling thread: reading, placing     → record.Stamped
-//	tree      nesting, loops and steps                 → tree.Finished
-//	export    spans, sinks, metrics, statistics
-//
-// It starts their goroutines, and flushes and stops them in order.
 package engine
 
 import (
@@ -31,13 +23,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Profiler is a core with the goroutines that work for it.
+// Profiler is a core with the goroutines that work for it. Tests of the packages reach the parts through it.
 type Profiler struct {
 	*record.Core
-	poller   *timeline.Poller
-	emitter  *export.Exporter
-	watchdog *timeline.Watchdog
-	metrics  *export.Metrics
+	Poller   *timeline.Poller
+	Emitter  *export.Exporter
+	Watchdog *timeline.Watchdog
+	Metrics  *export.Metrics
 	spare    *record.SpareNests
 
 	down        chan struct{} // closed when Shutdown is over
@@ -85,14 +77,14 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
 		p.Recorder = report.NewCollector(report.WithClock(now))
 	}
-	p.metrics = export.NewMetrics(p.Core)
-	p.MarkScope = p.metrics.Scope
+	p.Metrics = export.NewMetrics(p.Core)
+	p.MarkScope = p.Metrics.Scope
 	p.Scope = p.NewScope(func() []attribute.KeyValue { return nil })
 	p.spare = &record.SpareNests{}
-	p.poller, p.emitter = timeline.New(p.Core, p.Backend, p.spare), export.New(p.Core, p.metrics, p.spare)
-	go p.poller.Run()
-	go p.emitter.Keep(p.emitter.Loop)
-	p.watchdog = timeline.StartWatchdog(p.Core)
+	p.Poller, p.Emitter = timeline.New(p.Core, p.Backend, p.spare), export.New(p.Core, p.Metrics, p.spare)
+	go p.Poller.Run()
+	go p.Emitter.Keep(p.Emitter.Loop)
+	p.Watchdog = timeline.StartWatchdog(p.Core)
 	if b == nil {
 		p.Log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
 	} else if p.Backend != nil {
@@ -104,7 +96,7 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 // openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
 	var failure error
-	t := p.poller
+	t := p.Poller
 	open := func() {
 		if failure = t.OpenDevices(); failure != nil {
 			t.CloseBackend()
@@ -117,8 +109,8 @@ func (p *Profiler) openBackend() error {
 	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is left behind
 		t.Left.Store(true)
 		close(t.Quit)
-		p.poller = timeline.New(p.Core, nil, p.spare)
-		go p.poller.Run()
+		p.Poller = timeline.New(p.Core, nil, p.spare)
+		go p.Poller.Run()
 	} else if err == nil {
 		err = failure
 	}
@@ -134,7 +126,7 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*timeline.StreamC
 	if p == nil {
 		return nil
 	}
-	return p.poller.Stream(h, name, opts...)
+	return p.Poller.Stream(h, name, opts...)
 }
 
 func (p *Profiler) Loop(name string, s *record.Stream, opts ...func(*tree.LoopConfig)) *tree.Loop {
@@ -160,14 +152,14 @@ func (p *Profiler) catchUp() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_ = p.poller.Call(ctx, func() {
-		p.poller.Pass()
-		p.poller.AnchorNow()
-		p.poller.Place(false)
+	_ = p.Poller.Call(ctx, func() {
+		p.Poller.Pass()
+		p.Poller.AnchorNow()
+		p.Poller.Place(false)
 	})
-	_ = p.emitter.Call(ctx, func() {
-		p.emitter.DrainUntil(p.Clock.Now())
-		p.emitter.ReportUntimed()
+	_ = p.Emitter.Call(ctx, func() {
+		p.Emitter.DrainUntil(p.Clock.Now())
+		p.Emitter.ReportUntimed()
 	})
 }
 
@@ -225,10 +217,10 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 	}
 	defer close(p.down)
 	p.SetEnabled(false)
-	p.watchdog.Stop()
+	p.Watchdog.Stop()
 	p.shutdownErr = p.stop(ctx)
-	p.watchdog.Wait(ctx)
-	p.metrics.Callback.Freeze(ctx)
+	p.Watchdog.Wait(ctx)
+	p.Metrics.Callback.Freeze(ctx)
 	if p.Cfg.PrintReport && p.Recorder != nil {
 		if err := p.summary().WriteText(os.Stderr); err != nil {
 			p.shutdownErr = errors.Join(p.shutdownErr, err)

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package engine_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
@@ -31,24 +33,28 @@ func (c *caller) again() {
 }
 
 func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.again() }
-func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                     { c.again() }
+
+func (c *caller) OnEnd(sdktrace.ReadOnlySpan) { c.again() }
+
 func (c *caller) RangeStart(*record.Operation, trace.SpanContext, int64) (id uint64) {
 	c.again()
 	return 1
 }
-func (c *caller) RangeEnd(uint64)             { c.again() }
+
+func (c *caller) RangeEnd(uint64) { c.again() }
+
 func (c *caller) Write(p []byte) (int, error) { c.again(); return len(p), nil }
 
 // No mutex is held while the application's code runs, so that it may use what it instruments with.
 func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 	c := &caller{faultyCode: faultyCode{&fault{}}}
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(c))
-	b := newScripted()
-	p, err := New(b, WithTracerProvider(tp), WithAnnotator(c), WithOutputLog(c),
-		WithErrorHandler(func(error) { c.again() }))
+	b := enginetest.NewBackend()
+	p, err := engine.New(b, enginetest.WithTracerProvider(tp), enginetest.WithAnnotator(c), enginetest.WithOutputLog(c),
+		enginetest.WithErrorHandler(func(error) { c.again() }))
 	require.NoError(t, err)
 	s := p.Stream(3, "main")
-	op, inside := record.NewOperation("op", PrintReport(c)), record.NewOperation("inside")
+	op, inside := record.NewOperation("op", enginetest.PrintReport(c)), record.NewOperation("inside")
 	c.use = func() {
 		x := inside.Start(context.Background(), s)
 		x.Add(work.Work{Items: 1})
@@ -65,10 +71,10 @@ func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 			x.Checksum(1)
 			x.Start(op).End()
 			x.End()
-			for range p.Loop("loop", s, TotalSteps(1)).Steps(context.Background()) {
+			for range p.Loop("loop", s, enginetest.TotalSteps(1)).Steps(context.Background()) {
 			}
 			if i == 40 {
-				b.query.Store(700) // the stream is retired: the error handler is called
+				b.QueryStatus.Store(700) // the stream is retired: the error handler is called
 			}
 			_ = p.Flush(context.Background())
 		}

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package enginetest
 
 import (
 	"io"
@@ -25,7 +25,9 @@ type (
 )
 
 func WithSettings(s settings.Settings) Option { return func(c *record.Config) { c.Settings = s } }
-func WithSlots(n int) Option                  { return func(c *record.Config) { c.Slots = n } }
+
+func WithSlots(n int) Option { return func(c *record.Config) { c.Slots = n } }
+
 func WithTracerProvider(tp trace.TracerProvider) Option {
 	return func(c *record.Config) { c.Tracers = tp }
 }
@@ -33,17 +35,27 @@ func WithTracerProvider(tp trace.TracerProvider) Option {
 func WithMeterProvider(mp metric.MeterProvider) Option {
 	return func(c *record.Config) { c.Meters = mp }
 }
-func WithErrorHandler(f func(error)) Option      { return func(c *record.Config) { c.OnError = f } }
-func WithLogger(l *slog.Logger) Option           { return func(c *record.Config) { c.Logger = l } }
-func WithAnnotator(a record.Annotator) Option    { return func(c *record.Config) { c.Annotator = a } }
+
+func WithErrorHandler(f func(error)) Option { return func(c *record.Config) { c.OnError = f } }
+
+func WithLogger(l *slog.Logger) Option { return func(c *record.Config) { c.Logger = l } }
+
+func WithAnnotator(a record.Annotator) Option { return func(c *record.Config) { c.Annotator = a } }
+
 func WithIDGenerator(g *spanid.Generator) Option { return func(c *record.Config) { c.IDs = g } }
-func WithOutputLog(w io.Writer) Option           { return func(c *record.Config) { c.Outputs = w } }
+
+func WithOutputLog(w io.Writer) Option { return func(c *record.Config) { c.Outputs = w } }
+
 func WithReport(r report.Recorder) Option {
 	return func(c *record.Config) { c.Recorder, c.Report = r, r != nil }
 }
-func AllowLegacy() StreamOption   { return func(c *timeline.StreamConfig) { c.Legacy = true } }
+
+func AllowLegacy() StreamOption { return func(c *timeline.StreamConfig) { c.Legacy = true } }
+
 func NeverCaptured() StreamOption { return func(c *timeline.StreamConfig) { c.NoCapture = true } }
-func Bound() StreamOption         { return func(c *timeline.StreamConfig) { c.Bound = true } }
+
+func Bound() StreamOption { return func(c *timeline.StreamConfig) { c.Bound = true } }
+
 func Category(name string) func(*record.OperationConfig) {
 	return func(c *record.OperationConfig) { c.Info.Category = name }
 }
@@ -55,7 +67,9 @@ func PrintReport(w io.Writer) func(*record.OperationConfig) {
 func Sync(m settings.SyncMode) func(*record.OperationConfig) {
 	return func(c *record.OperationConfig) { c.Sync = m }
 }
+
 func TotalSteps(n int64) func(*tree.LoopConfig) { return func(c *tree.LoopConfig) { c.Steps = n } }
+
 func StepSchedule(s settings.Schedule) func(*tree.LoopConfig) {
 	return func(c *tree.LoopConfig) { c.Schedule = s }
 }

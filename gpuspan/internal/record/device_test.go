@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package record_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
@@ -44,12 +46,12 @@ func TestTheScopeStatesWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
 	} {
 		timeline.StreamIDs.Store(c.from)
 		spans := tracetest.NewSpanRecorder()
-		b := newScripted()
-		b.devices = append(b.devices, backend.Device{UUID: "GPU-other", Ordinal: 1})
-		p, err := New(b, WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+		b := enginetest.NewBackend()
+		b.List = append(b.List, backend.Device{UUID: "GPU-other", Ordinal: 1})
+		p, err := engine.New(b, enginetest.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 		require.NoError(t, err)
 		for h := range uintptr(3) {
-			testOp.Start(context.Background(), p.Stream(h+3, "s")).End()
+			enginetest.Op.Start(context.Background(), p.Stream(h+3, "s")).End()
 		}
 		require.NoError(t, p.Shutdown(context.Background()))
 		require.Len(t, spans.Ended(), 3, name)
@@ -68,7 +70,7 @@ func TestTheScopeStatesWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
 // The scope's half width is a bound of every span that states none, and less than twice what that span would state.
 func TestTheScopeStatesTheUsualHalfWidth(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
-	p, err := New(newScripted(), WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	p, err := engine.New(enginetest.NewBackend(), enginetest.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
 	s := p.Stream(3, "s")
 	usual := s.Device.UsualHalf.Load()
@@ -87,15 +89,9 @@ func TestTheScopeStatesTheUsualHalfWidth(t *testing.T) {
 	}
 	require.True(t, new(record.Device).Unusual(1), "nothing is usual of a clock that could not be tried")
 
-	testOp.Start(context.Background(), s).End()
+	enginetest.Op.Start(context.Background(), s).End()
 	require.NoError(t, p.Shutdown(context.Background()))
 	scope := spans.Ended()[0].InstrumentationScope().Attributes
 	v, _ := scope.Value(semconv.GPUTimingErrorKey)
 	require.Equal(t, spanattr.Seconds(usual), v.AsFloat64())
-}
-
-func TestTheUsualHalfWidthHasRoomForWhatSectionsDifferBy(t *testing.T) {
-	require.EqualValues(t, 3700, timeline.UsualHalf(3440)) // docs/clock.md: 3.44 in the median, 3.71 at p99
-	require.EqualValues(t, 800, timeline.UsualHalf(550))
-	require.EqualValues(t, 900, timeline.UsualHalf(551))
 }

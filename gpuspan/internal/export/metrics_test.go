@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package export_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
 )
 
@@ -34,12 +36,12 @@ func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 		}
 		return n
 	}
-	run := func() (weak.Pointer[Profiler], *export.Farewell) {
-		p, err := New(newScripted(), WithMeterProvider(provider))
+	run := func() (weak.Pointer[engine.Profiler], *export.Farewell) {
+		p, err := engine.New(enginetest.NewBackend(), enginetest.WithMeterProvider(provider))
 		require.NoError(t, err)
-		testOp.Start(context.Background(), p.Stream(3, "main")).End()
+		enginetest.Op.Start(context.Background(), p.Stream(3, "main")).End()
 		require.NoError(t, p.Shutdown(context.Background()))
-		return weak.Make(p), p.metrics.Callback
+		return weak.Make(p), p.Metrics.Callback
 	}
 	p, callback := run()
 	for range 100 {

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package timeline_test
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 func readsOf(list []record.Stamped) (out []int64) {
@@ -49,61 +52,61 @@ func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
 }
 
 // queue reads n sections back and returns how many are not placed yet.
-func (f *bench) queue(s *record.Stream, n int) int {
+func queue(f *enginetest.Rig, s *record.Stream, n int) int {
 	for range n {
-		testOp.Start(context.Background(), s).End()
+		enginetest.Op.Start(context.Background(), s).End()
 	}
 	for s.Pending.Size > 0 {
-		f.p.poller.Pass()
+		f.P.Poller.Pass()
 	}
 	return len(s.Unplaced)
 }
 
 func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
-	f := newBench(t, newScripted(), WithSlots(2*timeline.Crowded))
-	s := f.p.Stream(3, "main")
+	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSlots(2*timeline.Crowded))
+	s := f.P.Stream(3, "main")
 	d := s.Device
-	paused(f.p, func() {
+	enginetest.Paused(f.P, func() {
 		old := 0 // of what is unplaced, so many; the others are just read, however long that took
 		place := func() int {
-			now := f.p.Clock.Now()
+			now := f.P.Clock.Now()
 			for i := range s.Unplaced {
 				s.Unplaced[i].Read = now
 				if i < old {
 					s.Unplaced[i].Read -= int64(timeline.PlaceLimit) + int64(time.Second)
 				}
 			}
-			f.p.poller.Place(false)
+			f.P.Poller.Place(false)
 			return len(s.Unplaced)
 		}
-		require.Equal(t, 3, f.queue(s, 3))
+		require.Equal(t, 3, queue(f, s, 3))
 		require.Equal(t, 3, place())
-		f.p.poller.AnchorNow()
+		f.P.Poller.AnchorNow()
 		require.Zero(t, place())
 
-		require.Equal(t, 2, f.queue(s, 2))
+		require.Equal(t, 2, queue(f, s, 2))
 		old = 1
 		require.Equal(t, 1, place(), "the other one is not waited for as long")
 		old = 0
-		f.p.poller.Place(true)
+		f.P.Poller.Place(true)
 		require.Empty(t, s.Unplaced)
 
-		require.Equal(t, timeline.Crowded, f.queue(s, timeline.Crowded))
+		require.Equal(t, timeline.Crowded, queue(f, s, timeline.Crowded))
 		made := d.Anchorer.Made()
-		f.p.poller.CrowdedAt = -int64(time.Hour)
+		f.P.Poller.CrowdedAt = -int64(time.Hour)
 		require.Equal(t, timeline.Crowded, place())
 		require.Equal(t, made, d.Anchorer.Made())
-		f.queue(s, 1)
+		queue(f, s, 1)
 		place()
 		require.Equal(t, made+1, d.Anchorer.Made(), "a crowd has an anchor of its own")
 		require.Zero(t, place())
-		f.queue(s, timeline.Crowded+1)
-		f.p.poller.CrowdedAt = f.p.Clock.Now() + int64(time.Hour)
+		queue(f, s, timeline.Crowded+1)
+		f.P.Poller.CrowdedAt = f.P.Clock.Now() + int64(time.Hour)
 		require.Equal(t, timeline.Crowded+1, place())
 		require.Equal(t, made+1, d.Anchorer.Made(), "and the next crowd none so soon")
 	})
-	f.flush(t)
-	require.Len(t, f.spans.Ended(), 3+2+2*(timeline.Crowded+1))
+	f.Flush(t)
+	require.Len(t, f.Spans.Ended(), 3+2+2*(timeline.Crowded+1))
 }
 
 // A stream's section may be inside one of a stream on another device, and is placed by its own.
@@ -133,4 +136,25 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	require.True(t, timeline.Awaits(s, nested, d), "for the section within")
 	n.Own.Timed, n.Held = false, nil
 	require.False(t, timeline.Awaits(s, nested, nil), "the host's times wait for nothing")
+}
+
+func TestTheUsualHalfWidthHasRoomForWhatSectionsDifferBy(t *testing.T) {
+	require.EqualValues(t, 3700, timeline.UsualHalf(3440)) // docs/clock.md: 3.44 in the median, 3.71 at p99
+	require.EqualValues(t, 800, timeline.UsualHalf(550))
+	require.EqualValues(t, 900, timeline.UsualHalf(551))
+}
+
+func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
+	f := enginetest.New(t, enginetest.NewBackend())
+	s := f.P.Stream(3, "main")
+	f.Flush(t)
+	f.P.Clock.Offset.Store(int64(10 * time.Minute)) // as after a step back while nothing ran
+	enginetest.Op.Record(context.Background(), s, time.Time{}, time.Microsecond, work.Work{})
+	host := record.NewOperation("host", enginetest.Sync(settings.SyncNone))
+	host.Start(context.Background(), s).End()
+	enginetest.Op.Start(context.Background(), s).End()
+	f.Flush(t)
+	for _, span := range f.Spans.Ended() {
+		require.WithinDuration(t, time.Now(), span.EndTime(), time.Minute, span.Name())
+	}
 }

@@ -1,0 +1,154 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// orderly is a device that finishes events in the order in which they were recorded, as far as a test lets it.
+type orderly struct {
+	*enginetest.Backend
+	order    map[backend.Event]int
+	done     int // events that are finished
+	asked    int
+	captured backend.Event
+}
+
+func (b *orderly) Record(c *backend.Call) backend.Status {
+	if c.Args[1] != 99 {
+		b.order[backend.Event(c.Args[0])] = len(b.order) + 1
+	}
+	return backend.StatusOK
+}
+
+func (b *orderly) Query(e backend.Event) backend.Status {
+	at, ours := b.order[e]
+	switch {
+	case !ours:
+		return backend.StatusOK
+	case e == b.captured:
+		return backend.StatusCapturedEvent
+	}
+	if b.asked++; at > b.done {
+		return backend.StatusNotReady
+	}
+	return backend.StatusOK
+}
+
+func (b *orderly) Elapsed(from, to backend.Event) (float64, backend.Status) {
+	if b.captured != 0 && (from == b.captured || to == b.captured) {
+		return 0, backend.StatusCapturedEvent
+	}
+	return 1000, backend.StatusOK
+}
+
+// read lets the polling thread look once, after n sections of which the device has finished some.
+func (b *orderly) read(t *testing.T, n, finished int) (p *engine.Profiler, timed int64, pending, asked int) {
+	p, err := engine.New(b)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
+	s := p.Stream(3, "main", enginetest.NeverCaptured())
+	require.NoError(t, p.Poller.Call(context.Background(), func() {
+		b.order, b.asked, b.done = map[backend.Event]int{}, 0, 2*finished
+		for range n {
+			enginetest.Op.Start(context.Background(), s).End()
+		}
+		if b.captured != 0 {
+			b.captured = backend.Event(s.Slots[s.Pending.At(n/2)].End.Args[0])
+		}
+		p.Poller.Pass()
+		timed, pending, asked = p.Statuses[record.StatusTimed].Load(), s.Pending.Size, b.asked
+		b.done = 2 * n
+	}))
+	return p, timed, pending, asked
+}
+
+func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
+	for _, finished := range []int{0, 1, 2, 37, 98, 99, 100} {
+		b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}}
+		_, timed, pending, asked := b.read(t, 100, finished)
+		require.EqualValues(t, finished, timed)
+		require.Equal(t, 100-finished, pending)
+		require.LessOrEqual(t, asked, 2+7+1, "of a hundred; the first that is not done is queried for its error")
+	}
+}
+
+// The newest event says that all before it are done, and nothing of one that a graph's capture took.
+func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
+	b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}, captured: 1 << 40}
+	p, timed, pending, _ := b.read(t, 100, 100)
+	require.EqualValues(t, 99, timed)
+	require.Zero(t, pending)
+	require.EqualValues(t, 1, p.Statuses[record.StatusCaptured].Load())
+	require.True(t, p.StreamList.All()[0].DeviceTimed(), "the stream is not retired")
+}
+
+func TestWhichSectionsArePlain(t *testing.T) {
+	f := enginetest.New(t, enginetest.NewBackend())
+	s, ctx := f.P.Stream(3, "main"), context.Background()
+	for name, c := range map[string]struct {
+		run   func()
+		plain bool
+	}{
+		"work":         {func() { enginetest.Op.Start(ctx, s).EndWith(work.Work{Items: 1, FLOPs: 2, Precision: work.BF16}) }, true},
+		"waited for":   {func() { record.NewOperation("w", enginetest.Sync(settings.SyncImmediate)).Start(ctx, s).End() }, true},
+		"attributes":   {func() { x := enginetest.Op.Start(ctx, s); x.SetAttributes(attribute.Int("a", 1)); x.End() }, false},
+		"a link":       {func() { x := enginetest.Op.Start(ctx, s); x.Link(enginetest.Sampled()); x.End() }, false},
+		"asked for":    {func() { x := enginetest.Op.Start(ctx, s); x.Elapsed(); x.End() }, false},
+		"a chunk":      {func() { x := enginetest.Op.Start(ctx, s); x.Chunk(0, 2); x.End() }, false},
+		"in another":   {func() { x := enginetest.Op.Start(ctx, s); x.Start(enginetest.Op).End(); x.End() }, false},
+		"of host time": {func() { record.NewOperation("h", enginetest.Sync(settings.SyncNone)).Start(ctx, s).End() }, false},
+	} {
+		enginetest.Paused(f.P, func() {
+			c.run()
+			f.P.Poller.Pass()
+			require.Len(t, s.Unplaced, 1, name)
+			require.Equal(t, c.plain, s.Unplaced[0].Nest == nil, name)
+			f.P.Poller.Place(true)
+		})
+		f.Flush(t)
+		require.Len(t, s.Free, len(s.Slots), name)
+	}
+}
+
+func TestPlainSectionsAreNumberedAsTheyCome(t *testing.T) {
+	a, b := record.NewOpState(record.NewOperation("a")), record.NewOpState(record.NewOperation("b"))
+	a.Outermost.Untimed.Count.Add(10)
+	a.Timed.Count.Add(1)
+	var c timeline.Counted
+	var got []int64
+	for _, x := range []struct {
+		op *record.OpState
+		w  work.Work
+	}{
+		{a, work.Work{Items: 1}},
+		{a, work.Work{Items: 2, FLOPs: 4}},
+		{a, work.Work{FLOPs: 8, Precision: work.BF16}},
+		{b, work.Work{Read: 3}},
+		{a, work.Work{Items: 5}},
+	} {
+		got = append(got, c.Number(x.op, &x.w))
+	}
+	require.EqualValues(t, 4, a.Timed.Count.Load(), "the last one is not added yet")
+	c.Add()
+	c.Add()
+	require.Equal(t, []int64{12, 13, 14, 1, 15}, got)
+	sum := a.Timed.Load()
+	require.EqualValues(t, []int64{5, 8}, []int64{sum.Count, sum.Items})
+	require.Equal(t, []float64{4, 8}, []float64{sum.FLOPs[work.PrecisionUnset], sum.FLOPs[work.BF16]})
+	require.EqualValues(t, []int64{1, 3}, []int64{b.Timed.Count.Load(), b.Timed.Read.Load()})
+}
