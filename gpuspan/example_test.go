@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -171,4 +172,157 @@ func ExampleOperation_nil() {
 	x.EndWith(gpuspan.Work{Items: 1})
 	fmt.Println(x.Timed(), prof.Snapshot().Total())
 	// Output: false 0s
+}
+
+// New takes a backend and the application's providers; Shutdown makes the spans of what has ended.
+func ExampleNew() {
+	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	gpu := simgpu.New(clock) // cuda.Open() on a machine with a GPU
+	tp := sdktrace.NewTracerProvider()
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithErrorHandler(func(err error) {
+		fmt.Println(err)
+	}))
+	if err != nil {
+		fmt.Println(err) // the profiler works all the same, with the host's times
+	}
+	fmt.Println(prof.Source(), len(prof.Devices()), prof.Enabled())
+	fmt.Println(prof.Shutdown(context.Background()), prof.Enabled())
+	// Output:
+	// simulated 1 true
+	// <nil> false
+}
+
+func ExampleWithSettings() {
+	s := settings.Default()
+	s.Verbosity = settings.VerbosityOff
+	prof, gpu, _, _ := simulated(gpuspan.WithSettings(s))
+	defer func() { _ = prof.Shutdown(context.Background()) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+
+	fmt.Println(prefill.Start(context.Background(), stream).Timed())
+	prof.SetVerbosity(settings.VerbosityDefault) // while the program runs
+	x := prefill.Start(context.Background(), stream)
+	fmt.Println(x.Timed())
+	x.End()
+	// Output:
+	// false
+	// true
+}
+
+func ExampleProfiler_Snapshot() {
+	prof, gpu, clock, _ := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "compute")
+
+	for range 3 {
+		x := prefill.Start(ctx, stream)
+		gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
+		x.EndWith(gpuspan.Work{Items: 100})
+		clock.Advance(5 * time.Millisecond)
+	}
+
+	summary := prof.Snapshot() // no span is needed for it
+	figures, _ := summary.ByName("prefill")
+	fmt.Println(figures.Count, "runs,", summary.Total().Round(100*time.Microsecond))
+	// Output: 3 runs, 6ms
+}
+
+// An operation of the host's, as a span of an SDK would time it.
+func ExampleOperation_Record() {
+	prof, gpu, _, spans := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	queue := gpuspan.NewOperation("queue", gpuspan.HostWork())
+
+	start := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
+	queue.Record(ctx, stream, start, 250*time.Millisecond, gpuspan.Work{Items: 4})
+	_ = prof.Flush(ctx)
+	span := spans.Ended()[0]
+	fmt.Println(span.Name(), span.StartTime().UTC().Format(time.TimeOnly), span.EndTime().Sub(span.StartTime()))
+	// Output: queue 00:00:01 250ms
+}
+
+// Names that are only known at run time, as of layers of a loaded model.
+func ExampleStream_StartNamed() {
+	prof, gpu, clock, spans := simulated(gpuspan.WithNamed(func(name string) []gpuspan.OperationOption {
+		if strings.HasPrefix(name, "layers.") {
+			return []gpuspan.OperationOption{gpuspan.Category("layer")}
+		}
+		return nil
+	}))
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+
+	for _, layer := range []string{"layers.0", "layers.1"} {
+		stream.StartNamed(ctx, layer)
+		stream.EndNamed(layer, gpuspan.Work{FLOPs: 1e9})
+	}
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Flush(ctx)
+	for _, s := range spans.Ended() {
+		set := attribute.NewSet(s.Attributes()...)
+		category, _ := set.Value("gpu.operation.category")
+		fmt.Println(s.Name(), category.AsString())
+	}
+	// Output:
+	// layers.0 layer
+	// layers.1 layer
+}
+
+// A scheduler that needs a section's time asks for it before the section ends, and waits only if it wants to.
+func ExampleSection_Elapsed() {
+	prof, gpu, clock, _ := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "compute")
+
+	x := prefill.Start(ctx, stream)
+	gpu.Launch(handle, simgpu.Kernel{Duration: 3 * time.Millisecond})
+	elapsed := x.Elapsed()
+	x.End()
+	_, known := elapsed.Get()
+	fmt.Println("known:", known)
+
+	clock.Advance(10 * time.Millisecond)
+	_ = prof.Flush(ctx)
+	<-elapsed.Done()
+	d, known := elapsed.Get()
+	fmt.Println("known:", known, d.Round(10*time.Microsecond))
+	// Output:
+	// known: false
+	// known: true 3ms
+}
+
+// Functions that are called within a section find it in their context.
+func ExampleSection_Context() {
+	prof, gpu, clock, spans := simulated()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	decode := gpuspan.NewOperation("decode")
+	attention := func(ctx context.Context) { decode.Start(ctx, stream).End() }
+
+	ctx := context.Background()
+	x := prefill.Start(ctx, stream)
+	attention(x.Context(ctx))
+	x.End()
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Shutdown(ctx)
+	outer, inner := spans.Ended()[0], spans.Ended()[1]
+	fmt.Println(inner.Name(), "in", outer.Name(), inner.Parent().SpanID() == outer.SpanContext().SpanID())
+	// Output: decode in prefill true
+}
+
+// A request's stream travels in its context.
+func ExampleContextWithStream() {
+	prof, gpu, _, _ := simulated()
+	defer func() { _ = prof.Shutdown(context.Background()) }()
+	ctx := gpuspan.ContextWithStream(context.Background(), prof.Stream(uintptr(gpu.Stream(0)), "compute"))
+	fmt.Println(gpuspan.StreamFromContext(ctx).Name())
+	// Output: compute
 }

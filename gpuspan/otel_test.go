@@ -5,6 +5,7 @@ package gpuspan_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -27,6 +28,17 @@ func (baggageProcessor) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	for _, m := range baggage.FromContext(ctx).Members() {
 		s.SetAttributes(attribute.String(m.Key(), m.Value()))
 	}
+}
+
+// correlated adds the trace and the span of the context to each record, as a bridge to OpenTelemetry's logs does.
+type correlated struct{ slog.Handler }
+
+func (h correlated) Handle(ctx context.Context, r slog.Record) error {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()),
+			slog.String("trace_flags", sc.TraceFlags().String()))
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // Each test is a row of the table in docs/gpuspan.md: what users of the SDK expect of a span holds for a section.
@@ -96,11 +108,13 @@ func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 			require.Equal(t, trace.SpanID{2}, span.Parent().SpanID())
 		},
 		"logs within a section": func(t *testing.T) {
-			ctx := remote(trace.FlagsSampled)
-			run(ctx, func(x gpuspan.Section) {
-				require.Equal(t, trace.SpanContextFromContext(ctx), trace.SpanContextFromContext(x.Context(ctx)),
-					"what a log bridge reads")
-			})
+			var lines strings.Builder
+			logger := slog.New(correlated{slog.NewTextHandler(&lines, nil)})
+			for _, ctx := range []context.Context{remote(trace.FlagsSampled), remote(0)} { // timed, and counted only
+				run(ctx, func(x gpuspan.Section) { logger.InfoContext(x.Context(ctx), "inside") })
+				require.Contains(t, lines.String(), "msg=inside trace_id="+trace.TraceID{1}.String()+
+					" span_id="+trace.SpanID{2}.String()+" trace_flags="+trace.SpanContextFromContext(ctx).TraceFlags().String()+"\n")
+			}
 		},
 		"host spans within a section": func(t *testing.T) {
 			ctx, parent := tp.Tracer("").Start(context.Background(), "request")

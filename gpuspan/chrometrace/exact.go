@@ -273,7 +273,7 @@ func (k Process) resource() []Arg {
 // if all processes agree. The origins are this project's own.
 type top struct {
 	Devices     []deviceModel     `json:"deviceProperties,omitempty"`
-	Distributed *place            `json:"distributedInfo,omitempty"`
+	Distributed *distributed      `json:"distributedInfo,omitempty"`
 	Service     string            `json:"service.name,omitempty"`
 	Job         string            `json:"gpu.job.id,omitempty"`
 	Host        string            `json:"host_name,omitempty"`
@@ -285,7 +285,7 @@ type deviceModel struct {
 	Name string `json:"name"`
 }
 
-type place struct {
+type distributed struct {
 	Rank      int64  `json:"rank"`
 	LocalRank *int64 `json:"local_rank,omitempty"`
 	WorldSize int64  `json:"world_size,omitempty"`
@@ -311,7 +311,7 @@ func (w *Writer) top() error {
 			Rank: p.Rank, HasRank: true, LocalRank: p.LocalRank, HasLocalRank: p.HasLocalRank, WorldSize: max(p.WorldSize, 0),
 		}
 	}); p.HasRank {
-		t.Distributed = &place{Rank: p.Rank, WorldSize: p.WorldSize}
+		t.Distributed = &distributed{Rank: p.Rank, WorldSize: p.WorldSize}
 		if p.HasLocalRank {
 			t.Distributed.LocalRank = &p.LocalRank
 		}

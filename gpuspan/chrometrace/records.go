@@ -34,7 +34,7 @@ func (w *Writer) micros(key string, ns int64) {
 	w.buf = appendMicros(w.buf, ns)
 }
 
-func (w *Writer) place(pid, tid, ts int64) {
+func (w *Writer) at(pid, tid, ts int64) {
 	w.num("pid", pid)
 	w.num("tid", tid)
 	w.micros("ts", ts-w.base)
@@ -66,7 +66,7 @@ func (w *Writer) head(e *Event, pid, tid, start, end int64) {
 	w.open("X")
 	w.optional("cat", e.Category)
 	w.str("name", e.Name)
-	w.place(pid, tid, start)
+	w.at(pid, tid, start)
 	w.length(start, end)
 	w.buf = append(w.buf, `,"args":{`...)
 	if e.Track.Kind >= DeviceSteps {
@@ -106,7 +106,7 @@ func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 	w.str("s", "t")
 	w.str("cat", "event")
 	w.str("name", m.Name)
-	w.place(pid, tid, m.Time)
+	w.at(pid, tid, m.Time)
 	w.buf = append(w.buf, `,"args":{`...)
 	var kept, apart []Arg
 	for i := range m.Args {
@@ -134,7 +134,7 @@ func (w *Writer) arrow(id int64, from, to flowEnd) {
 		w.num("id", id)
 		w.str("cat", "ac2g")
 		w.str("name", "ac2g")
-		w.place(pid, tid, at)
+		w.at(pid, tid, at)
 		w.buf = append(w.buf, '}')
 	}
 	w.open("s")

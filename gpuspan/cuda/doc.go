@@ -43,7 +43,7 @@
 // # What happens when
 //
 //   - there is no driver, it is too old, or no device is visible: [Open] says which of these it is and names every
-//     place that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with
+//     path that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with
 //     the host's clock.
 //   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions serve.
 //   - a stream is per-thread, is the legacy one of a thread without a context, or captures while it is registered: an

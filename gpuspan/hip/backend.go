@@ -52,7 +52,7 @@ func open(opts []Option) (*Backend, error) {
 	}
 	var c config
 	options.All(opts, Option.apply)(&c)
-	lib, err := dl.Find(c.library, EnvLibrary, places)
+	lib, err := dl.Find(c.library, EnvLibrary, paths)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load HIP (install ROCm, or name libamdhip64 in %s): %w", EnvLibrary, err)
 	}
@@ -306,8 +306,8 @@ func resolve(l *dl.Library, s *dl.Symbols) eventapi.Functions {
 // EnvLibrary names the environment variable with the path of libamdhip64.
 const EnvLibrary = "GPUSPAN_HIP_LIBRARY"
 
-// places lists the paths of libamdhip64; the version in the name is ROCm's major version.
-var places = []string{
+// paths lists the paths of libamdhip64; the version in the name is ROCm's major version.
+var paths = []string{
 	"libamdhip64.so",
 	"libamdhip64.so.7",
 	"libamdhip64.so.6",

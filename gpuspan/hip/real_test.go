@@ -19,11 +19,11 @@ import (
 // machine without a device returns an error. The library is the loader's, or the one that OTELGPU_TEST_LIBAMDHIP64
 // names.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
-	paths := places
+	candidates := paths
 	if path := os.Getenv("OTELGPU_TEST_LIBAMDHIP64"); path != "" {
-		paths = []string{path}
+		candidates = []string{path}
 	}
-	lib, err := dl.Open(paths...)
+	lib, err := dl.Open(candidates...)
 	if err != nil {
 		t.Skip("AMD's library is not installed (name one in OTELGPU_TEST_LIBAMDHIP64): ", err)
 	}

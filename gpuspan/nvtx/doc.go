@@ -16,7 +16,7 @@
 // receiver of this project reads both and hangs what the range launched below the span. [WithIDs] puts the ids into the
 // text instead (`decode trace_id=… span_id=…`).
 //
-// Without the generator in both places a section's range carries the ids of the parent span, because the section's own
+// Unless both have the generator, a section's range carries the ids of the parent span, because the section's own
 // span does not exist yet. The range of a section without a parent then carries no ids. Tiles and other operations
 // without spans carry the ids of the section around them. Sections below unsampled spans are not timed and have no
 // range; with settings.MetricsAll they have one, without ids.

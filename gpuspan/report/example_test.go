@@ -4,6 +4,7 @@
 package report_test
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -46,4 +47,34 @@ func ExampleSummary_WriteText() {
 	// Category                         count     total  %total      memory        PCIe      GB/s   TFLOP/s
 	// data                                 1   1.000ms    20.0           -    25.00 MB     25.00         -
 	// (no category)                        1   4.000ms    80.0           -           -         -         -
+}
+
+// What stands out in a summary, with the thresholds that the caller sets or the documented ones.
+func ExampleSummary_Findings() {
+	c := report.NewCollector()
+	copyIn := c.Node(0, report.Info{Name: "h2d", Type: "copy", Direction: "host_to_device", HostMemory: "pageable"})
+	at := time.Unix(1_700_000_000, 0).UnixNano()
+	for i := range int64(20) {
+		c.Section(copyIn, report.Sample{
+			Timed: true, Start: at + i*1e8, Duration: 50 * time.Millisecond, PCIe: report.IO{Read: 100e6}, Occurrence: i + 1,
+		})
+	}
+	for _, f := range c.Summary().Findings(report.Thresholds{}) {
+		fmt.Println(f.Kind)
+	}
+	// Output: pageable_copies
+}
+
+// One category of a summary, with its own rows only.
+func ExampleSummary_Category() {
+	c := report.NewCollector()
+	at := time.Unix(1_700_000_000, 0).UnixNano()
+	for i, category := range []string{"data", "compute"} {
+		n := c.Node(0, report.Info{Name: category + " section", Category: category})
+		c.Section(n, report.Sample{Timed: true, Start: at + int64(i)*1e6, Duration: time.Millisecond})
+	}
+	for _, o := range c.Summary().Category("data").Operations {
+		fmt.Println(o.Info.Name, o.All.Duration.Total)
+	}
+	// Output: data section 1ms
 }

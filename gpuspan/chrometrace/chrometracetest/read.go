@@ -111,7 +111,7 @@ func Read(data []byte) (File, []string) {
 	if d.More() {
 		return File{}, []string{"JSON: something follows the trace"}
 	}
-	c := check{tracks: map[place][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}, begin: math.Inf(1)}
+	c := check{tracks: map[lane][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}, begin: math.Inf(1)}
 	f := File{
 		Base: top.Base, Events: make([]Record, len(top.TraceEvents)), Models: map[int64]string{},
 		Distributed: top.Distributed, Service: top.Service, Job: top.Job, Host: top.Host,
@@ -136,10 +136,10 @@ func Read(data []byte) (File, []string) {
 	return f, c.faults
 }
 
-type place struct{ pid, tid int64 }
+type lane struct{ pid, tid int64 }
 
 type check struct {
-	tracks map[place][]*Record
+	tracks map[lane][]*Record
 	flows  map[string][]*Record
 	named  map[string]bool
 	begin  float64 // of the first slice, in microseconds
@@ -172,7 +172,7 @@ func (c *check) event(w *wire, r *Record) {
 	if r.Ph != "M" { // metadata has no time
 		r.Time = number("ts", w.TS, nanoseconds)
 	}
-	at := place{r.PID, r.TID}
+	at := lane{r.PID, r.TID}
 	switch r.Ph {
 	case "X":
 		r.Dur = number("dur", w.Dur, length)
@@ -206,7 +206,7 @@ func (c *check) event(w *wire, r *Record) {
 	}
 }
 
-func (c *check) track(at place, rs []*Record) {
+func (c *check) track(at lane, rs []*Record) {
 	sort.SliceStable(rs, func(a, b int) bool { return rs[a].Time < rs[b].Time })
 	var stack []*Record
 	for _, r := range rs {
@@ -239,7 +239,7 @@ func (c *check) flow(id string, ends []*Record) {
 	}
 	for _, e := range ends {
 		held := false
-		rs := c.tracks[place{e.PID, e.TID}] // sorted by time
+		rs := c.tracks[lane{e.PID, e.TID}] // sorted by time
 		last := sort.Search(len(rs), func(i int) bool { return rs[i].Time > e.Time })
 		for i := last - 1; i >= 0 && !held; i-- {
 			r := rs[i]

@@ -26,8 +26,8 @@ import (
 // EnvLibrary names the environment variable with the path of libcuda; it precedes the usual paths.
 const EnvLibrary = "GPUSPAN_CUDA_LIBRARY"
 
-// places are where libcuda is: the loader's own path, WSL, GKE, NixOS, Jetson.
-var places = []string{
+// paths are where libcuda is: the loader's own path, WSL, GKE, NixOS, Jetson.
+var paths = []string{
 	"libcuda.so.1",
 	"libcuda.so",
 	"/usr/lib/wsl/lib/libcuda.so.1",
@@ -65,7 +65,7 @@ func Open(path string) (*Driver, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("cannot use CUDA on %s (only Linux is supported)", runtime.GOOS)
 	}
-	lib, err := dl.Find(path, EnvLibrary, places)
+	lib, err := dl.Find(path, EnvLibrary, paths)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the CUDA driver (install it, or name it in %s): %w", EnvLibrary, err)
 	}

@@ -98,7 +98,7 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 	return Placement{Start: start, End: start + int64(math.Round(duration)), HalfWidth: int64(math.Ceil(half))}
 }
 
-// length returns the GPU time between two events and the rounding of the later one's place. Beyond two seconds the
+// length returns the GPU time between two events and the rounding of the later one's stamp. Beyond two seconds the
 // float's step is coarser than what two anchors, one near each end, can say.
 func (a *Anchorer) length(start, end backend.Event, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
 	if start == end {

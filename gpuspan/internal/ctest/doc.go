@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ctest builds the C libraries that tests use in place of a GPU's driver and of a tool: a stub of libcuda, a
+// Package ctest builds the C libraries that tests use instead of a GPU's driver and of a tool: a stub of libcuda, a
 // stub of libamdhip64 and an NVTX injection library that records its calls.
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,

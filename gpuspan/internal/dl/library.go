@@ -48,11 +48,11 @@ func Open(paths ...string) (*Library, error) {
 
 // Find opens the library at path; if that is empty, the one that an environment variable names; otherwise the first of
 // the usual paths.
-func Find(path, variable string, places []string) (*Library, error) {
+func Find(path, variable string, paths []string) (*Library, error) {
 	if path = cmp.Or(path, os.Getenv(variable)); path != "" {
-		places = []string{path}
+		paths = []string{path}
 	}
-	return Open(places...)
+	return Open(paths...)
 }
 
 // Lookup returns the first of names that the library exports, 0 if it exports none.

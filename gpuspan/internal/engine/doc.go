@@ -12,8 +12,8 @@
 //
 // Invariants:
 //   - A package of the list imports only those above it; none has more than 2,500 lines, no type more than 20 methods.
-//   - New does not wait for a driver that hangs, Flush and Shutdown keep their deadlines, and a second Shutdown waits for
-//     the first one and returns its error.
+//   - New does not wait for a driver that hangs, Flush and Shutdown keep their deadlines, and a second Shutdown waits
+//     for the first one and returns its error.
 //   - No panic of a backend or of the application's code reaches a caller of the profiler.
 //   - Memory does not grow with the number of sections.
 package engine

@@ -223,7 +223,7 @@ func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 	if t.p.Recorder == nil {
 		return 0
 	}
-	defer t.p.Guard("place of a section in the report")
+	defer t.p.Guard("position of a section in the report")
 	return int32(t.p.Recorder.Node(0, st.Op.Cfg.Info))
 }
 

@@ -14,6 +14,6 @@
 //   - What Start and End touch of a slot is in its first three cache lines.
 //   - Lists of [Core] only grow under its mutex; any goroutine reads them without.
 //
-// [Stamped] is what package timeline passes on: a section, or a section with those in it, and later its place on the
+// [Stamped] is what package timeline passes on: a section, or a section with those in it, and later its times on the
 // wall clock.
 package record
