@@ -7,11 +7,13 @@ import (
 	"context"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -76,4 +78,57 @@ func TestLaunchOfAGraphTakesAsLongAsItsConditionalNodes(t *testing.T) {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, span))
 		require.InDelta(t, float64(iterations[i])*1e-3, value(t, span, semconv.GPUDurationKey).AsFloat64(), 1e-5)
 	}
+}
+
+// Memory that is allocated and freed in stream order takes no time of its own, and stays with the driver's pool until the
+// host synchronizes: what the device has in use goes on to contain it. In a capture it is a node of the graph.
+func TestStreamOrderedAllocationIsPartOfTheSectionAndItsMemoryThePools(t *testing.T) {
+	stub := ctest.CUDA(t)
+	set := settings.Default()
+	set.MemoryUsage = true
+	r := newRig(t, stub, gpuspan.WithSettings(set))
+	h := uintptr(appStream(t, r.back, 0))
+	s := r.prof.Stream(h, "s")
+	var alloc func(unsafe.Pointer, uintptr, uintptr) int32
+	var free func(uint64, uintptr) int32
+	var synchronize func(uintptr) int32
+	stub.Func(&alloc, "cuMemAllocAsync")
+	stub.Func(&free, "cuMemFreeAsync")
+	stub.Func(&synchronize, "cuStreamSynchronize")
+	op := gpuspan.NewOperation("op")
+	const size = 1 << 30
+	run := func() {
+		p := new(uint64)
+		x := op.Start(context.Background(), s)
+		require.Zero(t, alloc(unsafe.Pointer(p), size, h))
+		stub.Work(h, 2*time.Millisecond)
+		require.Zero(t, free(*p, h))
+		require.NotZero(t, free(*p, h), "freed twice")
+		x.End()
+	}
+	stub.Work(h, 50*time.Millisecond) // so that the host is ahead of the device
+	run()
+	run()
+	require.Zero(t, synchronize(h))
+	op.Start(context.Background(), s).End()
+
+	end := beginCapture(t, stub, h)
+	p := new(uint64)
+	x := op.Start(context.Background(), s)
+	require.Zero(t, alloc(unsafe.Pointer(p), size, h))
+	require.Zero(t, free(*p, h))
+	x.End()
+	require.Zero(t, end(), "the capture survived")
+
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 4)
+	usage := func(i int) int64 { return value(t, spans[i], semconv.GPUMemoryUsageKey).AsInt64() }
+	for i := range 2 {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, spans[i]))
+		require.InDelta(t, 2e-3, value(t, spans[i], semconv.GPUDurationKey).AsFloat64(), 1e-5)
+	}
+	require.Equal(t, usage(2)+size, usage(0))
+	require.Equal(t, usage(0), usage(1), "the second one takes what the pool keeps")
+	require.Equal(t, usage(2), usage(3), "a node of a graph takes nothing yet")
+	require.Equal(t, semconv.GPUTimingStatusCaptured, status(t, spans[3]))
 }

@@ -22,6 +22,30 @@ type Info struct {
 	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
 }
 
+// ZeroCopy is whether kernels accessed host memory directly (gpu.zero_copy). Zero means not stated.
+type ZeroCopy uint8
+
+// Values of ZeroCopy.
+const (
+	ZeroCopyUnset ZeroCopy = iota
+	NoZeroCopy
+	UsesZeroCopy
+)
+
+// String returns yes, no, or nothing if it is not stated.
+func (z ZeroCopy) String() string {
+	switch z {
+	case NoZeroCopy:
+		return "no"
+	case UsesZeroCopy:
+		return "yes"
+	}
+	return ""
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (z ZeroCopy) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
+
 // IO is a number of bytes that moved over one link.
 type IO struct {
 	Read    int64 `json:"read,omitempty"`    // bytes read
@@ -65,6 +89,7 @@ type Sample struct {
 	AccessPattern string  // gpu.io.access_pattern, as declared
 	L2HitRatio    float64 // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
 	HasL2HitRatio bool
+	ZeroCopy      ZeroCopy // gpu.zero_copy, as declared
 
 	Kernel string // name of the kernel that the section launched
 	Module string // module of Kernel

@@ -198,6 +198,8 @@ type Operation struct {
 	L2HitRatio    float64 `json:"-"`
 	HasL2HitRatio bool    `json:"-"`
 
+	ZeroCopy ZeroCopy `json:"zero_copy,omitempty"` // gpu.zero_copy, as declared last
+
 	Kernels []Kernel `json:"kernels,omitempty"` // launched by this operation, in order of first launch; at most 32
 
 	inside time.Duration // part of the time of an outermost operation that is inside others on its stream

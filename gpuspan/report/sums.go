@@ -37,7 +37,7 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 	n.Device = s.Device
 	n.MemoryPeak, n.MemorySpike = max(n.MemoryPeak, s.MemoryUsed), max(n.MemorySpike, s.MemoryDelta)
-	n.AccessPattern = cmp.Or(s.AccessPattern, n.AccessPattern)
+	n.AccessPattern, n.ZeroCopy = cmp.Or(s.AccessPattern, n.AccessPattern), cmp.Or(s.ZeroCopy, n.ZeroCopy)
 	if s.Kernel != "" {
 		n.kernel(s.Kernel, s.Module)
 	}

@@ -21,6 +21,7 @@ func (s Summary) WriteText(w io.Writer) error {
 	s.writeWork(&b)
 	s.writeFirst(&b)
 	s.writeCategories(&b)
+	s.writeDescriptions(&b)
 	for i := range s.Loops {
 		s.Loops[i].write(&b)
 	}
@@ -197,35 +198,57 @@ func (s Summary) writeWork(b *strings.Builder) {
 			scaled(r.PCIeWritten, 1e9), scaled(r.PCIe, 1e9), scaled(r.FLOPs, 1e12), quantity(r.Items), peak,
 		}
 	})
-	s.table(b, columns{widths: []int{14, 10}, heads: []string{"Memory access, as declared", "pattern", "% L2 hits"}},
-		func(o *Operation) bool { return o.All.Rates() != Rates{} && (o.AccessPattern != "" || o.HasL2HitRatio) },
+	s.table(b, columns{
+		widths: []int{14, 10, 10},
+		heads:  []string{"Memory access, as declared", "pattern", "% L2 hits", "zero copy"},
+	},
+		func(o *Operation) bool {
+			return o.All.Rates() != Rates{} && (o.AccessPattern != "" || o.HasL2HitRatio || o.ZeroCopy != ZeroCopyUnset)
+		},
 		func(o *Operation) []string {
 			hits := absent
 			if o.HasL2HitRatio {
 				hits = strconv.FormatFloat(100*o.L2HitRatio, 'f', 1, 64)
 			}
-			return []string{cmp.Or(o.AccessPattern, absent), hits}
+			return []string{cmp.Or(o.AccessPattern, absent), hits, cmp.Or(o.ZeroCopy.String(), absent)}
 		})
 }
 
 func (s Summary) writeFirst(b *strings.Builder) {
 	s.table(b, columns{
-		widths: []int{9, 9, 7, 8, 8, 9, 9, 9, 9},
-		groups: []group{{"time of a run", 3}, {"GB/s", 2}, {"TFLOP/s", 2}, {"items/s", 2}},
+		widths: []int{8, 8, 8, 7, 7, 7, 8, 8, 8, 8},
+		groups: []group{{"time of a run", 4}, {"GB/s", 2}, {"TFLOP/s", 2}, {"items/s", 2}},
 		heads: []string{
-			"First run and the rest", "first", "rest", "ratio", "first", "rest", "first", "rest", "first", "rest",
+			"First run and the rest", "first", "rest", "stddev", "ratio", "first", "rest", "first", "rest", "first", "rest",
 		},
 	}, func(o *Operation) bool {
 		return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0
 	}, func(o *Operation) []string {
 		f, r := o.First.Rates(), o.Rest.Rates()
 		return []string{
-			duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean),
+			duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean), duration(o.Rest.Duration.StdDev),
 			scaled(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
 			scaled(f.Memory+f.PCIe, 1e9), scaled(r.Memory+r.PCIe, 1e9), scaled(f.FLOPs, 1e12), scaled(r.FLOPs, 1e12),
 			quantity(f.Items), quantity(r.Items),
 		}
 	})
+}
+
+// writeDescriptions writes what operations are, as their authors described them, once for each name.
+func (s Summary) writeDescriptions(b *strings.Builder) {
+	said := map[[2]string]bool{}
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		key := [2]string{o.Name, o.Description}
+		if o.Description == "" || said[key] {
+			continue
+		}
+		if len(said) == 0 {
+			b.WriteString("\nDescriptions\n")
+		}
+		said[key] = true
+		wrap(b, "  ", o.Name+": "+o.Description)
+	}
 }
 
 func (s Summary) writeCategories(b *strings.Builder) {

@@ -158,3 +158,32 @@ func TestTextOfNothingReportsIt(t *testing.T) {
 	require.NoError(t, report.Summary{}.WriteText(&b))
 	require.Contains(t, b.String(), "no section has finished")
 }
+
+// What the authors of operations and sections stated is in the text, too.
+func TestTextStatesDescriptionsZeroCopyAndTheDeviationOfTheRest(t *testing.T) {
+	c := report.NewCollector()
+	gather := c.Node(0, report.Info{Name: "gather", Description: "rows of the table that tokens need"})
+	again := c.Node(gather, report.Info{Name: "gather", Description: "rows of the table that tokens need"})
+	plain := c.Node(0, report.Info{Name: "plain"})
+	for i, ms := range []int{10, 2, 4} {
+		s := report.Sample{
+			Timed: true, Start: int64(i+1) * 1e9, Duration: time.Duration(ms) * time.Millisecond,
+			Memory: report.IO{Read: 1e6}, ZeroCopy: report.UsesZeroCopy, Occurrence: int64(i + 1),
+		}
+		c.Section(gather, s)
+		s.ZeroCopy = report.NoZeroCopy
+		c.Section(again, s)
+		s.ZeroCopy = report.ZeroCopyUnset
+		c.Section(plain, s)
+	}
+	var b strings.Builder
+	require.NoError(t, c.Summary().WriteText(&b))
+	text := b.String()
+	require.Equal(t, 1, strings.Count(text, "\n  gather: rows of the table that tokens need\n"), text)
+	require.Regexp(t, `First run and the rest +first +rest +stddev +ratio .*\ngather +10\.00ms 3\.000ms 1\.000ms +3\.333 `, text)
+	require.Regexp(t, `Memory access, as declared +pattern +% L2 hits +zero copy\ngather +- +- +yes\n  gather +- +- +no\n\n`, text)
+	b.Reset()
+	require.NoError(t, c.Summary().WriteJSON(&b))
+	require.Equal(t, 1, strings.Count(b.String(), `"zero_copy": "yes"`), b.String())
+	require.Equal(t, 1, strings.Count(b.String(), `"zero_copy": "no"`))
+}

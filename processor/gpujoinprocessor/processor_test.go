@@ -77,3 +77,40 @@ func TestSpanGetsWhatTheSamplesSayOfItsInterval(t *testing.T) {
 		assert.NotContains(t, got, "gpu.memory.usage")
 	})
 }
+
+// A schedule records steps here and there, and the device slows down whenever it does: a recorded step gets what
+// is inside the step, to the samples' resolution, and nothing of what ends where the step starts.
+func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
+		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+			throttle := 0.
+			if at := now.Sub(zero); at > 3*time.Second && at <= 5*time.Second { // a sample tells of the 100 ms before it
+				throttle = float64(gpusamplesextension.ThrottleSWPowerCap)
+			}
+			s.Set(gpusamplesextension.Throttle, throttle)
+		})
+		time.Sleep(7 * time.Second)
+		td := newTraces("a")
+		steps := []struct{ from, to, want float64 }{
+			{2, 3, 0}, {2.5, 3.5, 0.5}, {3.5, 4.5, 1}, {4.5, 5.5, 0.5}, {5, 6, 0}, {2, 6, 2},
+		}
+		for i, s := range steps {
+			td.gpu(uint64(i+1), 0, zero.Add(sec(s.from)), zero.Add(sec(s.to)))
+		}
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		for i, s := range steps {
+			got := r.spans()[uint64(i+1)].Attributes().AsRaw()
+			assert.InDelta(t, s.want, got["gpu.throttle.time"], 1e-6, "%v", s)
+			if s.want > 0 {
+				assert.Equal(t, []any{"sw_power_cap"}, got["gpu.throttle.reasons"], "%v", s)
+			} else {
+				assert.NotContains(t, got, "gpu.throttle.reasons", "%v", s)
+			}
+		}
+	})
+}

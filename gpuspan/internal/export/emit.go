@@ -199,6 +199,11 @@ func declared(out *report.Sample, attrs []attribute.KeyValue) {
 			out.Kernel = kv.Value.AsString()
 		case semconv.GPUKernelModuleKey:
 			out.Module = kv.Value.AsString()
+		case semconv.GPUZeroCopyKey:
+			out.ZeroCopy = report.NoZeroCopy
+			if kv.Value.AsBool() {
+				out.ZeroCopy = report.UsesZeroCopy
+			}
 		case semconv.GPUIOAccessPatternKey:
 			out.AccessPattern = kv.Value.AsString()
 		case semconv.GPUCacheL2HitRatioKey:

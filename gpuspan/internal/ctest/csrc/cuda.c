@@ -230,6 +230,17 @@ EXPORT CUresult cuCtxSynchronize(void) {
 EXPORT int stub_depth(void) { return depth; }
 
 /* ---- streams ---- */
+/* The default memory pool, whose release threshold is 0: what is freed on a stream stays with the pool until the host synchronizes. */
+static struct {
+	uint64_t next;
+	int64_t kept, size[64];
+} pool;
+static void pool_trim(void) {
+	pthread_mutex_lock(&lock);
+	cfg.memory_used -= pool.kept;
+	pool.kept = 0;
+	pthread_mutex_unlock(&lock);
+}
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) {
 	READY("cuStreamCreateWithPriority");
 	CUresult r = context_check(current());
@@ -266,6 +277,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream h) {
 	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
 	if ((r = unsafe())) return r;
 	host_wait(__atomic_load_n(&s->busy_until, __ATOMIC_RELAXED));
+	pool_trim();
 	return OK;
 }
 EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {
@@ -285,6 +297,40 @@ EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
 	if (!e || e->magic != EVENT) return dead(e);
 	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
 	if (!s->capture && e->host > s->busy_until) s->busy_until = e->host;
+	return OK;
+}
+/* An allocation is legal while the stream captures: it becomes a node of the graph, and takes memory when that is launched. */
+EXPORT CUresult cuMemAllocAsync(uint64_t *p, size_t n, CUstream h) {
+	READY("cuMemAllocAsync");
+	CUstream s = NULL;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (!n || pool.next == 64) return INVALID_VALUE;
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
+	if (s->capture == 2) return CAPTURE_INVALIDATED;
+	pthread_mutex_lock(&lock);
+	*p = ++pool.next << 32;
+	if (!s->capture) {
+		int64_t reused = pool.kept < (int64_t)n ? pool.kept : (int64_t)n;
+		pool.kept -= reused;
+		cfg.memory_used += (int64_t)n - reused;
+		pool.size[pool.next - 1] = (int64_t)n;
+	}
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+EXPORT CUresult cuMemFreeAsync(uint64_t p, CUstream h) {
+	READY("cuMemFreeAsync");
+	CUstream s = NULL;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	uint64_t i = (p >> 32) - 1;
+	if (i >= pool.next || (!s->capture && !pool.size[i])) return INVALID_VALUE;
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
+	if (s->capture == 2) return CAPTURE_INVALIDATED;
+	pthread_mutex_lock(&lock);
+	if (!s->capture) pool.kept += pool.size[i], pool.size[i] = 0;
+	pthread_mutex_unlock(&lock);
 	return OK;
 }
 EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
