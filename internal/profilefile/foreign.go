@@ -157,8 +157,8 @@ var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db
 // Endings lists what names of profiles end in.
 func Endings() []string { return slices.Clone(endings) }
 
-// InFolder reports whether a file of a folder is to be read, by its name: profiles, and reports that need an export, so
-// that nobody thinks that they were read. A report beside its export has been exported.
+// InFolder reports whether a file of a folder should be read, by its name: profiles, and reports that need an export
+// first, so that the user learns that they were not read. A report beside its export is skipped.
 func InFolder(path string) bool {
 	if slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(path, end) }) {
 		return true

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Job is one kind of job with what is true of it.
+// Job is one kind of job with its known truth.
 type Job struct {
 	Name  string
 	Style Style
 	Ranks int
-	Want  []string // kinds of which the first finding must be one; the first is the best
+	Want  []string // expected kinds of the first finding; the best is first
 	Gain  bool     // whether the loss is a gain in wall time that the healthy twin shows
 	run   func(s *sim, sick bool)
 }
@@ -299,7 +299,7 @@ func causes() []cause {
 	}
 }
 
-// two causes; the larger comes first.
+// two causes; the larger is first.
 func mixed() []cause {
 	small := func(d int64) func(r *rank) { return func(r *rank) { load(r, d) } }
 	return []cause{

@@ -13,7 +13,7 @@ type Layout struct {
 	Name  string
 	Ranks int
 	Late  int
-	// Offset and Drift make the clocks of hosts differ: by up to an hour, and by up to 40 ppm.
+	// Offset and Drift change the clocks of hosts: by up to an hour, and by up to 40 ppm.
 	Offset, Drift bool
 	groups        func(n int) []stage
 }

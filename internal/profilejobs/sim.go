@@ -133,7 +133,7 @@ type kernel struct {
 	category string
 }
 
-// overheads returns what an operator and a launch cost the host.
+// overheads returns the host time of an operator and of a launch.
 func (r *rank) overheads() (operator, launch int64) {
 	if r.style == Eager {
 		return 7 * us, 5 * us
@@ -159,7 +159,7 @@ func (r *rank) operator(name, args string, k kernel) {
 	})
 }
 
-// run puts work on a stream: it starts when it is launched and what is before it has ended.
+// run puts work on a stream: it starts when it has been launched and the work before it has ended.
 func (r *rank) run(k kernel, correlation int, launched int64) (start, end int64) {
 	if k.stream == 0 {
 		k.stream = computing
@@ -295,7 +295,7 @@ func (s *sim) collective(g group, operation string, elements, moving int64, stre
 		overhead, launch := r.overheads()
 		r.host("cpu_op", "c10d::"+operation+"_", "", func() {
 			r.now += overhead
-			// The communication stream waits for what was computed before.
+			// The communication stream waits for earlier computation.
 			r.streams[stream] = max(r.streams[stream], r.streams[computing])
 			c := r.graph
 			if c == 0 {
@@ -334,7 +334,7 @@ func (s *sim) collective(g group, operation string, elements, moving int64, stre
 	}
 }
 
-// join lets computation of the members wait for what they communicate.
+// join makes computation of the members wait for their communication.
 func (s *sim) join(members []int, stream int) {
 	for _, m := range members {
 		r := s.ranks[m]

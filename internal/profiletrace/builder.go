@@ -11,13 +11,12 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// builder lets one goroutine sweep over the events while another makes spans of what was found. What a job points at
-// does not change any more when it is handed over: nodes are written then, and a step, which later activities reach,
-// is waited for.
+// builder lets one goroutine sweep over the events while another writes spans. The data of a job does not change after
+// it is handed over: nodes are written then, and a step, which later activities reach, is waited for.
 type builder struct {
 	pipe *prefetch.Pipe[[]job]
-	jobs []job // that are being put down
-	over bool  // nobody takes jobs any more
+	jobs []job // being written
+	over bool  // jobs are no longer read
 }
 
 // job is one span: of a node, or else of an activity.
@@ -63,7 +62,7 @@ func (b *builder) host(n *node) {
 	}
 }
 
-// hand lets the jobs become spans, and takes others to put down.
+// hand passes on the jobs to be written as spans, and takes an empty list for further ones.
 func (b *builder) hand() {
 	if !b.over {
 		b.pipe.Send(b.jobs)

@@ -12,15 +12,15 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was captured the operators
-// did run, and their launches became its nodes. So the record of a capture, in the same file or in another one, says
-// which operator, shapes and range stand behind each activity of a replay.
+// A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was captured, operators did
+// run, and their launches became its nodes. So the record of a capture, in the same file or in another one, has the
+// operator, shapes and range of each activity of a replay.
 
-// Captures are graphs of which a profile recorded the capture.
+// Captures holds the graphs whose capture a profile recorded.
 type Captures struct {
 	graphs []*captured
 	nodes  int
-	Lost   int // captures of which not all is known: too large, or with a graph in the graph
+	Lost   int // captures known only in part: too large, or with a graph in the graph
 }
 
 // Len returns the number of graphs.
@@ -34,7 +34,7 @@ func (c *Captures) add(o *Captures) {
 type captured struct {
 	nodes []capturedNode
 	works []capturedWork // of operators, one for each call
-	named bool           // all calls say which kernel they launched
+	named bool           // all calls name the kernel that they launched
 	set   uint64         // sum of the nodes' keys
 	kinds uint64         // of nodes, in order
 	meant uint64         // operators, shapes and work, in order
@@ -49,9 +49,9 @@ type captured struct {
 
 type capturedNode struct {
 	kind   Kind
-	key    uint64 // see nodeKey; 0: the call does not say which kernel it launched
+	key    uint64 // see nodeKey; 0: the call does not name the kernel that it launched
 	op, in string // innermost operator, and innermost annotation or module, around the launch
-	work   int    // 1 + place in works; 0: none
+	work   int    // 1 + index in works; 0: none
 	opaque bool
 	ran    bool // on the device at once, so it is no node
 }
@@ -64,7 +64,7 @@ type capturedWork struct {
 	from      *work
 }
 
-// Bounds of what is kept. Beyond them replays have no operators.
+// Limits. Beyond them replays have no operators.
 const (
 	maxCaptured = 1 << 18 // nodes of all captures of a profile
 	maxOpen     = 64      // captures that go on at one time
@@ -107,13 +107,13 @@ func (p *Profile) Captures(ctx context.Context) (Captures, error) {
 	return g.found, err
 }
 
-// LaunchesGraphs reports whether captures of other files may say more about this one.
+// LaunchesGraphs reports whether captures of other files may add operators to this one.
 func (p *Profile) LaunchesGraphs() bool { return p.Names.any(launchesGraph) }
 
 // Know takes captures of another profile, for Emit.
 func (p *Profile) Know(c *Captures) { p.captures.add(c) }
 
-// graphs is a sweep over a profile for what was captured and what was replayed.
+// graphs is a sweep over a profile that finds captures and replays.
 type graphs struct {
 	p       *Profile
 	found   Captures
@@ -153,7 +153,7 @@ func (g *graphs) run(ctx context.Context) error {
 	return err
 }
 
-// call takes a call of the runtime and what is around it.
+// call reads a call of the runtime and the ranges around it.
 func (g *graphs) call(r *record, f *frame, p *process, class timeline.Range) {
 	name := g.p.Names.Name(r.name)
 	switch {
@@ -240,7 +240,7 @@ func (g *graphs) node(c *captured, r *record, f *frame, name string) {
 	c.nodes = append(c.nodes, n)
 }
 
-// finish takes out what was launched meanwhile and is no part of the graph.
+// finish removes what was launched during the capture but is not part of the graph.
 func (c *captured) finish() {
 	c.nodes = slices.DeleteFunc(c.nodes, func(n capturedNode) bool { return n.ran })
 	for i := range c.works {
@@ -264,7 +264,7 @@ func (c *captured) finish() {
 	c.process = nil
 }
 
-// activity takes an activity of the device: what was captured did not run, and what a graph launched is one of its
+// activity reads an activity of the device: captured launches did not run, and what a graph launched is one of its
 // nodes.
 func (g *graphs) activity(r *record) {
 	if at, ok := g.calls[r.correlation]; ok && r.correlation != 0 && at.node < len(at.graph.nodes) {

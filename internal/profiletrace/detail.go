@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
-// A Detail is stored as fields of one tag byte and a value: a varint for whole numbers, eight bytes for floats, a
-// varint length and bytes for strings. Only what is stated is stored, so most records need few bytes.
+// A Detail is stored as fields of one tag byte and a value: a varint for integers, eight bytes for floats, a varint
+// length and bytes for strings. Only stated values are stored, so most records need few bytes.
 const (
 	tagStep byte = iota + 1
 	tagBytes

@@ -60,7 +60,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		sp.SetName(s.kernelText(a.name).kernel)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
 		putName(m, t.full)
-		if w := a.launch.work; w != nil && w.launches == 1 { // of several, none does it all
+		if w := a.launch.work; w != nil && w.launches == 1 { // of several launches, none does all of it
 			putWork(m, &w.Work)
 		}
 	case a.kind == KindCopy:
@@ -100,7 +100,7 @@ func (s *spans) replayed(m pcommon.Map, a *activity) {
 	putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.text(a.within))
 }
 
-// putName puts down a kernel's whole name, which is clipped.
+// putName writes a kernel's full name, truncated to a limit.
 func putName(m pcommon.Map, full string) {
 	if full != "" {
 		m.PutStr(string(semconv.GPUKernelNameKey), full)
@@ -123,7 +123,7 @@ func (s *spans) requests(sp ptrace.Span, d *Detail) int64 {
 	return n + d.RequestsLost
 }
 
-// putWork states what the only kernel of an operator computes and moves.
+// putWork writes the FLOPs and bytes of the only kernel of an operator.
 func putWork(m pcommon.Map, w *timeline.Work) {
 	if w.FLOPs > 0 {
 		m.PutDouble(string(semconv.GPUFLOPCountKey), w.FLOPs)

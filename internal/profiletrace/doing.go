@@ -13,12 +13,12 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// nameFlag is what the name of a host range says, found once per name.
+// nameFlag is the meaning of the name of a host range, determined once per name.
 type nameFlag struct {
 	found    bool
 	phase    string
 	opaque   bool // a region that a compiler made
-	operator bool // of a library: also in such a region it says what it does
+	operator bool // of a library: inside such a region it still names the work
 	class    timeline.Range
 	kernel   bool // a call that launches one kernel
 	plain    bool // an annotation without a number
@@ -101,7 +101,7 @@ func OfProgram(overhead string) bool {
 	return containsAny(overhead, []string{"Loading", "Compiler", "COMPILER", "Command Buffer"})
 }
 
-// callClass sorts calls of the CUDA, HIP and Level Zero runtimes and drivers by what they do to the host.
+// callClass classifies calls of the CUDA, HIP and Level Zero runtimes and drivers by their effect on the host.
 func callClass(name string) timeline.Range {
 	async := strings.Contains(name, "Async")
 	switch {
@@ -151,8 +151,8 @@ func queue(frame string) bool {
 // SystemCall returns the frame of a call of the operating system.
 func SystemCall(name string) string { return name + "()" }
 
-// waitFrame reports whether a frame does nothing but wait for the device: the function synchronize of PyTorch's modules
-// of devices, and what it is built on.
+// waitFrame reports whether a frame only waits for the device: the function synchronize of PyTorch's device modules,
+// and the functions below it.
 func waitFrame(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") {
 		return strings.Contains(frame, "_cuda_synchronize") || strings.Contains(frame, "_xpu_synchronize") ||
@@ -164,8 +164,8 @@ func waitFrame(frame string) bool {
 // deviceModules are parts of paths of PyTorch's modules of devices.
 var deviceModules = []string{"torch/cuda/", "torch/accelerator/", "torch/xpu/", "torch/mtia/"}
 
-// builtin reports whether a frame says little by itself: it is built into Python, of its standard library, or a call of
-// the system. The code that called it says more.
+// builtin reports whether a frame explains little by itself: it is built into Python, part of its standard library, or
+// a system call. Its caller explains more.
 func builtin(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") || strings.HasSuffix(frame, "()") {
 		return true
@@ -189,9 +189,9 @@ var standard = []string{
 	"traceback", "typing", "urllib/", "uuid", "warnings", "xml/", "zipfile",
 }
 
-// loader reports whether a range is waiting for data, by the names that frameworks and programs give it: a word
-// for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",
-// "wait for input"). Operators have names of their own.
+// loader reports whether a range is waiting for data, by the names used in frameworks and programs: a word for data
+// beside one for fetching it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext", "wait
+// for input"). Operators have other names.
 func loader(name string) bool {
 	if strings.Contains(name, "::") {
 		return false
@@ -229,8 +229,8 @@ var (
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
-// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for
-// requests ("wait for requests", "poll_queries"). One request alone is more often a collective's: "Request wait()".
+// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for requests
+// ("wait for requests", "poll_queries"). A single request is more often a collective's: "Request wait()".
 func awaits(name string) bool {
 	const work, wait = 1, 2
 	var seen int
@@ -245,8 +245,8 @@ func awaits(name string) bool {
 	return seen == work|wait
 }
 
-// words returns the words of a name in lower case: parted by what is no letter, and where small letters turn to
-// capitals.
+// words returns the words of a name in lower case: split at characters that are not letters, and between lower case and
+// upper case.
 func words(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := -1
@@ -323,7 +323,7 @@ func (t *thread) launched(r *record) {
 }
 
 // around returns the logs of the threads that a launch may have waited for: its own, its process's main one, the one
-// that launched before, and ranges beside them.
+// that launched before, and the ranges beside them.
 func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool) []*timeline.Log {
 	s.threadsOf = s.threadsOf[:0]
 	put := func(track uint32) {

@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Stats counts what was read of a profile.
+// Stats counts what was read from a profile.
 type Stats struct {
 	Events       int64 // activities that were taken
 	Kernels      int64
@@ -40,11 +40,11 @@ type Stats struct {
 
 // Unused is what of a file is not in its spans.
 type Unused struct {
-	Skipped map[string]int64 // what was left out or lost, by reason
-	Faults  []string         // in what the file says of itself
+	Skipped map[string]int64 // skipped or lost events, by reason
+	Faults  []string         // contradictions in the file's own statements
 }
 
-// Skip counts what is left out.
+// Skip counts an event that is left out.
 func (u *Unused) Skip(why string) { u.Skipped[why]++ }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
@@ -82,7 +82,7 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}
-	// times that count from nowhere: in OTLP no instant is before 1970, and 0 is none
+	// times without a known origin: OTLP has no instant before 1970, and 0 means none
 	if p.Meta.Base == 0 && p.first <= 0 {
 		p.Meta.Base = 1 - p.first
 	}
@@ -155,7 +155,7 @@ func (p *Profile) windowNumber(pid int64) int64 {
 	return n
 }
 
-// openWindow places the root of a process: under a live trace, or in a trace of its own.
+// openWindow sets the parent of a process's root: a live trace, or a trace of its own.
 func (p *Profile) openWindow(proc *process, root spanRef) {
 	n := p.windowNumber(proc.pid)
 	w := proc.window
@@ -169,8 +169,8 @@ func (p *Profile) openWindow(proc *process, root spanRef) {
 	})
 }
 
-// rankLink returns the link from a rank to the same place of rank 0: none for rank 0, and none if the job is not
-// known.
+// rankLink returns the link from a rank to the same step or window of rank 0: none for rank 0, and none if the job is
+// unknown.
 func (p *Profile) rankLink(at func(idSource) spanRef) []link {
 	job := p.job()
 	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
@@ -203,9 +203,9 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	return n
 }
 
-// placeStep makes a step the root of a trace of its own where the level asks for it. Under a live trace it stays there.
-// Where the job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps
-// whose number comes again, as of a second loop or of other processes, have identifiers of the content.
+// placeStep makes a step the root of a trace of its own if the level requires it. Under a live trace it stays there. If
+// the job is known, identifiers are derived from job, rank and number, so that other ranks can link to them; steps with
+// a repeated number, as of a second loop or of other processes, have identifiers derived from the content.
 func (p *Profile) placeStep(n *node, st *step, proc *process) {
 	hasJob := p.job() != "" && p.Meta.HasRank
 	ids, number := proc.ids, st.ordinal

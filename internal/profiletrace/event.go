@@ -34,10 +34,10 @@ type Event struct {
 	Process     int64  // process id: of host events always, of device events where HasProcess
 	HasProcess  bool
 	Thread      int64  // host events: thread id, or a number assigned to its name
-	Device      int64  // device events: ordinal as the file says
-	Stream      int64  // device events: stream as the file says
-	Correlation int64  // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
-	Detail      Detail // of frames none is kept
+	Device      int64  // device events: ordinal in the file
+	Stream      int64  // device events: stream in the file
+	Correlation int64  // connects a runtime call with activities of the device; 0: none; see CorrelationBits
+	Detail      Detail // not kept for frames
 }
 
 // CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put
@@ -46,7 +46,7 @@ const CorrelationBits = 40
 
 const correlationMask = 1<<CorrelationBits - 1
 
-// maxBytes is more than what a device addresses; sums of as many copies as a profile has stay within int64.
+// maxBytes is more than a device addresses; sums over as many copies as a profile has stay within int64.
 const maxBytes = 1 << 48
 
 // bounded removes numbers that no device can have from the detail of an activity, as if they were not stated.
@@ -63,7 +63,7 @@ func (d *Detail) bounded() {
 // End returns Start + Duration.
 func (e *Event) End() int64 { return e.Start + e.Duration }
 
-// Detail is what some events say beyond the common fields. Zero means not stated.
+// Detail holds what some events state beyond the common fields. Zero means not stated.
 type Detail struct {
 	Step           int64 // number of the step
 	HasStep        bool
@@ -82,7 +82,7 @@ type Detail struct {
 	HasOccupancy   bool
 	Collective     string // value of gpu.collective.name
 	Group          string // description of the process group, for people
-	GroupID        uint32 // what tells process groups apart, by Profile.Names: the unique name and the ranks
+	GroupID        uint32 // identifies the process group, by Profile.Names: the unique name and the ranks
 	Sequence       int64  // number of the collective in its group
 	HasSequence    bool
 	Peer           int64 // rank on the other side of a send or recv
@@ -100,8 +100,8 @@ type Detail struct {
 	Launches       uint32  // of a call: the kernel that it launches, by Profile.Names
 	Signature      uint32  // shapes of an operator's inputs, by Profile.Names
 	Precision      string  // value of gpu.flop.precision
-	Shapes         string  // JSON, as the file says
-	Types          string  // JSON, as the file says
+	Shapes         string  // JSON, as in the file
+	Types          string  // JSON, as in the file
 	Domain         string  // of an annotation
 	Category       string  // of an annotation: the application's own grouping
 	Payload        string  // of an annotation: a number

@@ -11,8 +11,8 @@ import (
 // totals of steps do not depend on it. The zero Extent is ExtentAll.
 type Extent uint8
 
-// Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step: as there,
-// they take what a call in the file launched, and leave files with fewer than two steps whole.
+// Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step: like HTA, they
+// include what a call in the file launched, and leave files with fewer than two steps whole.
 const (
 	ExtentAll          Extent = iota // every activity
 	ExtentSteps                      // activities launched by the end of the last step

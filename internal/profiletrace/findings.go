@@ -64,7 +64,7 @@ func FindingOf(subject string, e ptrace.SpanEvent) (finding.Finding, bool) {
 	return v, true
 }
 
-// writeEfficiency puts down what the operators with known work did, beside their FLOPs.
+// writeEfficiency writes the performance of operators with known work, beside their FLOPs.
 func writeEfficiency(m pcommon.Map, e *facts.Efficiency) {
 	if e.Time == 0 {
 		return
@@ -79,7 +79,8 @@ func writeEfficiency(m pcommon.Map, e *facts.Efficiency) {
 	}
 }
 
-// ReportOf returns what the span of a device's window says, without findings, and false if the span is none.
+// ReportOf returns the report on the span of a device's window, without findings, and false if the span is not such a
+// span.
 func ReportOf(s ptrace.Span) (facts.Report, bool) {
 	m := s.Attributes()
 	ordinal, ok := m.Get(string(semconv.GPUDeviceOrdinalKey))

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// host writes the span of a host range with what it gathered.
+// host writes the span of a host range with its summary.
 func (s *spans) host(n *node) {
 	sp := s.new(n.process, n.self, n.up, n.start, n.end)
 	t := s.text(n.name)
@@ -169,8 +169,7 @@ func (s *spans) windows(sw *sweep) error {
 	return s.err
 }
 
-// deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is
-// kept.
+// deviceWindow writes the span of a device's window. The parts of the window are computed by its report, which is kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	d.after(sw)
 	f := s.facts(d, sw)
@@ -231,7 +230,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	s.reports = append(s.reports, r)
 }
 
-// facts returns what a report needs beside the activities.
+// facts returns what a report needs besides the activities.
 func (s *spans) facts(d *deviceWindow, sw *sweep) *facts.Context {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// automatics begin the names of annotations that a framework makes by itself, so that they say nothing about the parts
-// of the application: steps, collectives, the optimizer, the data loader.
+// automatics are prefixes of annotations that frameworks create by themselves, which do not name parts of the
+// application: steps, collectives, the optimizer, the data loader.
 var automatics = []string{
 	"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
 	"enumerate(DataLoader)", "DistributedDataParallel.",
@@ -70,7 +70,7 @@ var collectives = []struct{ word, name string }{
 }
 
 // CollectiveName returns the value of gpu.collective.name for a kernel's name or a framework's name of a collective;
-// empty if it does not say (one kernel of NCCL serves both send and recv).
+// empty if it is ambiguous (one kernel of NCCL serves both send and recv).
 func CollectiveName(s string) string {
 	s = strings.ToLower(s)
 	s = strings.NewReplacer("_", "", "-", "", " ", "").Replace(s)
@@ -82,8 +82,8 @@ func CollectiveName(s string) string {
 	return ""
 }
 
-// collectiveAlgorithm reads the parts of a kernel's name as NCCL writes them: ncclDevKernel_AllReduce_Sum_f32_RING_LL.
-// Kernels that serve several algorithms ("Generic") say neither.
+// collectiveAlgorithm parses a kernel's name as NCCL builds it: ncclDevKernel_AllReduce_Sum_f32_RING_LL. Kernels that
+// serve several algorithms ("Generic") state neither.
 func collectiveAlgorithm(kernel string) (algorithm, protocol string) {
 	head, _, _ := strings.Cut(kernel, "(")
 	for part := range strings.SplitSeq(head, "_") {
@@ -130,8 +130,8 @@ func collectiveSize(name string, in, out, element int64) int64 {
 	return in * element
 }
 
-// CopyKind reads the name of a copy, as "Memcpy HtoD (Pageable -> Device)": values of gpu.copy.direction and
-// gpu.copy.host_memory, empty if the name does not say.
+// CopyKind parses the name of a copy, as "Memcpy HtoD (Pageable -> Device)", and returns values of gpu.copy.direction
+// and gpu.copy.host_memory, empty if the name does not state them.
 func CopyKind(name string) (direction, memory string) {
 	for _, d := range copyWords {
 		if containsAny(name, d.words) {
@@ -162,8 +162,8 @@ func RocCopy(operation string) string {
 	return "Memcpy"
 }
 
-// copyWords are what names of copies have for a direction. Intel's have M for memory that the program allocated by
-// itself, H for what the runtime allocated.
+// copyWords maps words in the names of copies to directions. Intel's have M for memory that the program allocated
+// itself, H for memory that the runtime allocated.
 var copyWords = []struct {
 	direction string
 	words     []string
@@ -211,7 +211,7 @@ func opaque(name string) bool {
 		strings.HasPrefix(name, "CompiledFunction") || strings.HasPrefix(name, "cudaGraphLaunch")
 }
 
-// phase returns the phase of a step for which a range stands, empty for most.
+// phase returns the phase of a step that a range represents, empty for most ranges.
 func phase(name string) string {
 	switch {
 	case strings.HasPrefix(name, "enumerate(DataLoader)"):
@@ -236,8 +236,8 @@ var (
 	bothIDs     = regexp.MustCompile(` ?\btrace_id=([0-9a-f]{32}) span_id=([0-9a-f]{16})\b`)
 )
 
-// FindTraceParent cuts the ids of a span out of an annotation's name, as in "request traceparent=00-…-…-01" or "decode
-// trace_id=… span_id=…", and returns them as a W3C traceparent. What remains is the name.
+// FindTraceParent removes the IDs of a span from an annotation's name, as in "request traceparent=00-…-…-01" or "decode
+// trace_id=… span_id=…", and returns them as a W3C traceparent. rest is the remaining name.
 func FindTraceParent(name string) (rest, parent string) {
 	if at := bothIDs.FindStringSubmatchIndex(name); at != nil {
 		parent = "00-" + name[at[2]:at[3]] + "-" + name[at[4]:at[5]] + "-01"

@@ -25,10 +25,10 @@ type surroundings struct {
 	node   *node         // nearest with a span
 	step   *step         // nil: none
 	work   *work         // of the outermost operator whose work is known
-	unit   timeline.Unit // that what is launched is of
+	unit   timeline.Unit // unit of what is launched
 	opaque bool          // within a compiled region
 	mover  uint32        // outermost operator in which bytes are moved only, within caller
-	caller uint32        // innermost that is no call and no mover: who wants bytes moved
+	caller uint32        // innermost range that is neither a call nor a mover: the caller that needs the bytes
 	op     uint32        // innermost operator
 	opAt   int64         // its begin
 	named  uint32        // innermost that has a name of its own, no call
@@ -36,14 +36,15 @@ type surroundings struct {
 	phase  uint32        // outermost annotation that is no step and has no number
 }
 
-// launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
-// of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
-// launches lie apart from the buckets, which hold no pointers then and are small enough to be remade when they grow.
+// launchTable keeps launches by correlation: about the latest launchMemory, without ever growing beyond that. Buckets
+// of a few keys are indexed by the low bits, since correlations count up; a full bucket evicts its oldest launch.
+// Launches are stored apart from the buckets, which therefore hold no pointers and are small enough to be rebuilt when
+// they grow.
 type launchTable struct {
 	buckets  []launchBucket
 	launches []launch
-	// The least and the highest correlation that was dropped. An activity between them without a launch counts as one
-	// whose launch was forgotten; that it has none in the file is unlikely there.
+	// The lowest and the highest correlation that was evicted. An activity between them without a launch counts as one
+	// whose launch was evicted; it is unlikely that the file has none.
 	least, highest int64
 	forgotten      int64 // activities whose launch was dropped before they began
 }
@@ -63,7 +64,7 @@ func (t *launchTable) bucket(corr int64) *launchBucket {
 	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
 }
 
-// newLaunchTable returns a table with room for a number of launches, as far as that is within the limit.
+// newLaunchTable returns a table with room for a number of launches, up to the limit.
 func newLaunchTable(launches int64) *launchTable {
 	n := int(min(launches, launchMemory))
 	buckets := firstBuckets

@@ -32,7 +32,7 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 // UnmarshalText reads a level; an unknown one is an error that names the known.
 func (l *Level) UnmarshalText(b []byte) error { return named(l, "detail", levels[:], b) }
 
-// named sets a value by its name, the place of which it is.
+// named sets a value by its name.
 func named[T ~uint8](to *T, what string, names []string, b []byte) error {
 	i := slices.Index(names, string(b))
 	if i < 0 {

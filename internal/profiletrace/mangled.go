@@ -37,7 +37,7 @@ func mangledName(s string) string {
 func nested(s string) (last, rest string) {
 	s = strings.TrimPrefix(s, "N")
 	s = strings.TrimLeft(s, "rVK")                // qualifiers
-	if sub, ok := strings.CutPrefix(s, "S"); ok { // what was named before, as S_ or S1_
+	if sub, ok := strings.CutPrefix(s, "S"); ok { // a substitution of an earlier name, S_ or S1_
 		if _, after, ok := strings.Cut(sub, "_"); ok {
 			s = after
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// movers are operators of PyTorch that move bytes and compute nothing: what they launch is a copy, a cast or a fill.
-// Lookups by an index are none: which rows are wanted is what they are for.
+// movers are operators of PyTorch that move bytes and compute nothing: they launch a copy, a cast or a fill. Lookups by
+// an index are not included, because selecting rows is their purpose.
 var movers = map[string]timeline.Move{
 	"aten::contiguous": timeline.MovesLayout, "aten::reshape": timeline.MovesLayout, "aten::flatten": timeline.MovesLayout,
 	"aten::_reshape_copy": timeline.MovesLayout, "aten::pixel_shuffle": timeline.MovesLayout,
@@ -35,18 +35,18 @@ var movers = map[string]timeline.Move{
 // kernelOf is a kernel below an operator, by names.
 type kernelOf struct{ kernel, operator, mover uint32 }
 
-// maxMeanings bounds the remembered ones; beyond it each is found again.
+// maxMeanings bounds the cached meanings; beyond it each is computed again.
 const maxMeanings = 1 << 16
 
-// meaning is what a kernel is for.
+// meaning is the purpose of a kernel.
 type meaning struct {
 	move timeline.Move
 	role timeline.Role
 	maps bool // computes each element of the result by the same elements of the inputs
 }
 
-// means reports what kind of bytes a kernel moves, if it does nothing else: by the outermost operator that is for
-// that, else by its own name; and what it may be in attention, by its operator or its own name.
+// means returns what kind of bytes a kernel moves, if it does nothing else: by the outermost operator with that
+// purpose, otherwise by its own name; and its role in attention, by its operator or its own name.
 func (s *sweep) means(a *activity) meaning {
 	k := kernelOf{a.name, a.launch.op, a.launch.mover}
 	m, ok := s.meanings[k]
@@ -66,8 +66,8 @@ func (s *sweep) means(a *activity) meaning {
 	return m
 }
 
-// roleOf returns what a kernel may be in attention that is computed in parts. Plain products, selections and fused
-// attention end the search: a router's softmax between the products of two experts is no attention.
+// roleOf returns the possible role of a kernel in attention that is computed in parts. Plain products, selections and
+// fused attention end the search: a router's softmax between the products of two experts is not attention.
 func roleOf(operator, kernel string) timeline.Role {
 	switch {
 	case operator == "aten::bmm" || operator == "aten::baddbmm":
@@ -107,10 +107,10 @@ var functors = []struct {
 	{"FillFunctor<", timeline.MovesFill},
 }
 
-// moveOf reports what kind of bytes a kernel moves by its name alone: by PyTorch's functors, else where the name is of
-// words for moving and of words that say nothing (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
+// moveOf returns what kind of bytes a kernel moves by its name alone: by PyTorch's functors, otherwise if the name
+// consists of words for moving and neutral words (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
 // CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of Inductor, wrapped_transpose of XLA,
-// copyVectorizedKernel of TensorRT). Any other word may compute.
+// copyVectorizedKernel of TensorRT). Any other word may mean computation.
 func moveOf(kernel string) timeline.Move {
 	for _, f := range functors {
 		if strings.Contains(kernel, f.part) {
@@ -134,7 +134,7 @@ func moveOf(kernel string) timeline.Move {
 	return move
 }
 
-// moveWords are the words of kernels that move bytes; MovesNothing: says nothing either way.
+// moveWords are the words in names of kernels that move bytes; MovesNothing marks neutral words.
 var moveWords = func() map[string]timeline.Move {
 	words := map[string]timeline.Move{}
 	for m, list := range map[timeline.Move]string{

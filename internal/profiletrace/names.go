@@ -52,7 +52,7 @@ func (n *Names) Bytes(name []byte) uint32 {
 // Name returns the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
 
-// text returns the name with a number, empty for 0, which mostly means none.
+// text returns the name with a number, empty for 0, which usually means none.
 func (n *Names) text(id uint32) string {
 	if id == 0 {
 		return ""
@@ -68,5 +68,5 @@ func (n *Names) any(part string) bool {
 	return n.anyIs(func(s string) bool { return strings.Contains(s, part) })
 }
 
-// anyIs reports whether some name is what is looked for.
+// anyIs reports whether is returns true for some name.
 func (n *Names) anyIs(is func(string) bool) bool { return slices.ContainsFunc(n.list, is) }

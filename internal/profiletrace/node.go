@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
-// node is a host range that has a span, and gathers what has none below it.
+// node is a host range that has a span, and summarizes what is below it without a span.
 type node struct {
 	kind       Kind
 	start, end int64
@@ -35,8 +35,8 @@ type node struct {
 	ref        *nodeRef
 }
 
-// nodeRef is a node for those who remember it for long, as launches do: it lets go of the node when that is written,
-// and leads to the ones above.
+// nodeRef refers to a node for long, as launches do: it releases the node when that is written, and leads to its
+// ancestors.
 type nodeRef struct {
 	node  *node // nil: written
 	above *nodeRef
@@ -53,7 +53,7 @@ func (r *nodeRef) live() *node {
 	return r.node
 }
 
-// release ends gathering. The window stays, for what has nothing else above it.
+// release ends the summary. The window stays, for events with no other ancestor.
 func (n *node) release() {
 	if n.written = true; n.parent != nil {
 		n.ref.node = nil
@@ -68,7 +68,7 @@ func (n *node) live() *node {
 	return n
 }
 
-// below returns what happened below the node and has no span; most nodes need none.
+// below returns the summary of what is below the node without a span; most nodes need none.
 func (n *node) below() *summary {
 	if n.sum == nil {
 		n.sum = &summary{}
@@ -82,7 +82,7 @@ type step struct {
 	ordinal     int64  // 0, 1, … in the order of the sweep
 	index       int64
 	hasIndex    bool
-	leads       bool // the first of its number: what other ranks link to by that
+	leads       bool // the first of its number, to which other ranks link
 	start, end  int64
 	latest      int64 // end of the steps of the process so far, this one included
 	node        *node // nil: no span
@@ -126,7 +126,7 @@ func (s *step) onlyDevice() (ordinal int64, ok bool) {
 	return ordinal, len(s.devices) == 1
 }
 
-// exposed returns the communication with no compute kernel beside it.
+// exposed returns the communication time that overlaps no compute kernel.
 func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
 // occurrence counts a collective among others of its name, from 1 on.
@@ -169,7 +169,7 @@ const maxPhaseRanges = 1 << 12
 // process is one process of the profile: one resource.
 type process struct {
 	pid    int64
-	known  bool // the file says a pid
+	known  bool // the file states a pid
 	window *node
 	steps  []*step // open ones and ones that the device's rows have not passed, by start; see track
 	sweep  int     // length of steps at which ended ones are searched
@@ -188,11 +188,11 @@ func (p *process) leads(track uint32) {
 	}
 }
 
-// openSteps bounds the steps that run at one time and have totals of the device. Those further in have none, and are
+// openSteps bounds the concurrent steps that have totals of the device. More deeply nested ones have none, and are
 // counted.
 const openSteps = 64
 
-// track keeps a new step for what the device does during it.
+// track keeps a new step for the device activities during it.
 func (p *process) track(st *step) {
 	open := p.steps[max(0, len(p.steps)-openSteps):]
 	if len(open) == openSteps && !slices.ContainsFunc(open, func(s *step) bool { return s.end <= st.start }) {
@@ -228,8 +228,8 @@ func (p *process) during(from, to int64, f func(*step)) {
 	}
 }
 
-// stepAt returns the step whose host range holds the instant, among the latest ones: the sweep asks for what is about
-// now.
+// stepAt returns the step whose host range contains the instant, among the latest ones: the sweep only queries recent
+// times.
 func (p *process) stepAt(t int64) *step {
 	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-openSteps):]) {
 		if s.start <= t && t < s.end {

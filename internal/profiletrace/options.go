@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
 	Detail Level `mapstructure:"detail" enum:"auto,steps,annotations,operators,kernels"`
-	// Attributes is how much is written on spans: lean (default) leaves out how a kernel was launched, which its
-	// occupancy says in one number; full is everything.
+	// Attributes selects how much is written on spans: lean (default) omits a kernel's launch configuration, which its
+	// occupancy summarizes; full writes everything.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
 	Extent Extent `mapstructure:"extent" enum:"all,steps,steps_but_last"`
@@ -24,8 +24,8 @@ type Options struct {
 	MaxSpans int `mapstructure:"max_spans"`
 	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
 	MaxBytes int `mapstructure:"max_bytes"`
-	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is refused: a few megabytes
-	// that are compressed may expand to any number.
+	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is rejected: a few compressed
+	// megabytes may expand to any number.
 	MaxEvents int `mapstructure:"max_events"`
 	// BatchSpans is the most spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
@@ -33,25 +33,25 @@ type Options struct {
 	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
 	// TempDir holds that file (default: the operating system's).
 	TempDir string `mapstructure:"temp_dir"`
-	// ServiceName is service.name where the file does not say (default: the receiver's).
+	// ServiceName is service.name if the file does not state one (default: the receiver's).
 	ServiceName string `mapstructure:"service_name"`
-	// JobID is gpu.job.id where the file does not say (default none); it makes links across ranks possible.
+	// JobID is gpu.job.id if the file does not state one (default none); it makes links across ranks possible.
 	JobID string `mapstructure:"job_id"`
-	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known
+	// Device is hw.model of devices that the file does not name, as reported by the driver (default none: no peak is known
 	// then).
 	Device string `mapstructure:"device"`
-	// Resource are further resource attributes; they override the file's (default none).
+	// Resource holds further resource attributes; they override the file's (default none).
 	Resource map[string]string `mapstructure:"resource"`
 
-	// Partial reads what is there of a text file that ends early or breaks off; without it, such a file is refused.
+	// Partial reads a truncated text file as far as it goes; without it, such a file is rejected.
 	Partial bool `mapstructure:"-"`
 	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
 	Captures []string `mapstructure:"-"`
-	// Cache keeps what was found there for the next file (default: each file reads them again).
+	// Cache keeps the captures found there for the next file (default: each file reads them again).
 	Cache *CaptureCache `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
-	// Version is the version of the reading program, and so of the instrumentation scope (default: none).
+	// Version is the version of the reading program, used for the instrumentation scope (default: none).
 	Version string `mapstructure:"-"`
 
 	// prevent unkeyed literal initialization
@@ -62,7 +62,7 @@ type Options struct {
 type Source struct {
 	Scope   string // name of the instrumentation scope
 	Root    string // name of the span of the window
-	Service string // service.name where neither the file nor the options say
+	Service string // service.name if neither the file nor the options state one
 }
 
 // Defaults.

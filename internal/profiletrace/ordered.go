@@ -3,7 +3,7 @@
 
 package profiletrace
 
-// ordered is a heap.Interface: the least comes first.
+// ordered is a heap.Interface: the smallest element is first.
 type ordered[T interface{ less(than T) bool }] []T
 
 func (q ordered[T]) Len() int           { return len(q) }

@@ -14,14 +14,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
-// Device is what a file says about a device.
+// Device is a file's description of a device.
 type Device struct {
 	Ordinal int64
 	Model   string // empty: not stated
-	ID      string // value of hw.id, where the file says
+	ID      string // value of hw.id, if the file states one
 }
 
-// Meta is what a file says about itself. Fields that the file does not state are zero.
+// Meta is a file's description of itself. Fields that the file does not state are zero.
 type Meta struct {
 	Base         int64 // unix ns of Event.Start 0
 	Devices      []Device
@@ -32,7 +32,7 @@ type Meta struct {
 	HasLocalRank bool
 	JobID        string
 	Host         string
-	Windows      bool // the file says that the host runs Windows
+	Windows      bool // the file states that the host runs Windows
 	Service      string
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file
@@ -68,7 +68,7 @@ type Profile struct {
 	clocks    map[int64][]facts.Sample // by device
 	captures  Captures                 // of other profiles
 
-	windowFirst, windowLast int64 // as the file says
+	windowFirst, windowLast int64 // as stated by the file
 	hasWindow               bool
 	hasStep                 bool
 	streams, queues         bool // there are streams that the file states; queues that represent some
@@ -107,7 +107,7 @@ func New(o Options, s Source) *Profile {
 // Close frees memory and removes the spill file. It may be called twice.
 func (p *Profile) Close() error { return p.sorter.close() }
 
-// ErrTimeRange says that sums of times would not be within int64.
+// ErrTimeRange means that sums of times would exceed int64.
 var ErrTimeRange = errors.New("time out of range")
 
 // maxTime keeps sums of times within int64: 2^62 ns are 146 years.
@@ -175,9 +175,9 @@ func (p *Profile) trackID(t track) uint32 {
 	return id
 }
 
-// Stream returns the stream of an activity for Event, of files that state the hardware's queue, too, and stream 0 if
-// they know none. There the queue is used as the stream, unless the file has other streams: these are numbered apart,
-// and stream 0 is the default one.
+// Stream returns the stream of an activity for Event, for files that also state the hardware queue, with stream 0 if it
+// is unknown. Then the queue is used as the stream, unless the file has other streams: these are numbered apart, and
+// stream 0 is the default one.
 func (p *Profile) Stream(stream, queue int64) int64 {
 	if stream != 0 || queue <= 0 {
 		p.streams = p.streams || stream != 0
@@ -209,8 +209,8 @@ func (p *Profile) devices() int {
 	return len(seen)
 }
 
-// Window states that the profile was recorded over at least this time, in ns since the file's base. Without it the
-// window is from the first start to the last end of what was added.
+// Window states that the profile was recorded over at least this time, in ns since the file's base. Otherwise the
+// window is from the first start to the last end of the events.
 func (p *Profile) Window(start, end int64) {
 	if start > end || start < -maxTime || end > maxTime {
 		return
@@ -249,7 +249,7 @@ func (p *Profile) count(e *Event) {
 	}
 }
 
-// kernelIs says whether a kernel communicates; the zero value is not looked up yet.
+// kernelIs is whether a kernel communicates; the zero value means not looked up yet.
 type kernelIs uint8
 
 const (

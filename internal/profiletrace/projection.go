@@ -49,8 +49,8 @@ func (w *writer) project(a *activity, above *node) {
 	}
 }
 
-// onDevice returns the span of the section above what the node launched on a device: its own, else the span of the
-// next range around it; ok is false without one.
+// onDevice returns the span of the section above what the node launched on a device: its own, otherwise the span of the
+// next range around it; ok is false if there is none.
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
 	if s.p.opts.Detail != LevelAuto {
 		return id, false

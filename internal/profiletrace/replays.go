@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Graphs says of how many launches of graphs the operators are known.
+// Graphs counts the launches of graphs whose operators are known.
 type Graphs struct {
 	Launches  int64 // that have activities
 	Known     int64 // of a captured graph
 	Near      int64 // of Known, by all names of kernels but a few that the capture has more
 	Ambiguous int64 // of several captured graphs with the same kernels and other shapes
-	Captured  int   // graphs of which the capture was recorded
-	Lost      int   // captures of which not all is known
+	Captured  int   // graphs whose capture was recorded
+	Lost      int   // captures known only in part
 }
 
 // replay is one launch of a graph.
@@ -27,7 +27,7 @@ type replay struct {
 	graph     int64
 	track     uint32
 	scattered bool // over several streams
-	unstated  bool // some activity does not say which node it is
+	unstated  bool // some activity does not state its node
 	of        *known
 }
 
@@ -97,7 +97,7 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 			if k = numbered[r.graph]; k == nil {
 				places, kinds := g.ranks(r.graph)
 				if m = index[sameKernels{len(places), false, kinds}]; m == nil {
-					m = &match{} // of none
+					m = &match{} // none matches
 				}
 				k = p.know(m)
 				k.byID, numbered[r.graph] = places, k
@@ -121,8 +121,8 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 	return g.replays, st, nil
 }
 
-// ranks returns the places of a graph's nodes in the order of their numbers, which grow as nodes are added, and their
-// kinds in that order.
+// ranks returns the positions of a graph's nodes in the order of their numbers, which grow as nodes are added, and
+// their kinds in that order.
 func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
 	nodes := g.ids[graph]
 	places = make(map[int64]int, len(nodes))
@@ -141,9 +141,9 @@ type sameKernels struct {
 	sum   uint64
 }
 
-// match is the first graph of some kernels. Where several have them, same says whether their operators and shapes are
-// the same, and sameRanges whether the ranges around them are: the layers of a model that are captured one by one
-// differ in these only.
+// match is the first graph with some kernels. If several have them, same means that their operators and shapes are the
+// same, and sameRanges that the ranges around them are: the layers of a model that are captured one by one differ in
+// these only.
 type match struct {
 	*captured
 	same, sameRanges bool

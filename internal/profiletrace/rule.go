@@ -3,11 +3,11 @@
 
 package profiletrace
 
-// rule says which events the chosen level makes spans of, before any limit.
+// rule decides which events become spans at the chosen level, before any limit.
 type rule struct {
 	level    Level
 	names    *Names
-	standIn  bool // operators of depth 0 and 1 are used as annotations, since there are none
+	standIn  bool // operators of depth 0 and 1 replace annotations, since there are none
 	runtimes map[uint32]bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
-// selection finds what is kept where the rule wants more than the limits on a trace allow: steps first, then whatever
-// is longest. It remembers one cutoff per trace that overflowed.
+// selection decides what is kept if the rule selects more than the limits on a trace allow: steps first, then whatever
+// is longest. It stores one cutoff per trace that overflowed.
 type selection struct {
 	*rule
 	maxSpans, maxBytes int
@@ -20,7 +20,7 @@ type selection struct {
 	p                  *Profile
 }
 
-// traceKey tells traces apart between two sweeps over the same events.
+// traceKey identifies a trace in two sweeps over the same events.
 type traceKey struct {
 	pid  int64
 	step int64 // ordinal, -1: the window
@@ -65,7 +65,7 @@ func (p *Profile) newSelection(r *rule) *selection {
 // offered is what all events of a kind may bring as spans, whatever is around them.
 type offered struct{ spans, bytes int }
 
-// offer counts what an event may bring, where surelyFits asks for that.
+// offer counts what an event may add, if surelyFits needs it.
 func (p *Profile) offer(e *Event) {
 	if p.opts.Detail.perStep() || p.opts.Detail == LevelSteps && e.Kind != KindStep {
 		return
@@ -82,7 +82,7 @@ func (p *Profile) offer(e *Event) {
 	p.offers[e.Kind].bytes += c.size
 }
 
-// surelyFits reports whether what the events bring at most reaches no limit, so that the sweep that selects is not
+// surelyFits reports whether the maximum that the events add reaches no limit, so that the selecting sweep is not
 // needed.
 func (p *Profile) surelyFits(s *selection) bool {
 	var kinds []Kind
@@ -108,7 +108,7 @@ func (p *Profile) surelyFits(s *selection) bool {
 
 func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
 
-// unlimited is what no limit is above, after the windows were taken off.
+// unlimited is larger than any limit, after the windows were subtracted.
 const unlimited = math.MaxInt / 2
 
 func (s *selection) key(p *process, st *step) traceKey {

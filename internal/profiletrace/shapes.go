@@ -17,7 +17,7 @@ var shortTypes = map[string]string{
 	"c10::Float8_e4m3fn": "f8e4m3", "c10::Float8_e5m2": "f8e5m2",
 }
 
-// AppendShape appends one tensor in that form: its type and, in JSON, its dimensions as the file says them.
+// AppendShape appends one tensor in that form: its type and, in JSON, its dimensions from the file.
 func AppendShape(b []byte, kind string, dims []byte) []byte {
 	b = append(b, cmp.Or(shortTypes[kind], kind, "?")...)
 	for _, c := range dims {
@@ -28,8 +28,8 @@ func AppendShape(b []byte, kind string, dims []byte) []byte {
 	return b
 }
 
-// Shapes reads the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, into the form
-// "f32[1000,1000,3]". Scalars and lists of tensors are left out; what is not of that form gives nothing.
+// Shapes converts the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, to the form
+// "f32[1000,1000,3]". Scalars and lists of tensors are left out; unknown forms give nothing.
 func Shapes(types, dims string) []string {
 	if dims == "" {
 		return nil

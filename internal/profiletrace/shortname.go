@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// wrappers are kernels of template libraries whose name says nothing; their first template argument that is a type
-// does.
+// wrappers are kernels of template libraries with a generic name; their first template argument that is a type is
+// specific.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
 // shortNameOf returns a kernel's name without return type, namespaces, template arguments and parameters:
@@ -35,8 +35,8 @@ func shortNameOf(name string) string {
 	return base
 }
 
-// wrapped returns the short name of the first of a wrapper's template arguments that says what it runs: numbers, truth
-// values and targets ("gfx9_t") do not.
+// wrapped returns the short name of the first specific template argument of a wrapper: numbers, truth values and
+// targets ("gfx9_t") are not.
 func wrapped(args string) string {
 	for args != "" {
 		end := min(outside(args, 0, ','), outside(args, 0, '>'))
@@ -54,9 +54,9 @@ func wrapped(args string) string {
 	return ""
 }
 
-// brackets follows what is open. Angle brackets within round ones are mostly comparisons, as in "enable_if<((8)>(0)),
-// void>": one that closes counts only where an angle bracket is innermost, and a round bracket that closes takes the
-// angle brackets with it that were opened within.
+// brackets tracks what is open. Angle brackets within round ones are usually comparisons, as in "enable_if<((8)>(0)),
+// void>": a closing one counts only if an angle bracket is innermost, and a closing round bracket also closes the angle
+// brackets opened within it.
 type brackets struct{ open []byte }
 
 func (b *brackets) next(s string, i int) {

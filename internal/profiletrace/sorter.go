@@ -70,7 +70,7 @@ func (s *sorter) add(r *record) error {
 		s.used++
 	}
 	c := &s.chunks[s.used-1]
-	if len(s.index) == cap(s.index) { // append alone would allocate five times what is needed
+	if len(s.index) == cap(s.index) { // append alone would allocate five times as much
 		s.index = slices.Grow(s.index, max(len(s.index), 1<<10))
 	}
 	s.index = append(s.index, entry{r.key, uint32(s.used-1)<<chunkBits | uint32(len(*c))})
@@ -99,7 +99,7 @@ func (s *sorter) sort() {
 	s.sorted = true
 }
 
-// compare orders records of one key. No two are equal: each has its place in the file.
+// compare orders records of one key. No two are equal: each has its own position in the file.
 func (s *sorter) compare(a, b entry) int {
 	var x, y record
 	x.header(s.record(a))

@@ -39,7 +39,7 @@ type spans struct {
 	steps   map[int64][]facts.Step // by device
 }
 
-// scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
+// scopeKey identifies an instrumentation scope: each device of a process has one, and so has the host.
 type scopeKey struct {
 	pid      int64
 	isDevice bool
@@ -77,8 +77,8 @@ func (s *spans) flush() error {
 	return s.err
 }
 
-// deviceOf returns what the file says about a device. Files of one model are answered for any ordinal: some number
-// their devices otherwise in the list than in the rows.
+// deviceOf returns the file's description of a device. Files with one model return it for any ordinal: some number
+// their devices differently in the list and in the rows.
 func (p *Profile) deviceOf(ordinal int64) (stated Device) {
 	for i := range p.Meta.Devices {
 		switch d := &p.Meta.Devices[i]; {
@@ -108,8 +108,7 @@ func (s *spans) new(p *process, c spanRef, parent pcommon.SpanID, start, end int
 	return s.in(scopeKey{pid: p.pid}, p, c, parent, start, end)
 }
 
-// on returns a span of a device, whose scope says which one that is and who timed it; the span repeats ordinal and
-// hw.id.
+// on returns a span of a device, whose scope states the device and who timed it; the span repeats ordinal and hw.id.
 func (s *spans) on(device int64, p *process, c spanRef, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{p.pid, true, device}, p, c, parent, start, end)
 }
@@ -168,7 +167,7 @@ func (s *spans) scope(rs ptrace.ResourceSpans, k scopeKey) {
 	s.scopes[k] = ss
 }
 
-// names puts down which device a span is of.
+// names writes which device a span belongs to.
 func (s *spans) names(m pcommon.Map, ordinal int64) {
 	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
 	putText(m, semconv.HWIDKey, s.p.deviceOf(ordinal).ID)

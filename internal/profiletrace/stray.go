@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Strays are events whose time is taken for broken: they lie more than a day from all others, and are few. Profilers
-// keep what they record in memory, so that no profile has a day without an event and then a handful. They are left out
-// of everything. Longer pauses of a program that goes on afterwards, and all shorter ones, are idle time.
+// Strays are events whose time is considered wrong: they are more than a day from all others, and few. Profilers keep
+// their records in memory, so that no profile has a day without an event and then a handful. They are ignored
+// everywhere. Longer pauses of a program that continues afterwards, and all shorter ones, are idle time.
 type Strays struct {
 	Count int64
 	Named []string // the first three
@@ -23,7 +23,7 @@ type Strays struct {
 const (
 	strayDistance = int64(24 * time.Hour)
 	strayNames    = 3
-	strayClusters = 64 // of events; of more, none is left out
+	strayClusters = 64 // of events; if there are more, none is left out
 )
 
 // fewStrays returns how many events can be strays, of n.
@@ -51,7 +51,7 @@ func (p *Profile) each(f func(*record) error) error {
 	})
 }
 
-// bound sets the time of the profile from its events' and, if that is near them, what the file says.
+// bound sets the time of the profile from its events and, if it is near them, the file's statement.
 func (p *Profile) bound() error {
 	if err := p.findStrays(); err != nil {
 		return err
@@ -67,7 +67,8 @@ func (p *Profile) bound() error {
 	return nil
 }
 
-// findStrays looks for them where events lie more than a day apart, and takes them out of what is known of all events.
+// findStrays searches for strays if events are more than a day apart, and removes them from the statistics over all
+// events.
 func (p *Profile) findStrays() error {
 	p.strays = Strays{}
 	if !apart(p.earliest, p.latest) {

@@ -23,7 +23,7 @@ type summary struct {
 	cutSize bool // by the limit on bytes
 }
 
-// summarised are the kinds of activities that a summary tells apart, with what it says of them.
+// summarised lists the kinds of activities that a summary distinguishes, with its attributes.
 var summarised = [...]struct{ count, time, bytes attribute.Key }{
 	{semconv.GPUSummaryKernelCountKey, semconv.GPUSummaryKernelDurationKey, ""},
 	{semconv.GPUSummaryCollectiveCountKey, semconv.GPUSummaryCollectiveDurationKey, ""},

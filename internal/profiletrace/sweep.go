@@ -28,11 +28,11 @@ type activity struct {
 	detail         Detail
 	launch         launch
 	hasLaunch      bool
-	within         uint32 // annotation or module around that; 0: none, or not known
-	replayed       bool   // as the node of a graph whose capture says what launch states
+	within         uint32 // annotation or module around that; 0: none, or unknown
+	replayed       bool   // launch states the node of a graph with a known capture
 }
 
-// visitor is what a sweep is for: choosing spans, or writing them.
+// visitor is the purpose of a sweep: choosing spans, or writing them.
 type visitor interface {
 	// host reports whether the range gets a span; it is called for every range in order.
 	host(r *record, depth int, p *process, s *step) (keep bool)
@@ -66,9 +66,9 @@ type sweep struct {
 	split     timeline.Splitter
 	graphs    *graphs            // what looks for captures; nil for others
 	replays   map[int64]*replay  // by correlation
-	playing   map[int64]*playing // replays that have begun
+	playing   map[int64]*playing // replays in progress
 	hosts     hostOnly           // where the file has no activities of a device
-	profiler  *thread            // its own work; nil: none is recorded
+	profiler  *thread            // its own work; nil: not recorded
 }
 
 type thread struct {
@@ -330,8 +330,8 @@ func (s *sweep) analyse(proc *process, a *activity) {
 	s.clip(proc, a)
 }
 
-// clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before
-// it: activities come by start.
+// clip adds the activity to the steps during which it ran, whatever launched it, and forgets steps that ended before
+// it: activities arrive by start.
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
 	p.during(a.start, a.end, func(st *step) { st.device(a) })

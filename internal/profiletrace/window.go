@@ -19,7 +19,7 @@ type deviceWindow struct {
 	ordinal    int64
 	process    *process
 	verdicts   *facts.Device
-	taking     *process // whose steps take what the findings claim
+	taking     *process // the process whose steps are charged with what the findings claim
 	first, end int64
 	computed   computed
 	streams    map[int64]*stream
@@ -28,7 +28,7 @@ type deviceWindow struct {
 	hasBefore  bool
 	sms        int64         // multiprocessors; 0: not known
 	last       timeline.Unit // of the units that launched something, the one that ends last
-	worked     intervals.Set // lately, where there are other devices; see beside
+	worked     intervals.Set // recently, if there are other devices; see beside
 	beside     func(from, to int64) uint32
 	others     func(from, to int64) uint32
 }
@@ -127,8 +127,8 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 // maxWorked bounds the intervals that a device remembers for others: a gap is queried when it ends.
 const maxWorked = 1 << 10
 
-// besideOf returns what the device asks when launched work does not begin: which other device worked for more than
-// half of the time.
+// besideOf returns a function that tells, for launched work that does not start, which other device worked for more
+// than half of the time.
 func (s *sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	return func(from, to int64) (name uint32) {
 		most := (to - from) / 2
@@ -142,7 +142,7 @@ func (s *sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	}
 }
 
-// after records what the host did when the device had nothing more to do, to the end of the unit of the last launches.
+// after records what the host did when the device had no more work, to the end of the unit of the last launches.
 func (d *deviceWindow) after(s *sweep) {
 	if s.p.extent() == ExtentAll && len(s.devices) <= maxLeads {
 		d.verdicts.After(d.last, s.around(d.taking, &activity{}, d.before, d.hasBefore))
@@ -157,13 +157,12 @@ func launchedAs(d *Detail) (sum uint64) {
 	return sum
 }
 
-// maxLeads bounds the devices of which the time before their first activity is analyzed, which may be the whole
-// profile.
+// maxLeads bounds the devices whose time before their first activity is analyzed, which may be the whole profile.
 const maxLeads = 256
 
 // stream is the queue of one stream.
 type stream struct {
-	starts     []int64 // from head on: of activities that had not begun at the last launch
+	starts     []int64 // from head on: of activities that had not started at the last launch
 	head       int
 	lastLaunch int64
 }
@@ -171,10 +170,10 @@ type stream struct {
 // maxQueue bounds the starts that a stream keeps.
 const maxQueue = 1 << 16
 
-// queue follows the length of the stream's queue: it grows by one at a launch and shrinks by one at a start. Activities
-// of a stream come in the order of their launches, so right after this launch it holds this one and those before that
-// had not begun. Launches of graphs count once for each activity, other than in Holistic Trace Analysis, which leaves
-// them out.
+// queue tracks the length of the stream's queue: a launch adds one and a start removes one. Activities of a stream
+// arrive in the order of their launches, so right after this launch it contains this one and the earlier ones that had
+// not started. Launches of graphs count once for each activity, unlike in Holistic Trace Analysis, which leaves them
+// out.
 func (d *deviceWindow) queue(a *activity) {
 	s := boundedmap.Of(d.streams, a.stream)
 	if !a.hasLaunch {

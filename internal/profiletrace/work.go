@@ -17,7 +17,7 @@ import (
 // ran on the host do not, and once, however many kernels it launched.
 type work struct {
 	timeline.Work
-	elements  float64 // of a type that the operator's record does not say
+	elements  float64 // of a type that the operator's record does not state
 	op, shape uint32  // names
 	counted   bool
 	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
@@ -42,7 +42,7 @@ func (s *sweep) newWork(r *record) *work {
 	return w
 }
 
-// begin counts the work at its first kernel, whose name says the type of elements where the operator does not.
+// begin counts the work at its first kernel, whose name gives the type of elements if the operator does not.
 func (w *work) begin(kernel string) {
 	w.counted = true
 	if w.elements > 0 && w.Bytes == 0 {
@@ -50,8 +50,8 @@ func (w *work) begin(kernel string) {
 	}
 }
 
-// elementOf returns the size of the elements that a kernel of PyTorch for lists of tensors works on, by its name: cat
-// copies elements of one size whatever they are, the others are made for one type. 0 if it does not say.
+// elementOf returns the element size of a PyTorch kernel for lists of tensors by its name: cat copies elements of one
+// size whatever their type, the others are compiled for one type. 0 if the name does not state it.
 func elementOf(kernel string) int64 {
 	if _, rest, ok := strings.Cut(kernel, "OpaqueType<"); ok {
 		n, _ := strconv.ParseInt(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))], 10, 8)
@@ -95,7 +95,7 @@ func (c *computed) add(a *activity, first bool) {
 // in single precision among products in bfloat16, changes a utilization by no more than this.
 const samePrecision = 0.99
 
-// write puts down the sum with the part of the kernel time that it covers. Where no operator is known there is no sum.
+// write writes the sum with the part of the kernel time that it covers. If no operator is known there is no sum.
 func (c *computed) write(m pcommon.Map) {
 	if c.flops == 0 {
 		return

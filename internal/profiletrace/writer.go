@@ -14,8 +14,8 @@ type writer struct {
 	builder *builder // makes the spans; nil: the writer does
 }
 
-// gathering is how many nodes may gather at one time. When there are more, nodes that ended a while ago are written,
-// and what a late kernel would add to them goes to the next above that still gathers.
+// gathering is how many nodes may be open at one time. If there are more, nodes that ended a while ago are written, and
+// what a late kernel would add to them is added to the next open ancestor.
 const (
 	gathering   = 20_000
 	awhile      = int64(100_000_000)    // ns of the profile
@@ -62,7 +62,7 @@ func (w *writer) device(a *activity, above *node, p *process) {
 	}
 }
 
-// write makes the span of a node, which gathers no more.
+// write writes the span of a node and closes it.
 func (w *writer) write(n *node) {
 	if n.release(); w.builder != nil {
 		w.builder.host(n)

@@ -1,15 +1,15 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regression finds operations whose GPU time or energy, per item where items are known, rose since the version
-// of the service before, or since the same hour of the day before.
+// Package regression finds operations whose GPU time or energy, per item if items are known, rose since the previous
+// version of the service, or since the same hour of the day before.
 //
-// It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. Values of one
-// moment resemble each other, so the unit of the comparison is not the run but the mean of a block of time: blocks get
-// longer as time passes, and their number stays between 16 and 32. A finding needs the whole confidence interval of the
-// ratio above the threshold. The interval is Welch's, at 99.99 %: a comparison is repeated whenever the length of the
-// blocks doubles, at most about 15 times in the life of a version, so that all looks together are wrong in less than 1
-// of 1,000 comparisons, even of operations whose true ratio is exactly the threshold.
+// It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. Values close in
+// time are correlated, so the unit of the comparison is not the run but the mean of a block of time: blocks get longer
+// as time passes, and their number stays between 16 and 32. A finding needs the whole confidence interval of the ratio
+// above the threshold. The interval is Welch's, at 99.99 %: a comparison is repeated whenever the length of the blocks
+// doubles, at most about 15 times in the life of a version, so that all of them together are wrong in less than 1 of
+// 1,000 comparisons, even for operations whose true ratio is exactly the threshold.
 package regression
 
 import (
@@ -26,7 +26,7 @@ const Confidence = 0.9999
 // Yesterday is the baseline of a comparison within one version. No version can have that name, since it has a space.
 const Yesterday = "the day before"
 
-// Quantity is what is compared.
+// Quantity is a compared quantity.
 type Quantity uint8
 
 // The quantities.
@@ -212,7 +212,7 @@ func (t *Tracker) Active(fn func(*Finding)) {
 // warmUp is the time after the first run of a version that is not compared: first launches, compilation, caches.
 const warmUp = int64(10 * time.Second)
 
-// Add adds a run with the seconds and joules that it took, each 0 if unknown and per item if the key has PerItem.
+// Add adds a run with its seconds and joules, each 0 if unknown and per item if the key has PerItem.
 func (s *Series) Add(values [2]float64, run Example) {
 	at := int64(run.End)
 	if at <= 0 {

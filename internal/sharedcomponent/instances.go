@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Instances has the instances of a factory by their configuration, C; I is a pointer. The factory keeps it, because it
-// makes the components of all signals. The zero value is ready.
+// Instances holds the instances of a factory by their configuration, C; I is a pointer. The factory keeps it, because
+// it creates the components of all signals. The zero value is ready.
 type Instances[C, I comparable] struct {
 	mu  sync.Mutex
 	all map[C]I

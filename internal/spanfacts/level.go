@@ -12,9 +12,9 @@ import (
 type Level int
 
 const (
-	// Lean writes what a reader wants to know of a span: how fast it was, at what share of the peak, what limited it,
-	// what the device did meanwhile, and how many joules it used. Quality is stated only if it is unusual, values that
-	// all spans of a scope share are on the scope, and means have five significant digits.
+	// Lean writes what a reader needs to know about a span: its rate, its share of the peak, what limited it, the state of
+	// the device, and its joules. Quality is stated only if it is unusual, values that all spans of a scope share are on
+	// the scope, and means have five significant digits.
 	Lean Level = iota
 	// Full writes all known values on every span.
 	Full

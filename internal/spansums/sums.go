@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spansums sums what GPU spans of one operation say, for tables and pages that show operations.
+// Package spansums sums values of GPU spans by operation, for tables and pages that show operations.
 package spansums
 
 import (
@@ -11,8 +11,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The sums. A sum of amounts is of the spans that state the amount, and so is the sum of times beside it: one divided
-// by the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes bytes.
+// The sums. A sum of amounts covers the spans that state the amount, and so does the sum of times beside it: one
+// divided by the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes
+// bytes.
 const (
 	Count      = iota // spans
 	Time              // on the device; of steps their length

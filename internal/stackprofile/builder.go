@@ -15,11 +15,11 @@ type Options struct {
 	Window    time.Duration // length of a profile, aligned to the Unix epoch; 0: one profile for all spans
 	Settle    time.Duration // how long a tree must have been quiet
 	MaxWait   time.Duration // how long a span waits for the spans around it at most
-	MaxGap    time.Duration // a longer gap between two activities is a pause, not idle time; negative: none is
+	MaxGap    time.Duration // a longer gap between two activities is a pause, not idle time; negative: no limit
 	MaxStacks int           // samples of a window
 	MaxSpans  int           // spans that wait
 	Repeats   int           // spans that are remembered to be counted once; negative: none
-	Weights   bool          // GPU time counts as often as the sampling threshold of a span's trace state says
+	Weights   bool          // GPU time is weighted by the sampling threshold in a span's trace state
 }
 
 // DefaultOptions returns the connector's.
@@ -165,7 +165,7 @@ func (b *Builder) labelled(l Labels) *Labels {
 	return x
 }
 
-// child returns the stack with one more frame; up nil: none yet.
+// child returns the stack with one more frame; up nil: an empty stack.
 func (b *Builder) child(up *Stack, f *Frame) *Stack {
 	key := stackKey{up, f}
 	if s, ok := b.stacks.get(key); ok {

@@ -42,7 +42,7 @@ type Frame struct {
 	Full string // as the source has it; "" if it is Name
 }
 
-// Labels tell samples of one stack apart. Unknown values are "", Rank is -1.
+// Labels distinguish samples of one stack. Unknown values are "", Rank is -1.
 type Labels struct {
 	Device   string // hw.id
 	Model    string // hw.model

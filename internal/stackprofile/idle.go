@@ -15,11 +15,11 @@ import (
 type timeline struct {
 	pending []activity
 	horizon uint64 // no pending span of the device begins before
-	busy    uint64 // end of the latest activity that was counted; 0: none was
+	busy    uint64 // end of the latest activity that was counted; 0: none
 	sampled bool   // that activity
 }
 
-// activity is a span with device time of which the stack is known.
+// activity is a span with device time and its stack.
 type activity struct {
 	start, end uint64
 	launch     uint64 // 0: unknown

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Type is what the values of a profile measure.
+// Type is the unit of a profile's values.
 type Type int
 
 // Types of values.
@@ -47,7 +47,7 @@ func TypeOf(name string) (Type, bool) {
 type Profile struct {
 	Source     Source
 	Start, End uint64 // unix ns
-	start, end uint64 // of what it holds, where there is one window for all
+	start, end uint64 // of its values, if there is one window for all
 	samples    map[sampleKey]*Sample
 }
 
@@ -184,8 +184,8 @@ func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 }
 
 // Take removes and returns the profiles of windows that ended at or before a time in unix nanoseconds, in the order of
-// time and service. Values that arrive later come in a further profile of the same window. Of one window for all,
-// every profile is returned.
+// time and service. Later values are in a further profile of the same window. With one window for all, every profile is
+// returned.
 func (b *Builder) Take(before int64) (list []*Profile) {
 	for start, w := range b.windows {
 		if b.opts.Window > 0 && start+uint64(b.opts.Window) > uint64(max(0, before)) {

@@ -20,8 +20,8 @@ type tree struct {
 // maxDepth bounds the way up; parents that form a circle end there.
 const maxDepth = 1024
 
-// Resolve counts the trees that are complete and have been quiet for the settle time, and trees of which a span waits
-// for too long. all: every tree, at the end.
+// Resolve counts the trees that are complete and have been quiet for the settle time, and trees in which a span has
+// waited too long. all: every tree, at the end.
 func (b *Builder) Resolve(now int64, all bool) {
 	settle, wait := int64(b.opts.Settle), int64(b.opts.MaxWait)
 	b.resolve(func(top *span, t *tree) bool {
@@ -162,7 +162,7 @@ func (b *Builder) count() {
 	}
 }
 
-// resolved is what the way up from a span says.
+// resolved holds what was found on the way up from a span.
 type resolved struct {
 	stack   *Stack
 	source  *Source
@@ -309,7 +309,7 @@ func join(x, y covered) covered {
 	return x
 }
 
-// takeOwed charges a span, or the span with device time around it, for what was counted below it before.
+// takeOwed subtracts from a span, or from the span with device time around it, what was counted below it before.
 func (b *Builder) takeOwed(i int32, r *resolved) {
 	if b.below.Len() == 0 {
 		return

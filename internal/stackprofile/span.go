@@ -23,7 +23,7 @@ type span struct {
 	start, end uint64  // unix ns; of GPU work on the device
 	launch     uint64  // unix ns; 0: unknown
 	time       int64   // on the device, ns; 0: none of its own
-	energy     float64 // of the span alone, as far as it states that, J
+	energy     float64 // of the span alone, as far as it is stated, J
 	total      float64 // with its descendants, J
 	weight     float64 // how many spans it represents
 	seen       int64   // when it arrived, unix ns
@@ -97,7 +97,7 @@ func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope,
 	gpu := f.Load(s, sc)
 	switch {
 	case f.Kind == spanfacts.Share:
-		return // an account of work that other spans did
+		return // a usage record of work in other spans
 	case gpu && b.repeats.Again(f):
 		b.stats.Repeated++
 		return
@@ -223,7 +223,7 @@ func (b *Builder) pageable(name string) string {
 	return marked
 }
 
-// activity reads the name of a kernel, and where the graph was captured that it is of.
+// activity reads the name of a kernel, and where the graph that launched it was captured.
 func (b *Builder) activity(x *span, s ptrace.Span) (full string) {
 	var within, operator string
 	for k, v := range s.Attributes().All() {
@@ -255,7 +255,7 @@ func (x *span) more() *extra {
 	return x.extra
 }
 
-// host reads a span that is none of the GPU.
+// host reads a span that is not a GPU span.
 func (b *Builder) host(x *span, s ptrace.Span) {
 	name, kind := s.Name(), hostKind(s.Name())
 	method, route, runtime := "", "", false

@@ -13,7 +13,7 @@ type Collective struct {
 	Rank int64
 	// Group identifies the process group within the job: a name that several groups have merges them.
 	Group string
-	Name  string // what tells collectives of a group apart, such as all_reduce; runs of different names never match
+	Name  string // distinguishes collectives of a group, such as all_reduce; runs of different names never match
 	// Sequence is the number of the collective in its group, as the source states it, or as [Number] gives it.
 	Sequence   int64
 	Stated     bool // Sequence is from the source; [Number] and [Renumber] leave it
@@ -27,23 +27,22 @@ type Identity struct {
 	Sequence    int64
 }
 
-// Identity reports which collective a run is of.
+// Identity returns the identity of the run's collective.
 func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
 
-// Arrival is what the collectives say of one rank.
+// Arrival is the result of the collectives for one rank.
 type Arrival struct {
 	Rank        int64
 	Collectives int // that were matched
-	Last        int // at which this rank came last
+	Last        int // at which this rank arrived last
 	// Waited is for how many seconds this rank waited for the last one, HeldUp for how many the others together
 	// waited for this one, Delay how long this rank alone held all others up: by how much it was later than the rank
 	// before it.
 	Waited, HeldUp, Delay float64
-	// Caused is for how many seconds the others together waited because of this rank, at whatever collective: who comes
-	// last because it was held up itself, at a collective that the others take no part in, is not to blame for that
-	// part.
+	// Caused is how many seconds the others together waited because of this rank, at any collective: a rank that arrives
+	// last because it was itself delayed, at a collective without the others, is not charged for that part.
 	Caused float64
-	// LastAt are this rank's runs at which it came last and most of that was its own doing, by start.
+	// LastAt are this rank's runs at which it arrived last and caused most of that itself, by start.
 	LastAt []Lateness
 	// Clock is by how many seconds the rank's clock was ahead of the others', by the matched ends.
 	Clock float64
@@ -58,11 +57,10 @@ type Lateness struct {
 // maxParts is the number of runs of one stated sequence that are distinguished.
 const maxParts = 1 << 10
 
-// Number sets Sequence where the source states none: to the run's number among its rank's runs in the group, by start.
+// Number sets Sequence if the source states none: to the run's number among its rank's runs in the group, by start.
 // Several runs of one stated number, as coalesced collectives have it, become parts of that number. Number(all) is
-// called once.
-// That holds as long as the records of all ranks begin with the same collective, else see [Renumber]. It sorts all by
-// start.
+// called once. The numbers match if the records of all ranks start with the same collective, otherwise see [Renumber].
+// It sorts all by start.
 func Number(all []Collective) {
 	type key struct {
 		rank  int64
@@ -88,10 +86,10 @@ func Number(all []Collective) {
 	}
 }
 
-// Arrivals matches collectives of at least two ranks and says who waited for whom. The clocks of ranks are aligned by
-// the ends: a collective ends on all ranks at nearly one time, whoever was late. A collective whose ends then still
-// differ by more than its shortest run is none that all ranks wait for, and left out, and so is one that a rank runs
-// twice. The result is by rank.
+// Arrivals matches collectives of at least two ranks and computes which rank waited for which. The clocks of ranks are
+// aligned by the ends: a collective ends on all ranks at nearly the same time, whichever was late. A collective whose
+// aligned ends differ by more than its shortest run is not one that all ranks wait for, and is left out; so is one that
+// a rank runs twice. The result is by rank.
 func Arrivals(all []Collective) []Arrival {
 	groups := match(all)
 	clocks := align(groups)

@@ -30,7 +30,7 @@ const (
 	maxRate       = 1e-3
 	driftReadings = 8
 	driftGain     = 0.7 // of the spread around a constant that the spread around a line may have
-	driftSample   = 256 // readings that a line is drawn through
+	driftSample   = 256 // readings for fitting a line
 )
 
 // clockOf fits a clock to readings, which it reorders. Medians keep a collective that did not end on all ranks at once

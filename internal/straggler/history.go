@@ -6,7 +6,7 @@ package straggler
 import "math"
 
 const (
-	// A rank is slow repeatedly when the median of its last delays stands out; at least minPast of pastDelays.
+	// A rank is slow repeatedly if the median of its last delays is above the limits; at least minPast of pastDelays.
 	pastDelays, minPast = 16, 8
 	// repeatedSigmas is how far: fewer standard errors than in a single step, for the median of noise is seldom above
 	// outlierShare.
@@ -48,11 +48,11 @@ type Comparison struct {
 	Typical int      // number of the rank nearest to the median
 }
 
-// Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step,
-// whose time they share: a delay that is small beside another set's costs the step nothing. A comparison is empty if
+// Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step, whose
+// time they share: a delay that is small compared with another set's does not delay the step. A comparison is empty if
 // the median is 0. A nil history is empty and stays so.
 //
-// A rank stands out by the rule of [Compare] if its delay also exceeds the noise of the loop; or if it does so by its
+// A rank is slow by the rule of [Compare] if its delay also exceeds the noise of the loop; or if it is slow by its
 // median over the last steps, in a step that it delays.
 func (h *History) Compare(sets [][]Rank) []Comparison {
 	all := make([]peers, len(sets))
@@ -95,8 +95,8 @@ func (h *History) Compare(sets [][]Rank) []Comparison {
 	return out
 }
 
-// add adds a step of peers, and sets what is known of their past with it. Noise is learned after the step, so that a
-// step is not judged by its own changes.
+// add adds a step of peers, and sets their past. Noise is learned after the step, so that a step is not judged by its
+// own changes.
 func (h *History) add(p *peers) {
 	n := len(p.ranks)
 	p.typicalDelays, p.pastCount = make([]float64, n), make([]int, n)

@@ -34,7 +34,7 @@ const (
 	Full          // there was no room
 )
 
-// Jobs collects the steps of the ranks of jobs until they can be compared. T is what the caller keeps of a rank's step.
+// Jobs collects the steps of the ranks of jobs until they can be compared. T is the caller's data for a rank's step.
 type Jobs[T any] struct {
 	limits  Limits
 	loops   map[Loop]*loop[T]
@@ -46,10 +46,10 @@ type loop[T any] struct {
 	steps    map[stepID]*step[T]
 	ranks    map[int64]lastStep
 	run      int64  // number of the newest run
-	begun    uint64 // halfway from what ended last before it to the start of its first step, unix ns; 0: of the first run
+	begun    uint64 // halfway between the last end before it and the start of its first step, unix ns; 0: of the first run
 	compared int64  // highest index compared in that run
 	newest   uint64 // end of the newest step, unix ns
-	seen     int64  // when the newest step came
+	seen     int64  // when the newest step arrived
 	history  History
 }
 
@@ -67,7 +67,7 @@ type lastStep struct {
 }
 
 type step[T any] struct {
-	first int64 // when the first rank's came
+	first int64 // when the first rank's step arrived
 	ranks map[int64]T
 }
 
@@ -146,9 +146,9 @@ type Compared[T any] struct {
 	Newest uint64 // end of the loop's newest step, unix ns
 	Ranks  []int64
 	Steps  []T // by rank, as Ranks
-	// Enough says whether there are ranks enough for a comparison. Steps without are only removed.
+	// Enough reports whether there are enough ranks for a comparison. Steps without enough are only removed.
 	Enough bool
-	// History is of the loop's earlier steps, for the comparison of this one.
+	// History holds the loop's earlier steps, for the comparison of this one.
 	History *History
 }
 

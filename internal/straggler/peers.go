@@ -15,7 +15,7 @@ type Meeting struct {
 	Peer     int64  // rank on the other side of a transfer; -1 for a collective
 }
 
-// Alone says why a rank is compared with no other.
+// Alone is the reason why a rank is compared with no other.
 type Alone uint8
 
 // Reasons.
@@ -68,7 +68,7 @@ func Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 		}
 	}
 	members := map[int][]int{}
-	var stages []int // and ranks of which no collectives are known
+	var stages []int // and ranks without known collectives
 	for i, r := range ranks {
 		switch {
 		case peers.size(i) > 1:

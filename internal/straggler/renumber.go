@@ -16,10 +16,10 @@ const (
 	precision  = 1_000 // ns, of the times in many records
 )
 
-// Renumber changes the sequences of one rank's collectives, as [Number] gave them, to the sequences of another rank's
-// where the two records begin at different collectives. A collective ends on all ranks at nearly one time, so the right
-// numbers are those under which the clocks are apart by the same at all collectives. Where that holds as well for the
-// numbers as they are, they stay, unless the records are of different length and others let the clocks agree.
+// Renumber changes the sequences of one rank's collectives, as [Number] set them, to the sequences of another rank's if
+// the two records start with different collectives. A collective ends on all ranks at nearly the same time, so with the
+// right numbers the clocks differ by the same amount at all collectives. If that is also true for the current numbers,
+// they stay, unless the records are of different length and other numbers make the clocks agree.
 func Renumber(these, others []Collective) {
 	mine, theirs := byGroup(these), byGroup(others)
 	var group string
@@ -102,8 +102,8 @@ func bestShift(x, y []*Collective) shifted {
 	}
 }
 
-// shiftBy compares runs with each other, at most maxPairs of them, and tells whether they can be the same: half of the
-// shorter list at least has a partner, and three quarters of those looked at have its name.
+// shiftBy compares runs with each other, at most maxPairs of them, and reports whether they can be the same: at least
+// half of the shorter list has a partner, and three quarters of those have its name.
 func shiftBy(x, y []*Collective, by int) (s shifted, ok bool) {
 	from, to := max(0, -by), min(len(x), len(y)-by)
 	pairs := to - from
@@ -139,7 +139,7 @@ func shiftAt(x, y []*Collective, clock int64) int {
 		if j == len(y) || j > 0 && end-y[j-1].End < y[j].End-end {
 			j--
 		}
-		if j > 0 && j < len(y)-1 { // beyond the ends the nearest is none
+		if j > 0 && j < len(y)-1 { // at the ends the nearest is unknown
 			shifts = append(shifts, int64(j-i))
 		}
 	}
@@ -149,12 +149,12 @@ func shiftAt(x, y []*Collective, clock int64) int {
 	return int(middle(shifts))
 }
 
-// FewMeetings are no proof that two ranks are of one job.
+// FewMeetings is a number of meetings that does not prove that two ranks belong to one job.
 const FewMeetings = 3
 
-// Met reports whether the collectives that two records have in common by group, name and sequence ended together but
-// for a constant, by which the clock of the others is ahead, in ns: in the median of a quarter of what they last at
-// least. spread is that median, in ns.
+// Met reports whether the collectives that two records have in common by group, name and sequence ended together except
+// for a constant, by which the clock of the others is ahead, in ns: within a quarter of their minimum duration, in the
+// median. spread is that median, in ns.
 func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	seen := make(map[Identity]Collective, len(these))
 	for _, c := range these {

@@ -4,11 +4,11 @@
 package straggler
 
 const (
-	// maxNames bounds the sections directly in one, maxDepth the levels; what is beyond is left out.
+	// maxNames bounds the sections directly in one, maxDepth the levels; further ones are dropped.
 	maxNames, maxDepth = 64, 16
 	// explains is the share of a section's delay that one section in it must have to be named with it.
 	explains = 0.5
-	// separator stands between a section and the one in it.
+	// separator separates a section from the one in it.
 	separator = "/"
 	// Other is the section for the part of a step that is in no phase.
 	Other = "other"
@@ -35,13 +35,13 @@ type Section struct {
 	Below          *Sections // nil: nothing is known
 }
 
-// Sections are the sections in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is none.
+// Sections are the sections in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is empty.
 type Sections struct {
 	list   []*Section
 	height int // levels; at most maxDepth
 }
 
-// All returns the sections in the order in which they came.
+// All returns the sections in the order of their arrival.
 func (p *Sections) All() []*Section {
 	if p == nil {
 		return nil
@@ -106,7 +106,7 @@ func (p *Sections) Join(q *Sections) (grown int) {
 	return grown
 }
 
-// cut drops what is more than so many levels deep.
+// cut drops sections deeper than a number of levels.
 func (p *Sections) cut(levels int) {
 	if p.height <= levels {
 		return
@@ -123,8 +123,8 @@ func (p *Sections) cut(levels int) {
 	}
 }
 
-// Divide puts the sections below a step into its phases, and returns the sections in none. A section that is a
-// phase has its name; a section that has it as its category is in it. A phase keeps the time that the step states.
+// Divide puts the sections below a step into its phases, and returns the sections outside of phases. A section that is
+// a phase has its name; a section that has it as its category is in it. A phase keeps the time that the step states.
 func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	if below == nil {
 		return nil
@@ -145,8 +145,8 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	return loose
 }
 
-// blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the
-// operations directly below the step that are in none, down to the deepest one that explains most of it.
+// blame returns the section in which a rank is furthest above the median of the ranks: from the phases, and the
+// operations directly below the step outside of phases, down to the deepest one that explains most of the delay.
 func (v *Result) blame(phases, loose *level, rank int) {
 	v.Slow = true
 	at := phases
@@ -170,7 +170,7 @@ func (v *Result) blame(phases, loose *level, rank int) {
 	}
 }
 
-// level is the sections of all ranks in one section. What many slow ranks ask of it is worked out once.
+// level holds the sections of all ranks in one section. What is computed for one slow rank is cached for the others.
 type level struct {
 	ranks     []*Sections          // nil: nothing is known
 	known     int                  // of the ranks

@@ -20,10 +20,10 @@ import (
 	"slices"
 )
 
-// A rank stands out when its own time is outlierSigmas robust standard deviations and outlierShare of the median
-// above the median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share leaves out the
-// noise of very even ranks). It also costs the step something: its delay is outlierStep of the step, and outlierWorst
-// of the largest delay, for all ranks wait for the slowest one.
+// A rank is slow if its own time is outlierSigmas robust standard deviations and outlierShare of the median above the
+// median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share excludes the noise of very
+// even ranks). It must also delay the step: its delay is at least outlierStep of the step, and outlierWorst of the
+// largest delay, because all ranks wait for the slowest one.
 const (
 	outlierSigmas = 3.5
 	outlierShare  = 0.05
@@ -31,12 +31,12 @@ const (
 	outlierWorst  = 0.5
 )
 
-// Own returns the time that a rank spends on its own work in a step of so many seconds: without the communication that
-// no computation hides, in which it may have waited for others. exposed must come from times of the device: ranges of
-// the host overlap communication also while the host only waits for it.
+// Own returns the time that a rank spends on its own work in a step of so many seconds: without exposed communication,
+// in which it may have waited for others. exposed must be measured on the device: ranges of the host overlap
+// communication even while the host only waits for it.
 func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
 
-// Rank is what one rank says of one step.
+// Rank is the data of one rank for one step.
 type Rank struct {
 	Rank int64
 	Own  float64 // s, see [Own]
@@ -48,26 +48,26 @@ type Rank struct {
 	Phases, Loose *Sections
 }
 
-// Result is what the comparison found about one rank.
+// Result is the result of the comparison for one rank.
 type Result struct {
 	Rank   int64
 	Score  float64 // own time divided by the median
 	Median float64 // of the ranks' own time, s
-	Slow   bool    // the rank stands out; the following fields are set only then
+	Slow   bool    // the rank is slow; the following fields are set only then
 
 	// Delay is by how many seconds the rank is above the median: in Section where one is named, else in the step.
 	Delay float64
 	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty if unknown
 	// known.
 	Section string
-	// Phase is the phase that the section is, or is in; empty: none.
+	// Phase is the phase that the section is or belongs to; empty: none.
 	Phase string
 	// At is the section's position in the rank's step; zero if unknown.
 	At Extent
 }
 
-// Compare compares ranks whose earlier steps are not known. The results are in the order of ranks; none if the median
-// is 0. typical is the number of the rank nearest to the median.
+// Compare compares ranks whose earlier steps are unknown. The results are in the order of ranks; none if the median is
+// 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
 	c := (*History)(nil).Compare([][]Rank{ranks})[0]
 	return c.Results, c.Typical
@@ -78,8 +78,8 @@ type peers struct {
 	ranks                []Rank
 	median, sigma, worst float64 // of own times, in s; worst is the largest delay
 
-	// What a history tells about the ranks, with this step: the median of the last delays, and of how many; and by how
-	// much each rank's own time changed.
+	// From the history, with this step: the median of the last delays, and of how many; and by how much each rank's own
+	// time changed.
 	typicalDelays []float64
 	pastCount     []int
 	changes       []float64
@@ -127,7 +127,7 @@ func (p *peers) compare(slow func(rank int, delay float64) bool) Comparison {
 	return c
 }
 
-// median of values, which it sorts. 0 of none.
+// median of values, which it sorts. 0 if there are none.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -140,9 +140,9 @@ func median(values []float64) float64 {
 	return values[n/2-1]/2 + values[n/2]/2
 }
 
-// lowMedian returns the median of values, which it sorts; of an even number the lower of the two in the middle. Half
-// of the ranks may be slow, and of two ranks one: the mean of the middle would lie between the slow and the others, so
-// that no rank could stand out.
+// lowMedian returns the median of values, which it sorts; of an even number the lower of the two in the middle. Half of
+// the ranks may be slow, and of two ranks one: the mean of the middle would be between the slow ranks and the others,
+// so that no rank could be an outlier.
 func lowMedian(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

@@ -106,8 +106,8 @@ type partial struct {
 	phases    [len(phaseNames)]intervals.Set
 }
 
-// addSpan makes the sum of a span's children the sum of the span itself: its own FLOPs replace theirs, its interval
-// covers theirs, and so does its phase.
+// addSpan replaces the sum of a span's children by the span itself: its own FLOPs replace theirs, its interval covers
+// theirs, and so does its phase.
 func (p *partial) addSpan(f *spanfacts.Facts, limit int) {
 	if f.FLOPs > 0 {
 		p.flops, p.precision, p.mixed = f.FLOPs, f.Precision, false

@@ -15,15 +15,15 @@ type Spending struct {
 	Parts  [timeline.ClassCount]int64
 	Idles  [timeline.Causes]int64
 	Spent  []spent
-	index  []uint32 // of spent by place, and 1 more; a table of a power of two, at most three quarters full
-	Waited int64    // of CauseAfterWait: what would have run beside the device without the waits
-	Other  amounts  // what other threads did while the host did its own work
+	index  []uint32 // of spent by location, plus 1; the size is a power of two, at most three quarters full
+	Waited int64    // of CauseAfterWait: time for which work would have overlapped the device without the waits
+	Other  amounts  // work of other threads during the host's own work
 }
 
-// StepSpending is an account that a step keeps. The zero value is empty.
+// StepSpending is the account of a step. The zero value is empty.
 type StepSpending struct {
 	Spending
-	Copies Spending // exposed, by the ranges that asked
+	Copies Spending // exposed, by the ranges that requested them
 	Comms  amounts
 }
 
@@ -38,7 +38,7 @@ type spent struct {
 	Count, Time, Most int64
 }
 
-// maxPlaces bounds the names of an account; what is more has no name.
+// maxPlaces bounds the named locations of an account; further ones have no name.
 const maxPlaces = 1 << 14
 
 // Idle adds idle time of one cause.
@@ -59,14 +59,14 @@ func (a *Spending) Idle(s timeline.Share) {
 	p.Most = max(p.Most, n)
 }
 
-// Clone returns a copy that shares nothing with the account.
+// Clone returns a copy that shares no memory with the account.
 func (a *Spending) Clone() Spending {
 	c := *a
 	c.Spent, c.index, c.Other = slices.Clone(a.Spent), slices.Clone(a.index), maps.Clone(a.Other)
 	return c
 }
 
-// Put adds what was spent elsewhere.
+// Put adds an entry of another account.
 func (a *Spending) Put(s spent) {
 	p := a.Location(s.At)
 	p.Count += s.Count
@@ -74,7 +74,7 @@ func (a *Spending) Put(s spent) {
 	p.Most = max(p.Most, s.Most)
 }
 
-// Location returns what was spent at a place.
+// Location returns the entry of a location.
 func (a *Spending) Location(k locationKey) *spent {
 	if 4*len(a.Spent) >= 3*len(a.index) {
 		a.grow()
@@ -94,7 +94,7 @@ func (a *Spending) Location(k locationKey) *spent {
 	}
 }
 
-// slot returns where the index has the place, or would have it.
+// slot returns the location's index, or where it would be inserted.
 func (a *Spending) slot(k locationKey) uint64 {
 	mask := uint64(len(a.index) - 1)
 	at := (uint64(k.Cause)<<56 ^ uint64(k.In)<<28 ^ uint64(k.Name)) * 0x9e3779b97f4a7c15 >> 32
@@ -103,7 +103,7 @@ func (a *Spending) slot(k locationKey) uint64 {
 	return at
 }
 
-// grow allocates four times as many places.
+// grow allocates four times as many locations.
 func (a *Spending) grow() {
 	n := max(16, 4*len(a.index))
 	a.index = make([]uint32, n)

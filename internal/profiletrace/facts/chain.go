@@ -13,7 +13,7 @@ import (
 type link struct {
 	op       *operatorSum
 	name     uint32 // of the kernel
-	run      int    // how many of that kernel of that operator came right before
+	run      int    // number of preceding runs of that kernel of that operator
 	launched uint64
 	shape    uint32
 	duration time.Duration
@@ -22,7 +22,7 @@ type link struct {
 // longestChain is how often one kernel of one operator follows itself over the same elements: x times a times b.
 const longestChain = 1
 
-// chain takes note of two elementwise kernels in a row over as many elements: the first writes what the second reads.
+// chain records two consecutive elementwise kernels over as many elements: the first writes what the second reads.
 func (d *Device) chain(a *timeline.Activity, op *operatorSum) {
 	before := d.chains[a.Stream]
 	if !a.Maps || a.Length() < ShortKernel {
@@ -35,7 +35,8 @@ func (d *Device) chain(a *timeline.Activity, op *operatorSum) {
 	if before.op == op && before.name == a.Name {
 		now.run = before.run + 1
 	}
-	// Many of one kernel in a row go over as many tensors, as of an optimizer, and none reads what the one before wrote.
+	// Consecutive runs of one kernel, as of an optimizer, go over as many tensors, and none reads what the previous one
+	// wrote.
 	if before.op != nil && now.run <= longestChain && (now.launched != 0 && now.launched == before.launched ||
 		now.shape != 0 && now.shape == before.shape) {
 		before.op.Handed += before.duration

@@ -16,9 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
-// Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
-// what the host did in the first one before the device began, and in the last one after it ended, counts; without
-// steps, all that findings judge before and after the window.
+// Comparison holds the changes between two profiles, in time per step; of several devices, their mean. Steps are
+// complete: host time before the device started in the first step and after it ended in the last one counts; without
+// steps, everything that findings judge before and after the window counts.
 type Comparison struct {
 	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
 	After      time.Duration `json:"after_ns"`

@@ -15,8 +15,8 @@ import (
 
 // Device collects the facts of one device: it takes its activities in the order of their starts.
 type Device struct {
-	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was
-	// before its first activity, in order; nil: not needed.
+	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for the time before
+	// its first activity, in order; nil: not needed.
 	Took func(timeline.Claim)
 
 	Totals
@@ -60,7 +60,7 @@ type Totals struct {
 	KernelTime time.Duration
 	Attentions int64
 	Opaque     time.Duration // of Alone
-	OfGraphs   int64         // idle time before kernels of graphs, while the host dispatched or was through
+	OfGraphs   int64         // idle time before kernels of graphs, while the host dispatched or was done
 	FedWaits   int64         // idle time after waits for copies from the host
 }
 
@@ -105,7 +105,7 @@ func (d *Device) Needs(beginning int64) int64 {
 	return d.end
 }
 
-// Add takes an activity; they come by start. begin is when the profile began.
+// Add adds an activity; activities arrive by start. begin is when the profile started.
 func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 	if !d.any {
 		d.any, d.First, d.end, d.cursor = true, a.Start, a.Start, a.Start
@@ -174,7 +174,7 @@ func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
 	}
 }
 
-// inside returns the share with no name where that is the unit's, which says nothing more.
+// inside returns the share without its name if that is the unit's, which adds nothing.
 func inside(s timeline.Share, u *timeline.Unit) timeline.Share {
 	if s.Name == u.Name {
 		s.Name, s.In = 0, 0
@@ -182,7 +182,7 @@ func inside(s timeline.Share, u *timeline.Unit) timeline.Share {
 	return s
 }
 
-// outside returns the share of what is no part of the window: an allocation there is one more slow call.
+// outside returns the share of time outside the window: an allocation there is one more slow call.
 func outside(s timeline.Share) timeline.Share {
 	if s.Cause == timeline.CauseAllocation {
 		s.Cause = timeline.CauseCall
@@ -265,7 +265,7 @@ func (d *Device) advance(t int64) {
 			soonest = min(soonest, d.active[i].end)
 		}
 		to := min(d.active[best].end, t)
-		// A higher class that ends earlier is retired below; a lower one cannot come before t.
+		// A higher class that ends earlier is retired below; no activity of a lower class starts before t.
 		d.give(&d.active[best], d.cursor, to)
 		if d.cursor = to; soonest > to {
 			continue // nothing ended
@@ -339,7 +339,7 @@ func (d *Device) stall(n time.Duration) {
 	}
 }
 
-// retire takes what an activity was in all.
+// retire adds a finished activity to the totals.
 func (d *Device) retire(a *active) {
 	if c := a.coll; c != nil {
 		c.count++
@@ -354,7 +354,7 @@ func (d *Device) retire(a *active) {
 	}
 }
 
-// finish gives away what is left.
+// finish accounts for what is left.
 func (d *Device) finish() {
 	d.advance(d.end)
 	for i := range d.active {

@@ -5,13 +5,13 @@ package facts
 
 import "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 
-// Batches counts launches that a device took up together: after a gap in which they had been waiting.
+// Batches counts launches that a device started together, after a gap in which they had been waiting.
 type Batches struct {
 	Gaps, Launches int64
 	until          int64 // end of the last such gap
 }
 
-// LeastBatch is how many launches such a gap holds back in the mean where they come in batches.
+// LeastBatch is the minimum mean number of launches held back by such a gap if they arrive in batches.
 const LeastBatch = 2
 
 // idle takes idle time that the activity ended.

@@ -10,14 +10,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// MoveKey is what moves bytes, and for whom.
+// MoveKey identifies what moves bytes, and for which caller.
 type MoveKey struct {
 	Move         timeline.Move
 	Name, Caller uint32
-	Kernel       bool // name is of a kernel, else of an operator
+	Kernel       bool // name is a kernel's, otherwise an operator's
 }
 
-// Moved is what kernels that move bytes took.
+// Moved is the time of kernels that move bytes.
 type Moved struct {
 	Count int64
 	Alone time.Duration

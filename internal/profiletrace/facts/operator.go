@@ -20,7 +20,7 @@ func (o Operator) Less(part float64) Operator {
 
 func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by * float64(t)) }
 
-// Within returns the operator with the rest of its times, and as much of what else is counted by time.
+// Within returns the operator restricted to a part of its time, with its other counts in proportion.
 func (o Operator) Within(of, alone time.Duration, left float64) Operator {
 	o.Time, o.Alone = of, alone
 	o.Narrow, o.Empty, o.Handed = scaled(o.Narrow, left), left*o.Empty, scaled(o.Handed, left)
@@ -30,7 +30,7 @@ func (o Operator) Within(of, alone time.Duration, left float64) Operator {
 // WithShapes returns the name of the operator with the shapes of its inputs.
 func (o Operator) WithShapes() string { return strings.TrimSpace(o.Name + " " + o.Shapes) }
 
-// Peak is what a device can do at best.
+// Peak is the upper limit of a device.
 type Peak struct {
 	peaks.Device
 	Known  bool

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
-// pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where
-// most kinds became slower together, the device did: its clocks were lowered, or somebody else used it.
+// pace is how long kernels of one kind (name, launch configuration, shapes) took over the window. If most kinds became
+// slower together, the cause is the device: its clocks were lowered, or another process used it.
 type pace struct {
 	samples []paced
 	stride  int // one kernel of so many is kept
@@ -23,7 +23,7 @@ type pace struct {
 type paced struct {
 	start, length int64
 	kind          uint64
-	step          int32 // that launched it, from 1 on; 0: none
+	step          int32 // the step that launched it, from 1 on; 0: none
 	shaped        bool  // kind knows the shapes of the inputs
 }
 
@@ -35,7 +35,7 @@ const (
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
 	Slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
-	places      = 16      // of a kind in a step: a kernel is compared with those at the same place
+	places      = 16      // of a kind in a step: a kernel is compared with those at the same position
 	certain     = 4       // standard errors of the difference of two parts
 )
 
@@ -59,7 +59,7 @@ type Sample struct {
 // Slowdown is what slower kernels cost.
 type Slowdown struct {
 	Part       float64 // of the computing time, what would not have been needed
-	Factor     float64 // how much longer the same kernels took, in the mean of the slow parts
+	Factor     float64 // how much longer the same kernels took, on average over the slow parts
 	From, To   int64   // of the slow parts
 	Kinds, All int     // kinds that were slower, and that were compared
 	Shaped     bool    // of some of them the shapes are known
@@ -67,7 +67,7 @@ type Slowdown struct {
 }
 
 // slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
-// its kernels, and slow parts with the others. ok is false if nothing can be said.
+// its kernels, and slow parts with the others. ok is false if the data is insufficient.
 func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
@@ -85,7 +85,7 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	if n < 4 || len(medians) < 2 {
 		return s, false
 	}
-	levels := make([]float64, n) // mean of length ÷ median length of its kind, of the middle half
+	levels := make([]float64, n) // mean of length ÷ median length of its kind, over the middle half
 	noise := 0.0                 // variance of a level
 	for i := range levels {
 		var ratios []float64
@@ -132,8 +132,8 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 			s.To = last.start + last.length
 		}
 	}
-	compared := map[uint64]*pair{} // means of the places at which a kind was in both
-	alike := 0.0                   // time of slow kernels that have been fast at the same place
+	compared := map[uint64]*pair{} // means of the positions at which a kind was in both
+	alike := 0.0                   // time of slow kernels that were fast at the same position
 	for key, k := range kinds {
 		if k.slowN > 0 && k.fastN > 0 {
 			c := boundedmap.Of(compared, key.kind)
@@ -155,8 +155,8 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	return s, true
 }
 
-// placesOf reports at which place of its step each sample is among the samples of its kind, of so many places: parts
-// of a step that differ by nature (longer sequences, other layers) are not compared with each other.
+// placesOf returns the position in its step of each sample among the samples of its kind, out of a number of positions:
+// parts of a step that differ by design (longer sequences, other layers) are not compared with each other.
 func placesOf(list []paced) []int {
 	type inStep struct {
 		kind uint64
@@ -176,9 +176,9 @@ func placesOf(list []paced) []int {
 	return at
 }
 
-// twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold),
-// and returns the least of the upper one and by what factor it is above. The factor is 0 if the classes are not well
-// apart: at least four times what levels vary by within them.
+// twoClasses divides levels into a lower and an upper class with the best separation (Otsu's threshold), and returns
+// the minimum of the upper class and the factor by which it is above the lower. The factor is 0 unless the distance
+// between the classes is at least four times the variation within them.
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
 	best := 0.0
@@ -197,7 +197,7 @@ func twoClasses(levels []float64) (limit, factor float64) {
 }
 
 // steady reports whether most levels of both classes are next to one of their own class: a device becomes slower for a
-// while, and levels that are high by chance stand alone.
+// while, whereas random high levels are isolated.
 func steady(levels []float64, limit float64) bool {
 	var alone, all [2]int
 	for i, level := range levels {
@@ -251,7 +251,7 @@ func LimitClocks(list []Sample) []Sample {
 	return everySecond(list)
 }
 
-// everySecond leaves the first, the third and so on of a list, in place.
+// everySecond keeps the first, the third and so on of a list, in the same array.
 func everySecond[T any](list []T) []T {
 	half := list[:0]
 	for i := 0; i < len(list); i += 2 {

@@ -23,8 +23,8 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
-	// Around is idle time out of the window in the first or last step (without steps, in the outermost range of
-	// the host), Before what the host did before that: start-up and the loader.
+	// Around is idle time outside the window in the first or last step (without steps, in the outermost range of the
+	// host), Before what the host did before that: start-up and the loader.
 	Around []CauseTime `json:"around,omitempty"`
 	Before []CauseTime `json:"before,omitempty"`
 	// in the order of their ends, the first maxSteps; empty: read from spans
@@ -36,12 +36,12 @@ type Report struct {
 	ByKernel    []Kernel          `json:"by_kernel,omitempty"`
 	Copies      []Copy            `json:"copies,omitempty"`
 	Collectives []Collective      `json:"collectives,omitempty"`
-	Memory      []Level           `json:"memory,omitempty"` // what the framework's allocator had handed out
+	Memory      []Level           `json:"memory,omitempty"` // memory handed out by the framework's allocator
 	Findings    []finding.Finding `json:"findings"`
 }
 
-// Parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden happened
-// beside them.
+// Parts are the parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden
+// overlapped them.
 type Parts struct {
 	Computing   time.Duration `json:"computing_ns"`
 	CommExposed time.Duration `json:"communication_exposed_ns"`
@@ -51,13 +51,13 @@ type Parts struct {
 	Idle        time.Duration `json:"idle_ns"`
 }
 
-// Step is what the only device of a step did meanwhile. Parts and idle times add up to the part of the step that lies
-// within the device's window.
+// Step is the time of a step's only device. Parts and idle times add up to the part of the step inside the device's
+// window.
 type Step struct {
 	Name  string        `json:"name"`
 	Start int64         `json:"start_unix_ns"`
 	Time  time.Duration `json:"time_ns"`
-	Parts Parts         `json:"parts"` // hidden ones are not told apart by step
+	Parts Parts         `json:"parts"` // hidden parts are not known by step
 	Idle  []CauseTime   `json:"idle,omitempty"`
 }
 
@@ -68,19 +68,20 @@ type CauseTime struct {
 	Where []finding.Location `json:"where,omitempty"` // the longest
 }
 
-// Efficiency is what the operators with known work did. Rates are over the time of the kernels that they launched.
+// Efficiency is the performance of operators with known work. Rates are over the time of the kernels that they
+// launched.
 type Efficiency struct {
 	FLOPs     float64       `json:"flops"`
 	Bytes     float64       `json:"bytes"`
 	Time      time.Duration `json:"time_ns"`             // of the kernels of those operators
 	Coverage  float64       `json:"coverage"`            // part of the kernel time, collectives left out
-	Peak      string        `json:"peak,omitempty"`      // the row of the table of peaks; empty: none
+	Peak      string        `json:"peak,omitempty"`      // row of the table of peaks; empty: none
 	PeakShare float64       `json:"peak_share,omitzero"` // of the time of those kernels, what the work takes at the peak
 	MFU       float64       `json:"mfu,omitzero"`        // FLOPs at their peaks ÷ window
 	NoPeak    string        `json:"no_peak,omitempty"`   // why no peak is known
 }
 
-// Rate is what an operator or a kernel did in its time, and how that compares with the device.
+// Rate is the rate of an operator or a kernel, and how it compares with the device.
 type Rate struct {
 	FLOPs     float64 `json:"flops,omitzero"`
 	Bytes     float64 `json:"bytes,omitzero"`
@@ -106,7 +107,7 @@ type Operator struct {
 	Attention time.Duration `json:"-"` // of Time, by parts of attention; see scores
 	Narrow    time.Duration `json:"-"` // of Alone
 	Empty     float64       `json:"-"` // of narrow, the part of the device that no block fills
-	Handed    time.Duration `json:"-"` // of kernels beside another elementwise one, once for each side
+	Handed    time.Duration `json:"-"` // of kernels adjacent to another elementwise one, once for each side
 	Links     int64         `json:"-"` // pairs of those
 }
 
@@ -142,7 +143,7 @@ type Collective struct {
 	Best    float64       `json:"-"` // bytes ÷ the shortest of the kind, per second; 0: not known
 }
 
-// Context are what a report needs to know beside the activities.
+// Context is what a report needs besides the activities.
 type Context struct {
 	Ordinal int64
 	Model   string
@@ -151,7 +152,7 @@ type Context struct {
 	Name    func(uint32) string // of ranges, calls and operators; empty for 0
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
-	Clocks  []Sample // of the device, as far as the file has them
+	Clocks  []Sample // of the device, as far as the file contains them
 	Windows bool     // the host runs Windows
 }
 
@@ -184,8 +185,8 @@ func (d *Device) Report(f *Context) Report {
 	return r
 }
 
-// Step returns what the account says of a step of this name, start (unix ns) and length, in which the device computed
-// for so long: that is no part of accounts.
+// Step returns the account of a step of this name, start (unix ns) and length, in which the device computed for that
+// long; computing time is not in accounts.
 func (a *StepSpending) Step(name string, start, length, computing int64) Step {
 	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: a.exclusive(), Idle: causeTimes(a.Idles)}
 	s.Parts.Computing = time.Duration(computing)
@@ -295,5 +296,5 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// NoRange is the name of the place of what no range of the host covers.
+// NoRange is the location name of time that no host range covers.
 const NoRange = "no named range"

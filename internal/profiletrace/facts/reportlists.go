@@ -74,7 +74,7 @@ func PrecisionOf(precision, kernel string) string {
 	return precision
 }
 
-// over sets the rate of work that took so long, mostly in the kernel.
+// over sets the rate of work that took t, mostly in the kernel.
 func (r *Rate) over(t time.Duration, p Peak, kernel string) {
 	r.Precision = PrecisionOf(r.Precision, kernel)
 	if t <= 0 {

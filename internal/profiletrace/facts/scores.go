@@ -11,7 +11,7 @@ import (
 
 // scores follows what one stream does between two batched products.
 type scores struct {
-	parts   []scorePart // from the last product on; empty: there was none
+	parts   []scorePart // from the last product on; empty: none yet
 	softmax bool
 }
 

@@ -25,7 +25,7 @@ type kernel struct {
 	worked time.Duration // for which work was counted
 }
 
-// Bounds of what a device remembers. Beyond them shapes are not told apart, then names.
+// Limits of what a device keeps. Beyond them shapes are not distinguished, then names.
 const (
 	maxOperators = 1 << 14
 	maxKernels   = 1 << 16
@@ -61,7 +61,7 @@ func (d *Device) kernelOf(a *timeline.Activity, duration time.Duration) *kernel 
 	return k
 }
 
-// collectiveKey tells collectives apart that take the same time when all ranks come together.
+// collectiveKey identifies collectives that take equally long if all ranks arrive together.
 type collectiveKey struct {
 	name       uint32 // of the kernel
 	collective string
@@ -86,8 +86,8 @@ func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }
 
-// waiting returns the part of the exposed time in which the collectives waited for others: what each took longer than
-// the shortest of its kind. Kinds are distinguished by sizes, else by places in steps.
+// waiting returns the part of the exposed time in which the collectives waited for others: the time of each beyond the
+// shortest of its kind. Kinds are distinguished by sizes, otherwise by positions in steps.
 func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0
@@ -95,7 +95,7 @@ func (c *collective) waiting(k collectiveKey) time.Duration {
 	return max(0, min(c.exposed, c.exposed-time.Duration(float64(c.least)*c.shares)))
 }
 
-// comparable reports whether there are enough of the kind, and a way to tell it from others.
+// comparable reports whether there are enough collectives of the kind, and a way to distinguish it.
 func (c *collective) comparable(k collectiveKey) bool {
 	return c.count >= leastRepeats && (k.bytes > 0 || k.place > 0)
 }
@@ -103,7 +103,7 @@ func (c *collective) comparable(k collectiveKey) bool {
 // leastRepeats is how many collectives of a kind it takes to know what one takes at least.
 const leastRepeats = 3
 
-// CopyKey tells copies apart.
+// CopyKey identifies a kind of copies.
 type CopyKey struct {
 	Direction, Memory string
 }
@@ -111,8 +111,8 @@ type CopyKey struct {
 // Copies are the copies of one direction while they are summed up.
 type Copies struct {
 	Copy
-	Stalled time.Duration // beside kernels, of migrations towards the device: those wait for pages
-	In      Spending      // exposed time by the ranges that asked
+	Stalled time.Duration // concurrent with kernels, of migrations to the device: the kernels wait for pages
+	In      Spending      // exposed time by the ranges that requested it
 }
 
 func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *Copies {

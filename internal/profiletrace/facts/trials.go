@@ -9,11 +9,11 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// trials are operators of which some calls launch kernels of many names, and most do not: a library tries out which
+// trials holds operators that launch kernels of many names in some calls, and of few in most: a library is timing which
 // kernel is the fastest. The zero value is empty.
 type trials map[uint32]*Trial
 
-// Trial is what the calls of one operator did: calls with few names of kernels, and calls with many.
+// Trial holds the calls of one operator: calls with few names of kernels, and calls with many.
 type Trial struct {
 	now  opCall
 	Few  called
@@ -34,11 +34,11 @@ type opCall struct {
 	idle          []timeline.Share
 }
 
-// Limits of what is taken for autotuning.
+// Limits for recognizing autotuning.
 const (
 	manyNames   = 5  // of kernels in one call
 	UsualCalls  = 3  // times as many calls must have few
-	maxOfTrial  = 64 // idle times that are kept of a call; what is more stays with its cause
+	maxOfTrial  = 64 // idle times kept per call; further ones stay with their cause
 	maxSearched = 1 << 10
 )
 
@@ -61,7 +61,7 @@ func (t trials) idle(a *timeline.Activity, s timeline.Share) {
 	}
 }
 
-// of returns the trial of the operator that launched the activity, with its call begun.
+// of returns the trial of the operator that launched the activity, after starting its call.
 func (t trials) of(a *timeline.Activity) *Trial {
 	if a.Inner == 0 || a.Class != timeline.Computing {
 		return nil

@@ -5,8 +5,8 @@ package facts
 
 import "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 
-// warmUp is the part of a window before a program that replays graphs began to: it launches kernel by kernel and
-// captures, which says nothing about how it goes on. The zero value is ready.
+// warmUp is the part of a window before a program that replays graphs started to: it launches kernel by kernel and
+// captures, which is not representative of the rest. The zero value is ready.
 type warmUp struct {
 	Spending        // until the first replay
 	Replays   int64 // launches of graphs
@@ -39,7 +39,7 @@ func (w *warmUp) launched(graph bool) (first bool) {
 	return first
 }
 
-// end puts what was before the first replay back into the device's account: idle time as warm-up, where it was one.
+// end returns what was before the first replay to the device's account: idle time as warm-up, if there was a warm-up.
 // Time without load and of the profiler keeps its cause.
 func (w *warmUp) end(d *Device) {
 	if w.Replays == 0 {
@@ -70,7 +70,7 @@ func (w *warmUp) end(d *Device) {
 		d.Spending.Put(s)
 	}
 	if w.qualifies {
-		d.Trials = trials{} // what was tried out belongs to it
+		d.Trials = trials{} // autotuning belongs to it
 	}
 	w.Spending = Spending{}
 }

@@ -32,9 +32,8 @@ var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
 type Follower struct {
-	// Parts says that files are read before they are whole. Where identifiers do not follow from all of the file, as of
-	// spans that were written by others, a file that grew begins like the one that was read; so its size is part of its
-	// content.
+	// Parts means that files are read before they are complete. If identifiers do not depend on the whole file, as for
+	// spans written by others, a file that grew starts like the one that was read; so its size is part of its content.
 	Parts bool
 
 	cfg    Config
@@ -171,7 +170,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		}
 		info, err := os.Stat(p)
 		if err != nil {
-			continue // gone since
+			continue // removed since
 		}
 		v := versionOf(info)
 		if f.state.known(p, v) || !f.settled(p, v, stable) || f.now().Before(f.later[p]) {

@@ -38,7 +38,7 @@ func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTrac
 	}, nil
 }
 
-// Telemetry is what a receiver counts of the files that it reads.
+// Telemetry holds the counters of a receiver that reads files.
 type Telemetry struct {
 	Files   metric.Int64Counter // by outcome
 	Parts   metric.Int64Counter // that files consist of
@@ -68,7 +68,7 @@ var _ component.Component = (*Receiver)(nil)
 // maxTold bounds the reasons that are logged.
 const maxTold = 100
 
-// NewReceiver makes the component; what is the plural of what a file consists of: events, rows.
+// NewReceiver creates the component; what is the plural of the units of a file: events, rows.
 func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Telemetry, what string,
 	read func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) (Summary, error),
 ) (*Receiver, error) {

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// version is what tells one state of a file from another.
+// version identifies one state of a file.
 type version struct {
 	Size     int64 `json:"size"`
 	Modified int64 `json:"modified"` // unix ns
@@ -27,16 +27,16 @@ type version struct {
 
 func versionOf(i os.FileInfo) version { return version{i.Size(), i.ModTime().UnixNano()} }
 
-// entry is what is remembered of a file.
+// entry is the recorded state of a file.
 type entry struct {
 	version
 	Content uint64 `json:"content,omitempty"` // see contentOf; 0: it was never read whole
 }
 
-// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to entry
-// of the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder
-// of thousands; key "begun", a JSON array of the files of which some batches were taken and others not; key "recent",
-// the same of the files that were taken whole lately; key "running", there while a Collector runs.
+// state records which files were read. Format in storage: keys "files/0" to "files/63", each a JSON object from path to
+// entry for the paths whose FNV-1a hash modulo 64 is that number, so that one more file costs a small write even in a
+// folder of thousands; key "begun", a JSON array of the files of which some batches were delivered and others not; key
+// "recent", the same for files delivered completely not long ago; key "running", present while a Collector runs.
 type state struct {
 	client   storage.Client
 	files    [shards]map[string]entry
@@ -55,11 +55,11 @@ type progress struct {
 
 const (
 	shards = 64
-	// forgetAfter is how long a file must be gone to be forgotten. A network file system that is away for a while must
-	// not make all of its files new.
+	// forgetAfter is how long a file must be missing to be forgotten. A network file system that is unavailable for a
+	// while must not make all of its files new.
 	forgetAfter = time.Hour
-	// maxBegun bounds the files that are begun. Each stop of the Collector leaves one at most, and reading it to its end
-	// removes it.
+	// maxBegun bounds the files that are partly delivered. Each stop of the Collector leaves at most one, which is removed
+	// when it has been read to its end.
 	maxBegun = 16
 )
 
@@ -77,8 +77,8 @@ const (
 	keyRunning = "running"
 )
 
-// contentOf tells one content of a file from another: the FNV-1a hash of its first batch, as OTLP. Identifiers are
-// functions of the content, so that other content gives another batch.
+// contentOf identifies the content of a file: the FNV-1a hash of its first batch, as OTLP. Identifiers are functions of
+// the content, so that other content gives another batch.
 func contentOf(td ptrace.Traces) uint64 {
 	m := ptrace.ProtoMarshaler{}
 	b, err := m.MarshalTraces(td)
@@ -98,8 +98,8 @@ func newState(c storage.Client) *state {
 	return s
 }
 
-// openState reads what is remembered. Where the Collector before this one did not end by itself, the last replay
-// batches count as not taken: whoever took them may have had them in memory only. again is how many those are.
+// openState reads the recorded state. If the previous Collector was killed, the last replay batches count as not
+// delivered, because they may have been lost from memory. again is the number of those batches.
 func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state,
 	again int, err error,
 ) {
@@ -226,7 +226,7 @@ func (s *state) taken(content uint64) int {
 	return 0
 }
 
-// took counts one batch more.
+// took counts one more batch.
 func (s *state) took(ctx context.Context, content uint64) error {
 	n := s.taken(content) + 1
 	s.end(content)
@@ -244,8 +244,8 @@ func (s *state) end(content uint64) bool {
 	return len(s.begun) < n
 }
 
-// done remembers a file, with its content where it was read whole. A file that is refused keeps the content that it
-// had: it may come back, as when it is written over in place.
+// done records a file, with its content if it was read completely. A rejected file keeps its earlier content: it may be
+// valid again, as when it is overwritten.
 func (s *state) done(ctx context.Context, path string, e entry) error {
 	i := shard(path)
 	if e.Content == 0 {
@@ -278,7 +278,7 @@ func (s *state) batches() (n int) {
 	return n
 }
 
-// forget drops files that are gone for long, so that the state is no longer than the folder.
+// forget drops files that have been missing for long, so that the state is not longer than the folder.
 func (s *state) forget(there map[string]bool, now time.Time) {
 	for path := range s.gone {
 		if there[path] {

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Span is what a reader of traces sees of a span.
+// Span is a span as seen by a reader of traces.
 type Span struct {
 	Start, End int64 // unix ns
 	Name       string

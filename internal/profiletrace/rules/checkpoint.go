@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// checkpoint judges host work in functions that save a checkpoint. It takes that time off the account, so that no
+// checkpoint judges host work in functions that save a checkpoint. It subtracts that time from the account, so that no
 // finding on host work claims it again.
 func (j *judge) checkpoint() {
 	var sum int64

@@ -14,16 +14,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// compareRanks is how remedies begin that need a job's other ranks. It holds beside them as well as without them: a
-// file is judged before it is known which others are of its job.
+// compareRanks is the beginning of remedies that need a job's other ranks. It is valid with and without them: a file is
+// judged before it is known which others belong to its job.
 const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
-// largeMessage is the size from which on latency says little of a collective's rate, slowLink the part of the rate of
-// the host's bus below which something is wrong with a link: a network of 25 Gbit/s is at a tenth.
+// largeMessage is the size above which latency hardly affects a collective's rate, slowLink the share of the rate of
+// the host's bus below which a link is faulty: a network of 25 Gbit/s reaches a tenth.
 const (
 	largeMessage = 1 << 20
 	slowLink     = 0.1
-	smallMessage = 1 << 18 // below which latency is most of what a collective takes
+	smallMessage = 1 << 18 // size below which a collective is mostly latency
 )
 
 // collectives claims exposed communication: waiting and moving.

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// moveTexts are what is done to tensors, and what to do about it.
+// moveTexts describe what is done to tensors, and the remedy.
 var moveTexts = [timeline.MoveCount]struct{ done, remedy string }{
 	timeline.MovesLayout: {"brought into another layout", "one layout from end to end (model and inputs in " +
 		"memory_format=torch.channels_last, or neither), kernels that take the layout that is there"},

@@ -24,7 +24,7 @@ func (j *judge) fusion(r *facts.Report, claimed map[string]bool, needed float64)
 		if o.Handed == 0 || claimed[o.Name] || o.Time == 0 {
 			continue
 		}
-		tensors := int64(3) // most are of two inputs
+		tensors := int64(3) // most have two inputs
 		if n := int64(strings.Count(o.Shapes, "[")); n > 0 {
 			tensors = n + 1
 		} else {

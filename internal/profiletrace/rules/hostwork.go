@@ -46,7 +46,7 @@ func (j *judge) hostRanges() {
 	var rest time.Duration
 	var restOf []finding.Location
 	own := 0
-	// What is too little by its own name counts for the named range around it.
+	// Time that is too short under its own name counts for the named range around it.
 	var outer []finding.Location
 	sums := map[string]*finding.Location{}
 	for _, p := range list {
@@ -105,7 +105,7 @@ func (j *judge) hostRanges() {
 	}
 }
 
-// otherThreads adds to what is said of the host's own work what another thread did meanwhile.
+// otherThreads adds to a finding on host work what another thread did meanwhile.
 func (j *judge) otherThreads() {
 	name := boundedmap.Largest(j.account.Other)
 	own := j.account.Idles[timeline.CauseHost] + j.account.Idles[timeline.CauseAfterWait]

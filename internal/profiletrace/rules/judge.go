@@ -16,9 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Thresholds: parts of the window or step, unless said otherwise.
+// Thresholds: shares of the window or step, unless stated otherwise.
 const (
-	thresholdGain      = semconv.FindingHealthyThreshold        // what is worth a word; below it a device is healthy
+	thresholdGain      = semconv.FindingHealthyThreshold        // minimum worth reporting; below it a device is healthy
 	thresholdNoLoad    = semconv.FindingNoLoadThreshold         // waiting for work from outside
 	thresholdSpike     = semconv.FindingMemorySpikeThreshold    // growth of allocated memory ÷ its highest
 	thresholdMoves     = semconv.FindingDataMovementThreshold   // of computing time: kernels that move bytes
@@ -29,7 +29,7 @@ const (
 	reachable       = 0.7 // of the peak: what good kernels reach, by which gains are counted
 	maxEfficiency   = 3   // findings on operators
 	maxHost         = 3   // findings on ranges of the host
-	manyRetries     = 3   // frees, and allocations, of an allocator that keeps what it has
+	manyRetries     = 3   // frees, and allocations, of an allocator that caches memory
 	certainCoverage = 0.8 // of a cause's time: in ranges with a name
 )
 
@@ -63,7 +63,7 @@ func (j *judge) add(v finding.Finding) {
 	j.list = append(j.list, v)
 }
 
-// note adds what has no gain that is known.
+// note adds a finding without a known gain.
 func (j *judge) note(v finding.Finding, share, threshold float64) {
 	if share >= threshold {
 		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
@@ -71,8 +71,8 @@ func (j *judge) note(v finding.Finding, share, threshold float64) {
 	}
 }
 
-// sorted puts the largest gain first. Idle time of which the cause has no name counts for half there: what is known is
-// said first, unless it is little beside.
+// sorted puts the largest gain first. Idle time without a named cause counts half there: known causes come first,
+// unless they are small in comparison.
 func (j *judge) sorted() []finding.Finding {
 	for i := range j.list {
 		v := &j.list[i]
@@ -95,7 +95,7 @@ func (j *judge) device0() string {
 
 // Device returns the findings on a device's window, the largest gain first.
 func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Finding {
-	left := d.Spending.Clone() // rules take what they claim off it
+	left := d.Spending.Clone() // rules subtract what they claim
 	j := &judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &left}
 	idles := j.noLoad()
 	tried := j.trials(d)

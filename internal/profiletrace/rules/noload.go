@@ -13,7 +13,7 @@ import (
 )
 
 // noLoad excludes the time in which the program waited for work from outside: gains are shares of the rest. If most of
-// the window was such time, its finding comes first, because no other finding would gain anything.
+// the window was such time, its finding is first, because no other finding would gain anything.
 func (j *judge) noLoad() []finding.Finding {
 	n := j.account.Idles[timeline.CauseNoLoad]
 	whole := j.length

@@ -75,9 +75,8 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 	j.add(v)
 }
 
-// namedSingle returns what would be gained by kernels whose operators' work is not known and whose names say that they
-// are products in single precision (sgemm, of cuBLAS, CUTLASS and others), if each does as well at the faster peak:
-// part of their time.
+// namedSingle returns the gain of kernels with unknown work whose names identify products in single precision (sgemm,
+// of cuBLAS, CUTLASS and others), if each reaches the same share of the faster peak: part of their time.
 func (j *judge) namedSingle(
 	r *facts.Report, claimed map[string]bool, part float64,
 ) (gain float64, where []finding.Location) {

@@ -5,7 +5,7 @@ package timeline
 
 import "time"
 
-// Class is what a device does with an activity; the lower class hides the higher ones.
+// Class is the class of an activity of the device; a lower class hides the higher ones.
 type Class uint8
 
 // Classes.
@@ -33,11 +33,11 @@ type Activity struct {
 	Stream     int64
 	Inner      uint32 // innermost operator around the launch; 0: none
 	InnerStart int64  // its begin
-	Phase      uint32 // outermost annotation around the launch that is no step and has no number; 0: none
+	Phase      uint32 // outermost annotation around the launch that is neither a step nor numbered; 0: none
 	Maps       bool   // an elementwise kernel: reads each element of its inputs once, and writes as many
 	Moves      Move   // a kernel that moves bytes and computes nothing
 	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself states it
-	Caller     uint32 // range that wants them moved; 0: none
+	Caller     uint32 // range that requests the move; 0: none
 	Role       Role   // in attention that is computed in parts
 	Launched   uint64 // launch configuration of a kernel, in any form; 0: not known
 	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
@@ -45,16 +45,16 @@ type Activity struct {
 	Memory     string // of the host in a copy
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
-	Step       int32 // that launched it, from 1 on; 0: none
+	Step       int32 // the step that launched it, from 1 on; 0: none
 	Occurrence int64 // of a collective among others of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
-// Length returns how long the activity took.
+// Length returns the duration of the activity.
 func (a *Activity) Length() time.Duration { return time.Duration(a.End - a.Start) }
 
-// Work is what an operator computes and moves, after its recorded shapes.
+// Work is the FLOPs and bytes of an operator, computed from its recorded shapes.
 type Work struct {
-	FLOPs     float64 // 0: none, as of a copy
+	FLOPs     float64 // 0: none, as for a copy
 	Bytes     float64 // compulsory traffic of device memory; 0: not known
 	Precision string  // value of gpu.flop.precision
 }

@@ -18,14 +18,14 @@ const (
 	CauseUnknown  Cause = iota // nothing is known: the next activity's launch is not in the file
 	CauseLoader                // the host waited for data
 	CauseHost                  // the host did something else, named or not
-	CauseDispatch              // the host launched, one thing after the other, slower than the device worked
+	CauseDispatch              // the host launched one operation after another, slower than the device worked
 	// the host was in a slow call of the runtime: start-up, module loading, a first launch
 	CauseCall
 	CauseAllocation      // the host allocated or freed memory of the device or pinned memory
-	CauseSynchronization // the host waited for the device, and had nothing queued when that ended
-	CauseAfterWait       // the host had waited for the device, and then did something without a name for long
+	CauseSynchronization // the host waited for the device, and had nothing queued when the wait ended
+	CauseAfterWait       // the host had waited for the device, and then worked for long without a named range
 	CausePeer            // the host waited for another rank
-	CauseLatency         // the work was launched and had not begun yet
+	CauseLatency         // the work was launched and had not started yet
 	CauseDependency      // the work was launched long ago and waited for something else
 	CauseProfiler        // the profiler itself worked
 	CauseNoLoad          // the program waited for work from outside, as a server for requests
@@ -75,7 +75,7 @@ const (
 	// between two launches; an eager framework needs 5 to 100 µs for an operator
 	quietLimit = int64(200 * time.Microsecond)
 	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
-	longPiece  = int64(100 * time.Microsecond) // what is no small operator
+	longPiece  = int64(100 * time.Microsecond) // too long for a small operator
 	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
 	tinyCall   = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
 	clockSlack = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for

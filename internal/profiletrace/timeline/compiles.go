@@ -29,7 +29,7 @@ func Compiles(name string) bool {
 	return !Contains(name, "cache lookup") && Contains(strings.ReplaceAll(name, "compiled", ""), words...)
 }
 
-// compiling are parts of all names of ranges that make code, and of others: most ranges have none.
+// compiling are parts of the names of all ranges that compile code, and of some others: most ranges have none.
 var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
 
 // compilers are parts of the paths of modules that make code.

@@ -8,18 +8,18 @@ type Launch struct {
 	Known      bool
 	Start, End int64
 	Previous   int64  // end of the launch before, by the same thread or the main one
-	Unit       Unit   // that it is of
+	Unit       Unit   // the unit that it belongs to
 	Threads    []*Log // the launching thread, then threads that it may have waited for
-	// Others names what a thread that is none of those did for most of an interval; 0: nothing. May be nil.
+	// Others returns the name of what another thread did for most of an interval; 0: nothing. May be nil.
 	Others func(from, to int64) uint32
-	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
+	// Beside returns the device that worked during most of an interval while this one did not; 0: none. May be nil.
 	Beside func(from, to int64) uint32
 
 	Lead *Lead // of the device; nil: none
 }
 
-// Lead is what a wait took from the host: without the wait it would have been that much earlier. What is idle until the
-// queue has filled again, within some launches, is its cost.
+// Lead is the head start that a wait took from the host: without the wait it would have been that much earlier. The
+// cost is the idle time until the queue has filled again, within some launches.
 type Lead struct {
 	time     int64
 	wait     piece
@@ -39,7 +39,7 @@ type Unit struct {
 type Share struct {
 	Claim
 	Others uint32 // what another thread did meanwhile, of the host's own work only
-	Waited int64  // of CauseAfterWait: what would have run beside the device without the wait before
+	Waited int64  // of CauseAfterWait: time for which work would have overlapped the device without the wait
 }
 
 // Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
@@ -110,7 +110,7 @@ func (s *Splitter) waited(from, to int64, l *Launch) {
 	s.put(from, to, c, name, 0)
 }
 
-// rest fills what no thread explains.
+// rest assigns what no thread explains.
 func (s *Splitter) rest(from, to int64, c Cause) {
 	if n := len(s.shares); n > 0 {
 		from = s.shares[n-1].To
@@ -118,8 +118,8 @@ func (s *Splitter) rest(from, to int64, c Cause) {
 	s.put(from, to, c, 0, 0)
 }
 
-// did sets pieces to what the threads did: at each moment the activity of the most specific thread, of equals the
-// first.
+// did sets pieces to what the threads did: at each moment the activity of the most specific thread; if several are
+// equal, of the first.
 func (s *Splitter) did(from, to int64, threads []*Log) {
 	for i, t := range threads {
 		if i == 0 {
@@ -144,7 +144,7 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 			s.pieces = t.over(s.pieces, p.start, p.end)
 			for j := at; j < len(s.pieces); j++ {
 				x := &s.pieces[j]
-				// Of two ranges with names the one that began later is what the other thread waits for.
+				// Of two named ranges the later one is what the other thread waits for.
 				within := x.class == RangeNamed && p.class == RangeNamed && x.since > p.since
 				if x.class.weight() <= p.class.weight() && !within {
 					x.doing = p.doing
@@ -154,9 +154,9 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 	}
 }
 
-// host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things
-// that are causes by themselves; whether the host was busy launching is determined for each stretch. After a wait, no
-// more counts as its cost than it lasted: without it, the host would have been that much earlier.
+// host assigns the pieces, which may start a little before the gap, to causes. A stretch is the time between two events
+// that are causes by themselves; whether the host was busy launching is determined for each stretch. A wait costs at
+// most its own length: without it, the host would have been that much earlier.
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	cost := int64(0)    // what may still count for the wait with which it began
@@ -195,14 +195,13 @@ func (s *Splitter) host(from int64, l *Launch) {
 			if !busy {
 				left = min(left, cost)
 			}
-			// a range around the wait, too, says nothing new
+			// a range around the wait as well explains nothing more
 			nameless := p.class <= RangeStep || p.since <= a.wait.start
 			to := min(p.end, start+left)
 			switch long := !busy && quiet > PauseLimit; {
 			case start >= p.end:
 			case long && nameless && after:
-				// It lasts too long to be the way to the next launch: work of its own, which may need what was waited
-				// for.
+				// It is too long to lead to the next launch: work of its own, which may need the result of the wait.
 				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
 				s.shares[len(s.shares)-1].Waited += to - start
 				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end

@@ -13,10 +13,10 @@ import (
 // Range is the meaning of a range on a thread of the host.
 type Range uint8
 
-// Ranges. From RangeOperator on all say as much of what the host did, but for the last.
+// Ranges. RangeOperator and the later ones, except the last, are equally specific about the host.
 const (
 	RangeNone     Range = iota
-	RangeStep           // an iteration: says nothing of what the host does in it
+	RangeStep           // an iteration: does not explain what the host does in it
 	RangeFrame          // a frame of a call stack
 	RangeNamed          // a range that the application or its framework named
 	RangeOperator       // an operator of the framework
@@ -32,11 +32,11 @@ const (
 	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
 	CallCaptured        // ends that
 	RangePoll           // a frame that waits for an event: in an event loop for work from outside
-	RangeBuiltin        // a frame that says little by itself: built in, of the standard library, of the system
+	RangeBuiltin        // a frame that explains little by itself: built in, of the standard library, of the system
 	rangeCount
 )
 
-// weight returns how much a range says about what the host did; of several threads the one that says most is believed.
+// weight returns how specific a range is about what the host did; of several threads the most specific one counts.
 func (r Range) weight() Range {
 	if r == RangeBuiltin {
 		r = RangeFrame
@@ -44,7 +44,7 @@ func (r Range) weight() Range {
 	return min(r, RangeOperator)
 }
 
-// doing is what a thread does at a moment: the innermost range, by its name, and the named range around it.
+// doing is the state of a thread at a moment: the name of the innermost range, and the named range around it.
 type doing struct {
 	class Range
 	name  uint32
@@ -52,7 +52,8 @@ type doing struct {
 	since int64 // begin of that range
 }
 
-// InnerName marks the second name of a place that is no range around the first but one in it. Names are far fewer.
+// InnerName marks a second name of a location that is inside the first range instead of around it. There are far fewer
+// names than this.
 const InnerName = 1 << 27
 
 // named returns the innermost range with a name of its own.
@@ -64,7 +65,7 @@ func (d doing) named() uint32 {
 	return d.in &^ InnerName
 }
 
-// within returns what a thread does in a range of the class within [start, end) and begins while it does d.
+// within returns the state of a thread in a range of the class from start to end that starts in state d.
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
 	in := d.named()
@@ -105,7 +106,7 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 		return d.within(RangeBuiltin, name, start, end)
 	case frame && (d.class == RangeOperator || d.class >= CallLaunch && d.class <= CallOther):
 		return d
-	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name says more
+	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name explains more
 		return doing{d.class, d.name, name | InnerName, start}
 	case frame:
 		return doing{RangeFrame, name, 0, start}
@@ -139,7 +140,7 @@ type piece struct {
 // logPieces is how many pieces a log keeps before it joins neighbours.
 const logPieces = 1 << 13
 
-// Add takes a range; ranges come by start, longer ones first. keep is the time from which it may be queried.
+// Add adds a range; ranges arrive by start, longer ones first. keep returns the time from which the log may be queried.
 func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64) {
 	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
 		top := l.stack[len(l.stack)-1]
@@ -230,7 +231,7 @@ func (l *Log) join() {
 	l.done = keep
 }
 
-// over appends what the thread did in [from, to) to list: pieces without overlap that leave nothing out.
+// over appends what the thread did in [from, to) to list: pieces without overlaps or gaps.
 func (l *Log) over(list []piece, from, to int64) []piece {
 	at := from
 	open := func(d doing) doing {

@@ -3,7 +3,7 @@
 
 package timeline
 
-// Move is what a kernel does that only moves bytes on the device.
+// Move is the kind of a kernel that only moves bytes on the device.
 type Move uint8
 
 // Moves.
@@ -11,14 +11,14 @@ const (
 	MovesNothing Move = iota // it computes
 	MovesLayout              // to another order of the dimensions
 	MovesType                // to another type of elements
-	MovesJoin                // to beside others, or to within a border
+	MovesJoin                // to a position beside others, or within a border
 	MovesCopy                // as they are
 	MovesFill                // writes one value
 	MoveCount
 )
 
-// Role is what a kernel is in attention that is computed in parts: a batched product makes the scores, a softmax
-// follows, and another batched product uses them. The backward pass is alike.
+// Role is a kernel's role in attention that is computed in parts: a batched product computes the scores, a softmax
+// follows, and another batched product uses them. The backward pass is similar.
 type Role uint8
 
 // Roles.

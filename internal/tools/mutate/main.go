@@ -1,14 +1,15 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate makes small faults in the code, one at a time, and reports the ones that the tests do not detect.
+// Command mutate introduces small faults into the code, one at a time, and reports the ones that the tests do not
+// detect.
 //
-//	make mutate, or bin/mutate [-only TEXT]
+// make mutate, or bin/mutate [-only TEXT]
 //
-// It is run from the root of the repository. The faults are in mutations.yaml beside this file: each replaces one piece
-// of text of one package, and names the packages whose tests must fail then (and, to be quick, which tests). The files
-// are not touched: the go command gets the changed one by -overlay. The exit status is 1 if a fault passed, does not
-// build, is of text that is not there exactly once, or if the tests fail without it, too.
+// Run it from the root of the repository. The faults are in mutations.yaml beside this file: each replaces one piece of
+// text of one package, and names the packages whose tests must fail then (and, to be quick, which tests). Files are not
+// modified: the go command gets the changed one by -overlay. The exit status is 1 if a fault was not detected, does not
+// build, replaces text that does not occur exactly once, or if the tests fail without it, too.
 package main
 
 import (
@@ -32,7 +33,7 @@ import (
 
 // mutation is a fault.
 type mutation struct {
-	Name string   `yaml:"name"` // what is wrong with it
+	Name string   `yaml:"name"` // description of the fault
 	In   string   `yaml:"in"`   // folder of the package, or a file that one embeds
 	From string   `yaml:"from"` // exactly once in the package
 	To   string   `yaml:"to"`
@@ -101,7 +102,7 @@ func (m *mutation) caught() (bool, error) {
 	return err != nil, nil
 }
 
-// run runs the tests of a mutation and returns what they say.
+// run runs the tests of a mutation and returns their output.
 func (m *mutation) run(flags ...string) ([]byte, error) {
 	args := append([]string{"test", "-vet=off", "-failfast", "-run=" + m.Run}, flags...)
 	return exec.Command("go", append(args, m.Test...)...).CombinedOutput()

@@ -190,7 +190,7 @@ func filesWith(root, suffix, text string) ([]string, error) {
 	return out, err
 }
 
-// writeProxy writes what a module proxy serves for the tags of a version: a directory for GOPROXY=file://.
+// writeProxy writes a module proxy for the tags of a version: a directory for GOPROXY=file://.
 func writeProxy(root, version, out string) (err error) {
 	for _, dir := range published {
 		m := module.Version{Path: path.Join(prefix, dir), Version: version}

@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The files of semconv/registry are in the format of OpenTelemetry's Weaver (definition of groups, version 1). What
-// Weaver has no key for is in annotations, which it passes through.
+// The files of semconv/registry are in the format of OpenTelemetry's Weaver (definition of groups, version 1). Keys
+// unknown to Weaver are in annotations, which it passes through.
 
 type manifest struct {
 	Name         string `yaml:"name"`
@@ -85,21 +85,21 @@ type annotations struct {
 	// values of a list's elements, or the written values of OpenTelemetry's attribute
 	Members  []member `yaml:"members"`
 	Origin   string   `yaml:"origin"`   // otel: defined by conventions that are not in the registry this one depends on
-	Unit     string   `yaml:"unit"`     // UCUM; absent where the value has none (names, indexes)
+	Unit     string   `yaml:"unit"`     // UCUM; absent for values without a unit (names, indexes)
 	Open     bool     `yaml:"open"`     // values other than the members may occur
 	Variable string   `yaml:"variable"` // of a template, the word for its last segment
 	Places   []string `yaml:"places"`   // resource, scope, span, metric (data point), log
 	Writers  []string `yaml:"writers"`  // gpuspan and the types of the Collector components
 	Declared bool     `yaml:"declared"` // an application states it itself
-	Absent   string   `yaml:"absent"`   // what the absence means; unknown where it is not stated
+	Absent   string   `yaml:"absent"`   // meaning of its absence; unknown if not stated
 	// Findings has the threshold and the remedy of each kind of finding, by the value of the member.
 	Findings map[string]findingKind `yaml:"findings"`
 }
 
-// findingKind is what a kind of finding has beside its name and brief.
+// findingKind holds the properties of a kind of finding besides its name and brief.
 type findingKind struct {
 	Threshold float64 `yaml:"threshold"` // 0: none
-	Of        string  `yaml:"of"`        // what the threshold is a share of
+	Of        string  `yaml:"of"`        // the whole that the threshold is a share of
 	Remedy    string  `yaml:"remedy"`
 }
 
@@ -142,7 +142,7 @@ func (r *requirement) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// registry is what the generators write of: the definitions with references resolved, sorted by name.
+// registry is the input of the generators: the definitions with references resolved, sorted by name.
 type registry struct {
 	SchemaURL   string
 	OTelSemconv string // version of the conventions that names are taken from
@@ -251,7 +251,7 @@ func strict(b []byte, into any) error {
 	return d.Decode(into)
 }
 
-// resolve makes the registry of its definitions.
+// resolve builds the registry from its definitions.
 func resolve(all []definition) (*registry, error) {
 	r := &registry{}
 	byID := map[string]*definition{}

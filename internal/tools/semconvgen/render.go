@@ -91,7 +91,7 @@ var goTypes = map[string]goType{
 
 var instruments = []string{"gauge", "counter", "updowncounter", "histogram"}
 
-// check refuses what has no Go name.
+// check rejects definitions without a Go name.
 func (r *registry) check() error {
 	for _, a := range r.Attributes {
 		if _, ok := goTypes[a.Type]; !ok {

@@ -196,7 +196,7 @@ func baseFiles(
 		return nil, nil, fmt.Errorf("deploy/container/base.json has no packages of %s for %s", image, arch)
 	}
 	if len(bundle) > 0 {
-		// What update-ca-certificates does when the package is installed.
+		// As update-ca-certificates does when the package is installed.
 		slices.SortFunc(bundle, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 		e := entry{path: certificates, mode: 0o644}
 		for _, c := range bundle {
@@ -207,7 +207,7 @@ func baseFiles(
 	return all, used, nil
 }
 
-// keep leaves out what a program does not read: locales, character sets, documentation (but licenses), scripts.
+// keep drops what a program does not read: locales, character sets, documentation (except licenses), scripts.
 func keep(e entry) bool {
 	if e.dir {
 		return false // writeTar adds the directories that are needed

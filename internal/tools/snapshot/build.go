@@ -137,7 +137,8 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 	return out, nil
 }
 
-// generate writes the source of the full build to its usual place, as make build-full does, with the release's version.
+// generate writes the source of the full build to its usual directory, as make build-full does, with the release's
+// version.
 func (r *release) generate(ctx context.Context, work, dir string) error {
 	manifest, err := os.ReadFile(filepath.Join(dir, "builder-full.yaml"))
 	if err != nil {

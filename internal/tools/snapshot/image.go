@@ -23,11 +23,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the numeric ID of the images' user, by which an orchestrator knows that it is not root.
+// user is the numeric ID of the images' user, which lets an orchestrator verify that it is not root.
 const user = 65532
 
-// listeners are the addresses of the ready pipelines in an image. A container has a network of its own: on its loopback
-// interface nobody could reach the Collector, and -p decides which ports the host opens.
+// listeners are the addresses of the ready pipelines in an image. A container has a network of its own: the Collector
+// would be unreachable on its loopback interface, and -p decides which ports the host opens.
 var listeners = []struct{ variable, port string }{
 	{"OTELGPU_OTLP_GRPC", "4317"},
 	{"OTELGPU_OTLP_HTTP", "4318"},

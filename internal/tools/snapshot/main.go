@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// release is what a snapshot is made of.
+// release is the input of a snapshot.
 type release struct {
 	root, out, version string
 

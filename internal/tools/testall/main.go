@@ -189,7 +189,8 @@ func test(dir string, args []string) result {
 	return r
 }
 
-// read counts the events and prints what a reader needs: whole output of failed tests and packages, reasons of skips.
+// read counts the events and prints what a reader needs: the complete output of failed tests and packages, and reasons
+// of skips.
 func (r *result) read(out interface{ Read([]byte) (int, error) }) {
 	output := map[string][]string{} // by package and test
 	s := bufio.NewScanner(out)
@@ -230,7 +231,7 @@ func (r *result) read(out interface{ Read([]byte) (int, error) }) {
 	}
 }
 
-// reason takes what t.Skip was given from a test's output.
+// reason extracts the message of t.Skip from a test's output.
 func reason(output []string) string {
 	for _, o := range output {
 		if _, text, ok := strings.Cut(strings.TrimSpace(o), ".go:"); ok {
@@ -262,7 +263,7 @@ func interpreter(root string) (path, reason string) {
 	return path, ""
 }
 
-// testPython runs the tests of the Python package, or says why not.
+// testPython runs the tests of the Python package, or prints why it does not.
 func testPython(root string) result {
 	path, reason := interpreter(root)
 	if path == "" {
