@@ -12,7 +12,7 @@ import (
 // Type is the type of an attribute's value, as the registry writes it.
 type Type string
 
-// Types of values. The zero Type is none of them.
+// Types of values. The zero Type is invalid.
 const (
 	TypeString  Type = "string"
 	TypeInt     Type = "int"
@@ -25,8 +25,8 @@ const (
 // Instrument is the kind of a metric, as the registry writes it.
 type Instrument string
 
-// Instruments. The zero Instrument is none of them. On the wire a counter is a monotonic sum, an up-down counter a sum
-// that is not monotonic.
+// Instruments. The zero Instrument is invalid. On the wire a counter is a monotonic sum, an up-down counter a sum that
+// is not monotonic.
 const (
 	InstrumentGauge         Instrument = "gauge"
 	InstrumentCounter       Instrument = "counter"
@@ -38,15 +38,15 @@ const (
 type Attribute struct {
 	Name    string   // as on the wire; a template ends in a segment in angle brackets
 	Type    Type     // of the value
-	Unit    string   // UCUM; empty where the value has none
+	Unit    string   // UCUM; empty for values without a unit
 	Group   string   // section of the documentation
-	Brief   string   // how it is obtained and what it does not mean
+	Brief   string   // how it is obtained, and common misreadings
 	Members []string // the values of an enumeration, sorted; nil where the value is free
 	Open    bool     // values other than Members may occur
 	On      []string // where it may be: resource, scope, span, metric, log
 	Writers []string // gpuspan and types of Collector components
 	Origin  string   // "otel" for a name of OpenTelemetry's own conventions
-	Absent  string   // what its absence means; empty: that it is unknown
+	Absent  string   // meaning of its absence; empty: unknown
 }
 
 // Metric is one entry of the registry.
@@ -55,14 +55,14 @@ type Metric struct {
 	Instrument Instrument // never empty
 	Unit       string     // UCUM
 	Group      string     // section of the documentation
-	Brief      string     // how it is obtained and what it does not mean
+	Brief      string     // how it is obtained, and common misreadings
 	Attributes []string   // names of the attributes that its points may have
 	Required   []string   // the Attributes that every point has
 	Writers    []string   // gpuspan and types of Collector components
 	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
 
-// Description returns what a producer says of the metric on the wire: the first sentence of the brief.
+// Description returns the description of the metric on the wire: the first sentence of the brief.
 func (m Metric) Description() string {
 	if first, _, more := strings.Cut(m.Brief, ". "); more {
 		return first + "."
@@ -80,7 +80,7 @@ type Event struct {
 	Writers    []string // types of Collector components
 }
 
-// Span is one entry of the registry: what GPU spans of some types say.
+// Span is one entry of the registry: the attributes of GPU spans of some types.
 type Span struct {
 	ID         string   // of the definition
 	Brief      string   // what such a span is
@@ -92,9 +92,9 @@ type Span struct {
 // FindingKind is one kind of finding: a value of gpu.finding.kind.
 type FindingKind struct {
 	Kind      string  // as on the wire
-	Title     string  // what it means
-	Threshold float64 // share from which on a finding is reported; 0: none
-	Of        string  // what the share is of
+	Title     string  // its meaning
+	Threshold float64 // share from which a finding is reported; 0: none
+	Of        string  // the whole of the share
 	Remedy    string  // what usually helps; a rule may replace it
 }
 
@@ -168,8 +168,7 @@ func (a Attribute) clone() Attribute {
 	return a
 }
 
-// matches reports whether name is template with a lower_snake word in the place of the last segment, which is in angle
-// brackets.
+// matches reports whether name is template with a lower_snake word as its last segment, which is in angle brackets.
 func matches(template, name string) bool {
 	prefix, _, _ := strings.Cut(template, "<")
 	word, ok := strings.CutPrefix(name, prefix)

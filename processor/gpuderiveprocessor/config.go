@@ -55,11 +55,11 @@ type Config struct {
 type PeakConfig struct {
 	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model without MIG suffix, not case-sensitive.
 	Model string `mapstructure:"model"`
-	// MemoryBandwidth is of device memory, in bytes per second.
+	// MemoryBandwidth is the bandwidth of device memory, in bytes per second.
 	MemoryBandwidth float64 `mapstructure:"memory_bandwidth"`
-	// HostBandwidth is of one direction of the link to the host, in bytes per second.
+	// HostBandwidth is the bandwidth of one direction of the link to the host, in bytes per second.
 	HostBandwidth float64 `mapstructure:"host_bandwidth"`
-	// InterconnectBandwidth is of one direction of NVLink or xGMI, all links together, in bytes per second.
+	// InterconnectBandwidth is the bandwidth of one direction of NVLink or xGMI, all links together, in bytes per second.
 	InterconnectBandwidth float64 `mapstructure:"interconnect_bandwidth"`
 	// InterconnectDevices is how many devices the interconnect joins at that rate.
 	InterconnectDevices int `mapstructure:"interconnect_devices"`

@@ -121,7 +121,7 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	case f.Direction == semconv.GPUCopyDirectionDeviceToDevice:
 		used, attained, d.basis = r.memory, 2*d.ioRate, semconv.GPUIOBasisReadAndWrite
 	case f.Direction != "", f.Kind == spanfacts.Copy:
-		// peer to peer, host to host, or a copy that does not say: the path is unknown
+		// peer to peer, host to host, or an unspecified copy: the path is unknown
 	case f.L2Hit > 0:
 		used, attained, d.basis = r.memory, d.ioRate*(1-f.L2Hit), semconv.GPUIOBasisL2Misses
 	default:

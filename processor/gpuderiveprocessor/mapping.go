@@ -185,8 +185,8 @@ func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	return true
 }
 
-// first returns the first mapping that fits and gives a type; if none does, the first that fits, because a preset may
-// give the type.
+// first returns the first mapping that matches and sets a type; if none does, the first that matches, because a preset
+// may set the type.
 func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	var untyped *MappingConfig
 	for _, m := range mappings {

@@ -44,8 +44,8 @@ var presets = map[string][]MappingConfig{
 		vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
 		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"}),
 	},
-	// SGLang's request spans (sglang/srt/observability): what finished requests say on their root span, ` Req 1a2b3c4d`;
-	// seconds. Embeddings have no completion tokens.
+	// SGLang's request spans (sglang/srt/observability): attributes of finished requests on their root span, ` Req
+	// 1a2b3c4d`; seconds. Embeddings have no completion tokens.
 	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.prompt_tokens"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("gen_ai.usage.completion_tokens", toItems),
@@ -137,7 +137,7 @@ func genAI(kind, output string) MappingConfig {
 	)
 }
 
-// pytorchTypes are the types of what the profiler's categories hold; "": another mapping's.
+// pytorchTypes are the operation types for the profiler's categories; "": from another mapping.
 type pytorchTypes struct{ kernel, copy, memset string }
 
 func pytorch(span string, types pytorchTypes, more ...AttributeConfig) MappingConfig {
@@ -167,7 +167,7 @@ var cudaDevice = []AttributeConfig{
 	from("cuda.device.index", string(semconv.GPUDeviceOrdinalKey)),
 }
 
-// direction takes cudaMemcpyKind by name or number (driver_types.h: 0 to 3; 4, default, does not say).
+// direction accepts cudaMemcpyKind by name or number (driver_types.h: 0 to 3; 4, default, is not a direction).
 func direction(source string) AttributeConfig {
 	return AttributeConfig{From: source, To: string(semconv.GPUCopyDirectionKey), Values: map[string]string{
 		"HostToHost": semconv.GPUCopyDirectionHostToHost, "0": semconv.GPUCopyDirectionHostToHost,

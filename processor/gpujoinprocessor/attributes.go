@@ -37,7 +37,7 @@ type spanValue struct {
 // wholeCoverage is the coverage from which it is the normal one.
 const wholeCoverage = 0.99
 
-// attributes writes what the samples say about a span.
+// attributes writes a span's values from the samples.
 type attributes struct {
 	shift       int64
 	energyOnMIG bool
@@ -49,7 +49,7 @@ type attributes struct {
 	weights     []float64                   // and of how many devices
 }
 
-// room returns how many attributes a span of a place mostly gains here and from gpu_derive, the next processor:
+// room returns how many attributes a span of a target usually gains here and from gpu_derive, the next processor:
 // pdata's maps are slices, and one growth costs less than two.
 func (a *attributes) room(g *gpuSpan, at *target) int {
 	switch {
@@ -73,12 +73,12 @@ func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shar
 	to.EnsureCapacity(to.Len() + a.room(g, at))
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
-	if at.hwID == "" { // found by another identity: whoever comes next need not search again
+	if at.hwID == "" { // found by another identity: later processors need not search again
 		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
 	if coverage > 0 {
-		// What was measured comes first: a limit of attributes cuts the others.
+		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
 			a.bound(g, at, to)
@@ -87,7 +87,7 @@ func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shar
 			if share.Own != share.Value {
 				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}
-			// The share knows only what was there when it was dealt out; the quality is the worst value's.
+			// The share covers only the counter as known when it was attributed; the quality is the worst value's.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c
 			}
@@ -155,9 +155,9 @@ func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quanti
 	return x, known > 0
 }
 
-// leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample
-// has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
-// where it was held back.
+// leanMeans writes what shows whether the device computed, moved data or was throttled. A span shorter than a sample
+// has the values of its surroundings, of which only power and the utilization of the SMs are relevant; the clock is
+// written if it was throttled.
 func (a *attributes) leanMeans(to pcommon.Map, at *target, start, end int64, how string, throttled bool) {
 	put := func(q gpuquantity.Quantity) bool {
 		x, ok := at.board.measure(at.dev, q, start, end)

@@ -41,7 +41,7 @@ type scope struct {
 	source string // of the samples of all of its spans
 	mixed  bool   // they have several, or some are not joined
 	cells  int    // spans of method cell minus spans of method interval
-	method string // of its spans that state none
+	method string // of its spans that have none of their own
 }
 
 // hostSpan is a span without GPU operation in a request that has some with.
@@ -57,7 +57,7 @@ type boardEnd struct {
 	end   int64
 }
 
-// joinable returns the spans that have samples of a device to wait for, with their places.
+// joinable returns the spans that wait for samples of a device, with their targets.
 func (b *batch) joinable() iter.Seq2[*gpuSpan, *target] {
 	return func(yield func(*gpuSpan, *target) bool) {
 		for i := range b.spans {
@@ -87,7 +87,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	b.seed = id.seed
 	all := td.ResourceSpans()
 	if cap(b.resources) < all.Len() {
-		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: places point into it
+		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: targets point into it
 	}
 	var g gpuSpan
 	var f spanfacts.Facts
@@ -132,8 +132,8 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 // so it is not a part of them.
 var nestScratch = sync.Pool{New: func() any { return new([]spanfacts.NestSpan) }}
 
-// nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls
-// does with the step's context are side by side in the trace; dealt with so, each would have half of the energy.
+// nest moves spans that ran inside others of their stream below those. A loop's phase, and sections of the code that it
+// calls with the step's context, are siblings in the trace; without nesting each would get half of the energy.
 func (b *batch) nest(streams []spanfacts.NestSpan) {
 	for i := range streams {
 		s, g := &streams[i], &b.spans[i].share
@@ -147,7 +147,7 @@ func (b *batch) nest(streams []spanfacts.NestSpan) {
 	})
 }
 
-// others returns a number of the spans that are not waited for, whatever their order; 0: there are none.
+// others returns a checksum of the spans that are not waited for, whatever their order; 0: there are none.
 func (b *batch) others() (sum uint64) {
 	add := func(k *attribution.Key) { sum += maphash.Comparable(b.seed, *k) }
 	for i := range b.host {
@@ -161,8 +161,8 @@ func (b *batch) others() (sum uint64) {
 	return sum
 }
 
-// bridge replaces parents that are host spans by the parents of those; a root among them leaves none, so that nobody
-// waits for an ancestor that can't come.
+// bridge replaces parents that are host spans by their own parents; a root among them leaves none, so that no span
+// waits for an ancestor that cannot arrive.
 func (b *batch) bridge() {
 	if b.bridges == nil {
 		b.bridges = map[attribution.Key][8]byte{}
@@ -185,8 +185,8 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
 
-// mark writes on each scope what most of its spans would repeat: where the samples are from, if that is the same for
-// all of them, and then the method of most. The source is also how another gpu_join knows that they are joined.
+// mark writes on each scope what most of its spans would repeat: the source of the samples, if all have the same, and
+// then the most frequent method. The source also tells another gpu_join that the spans are joined.
 func (b *batch) mark() {
 	for i := range b.spans {
 		g := &b.spans[i]
@@ -236,7 +236,7 @@ type pendingRequest struct {
 
 type pendingKey struct{}
 
-// pendingBatch returns the batch of a request that comes out of the queue. Nil: nothing is known of this request, or a
+// pendingBatch returns the batch of a request that leaves the queue. Nil: nothing is known about this request, or a
 // device has been replaced since then.
 func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
 	r, ok := ctx.Value(pendingKey{}).(*pendingRequest)
@@ -257,7 +257,7 @@ func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
 		b.unpack(td, nil)
 		return nil
 	}
-	// Children of the request's host spans may have come since.
+	// Children of the request's host spans may have arrived since.
 	for _, h := range b.host {
 		for _, x := range b.boards {
 			x.dev.Pass(h.key, h.parent)

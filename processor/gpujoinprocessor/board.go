@@ -16,15 +16,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// board is one physical GPU: its fair share and what was reported of it. All MIG instances share it, for they share the
-// counters.
+// board is one physical GPU: its energy attribution and its events. All its MIG instances share it, because they share
+// the counters.
 type board struct {
 	id        string // as gpusamplesextension.NormalizeID makes it
 	dev       *attribution.Device
 	meter     meter
 	instances []string // MIG instances on which spans were seen
 	energy    energyCounters
-	warned    bool // that samples come too rarely
+	warned    bool // that samples are too infrequent
 }
 
 func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads, budget *attribution.Budget) *board {
@@ -44,8 +44,8 @@ func (b *board) addInstance(id string) {
 	}
 }
 
-// watermark returns the time up to which samples of the board and of its live instances have come, on the clock of
-// spans.
+// watermark returns the time up to which samples of the physical GPU and of its live instances have arrived, on the
+// clock of spans.
 func (b *board) watermark(v gpusamplesextension.View) int64 {
 	w := b.meter.dev.Newest()
 	oldest := w
@@ -158,7 +158,7 @@ type energyCounters struct {
 	begun    bool
 	last     float64 // the device's counter at the last report
 	counted  float64 // its increase since the first
-	dealt    float64 // what the sweep had dealt out at the first
+	dealt    float64 // what the sweep had attributed at the first
 	lost     float64 // reported as uncovered
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Config of the gpu_join processor.
 type Config struct {
-	// Samples names the gpu_samples extension with the device samples. Default none: spans pass untouched.
+	// Samples names the gpu_samples extension with the device samples. Default none: spans pass unchanged.
 	Samples *component.ID `mapstructure:"samples"`
 	// Settle is how long after its time an instant of a device is dealt out, so that spans of other processes can
 	// arrive. Longer than the export interval of the SDKs (5 s by default). Default 6s.
@@ -26,7 +26,7 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue holds the batches that wait.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried forever, for
+	// RetryOnFailure configures retries when the next component refuses a joined batch. Default: retried forever, because
 	// the queue is bounded and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 1048576.
@@ -35,18 +35,19 @@ type Config struct {
 	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
 	// whose clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`
-	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity. Default none.
+	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
 	// EnergyOnMIG gives spans on MIG instances their share of the board's energy. Default false.
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
-	// Events adds a span event for each XID, memory error and throttle change, beside the attributes. Default false.
+	// Events adds a span event for each XID, memory error and throttle change, in addition to the attributes. Default
+	// false.
 	Events bool `mapstructure:"events"`
-	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
-	// normal one and means of five significant digits, or full for all that is known. Default lean.
+	// Attributes selects how much is written on a span: lean writes what a person needs, quality only if it is unusual,
+	// and means with five significant digits; full writes everything known. Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 }
 
-// QueueConfig bounds what is held.
+// QueueConfig limits what is held.
 type QueueConfig struct {
 	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 512 MiB.
 	Size int64 `mapstructure:"size"`
@@ -90,6 +91,6 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// HeldSpanBytes is what a span of 12 attributes takes of the heap while it waits, with its place in the energy
-// attribution; sizing is computed with it. A test measures it.
+// HeldSpanBytes is the heap memory of a span of 12 attributes while it waits, with its node in the energy attribution;
+// sizing is based on it. A test measures it.
 const HeldSpanBytes = 640

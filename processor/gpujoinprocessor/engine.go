@@ -26,7 +26,7 @@ type engine struct {
 	mu     sync.Mutex
 	boards map[string]*board
 	budget attribution.Budget
-	beside boundedmap.Recent[uint64, struct{}] // what batches had beside their GPU spans, by batch.others
+	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
 }
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples
@@ -49,8 +49,8 @@ func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	return b
 }
 
-// look finds the devices of a batch's spans, and which of those are waited for. known is how many of these have come
-// before.
+// look finds the devices of a batch's spans, and which of the spans are waited for. known is how many of these have
+// arrived before.
 func (e *engine) look(b *batch) (known int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,10 +73,10 @@ func (e *engine) look(b *batch) (known int) {
 	return known
 }
 
-// arrive brings the spans of a batch into the fair share, keeps them there until the batch is written, and finds what
-// they wait for. fresh says that not all of them were known. leaving says that the batch is the queue's: then its
-// known spans are its own, which came before it went into a storage; else they are another batch's, which came in the
-// meantime.
+// arrive adds the spans of a batch to the energy attribution, pins them there until the batch is written, and
+// determines what they wait for. fresh means that not all of them were known. leaving means that the batch comes from
+// the queue: then its known spans are its own, which arrived before it was stored; otherwise they are another batch's,
+// which arrived in the meantime.
 func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,8 +111,8 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	return known == 0 || known < b.waiting
 }
 
-// repeats reports whether a batch, whose waiting spans all have come before, is a whole request that has: with what
-// was beside them then. A sender that was stopped in between puts its spans into other requests.
+// repeats reports whether all waiting spans of a batch have arrived before, as a whole request with the same other
+// spans. A sender that was stopped in between sends its spans in other requests.
 func (e *engine) repeats(b *batch) bool {
 	others := b.others()
 	e.mu.Lock()
@@ -120,7 +120,7 @@ func (e *engine) repeats(b *batch) bool {
 	return others == 0 || e.beside.Find(others) != nil
 }
 
-// passed notes that the next component has taken what was beside spans that had come before.
+// passed records that the next component has accepted the other spans of a request whose GPU spans had arrived before.
 func (e *engine) passed(others uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +133,7 @@ func (e *engine) sawBeside(others uint64) {
 	}
 }
 
-// removeKnown takes the spans that have come before out of a request; it returns their number.
+// removeKnown removes the spans that have arrived before from a request and returns their number.
 func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -162,7 +162,7 @@ func remove(td ptrace.Traces, which map[ptrace.Span]bool) (n int) {
 	return n
 }
 
-// giveBack notes that a batch was refused after it had arrived.
+// giveBack records that a batch was refused after it had arrived.
 func (e *engine) giveBack(b *batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,8 +196,8 @@ func (b *batch) awaitBoard(of *board, end int64) {
 	b.boards[k].end = max(b.boards[k].end, end)
 }
 
-// settled moves the settled time of the boards that a batch waits for and says whether all its spans have ended there.
-// drain waits neither for spans nor for samples that may still arrive.
+// settled advances the settled time of the physical GPUs that a batch waits for and reports whether all its spans have
+// ended by then. drain waits neither for spans nor for samples that may still arrive.
 func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,9 +206,9 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	ready := true
 	for _, w := range b.boards {
 		if e.boards[w.board.id] != w.board {
-			continue // the device is gone
+			continue // the device was removed
 		}
-		if e.settle(view, w.board, now, drain) && w.board.dev == w.dev { // else it is gone now, or has restarted
+		if e.settle(view, w.board, now, drain) && w.board.dev == w.dev { // otherwise it was removed or replaced
 			if t, ok := w.board.dev.Settled(); !ok || t < w.end {
 				ready = false
 			}
@@ -237,9 +237,9 @@ func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now t
 	return ready
 }
 
-// settle moves a board's settled time T to min(newest sample, now − settle), but not further back than now − max_wait:
-// what has no samples by then stays without. T only moves forward, unless the host's clock was set back.
-// False: the device has gone from the samples.
+// settle advances a physical GPU's settled time T to min(newest sample, now − settle), but at least to now − max_wait:
+// spans without samples by then stay without. T never decreases, unless the host's clock was set back. It returns false
+// if the device is no longer among the samples.
 func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, drain bool) bool {
 	dev, ok := view.Lookup(b.id)
 	if !ok {
@@ -257,7 +257,7 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 	}
 	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
 	if drain {
-		t = max(t, ns) // the receivers have stopped: no sample comes that could tell more about what has none
+		t = max(t, ns) // the receivers have stopped: no further sample can add to spans without samples
 	}
 	b.dev.Settle(t, &b.meter)
 	return true
@@ -285,7 +285,7 @@ func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
 	return views
 }
 
-// elsewhere returns what the descendants of a span have on all boards but its own.
+// elsewhere returns what the descendants of a span have on all physical GPUs except its own.
 func (e *engine) elsewhere(own *board, k attribution.Key) (value float64) {
 	for _, b := range e.boards {
 		if b != own {
@@ -302,6 +302,6 @@ func (e *engine) known() int {
 	return e.budget.Used()
 }
 
-// maxSums bounds what is remembered of requests that are repeated, of which what is beside the GPU spans passes again
-// later: half a megabyte, and half a minute of 500 requests a second.
+// maxSums bounds how many repeated requests are remembered, whose other spans are passed on again later: half a
+// megabyte, and half a minute of 500 requests a second.
 const maxSums = 1 << 14

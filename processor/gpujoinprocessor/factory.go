@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 )
 
-// NewFactory makes the factory of type gpu_join.
+// NewFactory returns the factory of type gpu_join.
 func NewFactory() processor.Factory {
 	return processor.NewFactory(metadata.Type, createDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
 }

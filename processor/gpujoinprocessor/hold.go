@@ -36,13 +36,13 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		p.put(b)
 	}
 	if p.cfg.Queue.Storage != nil {
-		// Data read from a storage has no owner yet. The pipeline would take it for its own and give it up when the
-		// next component returns, and then the queue would do so again, which panics.
+		// Data read from a storage has no owner yet. The pipeline would otherwise take ownership and release it when the next
+		// component returns, and then the queue would release it again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}
 	err := p.next.ConsumeTraces(ctx, td)
 	if passes {
-		if err == nil { // else it comes again
+		if err == nil { // otherwise it arrives again
 			p.stats.unplaced(ctx, b)
 		}
 		p.put(b)
@@ -50,7 +50,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 	return err
 }
 
-// What lets a batch go.
+// Reasons why a batch is released.
 type releaseReason uint8
 
 const (
@@ -74,7 +74,7 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 		case !now.Before(last):
 			return deadline
 		}
-		// Before the latest end is `settle` ago no sample helps; after that any may.
+		// Until the latest end is `settle` ago no sample can complete the batch; after that any may.
 		until, wake := time.Unix(0, b.latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
 		if !until.After(now) {
 			until, wake = last, p.wake
@@ -98,9 +98,8 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 // drainPatience is how long a drain waits for the next batch to leave.
 const drainPatience = time.Second
 
-// drain lets the consumer finish while batches go on leaving. A queue in memory drains by itself; one in a storage
-// would end with the batch at hand, and the others would come back after the restart, when the samples of their time
-// are gone.
+// drain lets the consumer continue while batches are released. A queue in memory drains by itself; one in a storage
+// would end with the current batch, and the others would be read after the restart, when their samples no longer exist.
 func (p *joinProcessor) drain(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -173,7 +172,7 @@ func (p *joinProcessor) oversize(td ptrace.Traces) bool {
 	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
 }
 
-// joinNow joins a request that can't wait, with what is known by now.
+// joinNow joins a request that cannot wait, with what is known by now.
 func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	b := p.batches.Get().(*batch)
 	defer p.put(b)

@@ -12,10 +12,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// resourceInfo is what the join takes from a resource.
+// resourceInfo holds the values of a resource that the join needs.
 type resourceInfo struct {
 	process  uint64
-	server   uint64  // of requests: the service whose load is known; 0: none
+	server   uint64  // of requests: the service with a known load; 0: none
 	load     string  // the name of that load
 	loads    *loads  // nil if server is 0
 	weight   float64 // of requests: how many each represents, as the resource states it
@@ -29,8 +29,8 @@ type identifier struct {
 	loads *loads
 }
 
-// The attributes that tell one process from another: an instance ID alone, or else a process ID with whatever says
-// which machine or container it counts in.
+// The attributes that identify a process: an instance ID alone, or otherwise a process ID with what identifies its
+// machine or container.
 var (
 	instanceKeys = [...]string{"service.namespace", "service.name", "service.instance.id"}
 	processKeys  = [...]string{"process.pid", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"}

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// loads finds how many requests a server ran. All requests of a server are of one process in the fair share, whichever
-// of the server's processes exports their spans, for the server counts them together.
+// loads finds how many requests a server ran. All requests of a server belong to one process in the energy attribution,
+// whichever of the server's processes exports their spans, because the server counts them together.
 type loads struct {
 	reader gpusamplesextension.LoadReader // nil: nothing is known
 
@@ -99,7 +99,7 @@ func (l *loads) known(r *resourceInfo, s *attribution.Span, shift int64) bool {
 	return r.server != 0 && l.reader.LoadKnown(r.load, s.Start+shift, s.End+shift)
 }
 
-// weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is none.
+// weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is invalid.
 func weightOf(v pcommon.Value) float64 {
 	ratio := v.Double()
 	if v.Type() == pcommon.ValueTypeStr { // OTEL_RESOURCE_ATTRIBUTES has texts only

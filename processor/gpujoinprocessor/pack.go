@@ -194,7 +194,7 @@ func (p *packed) reset() {
 	p.others = pcommon.Slice{}
 }
 
-// unpack puts back what was packed, with room for what will be written; nil: nothing.
+// unpack restores what was packed, with room for what will be written; nil: nothing.
 func (b *batch) unpack(td ptrace.Traces, will *attributes) {
 	if len(b.packed.spans) == 0 {
 		return

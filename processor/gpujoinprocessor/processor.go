@@ -137,8 +137,8 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. What is held is joined with the samples that are there and sent on; what
-// the next component does not take then stays in the storage, if there is one.
+// Shutdown implements component.Component. Held batches are joined with the available samples and sent; what the next
+// component does not accept stays in the storage, if there is one.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
@@ -188,9 +188,9 @@ func (p *joinProcessor) report(b *board) {
 	}
 }
 
-// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples goes into the
-// queue, whole: what else is in it must not be refused alone, for senders repeat whole requests. Its GPU spans take
-// their place in the fair share at once, while the requests before it still wait. Other requests pass.
+// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples is queued as a whole:
+// the rest of it must not be refused alone, because senders repeat whole requests. Its GPU spans are added to the
+// energy attribution immediately, while earlier requests still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	if p.queue == nil {
 		return p.next.ConsumeTraces(ctx, td)
@@ -215,7 +215,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		}
 		return err
 	case known == b.waiting && p.engine.repeats(b):
-		// The sender repeats what the queue has taken: its answer was lost.
+		// The sender repeats what the queue has accepted: the response was lost.
 		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(td.SpanCount()))
 		return nil
 	case known > 0:
@@ -264,7 +264,7 @@ func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error
 		p.id, p.cfg.Queue.Size, p.cfg.Settle, err)
 }
 
-// accepted counts the GPU spans of a request that never will have samples, and says the first time what to do.
+// accepted counts the GPU spans of a request that will never have samples, and logs the remedy the first time.
 func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 	for i, n := range p.stats.accepted(ctx, b) {
 		if n > 0 && remedies[i] != "" {
@@ -276,7 +276,7 @@ func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 	}
 }
 
-// remedies are what a user can do about spans whose device is not found.
+// remedies are the remedies for spans whose device is not found.
 var remedies = [outcomes]string{
 	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
 	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at " +

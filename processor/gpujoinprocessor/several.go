@@ -20,8 +20,8 @@ type spot struct {
 	again bool                           // the board is a device's before it, too, another instance
 }
 
-// devicesOf returns the devices of spans that do not name one: a list in hw.id, else the devices that the span's
-// process, pod or host has (gpusamplesextension.UseReader). nil: the place names a device, or it is unknown.
+// devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the devices of the span's
+// process, pod or host (gpusamplesextension.UseReader). nil: the target names a device, or it is unknown.
 func (e *engine) devicesOf(x *target) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
@@ -36,8 +36,8 @@ func (e *engine) devicesOf(x *target) []string {
 	return ids
 }
 
-// searchSeveral binds all devices of a place. Only a request may be on several: of a section nothing tells which of
-// them ran it. All must have samples, for a sum over some of them would pass for the whole.
+// searchSeveral binds all devices of a target. Only a request may be on several: it is unknown which of them ran a
+// section. All must have samples, because a sum over some of them would be mistaken for the whole.
 func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome {
 	if len(x.ids) > 1 && !x.request {
 		return severalDevices
@@ -64,7 +64,8 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome
 	return found
 }
 
-// arriveMore brings a span into the fair share of the further boards of its place, and keeps it there if pin is true.
+// arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins it there if pin is
+// true.
 func (x *target) arriveMore(g *gpuSpan, now int64, pin bool) {
 	if len(x.more) == 0 {
 		return
@@ -81,9 +82,9 @@ func (x *target) arriveMore(g *gpuSpan, now int64, pin bool) {
 	}
 }
 
-// writeSeveral joins a span with all devices of its place: energy is the sum over their boards, and known only where
-// each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst.
-// False: no sample is near one of them.
+// writeSeveral joins a span with all devices of its target: energy is the sum over their physical GPUs, and known only
+// if each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. It
+// returns false if no sample is near one of them.
 func (a *attributes) writeSeveral(g *gpuSpan, x *target, share attribution.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	to := g.span.Attributes()

@@ -34,8 +34,8 @@ type gpuSpan struct {
 	span      ptrace.Span
 	share     attribution.Span
 	at        attribution.Handle
-	more      []attribution.Handle // on the further devices of its place
-	target    int32                // of the batch's places
+	more      []attribution.Handle // on the further devices of its target
+	target    int32                // index in the batch's targets
 	scope     int32                // of the batch's scopes
 	step      bool
 	fault     fault

@@ -41,17 +41,17 @@ type target struct {
 	targetName
 	outcome outcome
 	board   *board
-	latest  int64                          // end of its spans that are waited for; 0 when there is none
+	latest  int64                          // end of its spans that are waited for; 0 if there is none
 	dev     gpusamplesextension.DeviceView // while the samples are locked
 	cell    int64                          // ns; shorter spans have the values of their surroundings
 
 	from, to int64    // of its spans, unix ns
-	looked   bool     // ids are what is known of them
+	looked   bool     // ids are set
 	ids      []string // devices of spans that name none, or several
 	more     []spot   // those beyond the first
 }
 
-// extend makes a span's time a part of the place's.
+// extend extends the target's time by a span's.
 func (x *target) extend(s *attribution.Span) {
 	if x.to == 0 {
 		x.from = s.Start
@@ -59,17 +59,17 @@ func (x *target) extend(s *attribution.Span) {
 	x.from, x.to = min(x.from, s.Start), max(x.to, s.End)
 }
 
-// targets are the devices of a batch. A request has few of them and many spans, which know theirs by number.
+// targets are the devices of a batch. A request has few of them and many spans, which refer to theirs by number.
 type targets struct {
 	list []target
 	last int // of the last span
 }
 
-// recentPlaces bounds the search for a place; one that was named longer ago gets a second number.
+// recentTargets bounds the search for a target; one that was named longer ago gets a second number.
 const recentTargets = 8
 
-// number gives the number of a place. The search begins at the last span's: most follow one another on a
-// device, or go round the devices.
+// number returns the number of a target. The search starts at the last span's: most follow one another on a device, or
+// alternate between the devices.
 func (p *targets) number(name *targetName) int32 {
 	n := min(len(p.list), recentTargets)
 	first := len(p.list) - n
@@ -88,7 +88,7 @@ func (p *targets) number(name *targetName) int32 {
 	return int32(p.last)
 }
 
-// sameDevice compares places of spans of one process and one ordinal.
+// sameDevice compares the targets of spans of one process and one ordinal.
 func (p *targets) sameDevice(i, j int32) bool {
 	a, b := &p.list[i], &p.list[j]
 	return i == j || cmp.Or(a.hwID, a.bdf) == cmp.Or(b.hwID, b.bdf)
@@ -100,7 +100,7 @@ func (p *targets) reset() {
 }
 
 // search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none
-// of these are looked for by devicesOf.
+// of these are resolved by devicesOf.
 func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusamplesextension.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {
@@ -116,7 +116,7 @@ func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusample
 			}
 		}
 	}
-	if p.hwID != "" || p.bdf != "" { // a device of another host must not become ours by its number
+	if p.hwID != "" || p.bdf != "" { // a device of another host must not match by its number
 		return gpusamplesextension.DeviceView{}, unknownDevice
 	}
 	id, mapped := e.ordinals[p.ordinal]
@@ -129,7 +129,7 @@ func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusample
 	return gpusamplesextension.DeviceView{}, unknownDevice
 }
 
-// find looks the places of a batch up in the current view. What was not found once stays so for the batch.
+// find looks up the targets of a batch in the current view. A target that was not found stays so for the batch.
 func (e *engine) find(view gpusamplesextension.View, p *targets) {
 	for i := range p.list {
 		x := &p.list[i]

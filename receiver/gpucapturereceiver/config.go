@@ -21,13 +21,14 @@ type Config struct {
 	Folder string `mapstructure:"folder"`
 	// Window is how long each window records (default 200ms, at most 60s).
 	Window time.Duration `mapstructure:"window"`
-	// Every is the time from one window of a process to its next (default 1m). 0 opens none: then only
-	// `otelcol-gpu capture` does.
+	// Every is the time from one window of a process to its next (default 1m). 0 opens none: then only `otelcol-gpu
+	// capture` does.
 	Every time.Duration `mapstructure:"every"`
-	// Budget is the most records per second of a window; a window that has had its share ends early (default 100000).
+	// Budget is the maximum number of records per second of a window; a window that has used it up ends early (default
+	// 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is
-	// one record.
+	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one
+	// record.
 	Kinds []string `mapstructure:"kinds"`
 	// MaxProcesses bounds how many rings are read at once (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
@@ -77,7 +78,7 @@ func (c *Config) Validate() error {
 func kindNames() []string { return []string{"kernel", "copy", "memset", "graph"} }
 
 func (c *Config) kinds() uint32 {
-	out := ring.KindContext // which say who launched: always asked for
+	out := ring.KindContext // always requested: they identify the launching thread
 	for _, k := range c.Kinds {
 		out |= 1 << slices.Index(kindNames(), k)
 	}
@@ -92,7 +93,7 @@ type Result struct {
 	profiletrace.Stats
 	Outcome  string           // recorded, budget, or why there is nothing
 	Records  int64            // activities of the device that were read
-	Dropped  map[string]int64 // what was lost, by reason
+	Dropped  map[string]int64 // lost records, by reason
 	Message  string           // of a refused window, for people
 	Remark   string           // of a recorded window, for people
 	Attached int64            // activities below a live span

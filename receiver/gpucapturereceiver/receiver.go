@@ -46,9 +46,9 @@ type captureReceiver struct {
 
 	mu       sync.Mutex
 	sessions map[string]bool   // by path; true while its goroutine runs
-	refused  map[string]string // what was said of files that cannot be used
-	crowded  bool              // more processes than max_processes: said once
-	missing  bool              // the folder is not there: said once
+	refused  map[string]string // last message about files that cannot be used
+	crowded  bool              // more processes than max_processes: reported once
+	missing  bool              // the folder does not exist: reported once
 }
 
 var _ component.Component = (*captureReceiver)(nil)
@@ -88,7 +88,7 @@ func (r *captureReceiver) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Shutdown ends open windows; what they have recorded by then is lost, as what they would have recorded is.
+// Shutdown ends open windows; their records are lost.
 func (r *captureReceiver) Shutdown(context.Context) error {
 	if r.cancel != nil {
 		r.cancel()

@@ -49,14 +49,14 @@ type clocks struct {
 	set         bool
 }
 
-// run opens the window, reads it to its end and hands its spans to emit. Errors are of ctx and emit.
+// run opens the window, reads it to its end and passes its spans to emit. Errors are from ctx and emit.
 func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Result, error) {
 	res := Result{Dropped: map[string]int64{}}
 	before, err := w.ring.Counts()
 	if err != nil {
 		return broken(res, err), nil
 	}
-	// What an earlier reader left unread is of another window.
+	// What an earlier reader left unread belongs to another window.
 	if err := w.ring.Discard(); err != nil {
 		return broken(res, err), nil
 	}
@@ -99,7 +99,7 @@ func broken(res Result, err error) Result {
 
 var errTimeout = errors.New("the process did not answer the request for a window (is it stopped?)")
 
-// read takes the records as they come, until the process has answered.
+// read reads the records as they are written, until the process has answered.
 func (w *window) read(ctx context.Context) (ring.State, error) {
 	deadline := time.NewTimer(w.cfg.Window + answerTimeout)
 	defer deadline.Stop()
@@ -135,7 +135,7 @@ func (w *window) read(ctx context.Context) (ring.State, error) {
 	}
 }
 
-// take keeps a record, at most so many: the writer keeps to the budget, who pretends to be one need not.
+// take keeps a record, up to a maximum: the writer respects the budget, an impostor may not.
 func (w *window) take(r ring.Record, most int) {
 	switch r.Kind() {
 	case ring.WindowBegin, ring.WindowEnd:
@@ -154,7 +154,7 @@ func (w *window) take(r ring.Record, most int) {
 		number := r.A()
 		w.parents[r.Correlation()] = number
 		if _, ok := w.pushed[number]; !ok {
-			w.pushed[number] = w.find(number) // now: places of contexts are used again
+			w.pushed[number] = w.find(number) // now: positions of contexts are reused
 		}
 	default:
 		if len(w.raw) < most*ring.RecordSize {
@@ -171,7 +171,7 @@ type pushed struct {
 	id       uint32 // of requests among the profile's names
 }
 
-// find returns the meaning of a number; nil if its place was used again before it was read.
+// find returns the meaning of a number; nil if its position was reused before it was read.
 func (w *window) find(number uint64) *pushed {
 	p, ok := w.ring.Pushed(number)
 	if !ok {
@@ -246,7 +246,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	return res, err
 }
 
-// maxSlew bounds by how much clocks that nobody sets drift apart: 500 ppm of the longest window, and reading them.
+// maxSlew bounds the drift between clocks that are not set: 500 ppm of the longest window, and the time to read them.
 const maxSlew = 40 * time.Millisecond
 
 // jump returns how far the wall clock was set while the window was open; 0: it was not.

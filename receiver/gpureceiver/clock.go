@@ -18,15 +18,15 @@ const clockPatience = 10 * time.Second
 // clockState compares the times of a source's samples with this machine's clock.
 type clockState struct {
 	arrived time.Time // of the last new sample, by this machine's clock; zero: none yet
-	kind    string    // what is wrong; empty when nothing is
+	kind    string    // the problem; empty if there is none
 	err     error     // as first seen, so that a drift is logged once
 }
 
-// reset restarts, for a source that was opened.
+// reset starts over, for a source that was opened.
 func (c *clockState) reset(now time.Time) { c.arrived = now }
 
-// take returns what is wrong with the times of a batch; nil when nothing is. Devices that are lost have no samples for
-// another reason, and a source that lists none has nothing to sample.
+// take returns the problem with the times of a batch; nil if there is none. Lost devices have no samples for another
+// reason, and a source without devices has nothing to sample.
 func (c *clockState) take(b *gpudata.Batch, devices int, now time.Time, sampling time.Duration) error {
 	patience := max(clockPatience, 5*sampling)
 	newest := int64(0)

@@ -27,10 +27,10 @@ type Config struct {
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
 	// SamplingInterval is the time between two samples of a device. Default 100ms.
 	SamplingInterval time.Duration `mapstructure:"sampling_interval"`
-	// Samples is the gpu_samples extension that every sample is written to. Default none.
+	// Samples is the gpu_samples extension to which every sample is written. Default none.
 	Samples *component.ID `mapstructure:"samples"`
-	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` goes
-	// on to the next source. DCGM takes 5s to say that nobody listens. Default 10s.
+	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` continues
+	// with the next source. DCGM takes 5s to report that nothing listens. Default 10s.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
 	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default
 	// 30s.
@@ -42,11 +42,10 @@ type Config struct {
 	Replay    ReplayConfig    `mapstructure:"replay"`
 	Simulated SimulatedConfig `mapstructure:"simulated"`
 
-	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it
-	// on.
+	// Kubernetes adds the pod that uses a device to its values. Default off; the empty key `kubernetes:` turns it on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
-	// Metrics switches single metrics on and off, by name. Default: as docs/semconv and the README say.
+	// Metrics enables and disables single metrics, by name. Default: as in docs/semconv and the README.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 
@@ -56,13 +55,13 @@ type MetricConfig struct {
 	Enabled bool `mapstructure:"enabled"`
 }
 
-// DCGMConfig says where DCGM is.
+// DCGMConfig configures the connection to DCGM.
 type DCGMConfig struct {
 	// Endpoint of the host engine: `host:port`, or `unix:///path`. Default localhost:5555. Empty with Embedded.
 	Endpoint string `mapstructure:"endpoint"`
 	// Embedded runs the host engine inside the Collector instead of connecting to one. Default false.
 	Embedded bool `mapstructure:"embedded"`
-	// MaxKeepAge is how long the host engine keeps samples: the longest stall that loses none. Default 2m.
+	// MaxKeepAge is how long the host engine keeps samples: the longest stall without loss. Default 2m.
 	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
 	// Profiling watches the profiling fields (1001 to 1012) where the devices have them. Default true.
 	Profiling bool `mapstructure:"profiling"`
@@ -70,7 +69,7 @@ type DCGMConfig struct {
 	MaxStaleness time.Duration `mapstructure:"max_staleness"`
 }
 
-// NVMLConfig says how NVML is used.
+// NVMLConfig configures NVML.
 type NVMLConfig struct {
 	// Library is the path of libnvidia-ml; empty means the loader's.
 	Library string `mapstructure:"library"`
@@ -78,7 +77,7 @@ type NVMLConfig struct {
 	GPM bool `mapstructure:"gpm"`
 }
 
-// ReplayConfig says which recording is played.
+// ReplayConfig selects the recording to play.
 type ReplayConfig struct {
 	// File is the recording; required for source replay.
 	File string `mapstructure:"file"`
@@ -88,8 +87,8 @@ type ReplayConfig struct {
 	Speed float64 `mapstructure:"speed"`
 }
 
-// SimulatedConfig describes the built-in simulated devices, which are used where the program that holds the receiver
-// gives none of its own.
+// SimulatedConfig describes the built-in simulated devices, which are used unless the embedding program provides its
+// own.
 type SimulatedConfig struct {
 	// Devices is their number. Default 1.
 	Devices int `mapstructure:"devices"`
@@ -98,7 +97,7 @@ type SimulatedConfig struct {
 	Seed uint64 `mapstructure:"seed"`
 }
 
-// KubernetesConfig says where the kubelet is.
+// KubernetesConfig configures the connection to the kubelet.
 type KubernetesConfig struct {
 	// PodResources is the socket of the kubelet's pod-resources API. Default
 	// /var/lib/kubelet/pod-resources/kubelet.sock.

@@ -16,7 +16,7 @@ import (
 
 // engine keeps one of several sources open and reads it. Calls of a source run in goroutines of their own, one at a
 // time for each source, because a call can block for a minute (a hung host engine) or forever: the engine waits
-// callTimeout, says that the call is late, and goes on with what else there is to do.
+// callTimeout, reports that the call is late, and continues with other work.
 type engine struct {
 	candidates  []*candidate
 	callTimeout time.Duration
@@ -37,11 +37,11 @@ func newEngine(cfg *Config, sources []gpudata.Source, h handler) *engine {
 
 // handler is notified of events, from the engine's goroutine.
 type handler interface {
-	// opened: the source answers; devices is what it has (maybe nothing), skipped why sources before it were not taken.
+	// opened: the source responds; devices are its devices (maybe none), skipped is why earlier sources were skipped.
 	opened(source string, devices []gpusamplesextension.Device, skipped error)
-	// read: a read came back after d. The batch belongs to the engine again when read returns.
+	// read: a read returned after d. The batch belongs to the engine again when read returns.
 	read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration)
-	// late: the call has not come back within the call timeout. A later opened or read takes it back.
+	// late: the call has not returned within the call timeout. A later opened or read revokes it.
 	late(source, op string)
 	// lost: an open source failed and was closed.
 	lost(source string, err error)
@@ -53,7 +53,7 @@ type handler interface {
 
 type candidate struct {
 	src     gpudata.Source
-	pending chan error // of the call that runs; nil when none does
+	pending chan error // of the call in progress; nil if there is none
 	op      string
 	since   time.Time
 	opened  bool
@@ -119,8 +119,8 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// open tries the candidates in order. With a candidate the error says why those before it were skipped. One whose last
-// call still runs is waited for, not called again.
+// open tries the candidates in order. Together with a candidate, the error states why earlier ones were skipped. A
+// candidate whose last call still runs is waited for, not called again.
 func (e *engine) open(ctx context.Context) (*candidate, error) {
 	var errs []error
 	for _, c := range e.candidates {
@@ -159,8 +159,8 @@ func (e *engine) describe(c *candidate, err error) error {
 	return fmt.Errorf("%s: %w", c.src.Name(), err)
 }
 
-// read reads until the source fails, ends, or the context does. A late read is waited for: the source keeps what was
-// measured meanwhile, and nothing else is to be done.
+// read reads until the source fails, ends, or the context does. A late read is waited for: the source keeps the samples
+// of that time, and there is nothing else to do.
 func (e *engine) read(ctx context.Context, c *candidate) error {
 	var (
 		b     = &gpudata.Batch{}
@@ -207,7 +207,7 @@ const (
 	releaseTimeout = 3 * time.Second
 )
 
-// release closes what is open. A call that does not return in time is left to a goroutine.
+// release closes the open source. A call that does not return in time is left to a goroutine.
 func (e *engine) release() {
 	limit := min(e.callTimeout, releaseTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

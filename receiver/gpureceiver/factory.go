@@ -29,10 +29,10 @@ import (
 // Option of NewFactory.
 type Option func(*factory)
 
-// WithSimulated gives the source `simulated` the devices of a GPU of the program that holds the receiver instead of the
-// built-in load. The source must still be chosen by `source: simulated`; `auto` never takes a simulated device for a
-// real one. The source behaves as a driver above the GPU: it quantises, averages, refreshes counters in stairs and
-// samples with jitter of its own, so what is sampled is never what the device knows about its work.
+// WithSimulated gives the source `simulated` the devices of a simulated GPU in the embedding program instead of the
+// built-in load. The source must still be chosen by `source: simulated`; `auto` never mistakes a simulated device for a
+// real one. The source behaves as a driver above the GPU: it quantizes, averages, refreshes counters in steps and
+// samples with jitter of its own, so samples never equal the device's true values.
 func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulated = gpu } }
 
 // factory holds the receivers under construction: one receiver serves the metrics and the logs pipelines of one
@@ -42,7 +42,7 @@ type factory struct {
 	receivers sharedcomponent.Instances[*Config, *gpuReceiver]
 }
 
-// NewFactory makes the factory of type gpu.
+// NewFactory returns the factory of type gpu.
 func NewFactory(opts ...Option) receiver.Factory {
 	f := &factory{}
 	for _, o := range opts {
@@ -134,7 +134,7 @@ func newNVML(cfg *Config) gpudata.Source {
 	})
 }
 
-// wantsProcesses: for the metric, or for the spans of processes that do not say on which device they were.
+// wantsProcesses: for the metric, or for spans of processes that do not name their device.
 func wantsProcesses(cfg *Config) bool {
 	return cfg.Samples != nil || cfg.Metrics[semconv.GPUProcessMemoryUsageName].Enabled
 }

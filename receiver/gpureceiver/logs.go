@@ -93,7 +93,7 @@ func (r *gpuReceiver) emitLogs(ctx context.Context) {
 type host struct{ name, id string }
 
 func thisHost() host {
-	res, _ := resource.New(context.Background(), resource.WithHost(), resource.WithHostID()) // as far as it is known
+	res, _ := resource.New(context.Background(), resource.WithHost(), resource.WithHostID()) // as far as known
 	value := func(k attribute.Key) string {
 		v, _ := res.Set().Value(k)
 		return v.AsString()

@@ -31,10 +31,9 @@ type metricDef struct {
 	emit       func(w *pointWriter, d *deviceState)
 }
 
-// metricDefs are all metrics, by name: from the catalogue, and metrics that are made of more than one value. Points
-// have the time of the sample they come from: an instant is the newest sample, a ratio the time-weighted mean over the
-// samples since the last emission, a counter what was counted since its first sample. Without a new sample there is no
-// point.
+// metricDefs are all metrics, by name: from the catalogue, and metrics computed from more than one value. Points have
+// the time of their sample: an instant is the newest sample, a ratio the time-weighted mean over the samples since the
+// last emission, a counter the count since its first sample. Without a new sample there is no point.
 var metricDefs = func() []metricDef {
 	defs := []metricDef{
 		{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},

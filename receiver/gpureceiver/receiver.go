@@ -68,8 +68,8 @@ type gpuReceiver struct {
 	scratch   []gpusamplesextension.Sample
 	ordered   int // so many of scratch are in order of time
 	events    []gpusamplesextension.Event
-	trouble   string            // what is wrong with the source; empty when nothing is
-	notices   map[string]string // what is missing, by kind and devices: why
+	trouble   string            // the problem with the source; empty if there is none
+	notices   map[string]string // reasons for missing data, by kind and devices
 	clock     clockState
 	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
 }
@@ -178,7 +178,7 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// emit sends metrics at every collection interval and logs as they come, until the context ends; then what is left.
+// emit sends metrics at every collection interval and logs when they occur, until the context ends; then the rest.
 func (r *gpuReceiver) emit(ctx context.Context) {
 	ticker := time.NewTicker(r.cfg.CollectionInterval)
 	defer ticker.Stop()
@@ -258,8 +258,8 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	return md
 }
 
-// adopt makes devices the ones that batches refer to. Boards that are gone are failed; instances that are gone were
-// taken apart.
+// adopt sets the devices that batches refer to. Physical GPUs that are gone have failed; instances that are gone were
+// removed.
 func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 	if slices.EqualFunc(devices, r.known, sameDevice) && len(r.current) == len(devices) {
 		return
@@ -303,7 +303,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 	}
 }
 
-// deviceFields say in a log which device is meant.
+// deviceFields identify a device in a log entry.
 func deviceFields(d *gpusamplesextension.Device) []zap.Field {
 	return []zap.Field{zap.String("hw.id", d.ID), zap.String("hw.name", d.Name)}
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// RecordSettings say what Record records.
+// RecordSettings configure Record.
 type RecordSettings struct {
 	// Config chooses the source, as the receiver does; metrics and samples are not used. Required.
 	Config *Config
-	// Logger gets what the source reports. Default: nothing.
+	// Logger receives the source's reports. Default: none.
 	Logger *zap.Logger
 }
 
-// RecordSummary is what was recorded.
+// RecordSummary is the result of Record.
 type RecordSummary struct {
 	Source  string // that answered first
-	Devices int    // that it had then
+	Devices int    // that it had at that time
 	Lines   int64  // samples and events written
 }
 

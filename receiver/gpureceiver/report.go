@@ -85,8 +85,8 @@ func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 		return
 	}
 	r.trouble = err.Error()
-	// A machine without a GPU is a normal place for auto, which searches: it found none. A source that was selected
-	// by name, or one that had devices before, is missed.
+	// auto searches for a source, and a machine without a GPU is normal. A source that was selected by name, or one that
+	// had devices before, is expected to have some.
 	log := r.set.Logger.Warn
 	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
 		log = r.set.Logger.Info
@@ -100,7 +100,7 @@ var silentReasons = map[gpudata.Health]string{
 	gpudata.HealthSilent: "every value is blank though the driver lists it (see its XIDs; it may need a reset)",
 }
 
-// judge takes the state of a device and says when it fails or is back; mu is held.
+// judge updates the state of a device and reports when it fails or is back; mu is held.
 func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 	before := d.health
 	d.health = h
@@ -113,8 +113,7 @@ func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 	}
 }
 
-// notice reports what is missing for longer than one read, once and again when the reason changes, and when it is
-// back.
+// notice reports what is missing for longer than one read: once, again when the reason changes, and when it is back.
 func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 	if b.Refused > 0 {
 		r.failures(b.Refused, source, string(gpudata.NoticeProfiling))

@@ -21,8 +21,8 @@ import (
 // maxScratch is the number of samples for which memory is kept between reads.
 const maxScratch = 4096
 
-// take puts a batch into the states of its devices and into gpu_samples. Values come in order of time for each device
-// and quantity; values of one device with the same time become one sample.
+// take adds a batch to the states of its devices and to gpu_samples. Values arrive in order of time for each device and
+// quantity; values of one device with the same time become one sample.
 func (r *gpuReceiver) take(b *gpudata.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesSta
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
 	if last.time > v.Time {
-		d.throttled = [64]float64{} // the clock was set back, and the stream restarts
+		d.throttled = [64]float64{} // the clock was set back, and the stream starts over
 	} else if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
 		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
 			d.throttled[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
@@ -168,7 +168,7 @@ func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return sum.DataPoints()
 }
 
-// deviceState is what the receiver keeps of one device between two emissions. It is kept by hw.id, so counters go on
+// deviceState is the receiver's state of one device between two emissions. It is kept by hw.id, so counters continue
 // when a source is opened again.
 type deviceState struct {
 	desc     gpusamplesextension.Device
@@ -207,8 +207,8 @@ const gapFactor = 3
 // clockSlack: a source's clock may be ahead of this machine's by so much.
 const clockSlack = time.Second
 
-// add takes a newer value and says by how much a counter grew and whether the value was taken. Where the last one lies
-// in the future (beyond ahead) and this one does not, the clock was set back.
+// add adds a newer value and returns a counter's increase and whether the value was accepted. If the last one is in the
+// future (beyond ahead) and this one is not, the clock was set back.
 func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) (growth float64, ok bool) {
 	back := s.time > ahead && v.Time <= ahead
 	if back && v.Quantity.Kind() == gpuquantity.Counter {

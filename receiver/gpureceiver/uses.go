@@ -17,8 +17,8 @@ import (
 // podsTimeout is how long the kubelet may take for an answer.
 const podsTimeout = 5 * time.Second
 
-// followPods asks the kubelet who holds which device, at every collection interval. While it does not answer, no pod is
-// known to hold any.
+// followPods queries the kubelet for the users of devices, at every collection interval. While it does not respond, no
+// pod is known to use any.
 func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 	client, err := podresources.New(socket)
 	if err != nil {
@@ -47,12 +47,12 @@ func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 	}
 }
 
-// origin returns this receiver as a reader of which process holds which device.
+// origin identifies this receiver as a reader of device uses of a kind.
 func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextension.UseOrigin {
 	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }
 
-// usesOfPods tells gpu_samples which container holds which devices, and which hold none.
+// usesOfPods writes to gpu_samples which container uses which devices, and which use none.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	if r.samples == nil {
 		return
@@ -77,8 +77,8 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
 }
 
-// usesOfProcesses tells gpu_samples which process is on which devices. A board divided into MIG instances lists the
-// processes of all of them, which say themselves where they are.
+// usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided into MIG instances
+// lists the processes of all of them, which identify their instance themselves.
 func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *gpudata.Batch) {
 	if r.samples == nil || !b.Listed {
 		return
@@ -101,7 +101,7 @@ func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *g
 	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
 }
 
-// forgetUses takes back what this receiver said.
+// forgetUses removes what this receiver wrote.
 func (r *gpuReceiver) forgetUses() {
 	if r.samples != nil {
 		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), nil, 0)

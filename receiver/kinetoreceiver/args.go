@@ -57,7 +57,7 @@ var arguments = map[string]int{
 	"kernel": argKernel,
 	// of MTIA
 	"direction": argKind, "size": argBytes,
-	// what NCCL's record says
+	// from NCCL's record
 	"Collective name": argCollective, "Group size": argGroupSize, "dtype": argElementType,
 	"In msg nelems": argInElements, "Out msg nelems": argOutElements,
 	"Process Group Description": argGroupDescription, "Process Group Name": argGroupName,
@@ -67,7 +67,7 @@ var arguments = map[string]int{
 	"flops": argFLOPs, "Flops": argFLOPs, "kernel_flop": argFLOPs,
 }
 
-// deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
+// deviceArgs reads the arguments of a kernel, copy or memset. Invalid numbers count as absent.
 func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
@@ -79,7 +79,7 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 			*hasDevice = setInt(&e.Device, v)
 		case argStream:
 			if *hasStream = setInt(&e.Stream, v); !*hasStream && string(v) != "null" {
-				e.Stream, *hasStream = c.id(v), true // as an address: what is of another stream stays apart
+				e.Stream, *hasStream = c.id(v), true // as an address: work of another stream stays apart
 			}
 		case argCorrelation:
 			c.correlates = setInt(&e.Correlation, v) || c.correlates
@@ -202,7 +202,7 @@ func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
 	}
 }
 
-// operator returns how to count what an operator does, nil if that is not known. It is found once for each name.
+// operator returns how to count the work of an operator, nil if that is unknown. It is looked up once for each name.
 func (c *collect) operator(id uint32, name []byte) rule {
 	for uint32(len(c.counts)) <= id {
 		c.counts = append(c.counts, counting{})
@@ -233,7 +233,7 @@ type operatorWork struct {
 	signature      uint32 // shapes, by the profile's names
 }
 
-// Bounds of works. Beyond them an operator is computed again each time.
+// Limits of works. Beyond them an operator is computed again each time.
 const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
 
 func (w *works) of(c *collect, count rule, d *profiletrace.Detail, name, types, dims, values []byte) {
@@ -261,8 +261,8 @@ func (w *works) of(c *collect, count rule, d *profiletrace.Detail, name, types, 
 	}
 }
 
-// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and looking costs a tenth of
-// the reading: it ends where the first operators have none.
+// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and searching costs a tenth of
+// the reading: it ends if the first operators have none.
 func (c *collect) recorded(args []byte) bool {
 	const first = 2000
 	if c.withoutFLOPs == first {

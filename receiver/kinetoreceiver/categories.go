@@ -12,12 +12,12 @@ import (
 // Categories of events that are read for something else than spans, or not at all.
 const (
 	kindNone     profiletrace.Kind = 255 - iota // counted by category and left out
-	kindIgnore                                  // known to repeat what other events say
+	kindIgnore                                  // known to repeat other events
 	kindOverhead                                // the profiler's own work
 	kindCounters                                // a kernel that CUPTI ran again and again to count: its times are no work
 )
 
-// mtiaCommands are what the command processors of an MTIA device ran.
+// mtiaCommands are the commands run by the command processors of an MTIA device.
 const mtiaCommands = "mtia_ccp_events"
 
 // mtiaCommand returns the kind of such a command by its name: all are kernels but copies, waits of one stream for
@@ -72,9 +72,9 @@ func category(cat []byte) profiletrace.Kind {
 	return profiletrace.KindOther
 }
 
-// uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without
-// Kineto: its process is "CPU functions" or a device, "CUDA functions". Of other files only what has PyTorch's
-// names is taken.
+// uncategorised finds the kind of an event without a category, as PyTorch writes them if it was built without Kineto:
+// its process is "CPU functions" or a device, "CUDA functions". In other files only events with PyTorch's names are
+// read.
 func uncategorised(pid, name []byte) profiletrace.Kind {
 	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))
 	switch {

@@ -31,7 +31,7 @@ type collect struct {
 	withoutFLOPs int                   // operators, of the examined ones
 	group        []byte                // identity of a process group, reused
 	texts        map[string]int64      // numbers assigned to thread and process ids that are not numbers
-	foreign      *producer             // who else wrote the file
+	foreign      *producer             // the other writer of the file
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
 }
@@ -142,7 +142,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	if e.Kind == profiletrace.KindAnnotation {
 		name = parented(&e.Detail, name)
 	}
-	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
+	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but they may explain idle time
 	if c.arguments(e, j, name); own {
 		e.Process, e.Thread = profiletrace.ProfilerProcess, 0
 	}
@@ -166,8 +166,8 @@ func (c *collect) window(j *chromejson.Event) {
 	c.p.Window(start, start+length)
 }
 
-// clock takes a counter of a device's clock: its name says "clock" or "frequency", and no memory's. The device is the
-// one in its arguments, else its process.
+// clock reads a counter of a device's clock: its name contains "clock" or "frequency", and no word for memory. The
+// device is the one in its arguments, otherwise its process.
 func (c *collect) clock(j *chromejson.Event) bool {
 	name := bytes.ToLower(j.Name)
 	at, ok := chromejson.Micros(j.TS)
@@ -268,8 +268,8 @@ func (c *collect) deviceOf(pid []byte) int64 {
 	return c.id(pid)
 }
 
-// id returns a process or thread as a number: the number itself, the one at the end of "stream 7", else one made up,
-// below zero so that it meets none.
+// id returns a process or thread as a number: the number itself, the one at the end of "stream 7", otherwise a negative
+// one, which equals no real one.
 func (c *collect) id(v []byte) int64 {
 	if n, ok := chromejson.Int(v); ok {
 		return n

@@ -16,19 +16,19 @@ import (
 
 // Config of the receiver.
 type Config struct {
-	// Files says which files are read and when.
+	// Files selects the files to read, and when.
 	Files follow.Config `mapstructure:",squash"`
 	// Spans controls how they become spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
-	// Partial reads what is there of a file that ends early or breaks off (default false: such a file is refused and
-	// read again when it changes).
+	// Partial reads a truncated file as far as it goes (default false: such a file is rejected and read again when it
+	// changes).
 	Partial bool `mapstructure:"partial"`
 	// FolderIsJob takes the folder of a file as gpu.job.id, where neither the file nor the configuration has one
 	// (default false): for folders that hold the files of one run.
 	FolderIsJob bool `mapstructure:"folder_is_job"`
 	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
-	// Captures are patterns of paths of traces in which graphs were captured that the files launch (default none).
+	// Captures are patterns of paths of traces with the captures of graphs that the files launch (default none).
 	Captures []string `mapstructure:"captures"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// producer is somebody else who writes Chrome traces with work of devices. Its categories and arguments are its own, so
-// that the work would not be found, or be taken for the host's. It is known by the names that it gives to processes
+// producer is another program that writes Chrome traces with work of devices. Its categories and arguments differ, so
+// that the work would not be found, or be mistaken for the host's. It is recognized by the names of its processes
 // (events "process_name").
 type producer struct {
 	is           func(process string) bool
@@ -53,7 +53,7 @@ var producers = []producer{
 	},
 }
 
-// withinKernels is somebody whose ranges are parts of kernels, in rows of warps.
+// withinKernels is a producer whose ranges are parts of kernels, in rows of warps.
 var withinKernels = producer{
 	says: "a trace within kernels, as of Triton's Proton", remedy: "torch.profiler.profile(...).export_chrome_trace",
 }
@@ -80,8 +80,8 @@ func (c *collect) process(j *chromejson.Event) {
 	})
 }
 
-// refuse reports of a file what it is where nothing was found that is read, or no work of a device in a file of
-// another producer. err is what the reader of JSON says.
+// refuse returns what a file is if nothing supported was found, or no work of a device in a file of another producer.
+// err is the error of the JSON reader.
 func (c *collect) refuse(path string, head []byte, err error) error {
 	if c.restored != nil {
 		return err

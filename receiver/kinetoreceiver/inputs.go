@@ -24,8 +24,8 @@ type inputs struct {
 	untyped             int64 // elements that are read and written whose type is not recorded, as of lists of tensors
 }
 
-// work returns what an operator computes, from its inputs as the profiler records them: types, dimensions, and the
-// values of scalars and lists. It is not ok where they do not say enough.
+// work returns the work of an operator, from its inputs as the profiler records them: types, dimensions, and the values
+// of scalars and lists. ok is false if they are insufficient.
 func (in *inputs) work(count rule, types, dims, values []byte) (gpuspan.Work, bool) {
 	if len(dims) > maxInputs || len(values) > maxInputs {
 		return gpuspan.Work{}, false
@@ -111,7 +111,7 @@ func (in *inputs) list(i, n int) []int {
 // maxDimension keeps products of two within int.
 const maxDimension = 1 << 30
 
-// times returns a product of dimensions; 0, which gives no FLOPs, where it is beyond what a tensor holds.
+// times returns a product of dimensions; 0, which gives no FLOPs, if it exceeds any tensor.
 func times(a, b int) int {
 	if b != 0 && a > (1<<60)/b {
 		return 0
@@ -217,7 +217,7 @@ func volume(shape []int) int {
 	return n
 }
 
-// bytes of input i; 0 if it is none or its type is not known.
+// bytes returns the bytes of input i; 0 if it is absent or its type is unknown.
 func (in *inputs) bytes(i int) int64 {
 	n, _ := in.size(i)
 	return int64(n) * in.width(i)

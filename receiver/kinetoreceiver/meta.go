@@ -23,7 +23,7 @@ type metaReader struct {
 	attempt string
 }
 
-// maker is whose device a file is of, by which follows what timed it.
+// maker is the vendor of a file's devices, which implies what timed them.
 type maker uint8
 
 const (
@@ -100,7 +100,7 @@ func (m *metaReader) devices(v []byte) {
 	}
 }
 
-// call looks whose runtime a call is of. ROCm's are of category cuda_runtime, too.
+// call determines the vendor of a runtime call. ROCm's calls have the category cuda_runtime, too.
 func (m *metaReader) call(cat, name []byte) {
 	switch {
 	case m.maker != makerUnknown:
@@ -175,7 +175,7 @@ func (m *metaReader) result() profiletrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
 	}
-	// What the application says of itself wins over what PyTorch knows of its process group.
+	// The application's own statement overrides PyTorch's process group.
 	if n, err := strconv.ParseInt(m.meta.Resource[string(semconv.GPUJobRankKey)], 10, 64); err == nil {
 		m.meta.Rank, m.meta.HasRank = n, true
 	}

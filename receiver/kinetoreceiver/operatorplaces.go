@@ -112,9 +112,9 @@ func picked(index int) rule {
 	}
 }
 
-// scattered writes input 3, a tensor or a number, into input 0 if the indices in input 2 say, or adds it there: then
-// it reads what is there. As many elements are written as the counted input has: as there are indices, or in the rows
-// of input 3.
+// scattered writes input 3, a tensor or a number, into input 0 at the indices in input 2, or adds it there: then it
+// also reads the old values. As many elements are written as the counted input has: as there are indices, or in the
+// rows of input 3.
 func scattered(ops float64, counted int) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, _ := in.size(counted)
@@ -135,7 +135,7 @@ func scattered(ops float64, counted int) rule {
 
 const indexSize = 8 // bytes of torch's int64
 
-// sorted writes values and their places. Comparisons are no arithmetic of the result.
+// sorted writes values and their indices. Comparisons are not arithmetic of the result.
 func sorted(in *inputs) gpuspan.Work {
 	n, _ := in.size(0)
 	b := in.bytes(0)
@@ -182,8 +182,8 @@ func upsampled(in *inputs) gpuspan.Work {
 }
 
 // pooled takes [batch, channels, height, width], sides of the window, strides, and padding: for each element of the
-// result it adds up or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which
-// there is one fewer than elements; a mean divides instead. Input ceil says whether the last windows may stick out.
+// result it sums or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which there
+// is one fewer than elements; a mean divides instead. Input ceil states whether the last windows may exceed the input.
 func pooled(more float64, index int64, ceil int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(4, 0)

@@ -12,8 +12,8 @@ import (
 
 // Rules of products, convolutions and attention.
 
-// product returns the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of
-// them, where a dimension of 1 repeats. What input added holds is added to it; -1: nothing.
+// product returns the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of them,
+// where a dimension of 1 repeats. The input added is added to it; -1: nothing.
 func product(i, added int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(0, i, i+1)
@@ -128,7 +128,7 @@ func flashAttention(first, causal int, backward bool) rule {
 	}
 }
 
-// attentionShape returns the shape of query, key and value, the inputs from first on, whose heads and lengths stand at
+// attentionShape returns the shape of query, key and value, the inputs from first on, whose heads and lengths are at
 // the given axes of four.
 func attentionShape(in *inputs, first, causal, heads, length int) flops.AttentionShape {
 	t := in.shapes(4, first, first+1, first+2)

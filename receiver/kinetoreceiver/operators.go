@@ -10,16 +10,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// rule is what an operator computes and moves, from its inputs. FLOPs follow the definition (package flops):
-// a multiply-add is two, every other operation of arithmetic and elementary function is one. Bytes are the compulsory
-// traffic: each operand once, in its own type, and each result once.
+// rule returns the work of an operator from its inputs. FLOPs follow the definition (package flops): a multiply-add is
+// two, every other operation of arithmetic and elementary function is one. Bytes are the compulsory traffic: each
+// operand once, in its own type, and each result once.
 type rule func(*inputs) gpuspan.Work
 
-// operators are those whose work follows from what the profiler records of their inputs, by their schemas. Some call
-// each other (linear calls addmm): of nested ones a sum takes the outermost only. Left out are operators of which the
-// record does not say enough: einsum (its equation is not recorded; the products that it calls are), attention over
-// pages and gathers by lists of indices (lengths are on the device), scaled_dot_product_attention itself (the kernel it
-// chooses decides whether masked pairs are computed).
+// operators are those whose work is determined by the inputs that the profiler records, by their schemas. Some call
+// each other (linear calls addmm): a sum counts only the outermost of nested ones. Left out are operators with
+// insufficient records: einsum (its equation is not recorded; the products that it calls are), attention over pages and
+// gathers by lists of indices (lengths are on the device), scaled_dot_product_attention itself (the kernel it chooses
+// decides whether masked pairs are computed).
 var operators = operatorTable()
 
 // elementwise operators by operations for each element of the result, and how many tensors they take: the next one

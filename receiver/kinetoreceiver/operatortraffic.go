@@ -14,8 +14,7 @@ import (
 // Rules of operators that read and write whole tensors.
 
 // elementwise returns the result that all operands broadcast to, in the widest of their types. In place the first
-// operand is the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one
-// element.
+// operand is the result, which copy_, fill_ and zero_ do not read. If no operand has dimensions there is one element.
 func elementwise(ops float64, tensors int, inPlace bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		var shape []int
@@ -60,8 +59,7 @@ func elementwise(ops float64, tensors int, inPlace bool) rule {
 	}
 }
 
-// foreach does for each tensor of its lists what the operator of that name does for one. The types of lists are not
-// recorded.
+// foreach applies the operator of that name to each tensor of its lists. The types of lists are not recorded.
 func foreach(ops float64, copies, zeroes bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		n := in.listed(0)
@@ -75,7 +73,7 @@ func foreach(ops float64, copies, zeroes bool) rule {
 	}
 }
 
-// optimizer takes lists of as many tensors as there are parameters, of which it reads and writes some.
+// optimizer takes lists of as many tensors as there are parameters, and reads and writes some of them.
 func optimizer(ops float64, read, written int) rule {
 	return func(in *inputs) gpuspan.Work {
 		n := in.listed(0)
@@ -141,8 +139,8 @@ func reduced(in *inputs, rank int) (dims []bool, ok bool) {
 	return dims, true
 }
 
-// rowwise returns the rule of so many operations for each element of input at, and so many tensors of its size read or
-// written. Parameters and statistics are small beside them.
+// rowwise returns the rule of ops operations for each element of input at, and passes tensors of its size read or
+// written. Parameters and statistics are small in comparison.
 func rowwise(at int, ops float64, passes int64) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, _ := in.size(at)
@@ -153,7 +151,7 @@ func rowwise(at int, ops float64, passes int64) rule {
 	}
 }
 
-// norm is a normalisation, of rows of the last dimension where nothing else is said.
+// norm is a normalization, of rows of the last dimension unless stated otherwise.
 type norm struct {
 	ops, row   float64 // for each element without parameters, and for each row
 	at         int     // its input

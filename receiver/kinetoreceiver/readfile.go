@@ -35,7 +35,7 @@ const (
 	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
 )
 
-// Errors that a caller of ReadFile may want to tell apart; they are wrapped.
+// Errors of ReadFile for callers that distinguish them; they are wrapped.
 var (
 	ErrNotTrace  = chromejson.ErrNotTrace  // another kind of file, or an empty one
 	ErrSyntax    = chromejson.ErrSyntax    // JSON that is broken
@@ -45,7 +45,7 @@ var (
 	ErrForeign = errors.New("not a trace of PyTorch's profiler")
 )
 
-// Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
+// Extent selects the activities that the numbers of a window cover. The zero value is ExtentAll.
 type Extent = profiletrace.Extent
 
 // Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.
@@ -68,8 +68,8 @@ type Stats struct {
 	profiletrace.Stats
 	JSONBytes  int64 // uncompressed
 	JSONEvents int64 // elements of traceEvents, of every phase
-	Restored   int64 // spans that gpuspan/chrometrace had written, which come back as they were
-	Partial    bool  // only the beginning could be read; Faults say why
+	Restored   int64 // spans written by gpuspan/chrometrace, restored unchanged
+	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
@@ -189,7 +189,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	return st, nil
 }
 
-// compressed reports of errors of decompression what they are.
+// compressed describes errors of decompression.
 func compressed(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -227,7 +227,7 @@ func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 	return b, func() {}, nil
 }
 
-// known refuses files that are of another known format, with what they are.
+// known rejects files of another known format, and names the format.
 func known(path string, b *bufio.Reader) error {
 	head, err := b.Peek(profilefile.HeadSize)
 	if err != nil && !errors.Is(err, io.EOF) {

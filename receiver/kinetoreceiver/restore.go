@@ -16,11 +16,11 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// restorer makes spans again of the events of a file that gpuspan/chrometrace wrote. What such a file says of a span is
-// described there, in exact.go. Files say that they are of this kind before their first event; PyTorch's never do.
+// restorer restores the spans of a file that gpuspan/chrometrace wrote. The format is described there, in exact.go.
+// Such files identify themselves before their first event; PyTorch's never do.
 type restorer struct {
 	spool   *spool
-	base    *int64 // unix ns of ts 0, which stands before the events
+	base    *int64 // unix ns of ts 0, which precedes the events
 	skip    func(why string)
 	batch   ptrace.Traces
 	spans   map[int64]ptrace.SpanSlice // of the batch by origin
@@ -50,7 +50,7 @@ const (
 	noSpan      = "point of a counter, which is no span"
 )
 
-const originKey = "origin" // placeholder of a resource until the end of the file, which says what it is
+const originKey = "origin" // placeholder of a resource until the end of the file, which has it
 
 func newRestorer(o Options, base *int64, skip func(string)) *restorer {
 	r := &restorer{spool: newSpool(o.TempDir, o.MemoryLimit()), base: base, skip: skip, limit: o.BatchSpans}
@@ -61,8 +61,8 @@ func newRestorer(o Options, base *int64, skip func(string)) *restorer {
 	return r
 }
 
-// another reports whether the batch of the writer ended before a span: each is in order of time. Kept apart they come
-// out in the same order when they are written again. Where batches are tiny, some are joined.
+// another reports whether the writer's batch ended before a span: each is in order of time. Kept apart they are written
+// again in the same order. Tiny batches are joined.
 func (r *restorer) another(start int64) bool {
 	const least = 20 // spans of a batch, on the average
 	return start < r.latest && r.n >= least*r.batches
@@ -163,7 +163,7 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 	return true, nil
 }
 
-// device takes note of what a span says of a device's window.
+// device records the devices of spans of a device's window.
 func (r *restorer) device(s ptrace.Span) {
 	d, ok := profiletrace.ReportOf(s)
 	if r.isDevice = ok && len(r.devices) < maxRead; r.isDevice {
@@ -241,7 +241,7 @@ func (r *restorer) attributes(s ptrace.Span, args []byte) {
 			if !ok {
 				return true
 			}
-			if _, ok := s.Attributes().Get(key); ok { // a field said it, and less exactly
+			if _, ok := s.Attributes().Get(key); ok { // a field stated it less exactly
 				s.Attributes().RemoveIf(func(k string, _ pcommon.Value) bool { return k == key })
 			}
 			to := r.values.put(s.Attributes(), key)
@@ -254,7 +254,7 @@ func (r *restorer) attributes(s ptrace.Span, args []byte) {
 	})
 }
 
-// mark adds an event to the span that stands before it.
+// mark adds an event to the preceding span.
 func (r *restorer) mark(j *chromejson.Event) {
 	at, ok := chromejson.Micros(j.TS)
 	var ids identifiers

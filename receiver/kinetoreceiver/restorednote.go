@@ -64,7 +64,7 @@ func (r *values) exactAttributes(to pcommon.Map, object []byte) {
 	})
 }
 
-// maxAttributes of a map, which is searched for each: what a file has beyond is left out and counted.
+// maxAttributes of a map, which is searched for each: further ones are dropped and counted.
 const maxAttributes = 1 << 12
 
 // put returns the value of a key, new or not.
@@ -80,7 +80,7 @@ func (r *values) put(m pcommon.Map, key string) pcommon.Value {
 	return m.PutEmpty(key)
 }
 
-// maxDepth of nested values; what is deeper stays JSON text.
+// maxDepth of nested values; deeper ones stay JSON text.
 const maxDepth = 64
 
 // setValue reads an attribute as gpuspan/chrometrace writes it for viewers: a number with a point or an exponent is a
@@ -106,7 +106,7 @@ func (r *values) setValue(to pcommon.Value, v []byte, depth int) {
 	}
 }
 
-// setExact reads an attribute that gpuspan/chrometrace writes with its type where JSON has none.
+// setExact reads an attribute that gpuspan/chrometrace writes with its type because JSON lacks the type.
 func (r *values) setExact(to pcommon.Value, v []byte, depth int) {
 	if len(v) > 0 && depth <= maxDepth {
 		switch v[0] {

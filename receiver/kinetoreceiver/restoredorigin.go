@@ -59,8 +59,8 @@ func (r *restorer) faults() []string {
 		r.values.beyond, maxAttributes)}
 }
 
-// emit hands the spans on, in the order of the file. Resource attributes of the configuration override the attributes
-// of the file. Where only the beginning of the file could be read, partial says why.
+// emit passes the spans on, in the order of the file. Configured resource attributes override the attributes of the
+// file. If only the beginning of the file could be read, partial has the reason.
 func (r *restorer) emit(ctx context.Context, configured map[string]string, partial string,
 	emit func(context.Context, ptrace.Traces) error,
 ) error {

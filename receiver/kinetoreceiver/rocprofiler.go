@@ -34,7 +34,7 @@ type rocprofiler struct {
 	records int64
 	pid     int64
 	agents  map[uint64]rocAgent
-	gpus    int64 // so far: their numbers where the file has none, as before ROCm 6.4
+	gpus    int64 // number of devices so far, used if the file has no numbers, as before ROCm 6.4
 	names   []rocKind
 	kernels map[uint64]string
 	markers map[uint64]string
@@ -60,7 +60,7 @@ type rocDim struct {
 	Z int64 `json:"z"`
 }
 
-// rocRecord is a record of any kind; what a kind lacks is zero.
+// rocRecord is a record of any kind; missing fields are zero.
 type rocRecord struct {
 	Kind        int   `json:"kind"`
 	Operation   int   `json:"operation"`
@@ -376,7 +376,7 @@ func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
 
 func (r *rocprofiler) copied(e *profiletrace.Event, x *rocRecord) string {
 	e.Kind = profiletrace.KindCopy
-	r.on(e, x.To, x.From) // a copy is on the device that it ends on, else comes from
+	r.on(e, x.To, x.From) // a copy is on its destination device, otherwise on its source
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true

@@ -57,7 +57,7 @@ func (s *spool) spill() error {
 	return nil
 }
 
-// each calls f for every piece, in the order in which they came.
+// each calls f for every piece, in order.
 func (s *spool) each(f func([]byte) error) error {
 	if s.file != nil {
 		from := io.NewSectionReader(s.file, 0, s.at)

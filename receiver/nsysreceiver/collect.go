@@ -290,7 +290,7 @@ func (c *collect) callsOf(ctx context.Context, table, column string, kind profil
 		})
 }
 
-// overhead reads what the profiler itself took, which is no work of the program's and may delay it.
+// overhead reads the profiler's own time, which is not work of the program and may delay it.
 func (c *collect) overhead(ctx context.Context) error {
 	for _, table := range []string{tableOverhead, tableCUPTI} {
 		if err := c.db.each(ctx, table, []string{"start", "end", "nameId"}, func(r []any) error {

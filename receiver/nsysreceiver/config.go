@@ -14,7 +14,7 @@ import (
 
 // Config of the receiver.
 type Config struct {
-	// Files says which files are read and when.
+	// Files selects the files to read, and when.
 	Files follow.Config `mapstructure:",squash"`
 	// Spans controls how they become spans.
 	Spans profiletrace.Options `mapstructure:",squash"`

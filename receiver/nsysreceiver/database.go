@@ -13,13 +13,13 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
-// ErrNotExport says that the file is no SQLite export of Nsight Systems.
+// ErrNotExport means that the file is not a SQLite export of Nsight Systems.
 var ErrNotExport = errors.New("not an Nsight Systems SQLite export")
 
 // database is an export that is open for reading.
 type database struct{ *sqlitefile.File }
 
-// open checks what the file is before its tables are read.
+// open checks the kind of file before its tables are read.
 func open(path string) (*database, error) {
 	if err := sniff(path); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (d *database) each(ctx context.Context, table string, columns []string, f f
 	return err
 }
 
-// number returns a whole number of a row; ok is false for NULL and for everything that is none.
+// number returns an integer of a row; ok is false for NULL and other types.
 func number(v any) (int64, bool) {
 	n, ok := v.(int64)
 	return n, ok

@@ -84,7 +84,7 @@ const (
 
 type metric struct{ kind, number int64 }
 
-// clocks reads the clocks of devices, which say whether slow kernels were slow for want of clock.
+// clocks reads the clocks of devices, which show whether slow kernels were slow because of the clock.
 func (c *collect) clocks(ctx context.Context) error {
 	clock := map[metric]bool{}
 	if err := c.db.each(ctx, tableMetricNames, []string{"typeId", "metricId", "metricName"}, func(r []any) error {

@@ -51,14 +51,14 @@ func (c *collect) environment(ctx context.Context) error {
 	})
 }
 
-// maxVariables bounds what is believed to be an environment.
+// maxVariables bounds an environment.
 const maxVariables = 1 << 12
 
 // rankName finds the rank in names such as from nsys profile -o train_rank%q{RANK}.
 var rankName = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]|$)`)
 
-// job sets the job and rank of the file: from the environment by gpuspan/rank, else the rank from the file's name. A
-// file with several processes is of several ranks, as of torchrun under one profiler, and nothing says of which.
+// job sets the job and rank of the file: from the environment by gpuspan/rank, otherwise the rank from the file's name.
+// A file with several processes contains several ranks, as of torchrun under one profiler, and does not state which.
 func (c *collect) job(path string) {
 	res, err := rank.Detector{Getenv: func(k string) string { return c.variables[k] }}.Detect(context.Background())
 	if err != nil {

@@ -56,11 +56,11 @@ func callName(s string) string { return versioned.ReplaceAllString(s, "") }
 // (ENUM_CUDA_MEMOPER_TYPE).
 var migrations = map[int64]string{11: "HtoD", 12: "DtoH", 13: "PtoP"}
 
-// userPrefetch is the cause of a migration that the program asked for (ENUM_CUDA_UNIF_MEM_MIGRATION): a copy as others.
+// userPrefetch is the cause of a migration that the program requested (ENUM_CUDA_UNIF_MEM_MIGRATION): an ordinary copy.
 const userPrefetch = 1
 
-// maxStrings bounds the texts that are held, in bytes. NVTX ranges with numbers in their texts make any number of them;
-// kernels and calls have few, which come back.
+// maxStrings bounds the memory of texts, in bytes. NVTX ranges with numbers in their texts create any number of them;
+// kernels and calls have few, which repeat.
 const maxStrings = 16 << 20
 
 // texts looks up StringIds by id, while another table is read.

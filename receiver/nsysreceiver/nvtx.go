@@ -23,19 +23,19 @@ const (
 	nvtxDomainDestroy   = 76
 )
 
-// Limits of what is remembered while ranges are read.
+// Limits while ranges are read.
 const (
 	maxDomains    = 1 << 16
 	maxCategories = 1 << 16
-	maxMarks      = 1 << 18 // spans that marks tell of, of some 100 bytes each
+	maxMarks      = 1 << 18 // spans announced by marks, some 100 bytes each
 )
 
-// nvtx is what the rows that are no ranges say of ranges.
+// nvtx holds what rows other than ranges state about ranges.
 type nvtx struct {
 	domains    map[inDomain]string
 	categories map[inCategory]string
 	marks      map[spanKey]markedSpan
-	startEnd   bool // the column endGlobalTid says on which thread a start-end range ended
+	startEnd   bool // the column endGlobalTid has the thread on which a start-end range ended
 }
 
 type inDomain struct{ process, domain int64 }
@@ -45,7 +45,7 @@ type inCategory struct {
 	category int64
 }
 
-// spanKey is a span of which a mark of gpuspan/nvtx tells the trace.
+// spanKey identifies a span whose trace a mark of gpuspan/nvtx states.
 type spanKey struct {
 	process int64
 	span    uint64
@@ -61,7 +61,7 @@ type markedSpan struct {
 var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
 
 // ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which
-// they began; ranges that ended elsewhere may cross others, and have a row of their own beside the thread.
+// they started; ranges that ended elsewhere may cross others, and have a row of their own beside the thread.
 func (c *collect) ranges(ctx context.Context) error {
 	n := nvtx{
 		domains: map[inDomain]string{}, categories: map[inCategory]string{}, marks: map[spanKey]markedSpan{},
@@ -118,7 +118,7 @@ func (c *collect) ranges(ctx context.Context) error {
 	})
 }
 
-// nvtxNames reads the rows that name domains and categories, and the marks that say which trace a span is of.
+// nvtxNames reads the rows that name domains and categories, and the marks that state the trace of a span.
 func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
 	return c.db.each(ctx, tableNVTX, []string{
 		"eventType", "text", "textId", "domainId", "globalTid", "category",

@@ -24,7 +24,7 @@ const (
 	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
 )
 
-// Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
+// Extent selects the activities that the numbers of a window cover. The zero value is ExtentAll.
 type Extent = profiletrace.Extent
 
 // Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.

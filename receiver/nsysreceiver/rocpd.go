@@ -82,10 +82,10 @@ func (r *rocpd) each(ctx context.Context, table string, columns []string, f func
 	return r.c.db.each(ctx, table+r.run, columns, f)
 }
 
-// maxRocNames bounds what is remembered of agents, processes, threads and kernels.
+// maxRocNames bounds the agents, processes, threads and kernels that are kept.
 const maxRocNames = 1 << 20
 
-// about reads who ran on what.
+// about reads the agents, processes, threads and kernels.
 func (r *rocpd) about(ctx context.Context) error {
 	m := &r.c.p.Meta
 	numbers := func(to map[int64]int64) func(row []any) error {

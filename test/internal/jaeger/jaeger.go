@@ -25,7 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// ErrNotFound says that Jaeger does not have the trace, or not yet.
+// ErrNotFound means that Jaeger does not have the trace, or not yet.
 var ErrNotFound = errors.New("jaeger: no such trace")
 
 // Addresses on which a Jaeger listens, host:port.
@@ -36,7 +36,7 @@ type Addresses struct {
 	QueryGRPC string
 }
 
-// FreeAddresses chooses ports that nobody listens on.
+// FreeAddresses returns addresses with free ports.
 func FreeAddresses() (Addresses, error) {
 	var a Addresses
 	for _, p := range []*string{&a.OTLPGRPC, &a.OTLPHTTP, &a.Query, &a.QueryGRPC} {
@@ -49,7 +49,7 @@ func FreeAddresses() (Addresses, error) {
 }
 
 // PageVariable is the environment variable that names the folder of Jaeger's page, built from jaeger-ui of the same
-// version. Jaeger's module has a placeholder in its place.
+// version. Jaeger's module contains only a placeholder.
 const PageVariable = "OTELGPU_JAEGER_UI"
 
 // Config returns the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry.

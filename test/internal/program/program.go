@@ -105,7 +105,7 @@ func (p *Program) Kill() error {
 	return nil
 }
 
-// output collects what a process writes.
+// output collects the output of a process.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -160,7 +160,7 @@ func RemoveBuilt() {
 }
 
 // Go runs the go command in a directory with additional environment (KEY=value) and returns its standard output. An
-// error holds what the command wrote to standard error.
+// error contains the command's standard error.
 func Go(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

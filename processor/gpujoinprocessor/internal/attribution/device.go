@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Limits bound what a Device remembers. Zero fields mean the defaults.
+// Limits bound the memory of a Device. Zero fields mean the defaults.
 type Limits struct {
-	// Remember is how long an ended span, or the sum of children whose parent has not come, is remembered after its
-	// last change, on the settled time. Default 2 minutes.
+	// Remember is how long an ended span, or the sum of children whose parent has not arrived, is kept after its last
+	// change, in settled time. Default 2 minutes.
 	Remember time.Duration
 	// Free is how far back free time can be taken by a late span. Default 5 minutes.
 	Free time.Duration
@@ -29,14 +29,14 @@ type Budget struct {
 // Used returns the number of spans and placeholders that exist now.
 func (b *Budget) Used() int { return b.used }
 
-// Totals are sums since the Device was made, in the counter's unit. Attributed + Unattributed + Unseen is what the
-// counter counted; Attributed + Late is what the spans have.
+// Totals are sums since the Device was created, in the counter's unit. Attributed + Unattributed + Unseen is the
+// counter's increase; Attributed + Late is the sum over the spans.
 type Totals struct {
 	Attributed   float64 // dealt out to spans when it was settled
-	Unattributed float64 // settled with nobody active
+	Unattributed float64 // settled while no span was active
 	Unseen       float64 // settled as the part of spans that ran but never arrive: see Load and Span.Weight
 	Late         float64 // taken later from Unattributed by spans that arrived late
-	Orphans      int64   // sums of children forgotten because no parent came within the time limit or the budget
+	Orphans      int64   // sums of children dropped because no parent arrived within the time limit or the budget
 }
 
 // Device is the state of one physical device.
@@ -54,7 +54,7 @@ type Device struct {
 	weights []float64 // of the spans; the first is 1
 
 	nodes      index
-	caller     ref // the last parent: spans that come together mostly have one
+	caller     ref // the last parent: spans that arrive together often share one
 	remembered list
 	free       freeTime
 	totals     Totals
@@ -93,13 +93,13 @@ type Share struct {
 	Own     float64 // its own part
 	Covered int64   // ns of it in which the counter was known; 0: Value means nothing
 	Late    int64   // ns that were settled before it arrived and that no descendant of it holds
-	Ended   bool    // its end is settled; false: Value is what it has so far
+	Ended   bool    // its end is settled; false: Value is its value so far
 }
 
 // Handle is where a span that arrived is kept. The zero Handle has no span.
 type Handle struct{ node ref }
 
-// Share reads what the span k has. at is the Handle that its arrival gave; false when it was refused or is forgotten.
+// Share returns the share of span k. at is the Handle returned on its arrival; false if it was refused or dropped.
 func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	n := d.at(at.node)
 	if n == nil || n.key != k || !n.known {
@@ -119,15 +119,15 @@ func (d *Device) Contains(s *Span) bool {
 	return n != nil && n.known && !n.refused && n.times == s.times()
 }
 
-// MarkRejected notes that the request of a span was refused after it had arrived: it comes again.
+// MarkRejected records that the request of a span was refused after it had arrived: it will arrive again.
 func (d *Device) MarkRejected(k Key, at Handle) {
 	if n := d.at(at.node); n != nil && n.key == k {
 		n.refused = true
 	}
 }
 
-// Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component
-// takes nothing, requests wait longer than Remember.
+// Pin keeps a span that has arrived until Unpin, however long its share is not read: while the next component accepts
+// nothing, requests wait longer than Remember.
 func (d *Device) Pin(k Key, at Handle) { d.pin(k, at, true) }
 
 // Unpin ends Pin. True: it was ended before, so the span was there twice.
@@ -172,15 +172,15 @@ func (d *Device) Close() {
 // Arrival is the outcome of a span's arrival.
 type Arrival uint8
 
-// What can become of it.
+// Results of an arrival.
 const (
 	Refused Arrival = iota // no ID, no length, another span has its ID, or no room is left: it takes no part
-	Known                  // it had arrived before, with these times, and is left as it was, so a batch can arrive twice
+	Known                  // it had arrived before, with these times, and is unchanged, so a batch can arrive twice
 	Taken                  // it takes part
 )
 
-// Add takes a span in. What of it lies before the settled time gets only what is still free there. now is any clock
-// of the caller; seen is the now of the first arrival.
+// Add adds a span. Its part before the settled time gets only what is still unattributed there. now is any clock of the
+// caller; seen is the now of the first arrival.
 func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int64) {
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
 		return Refused, Handle{}, now
@@ -236,8 +236,8 @@ func (d *Device) Pass(k Key, parent [8]byte) {
 	}
 }
 
-// link hangs n, with all that is below it, under its parent, which may not have come yet. Circles of parents and chains
-// longer than maxHeight are left apart.
+// link attaches n, with its descendants, to its parent, which may not have arrived yet. Cycles of parents and chains
+// longer than maxHeight stay unattached.
 func (d *Device) link(n *node, parent Key) {
 	if n.parent != 0 {
 		return
@@ -280,7 +280,7 @@ func (d *Device) link(n *node, parent Key) {
 	}
 }
 
-// late gives n what is still free in the settled part of s, of which descendants hold so many ns.
+// late gives n what is still unattributed in the settled part of s, of which descendants have held ns.
 func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
 	n.late = max(0, to-s.Start-held)

@@ -10,15 +10,15 @@ import (
 	"sort"
 )
 
-// Load reads how many requests a process ran, as the process itself states it. A [Meter] may implement it. Requests
-// without a span (their sender dropped or never made it) then keep their parts, and no other span gets them. A reading
-// counts all requests, so what is left of it without the spans that arrived is the number of absent ones.
+// Load returns how many requests a process ran, as reported by the process itself. A [Meter] may implement it. Requests
+// without a span (their sender dropped or never created it) then keep their parts, and no other span gets them. A
+// reading counts all requests, so the reading minus the spans that arrived is the number of absent ones.
 //
-// The number of absent requests between two readings is not known: the larger of the two is used. Requests that arrived
+// The number of absent requests between two readings is unknown: the larger of the two is used. Requests that arrived
 // are counted at each instant.
 type Load interface {
 	// Levels appends the readings of a process that cover [from, to] in time order: the last one until from, if any, all
-	// up to to, and the next one. Nothing is appended for a process that states none.
+	// up to to, and the next one. Nothing is appended for a process without readings.
 	Levels(process uint64, from, to int64, dst []Level) []Level
 }
 
@@ -133,7 +133,7 @@ func (s *sweep) changeUntil(t int64) {
 	}
 }
 
-// collectUnseen moves what spans had that never arrive from the attributed total to its own.
+// collectUnseen moves the parts of absent spans from the attributed total to their own.
 func (d *Device) collectUnseen() {
 	for i := range d.procs.all {
 		p := &d.procs.all[i]

@@ -9,13 +9,13 @@ type Key struct {
 	Span  [8]byte
 }
 
-// Span is what the sweep needs to know of a span.
+// Span holds the properties of a span that the sweep needs.
 type Span struct {
 	Key
 	Parent     [8]byte // span ID of the nearest ancestor that may use the device; zero for none
 	Process    uint64  // any number that is the process's own
 	Start, End int64   // ns; End > Start
-	// has a part only while no other span of its process is active: timed on the host, or one of a window's
+	// has a part only while no other span of its process is active: timed on the host, or part of a capture window
 	Yields bool
 	// Weight is the number of spans that this one represents, as its sampler states it. Below 1: one.
 	Weight float64
@@ -45,9 +45,9 @@ func (n *node) timed() uint8 { return n.class >> 7 }
 // maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
 const maxHeight = 128
 
-// node is a span in the tree. It exists as a placeholder from the moment its first child arrives: what the children
-// got is kept there until it arrives itself. It is two cache lines long: of some 10,000 nodes that wait none is in a
-// cache when its turn comes.
+// node is a span in the tree. It exists as a placeholder from the moment its first child arrives: the children's sum is
+// kept there until the span arrives. It is two cache lines long: of some 10,000 nodes that wait, none is cached when it
+// is needed.
 type node struct {
 	key    Key // zero: forgotten
 	self   ref
@@ -62,12 +62,12 @@ type node struct {
 	height uint8  // longest chain of nodes below
 	class  uint8  // who timed it, whether it is counted, and the index of its weight
 
-	pinned  bool // somebody will still ask for its share
+	pinned  bool // its share will still be read
 	met     bool // placeholder: its span is on another device and has taken the sum
 	known   bool // arrived itself; false: placeholder
 	active  bool // started and not ended
 	ended   bool
-	refused bool // the request that it came with was given back to the sender
+	refused bool // its request was returned to the sender
 
 	mark    sum     // proc.own when it last became innermost
 	own     float64 // its own part so far
@@ -139,7 +139,7 @@ func (d *Device) newNode(k *Key, hash uint32) *node {
 // remember keeps a placeholder or an ended node for the time limit, from now.
 func (d *Device) remember(n *node) { d.remembered.touch(n, d.settled) }
 
-// expire forgets what was not changed for too long.
+// expire drops what was not changed for too long.
 func (d *Device) expire() {
 	limit := d.settled - int64(d.limits.Remember)
 	for n := d.at(d.remembered.first); n != nil && n.changed < limit; n = d.at(d.remembered.first) {
@@ -173,8 +173,8 @@ func (d *Device) forget(n *node) {
 // node returns the node of a key, nil if unknown.
 func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
 
-// of returns the node of a span, nil when there is none. The span's hash is worked out once: looking, arriving and
-// keeping need it.
+// of returns the node of a span, nil if there is none. The span's hash is computed once: lookup, arrival and pinning
+// use it.
 func (d *Device) of(s *Span) *node {
 	if s.hash == 0 {
 		d.budget.Hash(s)
@@ -185,9 +185,9 @@ func (d *Device) of(s *Span) *node {
 // Hash works out what Fetch needs of a span, for all devices of the budget.
 func (b *Budget) Hash(s *Span) { s.hash = b.slab.hash(&s.Key) }
 
-// Fetch reads the memory where the search for a span will begin; the span has its hash. That memory is in no cache,
-// and a search waits for it. While nothing depends on what is read, a processor reads for many spans at a time: whoever
-// looks for many calls Hash for all of them, then this, then looks.
+// Fetch reads the memory at which the search for a span will start; the span has its hash. That memory is not cached,
+// and a search waits for it. Independent reads overlap, so a caller with many spans calls Hash for all of them, then
+// Fetch, then searches.
 func (d *Device) Fetch(s *Span) { d.nodes.fetched ^= d.nodes.slots[d.nodes.home(s.hash)].hash }
 
 func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -17,9 +17,9 @@ type point struct {
 	n     ref
 }
 
-// points are taken in the order of time. Most starts come in that order, and so do most ends, for that is how a
-// process exports spans; queues take those and cost nothing to sort, two of each, for a second process sends of the
-// same time. A heap takes the others, such as the starts of outer spans.
+// points are consumed in the order of time. Most starts arrive in that order, and so do most ends, because that is how
+// a process exports spans; queues accept these without sorting, two of each, because a second process sends spans of
+// the same time. A heap accepts the others, such as the starts of outer spans.
 type points struct {
 	runs   [4]run // ends, starts, ends, starts
 	others heap
@@ -35,7 +35,7 @@ func (x *points) push(p point) {
 	}
 }
 
-// first returns the time of the earliest point; none: math.MaxInt64.
+// first returns the time of the earliest point; math.MaxInt64 if there is none.
 func (x *points) first() int64 {
 	t := x.others.first()
 	for i := range x.runs {
@@ -85,7 +85,7 @@ func (r *run) push(p point) bool {
 	if n > r.head && r.list[n-1].t > p.t {
 		return false
 	}
-	if n == cap(r.list) && 2*r.head >= n { // half of it is gone: no need to grow
+	if n == cap(r.list) && 2*r.head >= n { // half of it is consumed: no need to grow
 		r.list = r.list[:copy(r.list, r.list[r.head:])]
 		r.head = 0
 	}
@@ -161,7 +161,7 @@ func (h *heap) pop() point {
 
 type interval struct{ from, to int64 }
 
-// freeTime is the settled time in which nobody was active: disjoint intervals in time order. Late spans take from it.
+// freeTime is the settled time in which no span was active: disjoint intervals in time order. Late spans take from it.
 type freeTime struct {
 	list []interval
 	max  int

@@ -7,16 +7,16 @@ import (
 	"hash/maphash"
 )
 
-// ref names a node of a slab. The zero ref is none.
+// ref identifies a node of a slab. The zero ref is none.
 type ref int32
 
 const chunkNodes = 1 << 10
 
-// slab holds nodes. They name one another by number, so the collector of garbage has nothing to follow in what may be
-// a quarter of a million of them. A node keeps its place in memory; given back, it is used again, by whichever device
-// comes first. What was needed once stays: at most the budget's nodes.
+// slab holds nodes. They refer to one another by number, so that the garbage collector has no pointers to follow in up
+// to a quarter of a million of them. A node never moves; released nodes are reused, by any device. The slab never
+// shrinks: it holds at most the budget's nodes.
 type slab struct {
-	seed   maphash.Seed // of the indexes: keys come from outside
+	seed   maphash.Seed // of the indexes: keys come from outside the process
 	chunks []*[chunkNodes]node
 	spare  []ref
 	made   ref // nodes that were ever taken
@@ -49,18 +49,18 @@ func (s *slab) at(r ref) *node {
 	return &s.chunks[(r-1)/chunkNodes][(r-1)%chunkNodes]
 }
 
-// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was refused: it keeps
-// the keys, which the nodes have anyway, and of a quarter of a million of those the one that is looked for is in no
-// cache. Here a span that is new, as most are, costs one look at a small slot and none at a node.
+// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was rejected: it stores
+// the keys, which the nodes have already, and among a quarter of a million of those the needed one is never cached.
+// Here a new span, the usual case, costs one read of a small slot and none of a node.
 type index struct {
 	slab  *slab
 	slots []slot // a power of two, at most half of them in use
 	n     int
 
-	fetched uint32 // what was read ahead, so that it is read
+	fetched uint32 // result of prefetching, so that it is not optimized away
 }
 
-// slot is free when its node is none.
+// slot is free if its node is none.
 type slot struct {
 	hash uint32
 	node ref

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Settle deals out everything up to the time to. A time that is not after the settled time does nothing. The first call
-// begins at the earliest span that has arrived; what lies before that is free for spans that come later (batches from a
-// storage, an old file).
+// Settle attributes everything up to the time to. A time that is not after the settled time does nothing. The first
+// call starts at the earliest span that has arrived; the time before is free for spans that arrive later (batches from
+// a storage, an old file).
 func (d *Device) Settle(to int64, m Meter) {
 	if !d.started {
 		d.begin(to)
@@ -177,12 +177,12 @@ type process struct {
 	id    uint64
 	inner [2]int // innermost active spans: timed on the device, timed on the host
 	nodes int    // pending spans; at 0 the process is forgotten
-	own   [2]sum // integral of dV / crowd, of those on the host only while there are none on the device
+	own   [2]sum // integral of dV / crowd; of host-timed spans only while there are none on the device
 	seen  sum    // V up to which own was advanced
 
 	weight [2]float64 // sum over the innermost spans of how many each represents
 	absent float64    // requests without a span that run now: see Load
-	unseen float64    // what they had since it was last collected
+	unseen float64    // their parts since the last collection
 
 	requests int     // active spans that are requests, without those inside another one
 	read     int64   // time of the last reading of all requests that ran
@@ -246,9 +246,9 @@ func (p *processes) leave(i int32) {
 
 // Meter reads the device's counter.
 type Meter interface {
-	// Knots appends the counter over [from, to] as a line through points in time order: the first at from, the last at
-	// to, one at each sample between. Value and Covered count from the first knot, which is all zero beside its time.
-	// Where the counter is not known they stand still.
+	// Knots appends the counter over [from, to] as a line through points in time order: the first at from, the last at to,
+	// one at each sample between. Value and Covered count from the first knot, which is all zero except its time. Where
+	// the counter is unknown they do not increase.
 	Knots(from, to int64, dst []Knot) []Knot
 	// Covered is the ns of [from, to] in which the counter is known.
 	Covered(from, to int64) int64
@@ -290,8 +290,8 @@ func (c *curve) at(t int64) (value float64, covered int64) {
 	return k.Value + (next.Value-k.Value)*share + next.Bend*share*(1-share), covered
 }
 
-// sum is a running sum with its rounding error carried along (Knuth's TwoSum). The integrals run for as long as a
-// device is never idle, for months, and small differences of them are what a span gets.
+// sum is a running sum with its rounding error (Knuth's TwoSum). The integrals run for as long as a device is never
+// idle, for months, and the value of a span is a small difference of them.
 type sum struct{ hi, lo float64 }
 
 func (s *sum) add(x float64) {

@@ -20,7 +20,7 @@ const (
 	version    = 1
 	headerSize = 4096 // the part of it that changes
 	fullHeader = 8192
-	// maxFile bounds what a header may claim, so that offsets do not overflow: 2 GiB.
+	// maxFile bounds the size stated in a header, so that offsets do not overflow: 2 GiB.
 	maxFile = 2 << 30
 	// chunk is how much is read at once; a multiple of every record size that is accepted.
 	chunk = 1 << 20
@@ -56,10 +56,10 @@ const (
 	contextRecordSize = 64
 )
 
-// ErrForeign is of a file that is no ring, or one that this version cannot read.
+// ErrForeign is returned for a file that is not a ring, or one that this version cannot read.
 var ErrForeign = errors.New("not a ring of libotelgpu_capture.so")
 
-// ErrBroken is of a ring whose contents cannot be.
+// ErrBroken is returned for a ring with impossible contents.
 var ErrBroken = errors.New("the ring is broken")
 
 // layout is where the parts of a ring are, and how large.
@@ -91,7 +91,7 @@ func (l layout) check(header uint32, size uint64) error {
 // Kind is the kind of a record.
 type Kind uint8
 
-// Kinds of record; the values are of the format.
+// Kinds of record; the values are part of the format.
 const (
 	Kernel      Kind = 1
 	Copy        Kind = 2

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Info is who writes a ring.
+// Info describes the process that writes a ring.
 type Info struct {
 	PID, UID     uint32 // as the process sees itself
 	PIDNamespace uint64 // inode
@@ -29,7 +29,7 @@ type Info struct {
 	Resource     string // OTEL_RESOURCE_ATTRIBUTES
 }
 
-// Device is who a device is; empty where the process could not say.
+// Device identifies a device; empty if the process could not.
 type Device struct {
 	ID   string // GPU-<uuid> or MIG-<uuid>
 	Name string
@@ -44,10 +44,10 @@ type Counts struct {
 	NamesDropped  uint64 // records without their name
 }
 
-// Reason says why a window was refused or shortened.
+// Reason is why a window was refused or shortened.
 type Reason uint32
 
-// Reasons; the values are of the format.
+// Reasons; the values are part of the format.
 const (
 	ReasonNone Reason = iota
 	ReasonNoCUPTI
@@ -154,7 +154,7 @@ func (r *Ring) open() error {
 		return fmt.Errorf("cannot map its header: %w", err)
 	}
 	r.buf = make([]byte, chunk/int(l.recordSize)*int(l.recordSize))
-	// What another reader has taken is gone; a tail beyond the head is nobody's.
+	// What another reader has read is gone; a tail beyond the head is invalid.
 	return r.guard(func() {
 		r.tail = r.word64(offTail).Load()
 		if head := r.word64(offHead).Load(); r.tail > head || head-r.tail > l.recordsCap {
@@ -163,8 +163,8 @@ func (r *Ring) open() error {
 	})
 }
 
-// guard runs f, which touches the mapped page. The writer, or who pretends to be one, can cut the file short at any
-// time: then the page is gone and touching it is an error instead of the end of the process.
+// guard runs f, which accesses the mapped page. The writer, or an impostor, can truncate the file at any time: then the
+// access is an error instead of the end of the process.
 func (r *Ring) guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -213,7 +213,7 @@ func (r *Ring) Cancel(request uint32) error {
 const futexWake = 1
 
 func (r *Ring) wake(at int) {
-	// On a page that is gone the kernel answers EFAULT.
+	// If the page is gone the kernel returns EFAULT.
 	address := uintptr(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, address, futexWake, 1, 0, 0, 0)
 }
@@ -221,7 +221,7 @@ func (r *Ring) wake(at int) {
 // State returns the state of the newest request.
 func (r *Ring) State() (s State, err error) {
 	err = r.guard(func() {
-		// First, as the process stores it last: what is said of an answered request is then its own.
+		// First, because the process stores it last: the rest then belongs to an answered request.
 		s.Answered = r.word32(offAnswered).Load()
 		state := r.word32(offState).Load()
 		s.Open, s.Refused = state == 1, state == 2
@@ -245,9 +245,9 @@ func (r *Ring) Counts() (c Counts, err error) {
 	return c, err
 }
 
-// Read hands over the records that have come since the last call, in the writer's order, and frees their places.
-// Records are valid during the call only. It returns how many there were. It reads what is there at its start, and at
-// most so many, so it ends.
+// Read passes on the records that were written since the last call, in the writer's order, and frees their space.
+// Records are valid during the call only. It returns their number. It reads what is available at its start, at most
+// that many, so it ends.
 func (r *Ring) Read(most int, take func(Record)) (n int, err error) {
 	var head uint64
 	if err := r.guard(func() { head = r.word64(offHead).Load() }); err != nil {
@@ -277,7 +277,7 @@ func (r *Ring) Read(most int, take func(Record)) (n int, err error) {
 	return n, nil
 }
 
-// Discard frees the places of all records that are there, without reading them.
+// Discard frees the space of all available records, without reading them.
 func (r *Ring) Discard() error {
 	return r.guard(func() {
 		r.tail = r.word64(offHead).Load()
@@ -300,11 +300,11 @@ func (r *Ring) Name(number uint32) (string, bool) {
 	return s, ok
 }
 
-// nameOverhead is what the map keeps beside the text of a name, so that many short names are bounded too.
+// nameOverhead is the map's memory per name besides its text, so that many short names are bounded too.
 const nameOverhead = 64
 
-// readNames reads the names that were added since, up to the one with that number, in pieces: nothing in the file
-// bounds how much of it claims to be in use. Names without text are none.
+// readNames reads the names that were added since, up to the one with that number, in pieces, because the size stated
+// in the file is not trustworthy. Names without text are ignored.
 func (r *Ring) readNames(number uint32) error {
 	var used uint64
 	if err := r.guard(func() { used = r.word64(offNamesUsed).Load() }); err != nil {
@@ -384,7 +384,7 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 	return Pushed{}, false
 }
 
-// Devices returns the process's, by CUDA's ordinal; none before the first window.
+// Devices returns the process's devices by CUDA's ordinal; none before the first window.
 func (r *Ring) Devices() []Device {
 	var b [8 + maxDevices*deviceSize]byte
 	if _, err := r.file.ReadAt(b[:], offDevices); err != nil {
@@ -416,7 +416,7 @@ func (r *Ring) Close() {
 	_ = r.file.Close()
 }
 
-// text returns a C string, without what no terminal or log should get.
+// text returns a C string, without control characters.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -44,7 +44,7 @@ type instance struct {
 	slices         uint // of the profile
 }
 
-// rawValue is one value as DCGM has it. Which of i, f and s holds it says typ.
+// rawValue is one value in DCGM's form. typ states which of i, f and s holds it.
 type rawValue struct {
 	entity entity
 	field  uint16
@@ -69,8 +69,8 @@ type api interface {
 	status(gpu uint) int
 	// fieldType is the type of a field in the client library; 0 for a field that it does not know.
 	fieldType(id uint16) byte
-	// profilingFields are the profiling fields that a GPU supports; an error when it has none. An empty list without
-	// an error means that the library does not say.
+	// profilingFields returns the profiling fields that a GPU supports; an error if it has none. An empty list without an
+	// error means that the library does not report them.
 	profilingFields(gpu uint) ([]uint16, error)
 	createGroup(name string, entities []entity) (uintptr, error)
 	destroyGroup(group uintptr) error
@@ -78,15 +78,15 @@ type api interface {
 	destroyFieldGroup(fieldGroup uintptr) error
 	watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds float64) error
 	unwatch(group, fieldGroup uintptr) error
-	// valuesSince calls fn for what is not older than the mark (µs, the host engine's clock) and returns the next mark.
-	// The value is fn's for the call only. It costs two round trips and one more for each field of each entity, and a
-	// buffer of 4 MiB for each on both sides. More than the library or readLimit takes is errTooMany.
+	// valuesSince calls fn for values that are not older than the mark (µs, the host engine's clock) and returns the next
+	// mark. A value is valid during the call only. It costs two round trips and one more for each field of each entity,
+	// and a buffer of 4 MiB for each on both sides. More values than the library or readLimit accepts is errTooMany.
 	valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawValue)) (next int64, err error)
 	// latest calls fn for the newest value of each field of each entity. It costs one round trip.
 	latest(group, fieldGroup uintptr, fn func(*rawValue)) error
 }
 
-// errTooMany says that a backlog is larger than one read takes.
+// errTooMany means that a backlog is larger than one read returns.
 var errTooMany = errors.New("more values than one read takes")
 
 // callError is a call that the library answered with an error code.
@@ -107,7 +107,7 @@ const (
 	codeModuleNotLoaded  = -33
 )
 
-// hasCode reports whether an error is of one of the codes.
+// hasCode reports whether an error has one of the codes.
 func hasCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*callError](err)
 	return ok && slices.Contains(codes, e.code)
@@ -128,7 +128,7 @@ const (
 	typeBinary = 'b'
 )
 
-// Blanks: any value from these on means "none", by kind (not found, not supported, no permission).
+// Blanks: values from these on mean "none", by reason (not found, not supported, no permission).
 const (
 	blankInt    = int64(0x7ffffffffffffff0)
 	blankDouble = 140737488355328.0

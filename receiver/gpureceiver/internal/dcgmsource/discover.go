@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// inventory is the list of what is there. key changes with it.
+// inventory is the list of devices. key changes with it.
 type inventory struct {
 	gpus      []uint
 	instances []instance
@@ -54,7 +54,7 @@ func (s *session) discover() error {
 	s.inventory = inv.key
 	s.devices, s.parts, s.nameless = nil, nil, nil
 	s.byPart = map[entity][]int{}
-	s.started = s.now().UnixMicro() // unless the host engine says
+	s.started = s.now().UnixMicro() // unless the host engine reports it
 	if len(inv.gpus) > 0 {
 		known, err := s.describe(inv)
 		if err != nil {
@@ -64,7 +64,7 @@ func (s *session) discover() error {
 			e := entity{entityGPU, gpu}
 			d, ok := board(gpu, known[e])
 			if !ok {
-				s.nameless = append(s.nameless, gpu) // not even a UUID: nothing can be said of it
+				s.nameless = append(s.nameless, gpu) // without a UUID it cannot be identified
 				continue
 			}
 			s.add(d, part{gpu: gpu, entities: []entity{e}, gives: slices.Collect(maps.Keys(known[e].number))})
@@ -120,22 +120,22 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	if err := s.describeAll(boards, describing, known); err != nil {
 		return nil, err
 	}
-	// An instance that does not say what it is is known by its place.
+	// An instance without a description is identified by its position.
 	_ = s.describeAll(instances, []uint16{fieldUUID, fieldFBTotal}, known)
 	return known, nil
 }
 
-// describeEvery is the interval of the watches that describe. The host engine reads a whole GPU at once when its first
-// watch begins, but an instance only an interval after it was last read; until then it returns what it knew of an
-// instance that had the same number before.
+// describeEvery is the interval of the watches that describe devices. The host engine reads a whole GPU at once when
+// its first watch starts, but an instance only an interval after it was last read; until then it returns the values of
+// an earlier instance with the same number.
 const describeEvery = time.Millisecond
 
-// describeBoardsEvery is the same for GPUs. The driver's version is of the whole engine, which keeps its watch until
-// the connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
+// describeBoardsEvery is the same for GPUs. The driver's version belongs to the whole engine, which keeps its watch
+// until the connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
-// describeAll reads fields of entities. Of instances it leaves out what was read before the boards were: that may be of
-// others.
+// describeAll reads fields of entities. For instances it drops values read before their physical GPUs' values: they may
+// belong to other instances.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
 	since, every := int64(0), describeBoardsEvery
 	if len(entities) > 0 && entities[0].kind != entityGPU {
@@ -193,8 +193,8 @@ func board(gpu uint, f *facts) (gpusamplesextension.Device, bool) {
 	return d, true
 }
 
-// addInstances adds a device for each compute instance: that is what a process sees as a MIG device. Values of the GPU
-// instance, of which it is a part, are its own too.
+// addInstances adds a device for each compute instance: that is what a process sees as a MIG device. Values of its GPU
+// instance apply to it too.
 func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 	holder := map[entity]instance{}
 	for _, x := range inv.instances {

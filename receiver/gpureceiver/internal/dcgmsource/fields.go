@@ -14,11 +14,11 @@ import (
 type field struct {
 	gpuquantity.Field
 	quantity gpuquantity.Quantity
-	better   uint16 // the field that this one replaces where a board lacks it; 0: none
+	better   uint16 // the field that this one replaces if a device lacks it; 0: none
 	index    int    // in deviceState.last
 }
 
-// byID returns what a field means, and listed the fields of each pace, by number.
+// byID returns the meaning of a field, and listed the fields of each pace, by number.
 var byID, listed = func() (map[uint16]*field, map[gpuquantity.Pace][]uint16) {
 	fields, lists := map[uint16]*field{}, map[gpuquantity.Pace][]uint16{}
 	for _, q := range gpuquantity.All() {
@@ -51,7 +51,7 @@ const (
 	fieldProcesses = 221
 )
 
-// Fields that say what a device is.
+// Fields that describe a device.
 const (
 	fieldDriver       = 1
 	fieldModel        = 50
@@ -64,7 +64,7 @@ const (
 	fieldFBTotal      = 250
 )
 
-// describing are the fields that are read once: what a device is, and the fields that others can replace.
+// describing are the fields that are read once: the description of a device, and the fields that others can replace.
 var describing = func() []uint16 {
 	list := []uint16{
 		fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen, fieldPCIeMaxWidth,
@@ -96,7 +96,7 @@ const mebi = 1 << 20
 // maxEntities is how many entities go-dcgm and older host engines take in a group.
 const maxEntities = 64
 
-// intersect keeps the wanted fields that are supported; an empty list of supported ones means that it is not known.
+// intersect keeps the wanted fields that are supported; an empty list of supported ones means that they are unknown.
 func intersect(wanted, supported []uint16) []uint16 {
 	if len(supported) == 0 {
 		return wanted

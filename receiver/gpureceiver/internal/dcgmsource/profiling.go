@@ -36,7 +36,7 @@ const (
 	profilingRetryMax = 5 * time.Minute
 )
 
-// classify sorts the entities into classes: what has the same model and the same answer for its profiling fields.
+// classify sorts the entities into classes: the same model and the same profiling fields.
 func (s *session) classify() {
 	s.classes = nil
 	type answer struct {
@@ -59,7 +59,7 @@ func (s *session) classify() {
 		if a.err == nil {
 			fields = intersect(fields, a.fields)
 		} else {
-			fields = basic(fields) // they should have none; one watch of one board tells
+			fields = basic(fields) // they should have none; one watch of one device determines it
 		}
 		fields = without(fields, func(id uint16) bool {
 			f := byID[id]
@@ -80,12 +80,12 @@ func (s *session) classify() {
 			c.devices = append(c.devices, i)
 		}
 	}
-	// Compute instances first: what they give themselves comes before what their GPU instance gives.
+	// Compute instances first: their own values precede the GPU instance's.
 	slices.SortStableFunc(s.classes, func(a, b *class) int { return cmp.Compare(b.entities[0].kind, a.entities[0].kind) })
 }
 
-// watchProfiling watches the classes that are not watched and due, and says how many were refused. A class that cannot
-// be watched has no profiling values; everything else goes on.
+// watchProfiling watches the classes that are due and not watched, and returns how many were refused. A class that
+// cannot be watched has no profiling values; everything else continues.
 func (s *session) watchProfiling(kind watchKind) (refused int64) {
 	now := s.now()
 	for _, c := range s.classes {
@@ -139,9 +139,9 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 	return err
 }
 
-// trim ends the rates of counters where every device of a class gives the counters: each field costs a round trip for
-// each device and read. Only the rates are unwatched and everything else goes on: a new watch of the remaining fields
-// beside the old one would end with it.
+// trim ends the watch of rates that can be computed from counters if every device of a class has the counters: each
+// field costs a round trip for each device and read. Only the rates are unwatched and everything else continues: a new
+// watch of the remaining fields beside the old one would end with it.
 func (s *session) trim() {
 	for _, c := range s.classes {
 		rates := without(c.fields, func(id uint16) bool { return byID[id].Form != gpuquantity.Rate || byID[id].Rank == 0 })
@@ -158,8 +158,8 @@ func (s *session) trim() {
 	}
 }
 
-// narrow ends a watch's fields gone and reads only the rest from now on. Where the host engine has no room for the
-// field groups the watch stays as it is.
+// narrow ends a watch's fields gone and reads only the rest from now on. If the host engine has no room for the field
+// groups, the watch does not change.
 func (s *session) narrow(w *watch, rest, gone []uint16) {
 	kept, err := s.fieldGroup("prof", rest)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *session) narrow(w *watch, rest, gone []uint16) {
 	w.fields = kept
 }
 
-// unwatch gives up a watch.
+// unwatch ends a watch.
 func (s *session) unwatch(w *watch) {
 	s.watches = slices.DeleteFunc(s.watches, func(o *watch) bool { return o == w })
 	_ = s.api.unwatch(w.group, w.fields)
@@ -215,7 +215,7 @@ func (s *session) unprofiled() (list []gpudata.Notice) {
 var errBlankProfiling = errors.New("DCGM accepts the watch, but every value is blank (another profiler may hold the " +
 	"counters; stop it, or resume with dcgmi profile --resume)")
 
-// notices reports what is missing for longer than one read.
+// notices returns what is missing for longer than one read.
 func (s *session) notices() (list []gpudata.Notice) {
 	for _, c := range s.classes {
 		if c.err == nil {

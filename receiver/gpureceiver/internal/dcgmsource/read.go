@@ -32,13 +32,12 @@ const (
 	histories watchKind = iota // every sample since the last read
 	latest                     // the newest sample of each field, all in one round trip
 	events                     // XIDs
-	processes                  // who computes on a board
+	processes                  // which processes run on a device
 )
 
 const (
-	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, in place
-	// of histories: a round trip in place of one for each field of each board. What a stall left out is then read as
-	// history.
+	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, instead of
+	// histories: one round trip in all, instead of one for each field of each device. After a stall the history is read.
 	coarse = 500 * time.Millisecond
 	// processesEvery is the shortest time between two looks at the processes.
 	processesEvery = 10 * time.Second
@@ -109,8 +108,8 @@ func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 	return s.failed(errors.Join(errs...))
 }
 
-// failed decides what an error of a read means: nothing, while the connection answers and it is the first ones (a
-// driver that is being detached refuses calls for a moment).
+// failed decides what an error of a read means: nothing, while the connection works and the errors are few (a driver
+// that is being detached refuses calls for a moment).
 func (s *session) failed(err error) error {
 	s.fails++
 	s.dead = s.dead || disconnected(err) || timedOut(err)
@@ -150,11 +149,11 @@ type run struct {
 	field  uint16
 	n      int
 	last   int64
-	resume int64 // the earliest end of a run that was interrupted; 0: none was
+	resume int64 // the earliest end of an interrupted run; 0: none
 }
 
-// fullRun: the library gives at most 4 MiB for a field of an entity, the oldest first, and does not say that there are
-// more: 130,816 values of 32 bytes.
+// fullRun: the library returns at most 4 MiB for a field of an entity, the oldest first, and does not report that there
+// are more: 130,816 values of 32 bytes.
 const fullRun = 100_000
 
 func (r *run) count(v *rawValue) {
@@ -192,7 +191,7 @@ func (s *session) readHistory(b *gpudata.Batch, w *watch) error {
 	}
 }
 
-// readSince appends what is newer than the mark.
+// readSince appends values that are newer than the mark.
 func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (next int64, err error) {
 	from := s.begin(b)
 	err = again(func() error {
@@ -230,7 +229,7 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 	stale := newest - s.set.MaxStaleness.Microseconds()
 	for i := range s.raw {
 		if v := &s.raw[i]; v.status == statusOK && v.ts > 0 && v.ts < stale {
-			b.Dropped[gpudata.DropStale]++ // nobody samples this field any more
+			b.Dropped[gpudata.DropStale]++ // this field is no longer sampled
 		} else {
 			s.value(b, v)
 		}
@@ -270,7 +269,7 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 	}
 	kind := 0
 	if v.entity.kind == entityGPUInstance {
-		kind = 1 // a compute instance's own value comes first
+		kind = 1 // a compute instance's own value has precedence
 	}
 	raw, ok := v.number()
 	ok = ok && v.ts > 0 && (!f.Positive || raw > 0)
@@ -324,8 +323,8 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 	}
 }
 
-// skipBacklog gives up the older half of what has gathered, again and again, until what is left can be read: after a
-// long stall there can be more values than one read takes. A read that fails with nothing left to give up is an error.
+// skipBacklog drops the older half of the backlog, repeatedly, until the rest can be read: after a long stall there can
+// be more values than one read returns. A read that fails with nothing left to drop is an error.
 func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
 	now := s.now().UnixMicro() // a clock that is off only makes the steps larger or smaller
 	for back := now - w.mark; back > 2*s.set.Sampling.Microseconds(); back /= 2 {
@@ -342,7 +341,7 @@ func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
 	return fmt.Errorf("cannot read what has gathered: %w", cause)
 }
 
-// readProcesses reads who computes on the boards: the samples of the newest look at each.
+// readProcesses reads which processes run on the devices, as of the newest sample of each.
 func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
 	first := len(b.Processes)
 	newest := map[uint16]int64{}

@@ -34,7 +34,7 @@ type session struct {
 	classes   []*class
 	without   []uint16      // fast fields that are not watched, for every board gives the better rival
 	left      map[uint]bool // boards that are lost and not watched
-	nameless  []uint        // boards that do not even say their UUID
+	nameless  []uint        // devices without a UUID
 	started   int64         // the host engine's clock at discovery, µs
 	inventory string
 	checked   time.Time // when the list of devices was last read
@@ -63,12 +63,12 @@ type kept struct {
 	mark    int64 // up to there (µs, the host engine's clock) histories have been read; 0: never
 }
 
-// maxKept bounds the devices that are remembered when they are gone.
+// maxKept bounds the removed devices that are remembered.
 const maxKept = 256
 
-// deviceState is what is remembered of one device.
+// deviceState is the state kept of one device.
 type deviceState struct {
-	best      [gpuquantity.Num]uint8                 // lowest rank seen, plus 1; 0 when none
+	best      [gpuquantity.Num]uint8                 // lowest rank seen, plus 1; 0 if there is none
 	sums      [2][gpuquantity.Num]countertracker.Sum // of rates and of counters
 	last      [2][maxFields]int64                    // time of the newest sample, by kind of part and field; µs
 	xids      float64
@@ -83,7 +83,7 @@ type deviceState struct {
 	unprofiled time.Time // since when profiling fields that are watched have blanks only; zero: they have values
 }
 
-// maxFails: a read that fails this often in a row while the connection answers means that handles are no longer ours.
+// maxFails: a read that fails this often in a row while the connection works means that the handles are invalid.
 const maxFails = 3
 
 func newSession(a api, set Settings, k *kept, now func() time.Time) (*session, error) {
@@ -110,7 +110,7 @@ func unique(kind string) string {
 	return fmt.Sprintf("otelgpu-%s-%d-%s-%s", host, os.Getpid(), hex.EncodeToString(r[:]), kind)
 }
 
-// adopt finds or makes the state of each device.
+// adopt finds or creates the state of each device.
 func (s *session) adopt() {
 	for _, st := range s.kept.devices {
 		for _, last := range st.last {
@@ -148,7 +148,7 @@ func (s *session) resume() int64 {
 	return s.started
 }
 
-// newWatch makes a watch of fields on entities, watched every so often.
+// newWatch creates a watch of fields on entities at an interval.
 func (s *session) newWatch(kind watchKind, name string, entities []entity, fields []uint16,
 	every time.Duration,
 ) (*watch, error) {
@@ -174,7 +174,7 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 	return w, nil
 }
 
-// watchAll creates groups and watches for what was discovered.
+// watchAll creates groups and watches for the discovered devices.
 func (s *session) watchAll() error {
 	slowEvery := max(s.set.Sampling, s.set.Slow/2)
 	mediumEvery := min(slowEvery, max(s.set.Sampling, time.Second))
@@ -269,7 +269,7 @@ func (s *session) giveUpUnused() {
 	})
 }
 
-// close removes what the session has in the host engine, and remembers where its histories stopped.
+// close removes the session's objects from the host engine, and records where its histories stopped.
 func (s *session) close() {
 	s.remember()
 	for _, w := range s.watches {
@@ -295,14 +295,14 @@ func (s *session) remember() {
 	}
 }
 
-// rebuild makes all watches again, for other boards than before.
+// rebuild creates all watches again, for other devices than before.
 func (s *session) rebuild() error {
 	s.close()
 	return s.watchAll()
 }
 
-// check reads the list of devices, and whether lost boards are back. When the list has changed (a driver detached or
-// attached, MIG taken apart) everything is made again.
+// check reads the list of devices, and whether lost ones are back. If the list has changed (a driver detached or
+// attached, MIG reconfigured) everything is created again.
 func (s *session) check() (changed bool, err error) {
 	s.checked = s.now()
 	inventory, err := s.list()
@@ -385,7 +385,7 @@ func (s *session) judge(b *gpudata.Batch) {
 	}
 	if lost {
 		if err := s.rebuild(); err != nil {
-			s.inventory = "" // everything is made again at the next check
+			s.inventory = "" // everything is created again at the next check
 		}
 	}
 }

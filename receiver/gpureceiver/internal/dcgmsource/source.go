@@ -35,8 +35,8 @@ type source struct {
 	now     func() time.Time
 }
 
-// The host engine keeps every sample with its time, so asking more often only costs. It must be often enough for the
-// join's `settle` (6 s by default), and twice for each emission of metrics, so that none finds nothing new.
+// The host engine keeps every sample with its time, so reading more often only costs. The interval must be short enough
+// for the join's `settle` (6 s by default), and twice per emission of metrics, so that none finds nothing new.
 const (
 	minPace = 250 * time.Millisecond
 	maxPace = 2 * time.Second

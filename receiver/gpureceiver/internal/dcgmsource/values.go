@@ -14,7 +14,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// scalar is what is kept of a value: a value of the library has 4,120 bytes.
+// scalar is the part of a value that is kept: a value of the library has 4,120 bytes.
 type scalar struct {
 	ts, i  int64   // i: the number, or the number of a process
 	d      float64 // of a process nothing
@@ -50,8 +50,8 @@ type collection struct {
 	full   bool // there are more than readLimit
 }
 
-// collect is what the library calls with the values of one field of one entity. It stops the enumeration by a result
-// other than 0. A process has one of them, for callbacks are never freed.
+// collect is the callback that the library calls with the values of one field of one entity. It stops the enumeration
+// by a result other than 0. A process has one of them, because callbacks are never freed.
 var collect = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(kind int32, entity uint32, values *fieldValue, n int32, data uintptr) uintptr {
 		reads.mu.Lock()
@@ -90,7 +90,7 @@ func (v *fieldValue) scalar(kind int32, entity uint32) scalar {
 	return x
 }
 
-// collected calls the library with a callback and a number, and fn with what it has collected.
+// collected calls the library with a callback and a number, and fn with the collected values.
 func (c *client) collected(call string, read func(fn, data uintptr) int32, fn func(*rawValue)) error {
 	r := &collection{values: c.values[:0]}
 	reads.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// seenXIDs remembers the XIDs that were seen, over sessions. A host engine that starts reads the kernel's log from its
-// oldest record again and computes the times again, a little differently each time.
+// seenXIDs remembers XIDs across sessions. A host engine that starts reads the kernel's log from its oldest record
+// again and computes the times again, a little differently each time.
 type seenXIDs struct {
 	list    []seenXID
 	session int   // counts sessions

@@ -27,15 +27,15 @@ type Source interface {
 	Devices() []gpusamplesextension.Device
 	// Pace is the time between two Reads that the source wants, after Open.
 	Pace() time.Duration
-	// Read appends everything that was measured since the last Read. After an error the source must be closed and
-	// opened again. io.EOF says that a finite source has no more.
+	// Read appends everything that was measured since the last Read. After an error the source must be closed and opened
+	// again. io.EOF means that a finite source has ended.
 	Read(b *Batch) error
-	// Close releases what Open took.
+	// Close releases what Open acquired.
 	Close() error
 }
 
-// ErrUnavailable is in the chain of an Open error when the machine lacks what the source needs (library, driver,
-// device), as opposed to a configured thing that does not answer.
+// ErrUnavailable is in the chain of an Open error if the machine lacks what the source needs (library, driver, device),
+// as opposed to a configured service that does not respond.
 var ErrUnavailable = errors.New("not available")
 
 // Value is one measured value.
@@ -57,10 +57,10 @@ type Process struct {
 	Time   int64 // unix ns
 	Device uint16
 	PID    int64 // as the host counts it
-	Bytes  int64 // of device memory; BytesUnknown where the driver does not tell
+	Bytes  int64 // of device memory; BytesUnknown if the driver does not report it
 }
 
-// BytesUnknown is the memory of a process of which it is not known.
+// BytesUnknown is the memory of a process if it is unknown.
 const BytesUnknown = -1
 
 // Notice is something that is missing for longer than one read.
@@ -71,7 +71,7 @@ type Notice struct {
 	Normal  bool     // for devices of this kind: no fault
 }
 
-// NoticeKind is what is missing.
+// NoticeKind is the kind of missing data.
 type NoticeKind string
 
 // The kinds of notices.
@@ -81,7 +81,7 @@ const (
 	NoticeClock     NoticeKind = "clock"     // samples of the present time
 )
 
-// Health is what hw.status says.
+// Health is the value of hw.status.
 type Health uint8
 
 // The states of a device.
@@ -90,11 +90,11 @@ const (
 	HealthOK
 	HealthDegraded
 	HealthPredictedFailure
-	HealthFailed // the driver says that the device is lost or detached
-	HealthSilent // it gives nothing but blanks, though it is said to be there
+	HealthFailed // the driver reports that the device is lost or detached
+	HealthSilent // it returns only blanks, although it is listed
 )
 
-// Condition is what a board says of its memory.
+// Condition is the state of a device's memory.
 type Condition struct{ remapFailed, remapPending, retirePending bool }
 
 // Take notes a value, of whatever quantity.
@@ -134,13 +134,13 @@ func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 	return name
 }
 
-// DropReason says why a raw value did not become a Value.
+// DropReason is why a raw value was dropped.
 type DropReason uint8
 
 // Reasons for dropping.
 const (
-	DropBlank         DropReason = iota // the source says that it has no value
-	DropStatus                          // the source says that reading failed
+	DropBlank         DropReason = iota // the source reports that it has no value
+	DropStatus                          // the source reports that reading failed
 	DropStale                           // older than max_staleness
 	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
 	DropNotFinite                       // NaN or infinite
@@ -159,7 +159,7 @@ type Batch struct {
 	Changed   bool     // Devices gives a new list, to which this batch refers
 	Listed    bool     // Processes are all that compute on any device now
 	Notices   []Notice // all that hold now
-	Refused   int64    // tries to get what a notice is about that failed
+	Refused   int64    // failed attempts to obtain what a notice is about
 	Dropped   [NumDropReasons]int64
 }
 
@@ -187,7 +187,7 @@ func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
 }
 
-// NotBuilt represents a source whose library is not in this build: it cannot be opened and says why.
+// NotBuilt represents a source whose library is not in this build: it cannot be opened and states why.
 func NotBuilt(name, library string) Source { return notBuilt{name, library} }
 
 type notBuilt struct{ name, library string }

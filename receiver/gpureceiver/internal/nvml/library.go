@@ -46,8 +46,8 @@ func (l *library) symbol(name string) uintptr {
 
 func (l *library) Has(function string) bool { return l.symbol(function) != 0 }
 
-// Call passes words. What an argument points to is on the heap, for it was put into an interface; Go does not move it,
-// and KeepAlive keeps it until the function has returned.
+// Call converts arguments to words. What an argument points to is on the heap, because it was put into an interface; Go
+// does not move it, and KeepAlive keeps it until the function has returned.
 func (l *library) Call(function string, args ...any) Return {
 	fn := l.symbol(function)
 	if fn == 0 {

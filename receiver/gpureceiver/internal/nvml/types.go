@@ -11,20 +11,20 @@ import (
 	"unsafe"
 )
 
-// Library is the library, or a stand-in of tests.
+// Library is the library, or a stub in tests.
 type Library interface {
 	// Init loads the library and calls nvmlInit.
 	Init() Return
 	// Has reports whether the driver has a function.
 	Has(function string) bool
-	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the function reads or writes.
-	// A *uint64 takes results of 64 bits and, in its lower half, of 32.
+	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the function reads or writes. A
+	// *uint64 receives results of 64 bits and, in its lower half, of 32.
 	Call(function string, args ...any) Return
 	// ErrorString is the library's word for a value.
 	ErrorString(ret Return) string
 }
 
-// Handle is a device (a board or a MIG device), a set of events or a sample; 0 is none.
+// Handle is a device (a physical GPU or a MIG device), a set of events or a sample; 0 is none.
 type Handle uintptr
 
 // Return is nvmlReturn_t.
@@ -105,7 +105,7 @@ type MemoryV2 struct {
 	Total, Reserved, Free, Used uint64
 }
 
-// MemoryVersion2 is what MemoryV2 must say as its version.
+// MemoryVersion2 is the required version field of MemoryV2.
 const MemoryVersion2 = uint32(unsafe.Sizeof(MemoryV2{}) | 2<<24)
 
 // FieldValue is nvmlFieldValue_t.

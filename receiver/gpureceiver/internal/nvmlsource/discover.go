@@ -23,7 +23,8 @@ type unit struct {
 	board    any // likewise
 	instance int // of a MIG device its GPU instance; -1 of a board
 	gpm      *gpm
-	// What the device answered "not supported" to is not asked again, but with the slow readings what it gave before.
+	// Calls to which the device answered "not supported" are not repeated, except, with the slow readings, the calls that
+	// succeeded before.
 	unsupported, gave [gpuquantity.Num]bool
 	lost              bool
 	condition         gpudata.Condition
@@ -62,8 +63,8 @@ func (s *source) discover() (changed bool, err error) {
 		return false, nil
 	}
 	if len(found) == 0 && len(s.units) == 0 {
-		// The library lists what was there when it was initialised: of a driver that was loaded again nothing is seen
-		// until it is initialised again. That the boards are gone was reported the time before.
+		// The library lists the devices present when it was initialized: a driver that was loaded again is not seen until it
+		// is initialized again. The loss of the devices was reported the time before.
 		return false, fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
 	}
 	s.closeUnits()
@@ -80,11 +81,11 @@ func (s *source) discover() (changed bool, err error) {
 	return true, nil
 }
 
-// maxOrdinals bounds the boards whose ordinals are remembered when they are gone.
+// maxOrdinals bounds the removed devices whose ordinals are remembered.
 const maxOrdinals = 256
 
-// numberBoards replaces NVML's indexes, which move when a board vanishes, by the ordinals that the boards had when they
-// were first seen. A board that takes the place of another one has its index.
+// numberBoards replaces NVML's indexes, which shift when a device vanishes, by the ordinals that the devices had when
+// they were first seen. A device that replaces another one gets its index.
 func (s *source) numberBoards(boards []*unit) {
 	if len(s.ordinals) > maxOrdinals {
 		s.ordinals = nil
@@ -146,7 +147,7 @@ func (s *source) instances(board *unit) (found []*unit) {
 	for i := range int(n) {
 		mig, ret := s.number("nvmlDeviceGetMigDeviceHandleByIndex", board.handle, i)
 		if ret != nvml.Success {
-			continue // no instance at this place
+			continue // no instance at this position
 		}
 		u := &unit{handle: nvml.Handle(mig), board: board.handle, desc: board.desc}
 		d := &u.desc

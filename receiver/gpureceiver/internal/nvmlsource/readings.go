@@ -64,7 +64,8 @@ func throttleReasons(r *reading, s *source, device any) (uint64, nvml.Return) {
 	return v & uint64(gpusamplesextension.ThrottleReasons), ret
 }
 
-// retiredPages returns a number of pages. Asked for none, the library says how many there are and that they do not fit.
+// retiredPages returns a number of pages. With an empty buffer, the library reports how many there are and that they do
+// not fit.
 func retiredPages(r *reading, s *source, device any) (uint64, nvml.Return) {
 	var n uint64
 	ret := s.lib.Call(r.Function, device, r.args[0], &n, 0)
@@ -101,7 +102,7 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	ret := s.call(r.Function, r.Results, append(append(s.args[:0], device), r.args...)...)
 	v := s.results[r.Use]
 	if !r.Wide {
-		v &= math.MaxUint32 // behind one of them stands another
+		v &= math.MaxUint32 // the upper half holds another value
 	}
 	return float64(v) * r.Factor(), ret
 }
@@ -116,13 +117,13 @@ func (s *source) call(function string, results int, args ...any) nvml.Return {
 	return s.lib.Call(function, args...)
 }
 
-// number returns what a function writes behind its arguments.
+// number returns the number that a function writes behind its arguments.
 func (s *source) number(function string, args ...any) (uint64, nvml.Return) {
 	ret := s.call(function, 1, append(s.args[:0], args...)...)
 	return s.results[0], ret
 }
 
-// text returns what a function writes into a buffer behind its arguments.
+// text returns the text that a function writes into a buffer behind its arguments.
 func (s *source) text(function string, args ...any) (string, nvml.Return) {
 	var b [96]byte
 	ret := s.lib.Call(function, append(args, &b, len(b))...)

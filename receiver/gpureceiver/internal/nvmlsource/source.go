@@ -98,7 +98,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 			s.watchEvents()
 		}
 	}
-	b.Listed = round && s.set.Processes // unless a board does not say
+	b.Listed = round && s.set.Processes // unless a device does not report it
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
 		health := u.condition.Health()
@@ -133,8 +133,8 @@ func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 }
 
-// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is
-// the energy counter's.
+// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is the
+// energy counter's.
 func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
@@ -172,7 +172,7 @@ func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 		return
 	}
 	t := time.Now().UnixNano()
-	// The second version keeps what the driver reserves apart from what is used, as nvidia-smi and DCGM do.
+	// The second version excludes memory reserved by the driver from the used memory, as nvidia-smi and DCGM do.
 	m := &s.memory
 	*m = nvml.MemoryV2{Version: nvml.MemoryVersion2}
 	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, m) == nvml.Success
@@ -193,7 +193,7 @@ func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 }
 
-// notAvailable is what NVML says of a process whose memory it may not tell.
+// notAvailable is NVML's value for a process whose memory it may not report.
 const notAvailable = ^uint64(0)
 
 func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
@@ -213,8 +213,8 @@ func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
 	}
 }
 
-// running takes the third version of the function, or the second, whose structure is the same. Processes that start
-// between two calls make the list longer than was said.
+// running calls the third version of the function, or the second, whose structure is the same. If processes start
+// between two calls, the list is longer than reported.
 func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 	function := "nvmlDeviceGetComputeRunningProcesses_v3"
 	if !s.lib.Has(function) {
@@ -233,7 +233,7 @@ func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 // maxEventsPerRead bounds one read; a storm is read on with the next.
 const maxEventsPerRead = 256
 
-// watchEvents registers the boards for XIDs. Where that is not possible there are none.
+// watchEvents registers the devices for XIDs. If that is not possible there are none.
 func (s *source) watchEvents() {
 	s.unwatch()
 	set, ret := s.number("nvmlEventSetCreate")
@@ -257,7 +257,7 @@ func (s *source) unwatch() {
 	}
 }
 
-// readEvents takes what is queued, without waiting. NVML events have no time of their own; they get the time of the
+// readEvents reads queued events, without waiting. NVML events have no time of their own; they get the time of the
 // read.
 func (s *source) readEvents(b *gpudata.Batch) {
 	if s.events == 0 {

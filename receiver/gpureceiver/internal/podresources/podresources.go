@@ -1,11 +1,11 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podresources asks the kubelet which pods hold which devices, by its pod-resources API (v1, stable since
+// Package podresources queries the kubelet for the pods that use devices, by its pod-resources API (v1, stable since
 // Kubernetes 1.28) on a unix socket of the node.
 //
-// The API is one call with an empty request, of whose answer four names are of interest. They are read with protowire:
-// the generated types would bring the kubelet's module for them.
+// The API is one call with an empty request; four names of the response are needed. They are read with protowire,
+// because the generated types would add the kubelet's module.
 package podresources
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// DefaultSocket is where the kubelet listens unless told otherwise.
+// DefaultSocket is the kubelet's default socket.
 const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 const (
 	method = "/v1.PodResourcesLister/List"
-	// maxAnswer bounds what an answer may take: some hundred bytes for each device.
+	// maxAnswer bounds the size of a response: some hundred bytes for each device.
 	maxAnswer = 16 << 20
 )
 
@@ -63,7 +63,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Pod is a container of a pod that holds a device.
 type Pod struct{ Namespace, Name, Container string }
 
-// Devices is who holds what. Nil holds nothing.
+// Devices maps devices to containers. Nil is empty.
 type Devices struct {
 	owners     map[string][]Pod // by key
 	containers []Pod
@@ -79,7 +79,7 @@ func NewDevices(owners map[string]Pod) *Devices {
 	return d
 }
 
-// Owner returns the container that holds a device; false when none does, or several share it.
+// Owner returns the container that uses a device; false if none does, or several share it.
 func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
 	if pods := d.Owners(dev); len(pods) == 1 {
 		return pods[0], true

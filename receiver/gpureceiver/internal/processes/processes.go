@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package processes says of a process on this host what a span of it can say of itself: its number in its own PID
-// namespace, its container, its pod, and the processes above it.
+// Package processes describes a process on this host as its spans may identify it: its number in its own PID namespace,
+// its container, its pod, and the processes above it.
 package processes
 
 import (
@@ -27,8 +27,8 @@ type Host struct{ root string }
 // hostNamespace is the number that Linux gives the first PID namespace (PROC_PID_INIT_INO).
 const hostNamespace = "pid:[4026531836]"
 
-// New returns the host's processes, or nil if this process does not see them: drivers number processes as the host
-// does, which in a container without `hostPID: true` are others, or none.
+// New returns the host's processes, or nil if this process does not see them: drivers use the host's process numbers,
+// which are different or absent in a container without `hostPID: true`.
 func New(root string) *Host {
 	if ns, err := os.Readlink(filepath.Join(root, "self/ns/pid")); err != nil || ns != hostNamespace {
 		return nil
@@ -61,7 +61,7 @@ func (h *Host) path(pid int64, name string) string {
 	return filepath.Join(h.root, strconv.FormatInt(pid, 10), name)
 }
 
-// status is what /proc/<pid>/status says.
+// status holds the contents of /proc/<pid>/status.
 type status struct {
 	parent int64
 	inner  int64 // the last number of NSpid: for the innermost namespace

@@ -35,7 +35,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// Format and Version are what the first line says.
+// Format and Version are the values in the first line.
 const (
 	Format  = "otelgpu-recording"
 	Version = 1
@@ -48,7 +48,7 @@ type Header struct {
 	Source   string `json:"source"`
 	Host     string `json:"host,omitempty"`
 	Start    int64  `json:"start"`              // unix ns
-	Interval int64  `json:"interval,omitempty"` // asked sampling interval, ns
+	Interval int64  `json:"interval,omitempty"` // requested sampling interval, ns
 }
 
 // line is any line but the first.

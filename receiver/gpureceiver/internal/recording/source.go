@@ -99,8 +99,8 @@ func (s *source) Close() error {
 	return nil
 }
 
-// Read implements gpudata.Source: everything that is due. A list of devices that comes in the middle ends the batch,
-// for what follows refers to it.
+// Read implements gpudata.Source: everything that is due. A list of devices in the middle ends the batch, because later
+// lines refer to it.
 func (s *source) Read(b *gpudata.Batch) error {
 	now := s.now().UnixNano()
 	for {

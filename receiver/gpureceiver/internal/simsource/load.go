@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// load is a device with a life of its own: a cycle of phases that repeats forever, from a fixed origin of the wall
-// clock, so that two processes with the same seed see the same device. All integrals are closed forms of the time.
+// load is the activity of a device: a cycle of phases that repeats forever, from a fixed origin of the wall clock, so
+// that two processes with the same seed see the same device. All integrals are closed forms of the time.
 type load struct {
 	index int
 	seed  uint64
@@ -54,7 +54,7 @@ const (
 	memoryClock = 2619e6
 )
 
-// epoch makes the counters of a load as large as on a machine that runs for days.
+// epoch makes the counters of a load as large as on a machine that has been running for days.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Loads returns n devices under the built-in load.

@@ -32,7 +32,7 @@ type device struct {
 	info backend.Device
 }
 
-// Of returns the devices of a simulated GPU; none of one that is closed.
+// Of returns the devices of a simulated GPU; none if it is closed.
 func Of(gpu *simgpu.GPU) []Device {
 	infos, _ := gpu.Devices()
 	devices := make([]Device, len(infos))
@@ -52,7 +52,7 @@ func (d device) Read() simgpu.Telemetry {
 	return t
 }
 
-// describe reports of a simulated device what a driver says of a real one.
+// describe returns for a simulated device what a driver reports for a real one.
 func describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	rates := make(map[string]float64, len(spec.FLOPRate))
 	for p, r := range spec.FLOPRate {
@@ -68,7 +68,7 @@ func describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	}
 }
 
-// What a driver does to physics; the figures are typical of data-centre boards.
+// How a driver distorts true values; the figures are typical of data-center GPUs.
 const (
 	energyPeriod = 20 * time.Millisecond // the energy counter is refreshed this often
 	energyStep   = 1e-3                  // J: it counts millijoules
@@ -148,7 +148,7 @@ func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	if dt <= 0 {
 		return
 	}
-	// The counter shows what it was at its last refresh, which lies up to one period back.
+	// The counter has its value of the last refresh, up to one period ago.
 	if refresh := float64(t%int64(energyPeriod)) * 1e-9; refresh < dt {
 		shown := quantise(r.Energy-(r.Energy-st.last.Energy)*refresh/dt, energyStep)
 		st.energy = math.Max(st.energy, shown)

@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// batch is what was found in a window, in the order of the file.
+// batch holds the contents of a window, in the order of the file.
 type batch struct {
 	buf   []byte // the window
 	off   int64  // of buf[0] in the stream
@@ -22,13 +22,13 @@ type batch struct {
 type meta struct {
 	key    string
 	value  value
-	after  int   // events of the batch that come before it
+	after  int   // number of preceding events in the batch
 	events int64 // elements before it
 }
 
 func (b *batch) empty() bool { return len(b.list)+len(b.metas) == 0 }
 
-// use hands everything to the handler, and says how far the file was read when the handler ended that with an error.
+// use passes everything to the handler, and returns how far the file was read if the handler returned an error.
 func (b *batch) use(h Handler) (Stats, error) {
 	metas := b.metas
 	for i := 0; ; i++ {
@@ -79,8 +79,8 @@ func (d *reader) send() {
 	d.pipe.Send(d.out)
 }
 
-// handOver lets what was found be used, and goes on in another window with what is left of this one. A window that has
-// to grow does so alone, when all others are back: only one at a time is large.
+// handOver passes on what was found, and continues in another window with the rest of this one. A window that has to
+// grow does so when all others are back: only one at a time is large.
 func (d *reader) handOver() error {
 	rest, mine := d.buf[d.pos:], d.out
 	away := prefetch.Batches - 1

@@ -57,7 +57,7 @@ type value struct{ from, to int32 }
 
 func (v value) of(b []byte) []byte { return b[v.from:v.to] }
 
-// parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
+// parse reads the object at b[i], which is its opening bracket. The rest of events with an unwanted phase is skipped.
 func (p *parsed) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, err error) {
 	*p = parsed{}
 	v := &p.values

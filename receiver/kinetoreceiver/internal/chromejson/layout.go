@@ -3,32 +3,32 @@
 
 package chromejson
 
-// Layout is how objects of a kind have been laid out so far. Writers lay them out alike, so that the text between two
-// values that differ is mostly met again: it is compared in one piece, and the keys in it need not be read, nor the
-// values that seldom change. The zero value knows nothing yet.
+// Layout is the layout of the objects of a kind so far. Writers use the same layout for all, so that the text between
+// two variable values usually repeats: it is compared in one piece, and neither the keys in it nor the values that
+// seldom change need to be parsed. The zero value is empty.
 type Layout struct {
 	// Seldom has the bits of numbers of keys whose values seldom change.
 	Seldom uint64
 
-	start   stride // before the object: what it leads to begins with the opening bracket
+	start   stride // before the object: its successors start with the opening bracket
 	strides int    // that are kept
 }
 
-// stride is text between two values, and what it leads to. Strides are a tree; each matches text as it stands, so that
-// one that comes after another which it never followed is as good.
+// stride is text between two values, and its successors. Strides are a tree; each matches its text exactly, so that a
+// stride may follow another that it never followed before.
 type stride struct {
 	text   string
 	fields []field
 	ids    uint64    // bits of the fields' ones
 	id     int       // of the key at the end
-	next   []*stride // that came after the value
-	likely *stride   // that came last; nil: none did
+	next   []*stride // that followed the value
+	likely *stride   // that followed last; nil: none did
 }
 
 // field is a value in a text.
 type field struct{ id, from, to uint8 }
 
-// Of objects with longer texts or more kinds of them, what is beyond is read as if it were new.
+// Longer texts of objects, or further kinds of them, are parsed each time.
 const layoutText, layoutChoice, layoutStrides = 200, 16, 512
 
 // Numbers of keys with a special meaning.
@@ -78,7 +78,7 @@ func (l *Layout) after(s *stride, b []byte, i int, number func(key []byte) int) 
 	}
 }
 
-// keep makes t one of the strides that come after s, in place of another where there are too many.
+// keep makes t one of the successors of s, replacing another one if there are too many.
 func (l *Layout) keep(s, t *stride) {
 	switch n := len(s.next); {
 	case len(t.text) > layoutText:
@@ -95,8 +95,8 @@ func (l *Layout) keep(s, t *stride) {
 	s.likely = t
 }
 
-// Fields calls f for every field of the raw JSON object, with the number that number gives its key, and the value as it
-// stands. It stops at the first thing that is no JSON and at the first false.
+// Fields calls f for every field of the raw JSON object, with number's result for its key, and the raw value. It stops
+// at the first invalid JSON and at the first false.
 func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id int, value []byte) bool) {
 	i := space(object, 0)
 	if i >= len(object) || object[i] != '{' {

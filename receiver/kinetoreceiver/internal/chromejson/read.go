@@ -12,10 +12,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
-// and is returned as it is.
+// Handler receives the contents of a trace, in the order of the file. Slices are valid during the call. An error ends
+// reading and is returned unchanged.
 type Handler interface {
-	// Wants reports whether events of a phase (0: none) are handed to Event. Others are only counted.
+	// Wants reports whether events of a phase (0: none) are passed to Event. Others are only counted.
 	Wants(phase byte) bool
 	// Event takes one element of traceEvents, or of a trace that is an array.
 	Event(e *Event) error
@@ -23,7 +23,7 @@ type Handler interface {
 	Meta(key, value []byte) error
 }
 
-// Errors of Read; both are wrapped with what was found and where.
+// Errors of Read; both are wrapped with what was found and its position.
 var (
 	ErrNotTrace  = errors.New("not a Chrome trace")
 	ErrSyntax    = errors.New("broken JSON")
@@ -43,7 +43,7 @@ type Stats struct {
 	Rest     int64 // where something else begins after the end of the trace, which is not read; 0: nothing does
 }
 
-// reader scans a stream. What it finds goes to out: see ahead.go.
+// reader scans a stream. Its results go to out: see ahead.go.
 type reader struct {
 	r     io.Reader
 	buf   []byte
@@ -58,9 +58,9 @@ type reader struct {
 	h     Handler                // uses out at once, without a pipe
 }
 
-// Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream. Where
-// the program has more than one processor, a goroutine reads r and scans it while h uses what was found before; it has
-// ended when Read returns. A panic of r is one of Read.
+// Read reads a whole trace. A top-level object without the key traceEvents is rejected, and so is an empty stream. If
+// the program has more than one processor, a goroutine reads r and scans it while h uses the earlier results; it has
+// ended when Read returns. A panic of r becomes a panic of Read.
 func Read(r io.Reader, h Handler) (Stats, error) {
 	if runtime.GOMAXPROCS(0) > 1 {
 		return newReader(r, h).ahead(h)
@@ -84,11 +84,11 @@ func (d *reader) alone(h Handler) (Stats, error) {
 	return d.stats, err
 }
 
-// fill makes the window hold more of the stream, from pos on. At the end of the stream it is io.EOF.
+// fill extends the window with more of the stream, from pos on. At the end of the stream it returns io.EOF.
 //
-// It fills the window to its end, and doubles the window where what was begun takes more than half of it: whenever
-// scanning begins again, there is at least twice as much as before. So scanning a value costs a constant number of
-// passes, however long the value is and however little a read gives.
+// It fills the window to its end, and doubles the window if an incomplete value takes more than half of it: whenever
+// scanning starts again, there is at least twice as much as before. So scanning a value costs a constant number of
+// passes, however long the value is and however little a read returns.
 func (d *reader) fill() error {
 	if d.eof {
 		return io.EOF
@@ -397,7 +397,7 @@ func (d *reader) one() error {
 	}
 }
 
-// found lets what was found be used at once, without a pipe.
+// found passes results on immediately, without a pipe.
 func (d *reader) found() error {
 	if d.pipe != nil {
 		return nil

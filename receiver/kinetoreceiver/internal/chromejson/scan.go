@@ -14,7 +14,7 @@ import (
 // errShort: the value goes on past the end of the window.
 var errShort = errors.New("short")
 
-// syntaxError is what is wrong at b[at:].
+// syntaxError is the problem at b[at:].
 type syntaxError struct {
 	at   int
 	what string
@@ -81,7 +81,7 @@ func structural(x uint64) uint64 {
 	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
 }
 
-// unlikeNumber returns the high bit of the bytes set (and perhaps of bytes after one of those) that are none of
+// unlikeNumber returns the high bit of the bytes set (and perhaps of bytes after one of those) that are not in
 // -./0123456789.
 func unlikeNumber(x uint64) uint64 {
 	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs
@@ -133,7 +133,7 @@ func skipScalar(b []byte, i int) (int, error) {
 	return i, errShort
 }
 
-// scalar is true for the bytes of numbers and literals, and for others that are tolerated in what is skipped.
+// scalar is true for the bytes of numbers and literals, and for others that are tolerated in skipped values.
 var scalar = func() (t [256]bool) {
 	for c := '!'; c < 0x7f; c++ {
 		t[c] = !strings.ContainsRune(",:{}[]\"", c)
@@ -141,9 +141,9 @@ var scalar = func() (t [256]bool) {
 	return t
 }()
 
-// skipFlat returns the index after the object at b[i] where it holds no other object and no escape, as nearly all
-// arguments do. Then it ends at the first bracket that closes one, if an even number of quotes comes before. That is
-// asked of many bytes at a time. Of other brackets only their number is compared.
+// skipFlat returns the index after the object at b[i] if it contains no other object and no escape, as nearly all
+// arguments do. Then it ends at the first closing brace that follows an even number of quotes. Many bytes are tested at
+// a time. Other brackets are only counted.
 func skipFlat(b []byte, i int) (next int, ok bool) {
 	n := bytes.IndexByte(b[i:], '}')
 	if n < 0 {

@@ -18,8 +18,8 @@ import (
 //go:embed testdata/stub.c
 var source []byte
 
-// Build returns the path of a library that was compiled with NVIDIA's header, which comes with the binding of DCGM. It
-// skips the test without gcc.
+// Build returns the path of a library compiled with NVIDIA's header, which comes with the binding of DCGM. It skips the
+// test without gcc.
 func Build(t testing.TB) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
