@@ -36,9 +36,9 @@ var otherHardwareMetrics = []string{
 	"hw.voltage.nominal",
 }
 
-// attributes checks a set of attributes; place is one of the registry's places (resource, span, ...), where names the
+// attributes checks a set of attributes; on is one of the registry's places (resource, span, ...), where names the
 // owner and kind its sort.
-func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
+func (r *Report) attributes(attrs pcommon.Map, on, kind, where string) {
 	if r.each != nil {
 		r.each(attrs)
 	}
@@ -48,7 +48,7 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 			continue
 		}
 		names = append(names, name)
-		if what, remedy := attribute(name, v, place); what != "" {
+		if what, remedy := attribute(name, v, on); what != "" {
 			r.violation(kind, where, "attribute "+name+": "+what, remedy)
 		}
 	}
@@ -61,7 +61,7 @@ func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
 }
 
 // attribute returns what is wrong with one attribute and the remedy; "" if nothing is.
-func attribute(name string, v pcommon.Value, place string) (what, remedy string) {
+func attribute(name string, v pcommon.Value, on string) (what, remedy string) {
 	a, ok := semconv.LookupAttribute(name)
 	if !ok || strings.Contains(name, "<") {
 		if slices.Contains(otherHardware, name) {
@@ -69,8 +69,8 @@ func attribute(name string, v pcommon.Value, place string) (what, remedy string)
 		}
 		return unknown(name, attributeNames())
 	}
-	if !slices.Contains(a.On, place) {
-		return fmt.Sprintf("on a %s (the registry allows %s)", place, strings.Join(a.On, ", ")), ""
+	if !slices.Contains(a.On, on) {
+		return fmt.Sprintf("on a %s (the registry allows %s)", on, strings.Join(a.On, ", ")), ""
 	}
 	if what, remedy = valueType(a, v); what != "" {
 		return what, remedy

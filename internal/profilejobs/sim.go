@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses whose cause, place and size
-// are known because they were planted. Tests compare what the analysis says of a profile with that truth.
+// Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses of known cause, location and
+// size, because they were planted. Tests compare the findings on a profile with that truth.
 //
 // The simulation knows hosts that launch work, streams that run it in order, and collectives that end on all ranks when
 // the last rank has arrived. It is written from the public documentation of PyTorch and CUDA and must stay independent

@@ -228,22 +228,22 @@ func (t *Table) Columns() []string {
 
 // plan maps the values of a row: for each value of the result, the index in the record and the column.
 type plan struct {
-	place  []int // index in the record, -1 for none
+	index  []int // in the record, -1 for none
 	column []*column
 }
 
 func (t *Table) plan(columns []string) (plan, error) {
-	p := plan{place: make([]int, len(columns)), column: make([]*column, len(columns))}
+	p := plan{index: make([]int, len(columns)), column: make([]*column, len(columns))}
 	if t.noRowid {
 		return p, errors.New("it is stored WITHOUT ROWID, which is not read")
 	}
 	for i, name := range columns {
-		p.place[i] = -1
+		p.index[i] = -1
 		stored := 0
 		for k := range t.columns {
 			c := &t.columns[k]
 			if c.name == name && !c.absent {
-				p.place[i], p.column[i] = stored, c
+				p.index[i], p.column[i] = stored, c
 			}
 			if !c.absent {
 				stored++
@@ -411,14 +411,14 @@ func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 		return fmt.Errorf("broken SQLite database: row %d: its header is longer than the row", rowid)
 	}
 	types, body := record[n:length], record[length:]
-	for place := 0; len(types) > 0; place++ {
+	for stored := 0; len(types) > 0; stored++ {
 		kind, n := varint(types)
 		size, ok := width(kind)
 		if n == 0 || !ok || size > uint64(len(body)) {
-			return fmt.Errorf("broken SQLite database: row %d: value %d is truncated", rowid, place+1)
+			return fmt.Errorf("broken SQLite database: row %d: value %d is truncated", rowid, stored+1)
 		}
-		for i, want := range p.place {
-			if want != place {
+		for i, want := range p.index {
+			if want != stored {
 				continue
 			}
 			v := d.value(kind, body[:size])

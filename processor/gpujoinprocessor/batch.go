@@ -222,12 +222,12 @@ func (b *batch) mark() {
 	}
 }
 
-// pendingRequest is a request that waits, with what is known of it, so that it need not be read and looked up again
-// when it leaves, with its memory long out of the processor's caches. It goes through the queue beside the request, in
-// its context; a storage keeps only the request.
+// pendingRequest is a waiting request with the results of reading it, so that it need not be read and looked up again
+// when it is released, when its memory is long out of the CPU's caches. It passes the queue in the request's context; a
+// storage keeps only the request.
 //
-// Its spans take their place in the fair share after the queue has taken it, for what is refused may never come
-// again. So it is locked until then, and the consumer waits for that.
+// Its spans are added to the energy attribution after the queue has accepted it, because a refused request may never
+// arrive again. It is locked until then, and the consumer waits for that.
 type pendingRequest struct {
 	mu    sync.Mutex
 	td    ptrace.Traces

@@ -43,9 +43,9 @@ type gpuSpan struct {
 	derives   uint8 // attributes that gpu_derive may add at level lean
 }
 
-// read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans
-// of its own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a
-// step, whose stream is the host's. f is scratch.
+// read reads a span of a scope. It returns false if the span is unrelated to a GPU, is a usage record of work with
+// spans of its own, or was joined already. at becomes the target that it names; stream is -1 if it has none, and for a
+// step, whose stream is the host's. f is scratch space.
 func (g *gpuSpan) read(
 	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName, now int64,
 	maxWait time.Duration,

@@ -105,7 +105,7 @@ func (r *captureReceiver) scan(ctx context.Context) {
 		if !r.missing {
 			r.missing = true
 			r.log.Warn(
-				"the folder of the rings cannot be read; processes find no place for theirs either (make it, or set `folder`)",
+				"cannot read the folder of the rings, and processes cannot create theirs in it (create it, or set `folder`)",
 				zap.String("folder", r.cfg.Folder), zap.Error(err))
 		}
 		return

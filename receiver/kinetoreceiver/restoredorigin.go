@@ -84,13 +84,14 @@ func (r *restorer) emit(ctx context.Context, configured map[string]string, parti
 			return err
 		}
 		for _, rs := range td.ResourceSpans().All() {
-			r.place(rs)
+			r.setOrigin(rs)
 		}
 		return emit(ctx, td)
 	})
 }
 
-func (r *restorer) place(rs ptrace.ResourceSpans) {
+// setOrigin replaces the placeholder of a resource by the resource and scope of its spans.
+func (r *restorer) setOrigin(rs ptrace.ResourceSpans) {
 	at, _ := rs.Resource().Attributes().Get(originKey)
 	n := at.Int()
 	rs.Resource().Attributes().Clear()

@@ -104,8 +104,8 @@ func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
 	var saved, all, slowTime float64
 	type pair struct{ slow, slowN, fast, fastN float64 }
 	type inStep struct {
-		kind  uint64
-		place int
+		kind     uint64
+		position int
 	}
 	kinds := map[inStep]*pair{}
 	at := placesOf(list)

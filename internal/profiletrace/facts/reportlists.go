@@ -129,8 +129,8 @@ func (d *Device) otherLists(r *Report, f *Context) {
 			name += " of " + finding.Size(k.bytes)
 		}
 		w := c.waiting(k)
-		if k.bytes == 0 && k.place > 0 {
-			name += fmt.Sprintf(" (%d in the step)", k.place)
+		if k.bytes == 0 && k.occurrence > 0 {
+			name += fmt.Sprintf(" (%d in the step)", k.occurrence)
 		}
 		e := Collective{
 			Name: name, Count: c.count, Time: c.time, Waiting: w, Moving: c.exposed - w,

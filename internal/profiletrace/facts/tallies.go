@@ -68,7 +68,7 @@ type collectiveKey struct {
 	bytes      int64
 	group      int64
 	launched   uint64 // launch configuration, where bytes are not stated
-	place      int64  // among the collectives of a step, where bytes are not stated and steps are
+	occurrence int64  // among the collectives of a step, where bytes are not stated and steps are
 }
 
 // collective is the collectives of a kind while they are summed up.
@@ -81,7 +81,7 @@ type collective struct {
 func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 	k := collectiveKey{name: a.Name, collective: a.Collective, bytes: a.Bytes, group: a.Group}
 	if a.Bytes == 0 {
-		k.launched, k.place = a.Launched, a.Occurrence
+		k.launched, k.occurrence = a.Launched, a.Occurrence
 	}
 	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }
@@ -97,7 +97,7 @@ func (c *collective) waiting(k collectiveKey) time.Duration {
 
 // comparable reports whether there are enough collectives of the kind, and a way to distinguish it.
 func (c *collective) comparable(k collectiveKey) bool {
-	return c.count >= leastRepeats && (k.bytes > 0 || k.place > 0)
+	return c.count >= leastRepeats && (k.bytes > 0 || k.occurrence > 0)
 }
 
 // leastRepeats is how many collectives of a kind it takes to know what one takes at least.

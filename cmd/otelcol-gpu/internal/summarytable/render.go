@@ -141,7 +141,7 @@ type node struct {
 	below []*node
 }
 
-// tree returns a row for each operation at the place in which it has most of its time, followed by the operations in
+// tree returns a row for each operation at the position with most of its time, followed by the operations in
 // it; of the outermost operations beyond the limit, if noted, it returns the ones with a note.
 func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
@@ -175,7 +175,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 			return true
 		}
 		p := most[n.parent]
-		if p == nil || p == n || depth == 0 || !keep(p, depth-1) { // an operation within itself has no place
+		if p == nil || p == n || depth == 0 || !keep(p, depth-1) { // an operation within itself has no position
 			return false
 		}
 		kept[n] = true

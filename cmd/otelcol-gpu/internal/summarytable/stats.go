@@ -20,7 +20,7 @@ import (
 // key tells operations apart: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
-// stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to
+// stats sums the spans of one operation. All fields are sums, so that values counted at one position can be moved to
 // another.
 type stats struct {
 	spansums.Sums

@@ -112,8 +112,8 @@ func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	return s, true
 }
 
-// Contains reports whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
-// known.
+// Contains reports whether the span has arrived and was neither rejected nor dropped. Another span with its ID does not
+// count.
 func (d *Device) Contains(s *Span) bool {
 	n := d.of(s)
 	return n != nil && n.known && !n.refused && n.times == s.times()
