@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Graph is the tree of stacks that a flame graph draws, as JSON.
@@ -15,6 +16,7 @@ type Graph struct {
 	End     int64        `json:"end"`
 	Sources []GraphLabel `json:"sources"` // of the samples, in the order of their names
 	Frames  []GraphFrame `json:"frames"`
+	Tags    []GraphTags  `json:"tags"` // the first is empty
 	Nodes   []GraphNode  `json:"nodes"`            // a parent precedes its children
 	Merged  int          `json:"merged,omitempty"` // samples that are below "(other stacks)", because they have the least
 }
@@ -32,10 +34,19 @@ type GraphFrame struct {
 	Kind string `json:"kind"`
 }
 
-// GraphNode is one stack of a Graph. Its values do not include the nodes below it.
+// GraphTags are the labels of a sample by which a flame graph groups stacks. Unknown ones are "".
+type GraphTags struct {
+	Rank     string `json:"rank,omitempty"`
+	Device   string `json:"device,omitempty"`
+	Throttle string `json:"throttle,omitempty"`
+}
+
+// GraphNode is one stack of a Graph, with one set of tags. Its values do not include the nodes below it, whose tags may
+// be others: a node with tags has no children.
 type GraphNode struct {
 	Parent int            `json:"p"` // -1: a root
 	Frame  int            `json:"f"`
+	Tags   int            `json:"g,omitempty"`
 	Values [types]float64 `json:"v"`           // in the order of Types
 	Trace  string         `json:"t,omitempty"` // of the slowest span
 }
@@ -43,7 +54,7 @@ type GraphNode struct {
 // NewGraph returns the tree of the samples, of about maxNodes nodes: beyond, the samples with the least values are
 // summed below "(other stacks)" of their service.
 func NewGraph(list []*Profile, maxNodes int) *Graph {
-	g := &Graph{Sources: []GraphLabel{}, Frames: []GraphFrame{}, Nodes: []GraphNode{}}
+	g := &Graph{Sources: []GraphLabel{}, Frames: []GraphFrame{}, Tags: []GraphTags{{}}, Nodes: []GraphNode{}}
 	var samples []*Sample
 	start, end := uint64(0), uint64(0)
 	for _, p := range list {
@@ -70,15 +81,18 @@ func NewGraph(list []*Profile, maxNodes int) *Graph {
 		return most
 	}
 	slices.SortStableFunc(samples, func(a, b *Sample) int { return cmp.Compare(weight(b), weight(a)) })
-	b := graphBuilder{Graph: g, frames: map[Frame]int{}, nodes: map[[2]int]int{}, slowest: map[int]int64{}}
+	b := graphBuilder{
+		Graph: g, frames: map[Frame]int{}, tags: map[GraphTags]int{{}: 0}, nodes: map[[3]int]int{}, slowest: map[int]int64{},
+	}
 	var frames []*Frame
 	for _, s := range samples {
 		frames = s.Stack.Frames(frames[:0])
-		if len(g.Nodes) >= maxNodes && b.new(frames) {
-			frames = append(frames[:1], &Frame{Range, "(other stacks)", ""})
+		tags := b.tagsOf(s.Labels)
+		if len(g.Nodes) >= maxNodes && b.new(frames, tags) {
+			frames, tags = append(frames[:1], &Frame{Range, "(other stacks)", ""}), 0
 			g.Merged++
 		}
-		b.add(frames, s)
+		b.add(frames, tags, s)
 	}
 	return g
 }
@@ -86,17 +100,32 @@ func NewGraph(list []*Profile, maxNodes int) *Graph {
 type graphBuilder struct {
 	*Graph
 	frames  map[Frame]int
-	nodes   map[[2]int]int // by parent and frame
+	tags    map[GraphTags]int
+	nodes   map[[3]int]int // by parent, frame and tags
 	slowest map[int]int64
 }
 
-// new reports whether a stack has no node yet.
-func (b *graphBuilder) new(frames []*Frame) bool {
+func (b *graphBuilder) tagsOf(l *Labels) int {
+	t := GraphTags{Device: l.Device, Throttle: l.Throttle}
+	if l.Rank >= 0 {
+		t.Rank = strconv.FormatInt(l.Rank, 10)
+	}
+	i, ok := b.tags[t]
+	if !ok {
+		i = len(b.Tags)
+		b.tags[t] = i
+		b.Tags = append(b.Tags, t)
+	}
+	return i
+}
+
+// new reports whether a stack has no node with these tags yet.
+func (b *graphBuilder) new(frames []*Frame, tags int) bool {
 	at := -1
-	for _, f := range frames {
+	for k, f := range frames {
 		i, ok := b.frames[*f]
 		if ok {
-			at, ok = b.nodes[[2]int{at, i}]
+			at, ok = b.nodes[nodeKey(at, i, tags, k == len(frames)-1)]
 		}
 		if !ok {
 			return true
@@ -105,21 +134,29 @@ func (b *graphBuilder) new(frames []*Frame) bool {
 	return false
 }
 
-func (b *graphBuilder) add(frames []*Frame, s *Sample) {
+// nodeKey returns the key of a node; the nodes above the last of a stack are shared by all tags.
+func nodeKey(parent, frame, tags int, last bool) [3]int {
+	if !last {
+		tags = 0
+	}
+	return [3]int{parent, frame, tags}
+}
+
+func (b *graphBuilder) add(frames []*Frame, tags int, s *Sample) {
 	at := -1
-	for _, f := range frames {
+	for k, f := range frames {
 		i, ok := b.frames[*f]
 		if !ok {
 			i = len(b.Frames)
 			b.frames[*f] = i
 			b.Frames = append(b.Frames, GraphFrame{f.Name, f.Full, f.Kind.String()})
 		}
-		key := [2]int{at, i}
+		key := nodeKey(at, i, tags, k == len(frames)-1)
 		next, ok := b.nodes[key]
 		if !ok {
 			next = len(b.Nodes)
 			b.nodes[key] = next
-			b.Nodes = append(b.Nodes, GraphNode{Parent: at, Frame: i})
+			b.Nodes = append(b.Nodes, GraphNode{Parent: at, Frame: i, Tags: key[2]})
 		}
 		at = next
 	}

@@ -4,12 +4,15 @@
 package browser
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -140,4 +143,75 @@ func TestFlameGraphOfManyStacksAndHostileNames(t *testing.T) {
 	b.fits()
 	b.hangsTogether()
 	require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("#flames a")].map((n) => n.href)`), "no trace has this ID")
+}
+
+// A flame graph of 100,000 stacks has a bounded number of elements, and every stack is in its sums. The log has the time
+// from data in memory to the first frame of the screen.
+func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
+	book := page.NewBook()
+	book.Profile("many", nil, nil)
+	s := book.State(nil)
+	s.Flames = &stackprofile.Graph{
+		Frames: []stackprofile.GraphFrame{{Name: "svc", Kind: "service"}}, Tags: []stackprofile.GraphTags{{}},
+		Nodes: []stackprofile.GraphNode{{Parent: -1, Values: [3]float64{1e9, 1e6, 1e9}}},
+	}
+	b := open(t, write(t, s), 1200, 900)
+	// Ten frames below each frame, five levels deep; the second graph has twice the time in every other kernel.
+	b.run(`window.many = (second) => {
+		const kinds = ["service", "route", "section", "module", "kernel"], g = {start: 0, end: 1, sources: [], frames: [], tags: [{}], nodes: []};
+		for (let r = 0; r < 8; r++) g.tags.push({rank: String(r), device: "GPU-" + r});
+		const add = (p, level, name) => {
+			for (let i = 0; i < 10; i++) {
+				const f = g.frames.push({kind: kinds[level], name: name + i, full: level === 4 ? "void " + name + i + "<float, 4>(int)" : ""}) - 1;
+				const n = g.nodes.push({p, f, v: [0, 0, 0]}) - 1;
+				if (level < 4) add(n, level + 1, name + i + ".");
+				else [g.nodes[n].v, g.nodes[n].g, g.nodes[n].t] = [[1e6 * (1 + n % 7) * (second && n % 2 ? 2 : 1), n % 11, n % 13], 1 + n % 8, n.toString(16).padStart(32, "0")];
+			}
+		};
+		add(-1, 0, "kernel");
+		return g;
+	}`)
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+		return err
+	}))
+	cpu := func() (seconds float64) {
+		b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			r, err := cdp.Call(ctx, t, performance.GetMetrics, cdp.Empty{})
+			for _, m := range r.Metrics {
+				if m.Name == "TaskDuration" {
+					seconds = m.Value
+				}
+			}
+			return err
+		}))
+		return seconds
+	}
+	measure := func(how string) float64 {
+		b.run(`window.took = 0; flame.made = null; flame.zoom = []; performance.clearMarks(); performance.mark("data"); ` + how +
+			`; draw(); requestAnimationFrame(() => setTimeout(() => { performance.mark("painted"); window.took = performance.measure("paint", "data", "painted").duration; }))`)
+		b.until(`window.took > 0`)
+		return eval[float64](b, `window.took`)
+	}
+	b.run(`window.graphs = [window.many(false), window.many(true)]`)
+	require.Equal(t, 100_000, eval[int](b, `graphs[0].nodes.filter((n) => n.v[0] > 0).length`))
+	want := eval[float64](b, `graphs[0].nodes.reduce((t, n) => t + n.v[0], 0)`)
+	for _, x := range []struct{ name, how string }{
+		{"call stack", `state.flames = graphs[0]`},
+		{"call stack again", `0`},
+		{"operation", `flame.group = "operation"`},
+		{"rank", `flame.group = "rank"`},
+		{"kernel", `flame.group = "kernel"`},
+		{"difference", `flame.group = "call stack"; state.flamesBefore = graphs[1]`},
+	} {
+		before := cpu()
+		took := measure(x.how)
+		t.Logf("%-16s %4.0f ms from data to paint, %4.0f ms of CPU of the page, %d rects", x.name, took, 1000*(cpu()-before),
+			eval[int](b, `document.querySelectorAll("#flames svg.flames rect").length`))
+		assert.LessOrEqual(t, eval[int](b, `document.querySelectorAll("#flames svg.flames rect").length`), 4000, x.name)
+		assert.Less(t, eval[int](b, `document.querySelectorAll("#flames *").length`), 12_200, x.name)
+		assert.InEpsilon(t, want, eval[float64](b, `flame.made.root.sum`), 1e-9, x.name)
+	}
+	assert.Equal(t, 8, eval[int](b, `(() => { flame.group = "rank"; flame.made = null; draw();
+		return new Set([...flameMap(flame.made.root).values()].flatMap((n) => [...flameMap(n).values()].map((c) => c.frame.name))).size; })()`))
 }

@@ -2,71 +2,137 @@
 // Which code path does it go to? One flame graph for the live page and for reports, and the difference of two.
 
 const flameTypes = [["GPU time", nanos], ["energy", (v) => scaled((v || 0) / 1e6, "J")], ["idle time", nanos]];
-// Groups choose the kinds of frames of a stack; null: all of them, from the kernel up.
+// Groups choose the kinds of frames of a stack; null: all of them, from the kernel up. Tags are a frame below the service.
 const flameGroups = {
   "call stack": () => true,
   kernel: null,
   operation: (f) => ["service", "route", "step", "section", "idle"].includes(f.kind),
   module: (f) => ["service", "module", "kernel", "copy", "idle"].includes(f.kind),
+  rank: () => true, device: () => true, throttle: () => true,
 };
+const flameTags = {rank: (t) => t.rank && `rank ${t.rank}`, device: (t) => t.device, throttle: (t) => t.throttle && `throttled (${t.throttle})`};
 const flame = {type: 0, group: "call stack", find: "", zoom: [], at: [], of: "", sources: [], against: "", shares: false, data: null, base: null, asked: 0, query: "", made: null};
 const flameRow = 18, flameRows = 150, flameRects = 4000;
 
-// flameTree merges the stacks of a graph, and the stacks of the graph before it, if there is one.
+// flameSums are the stacks of a graph with the sums of everything below, in arrays: a graph has many more stacks than
+// a screen. Stacks with several tags are there once for each.
+function flameSums(g, tagged) {
+  const tags = tagged ? (g.tags || []).map((t) => tagged(t) || "") : [], t = flame.type, nodes = g.nodes;
+  let frames = g.frames, size = nodes.length, p = new Int32Array(size), f = new Int32Array(size), own = new Float64Array(size), from = null; // from: the node of the graph
+  if (!tags.some(Boolean)) for (let i = 0; i < size; i++) { const n = nodes[i]; p[i] = n.p; f[i] = n.f; if (n.v[t] > 0) own[i] = n.v[t]; }
+  else {
+    frames = [...g.frames];
+    [p, f, own, from] = [[], [], [], []];
+    const tagFrames = tags.map((name) => (name ? frames.push({name, kind: "tag"}) - 1 : -1)), placed = tags.map(() => new Map());
+    const add = (up, frame, i) => { f.push(frame); own.push(0); from.push(i); return p.push(up) - 1; };
+    const place = (i, tag) => {
+      if (i < 0) return -1;
+      let at = placed[tag].get(i);
+      if (at !== undefined) return at;
+      const n = nodes[i];
+      at = add(place(n.p, tag), n.f, i);
+      if (n.p < 0 && tags[tag]) at = add(at, tagFrames[tag], i);
+      placed[tag].set(i, at);
+      return at;
+    };
+    for (let i = 0; i < size; i++) {
+      const n = nodes[i];
+      if (!(n.v[t] > 0)) continue;
+      const at = place(i, n.g || 0);
+      own[at] += n.v[t];
+      from[at] = i;
+    }
+    size = p.length;
+  }
+  const trace = (i) => nodes[from ? from[i] : i].t, sum = new Float64Array(size), most = new Float64Array(size), best = new Int32Array(size);
+  const first = new Int32Array(size).fill(-1), next = new Int32Array(size).fill(-1), roots = [];
+  let total = 0;
+  for (let i = size - 1; i >= 0; i--) { // parents precede their children
+    const up = p[i], v = own[i];
+    sum[i] += v;
+    if (v > most[i] && trace(i)) { most[i] = v; best[i] = i; }
+    if (up < 0) { roots.push(i); total += sum[i]; continue; }
+    sum[up] += sum[i];
+    if (most[i] > most[up]) { most[up] = most[i]; best[up] = best[i]; }
+    next[i] = first[up];
+    first[up] = i;
+  }
+  return {frames, p, f, own, trace, sum, most, best, first, next, roots, total};
+}
+const flameKey = (f) => `${f.kind} ${f.name} ${f.full || ""}`;
+// flameTree merges the stacks of a graph, and the stacks of the graph before it, if there is one. What is below a frame is
+// merged when it is needed.
 function flameTree(data, base) {
-  const root = {frame: {name: "all", kind: "service"}, key: "", up: null, depth: 0, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0};
-  const total = (g) => g.nodes.reduce((t, n) => t + n.v[flame.type], 0);
-  const scale = base && flame.shares && total(base) > 0 ? total(data) / total(base) : 1;
-  const group = flameGroups[flame.group];
-  const add = (g, after) => {
-    const keys = g.frames.map((f) => `${f.kind} ${f.name} ${f.full || ""}`), placed = [];
-    const child = (up, f) => {
-      let at = up.children.get(keys[f]);
-      if (!at) up.children.set(keys[f], at = {frame: g.frames[f], key: keys[f], up, depth: up.depth + 1, children: new Map(), sum: 0, before: 0, self: 0, trace: "", most: 0});
-      return at;
-    };
-    // Where each node of the graph is in the tree, found once: parents precede their children.
-    const place = (i) => {
-      let at = root;
-      if (!group) for (; i >= 0; i = g.nodes[i].p) at = child(at, g.nodes[i].f);
-      else if (i >= 0) {
-        if (placed[i]) return placed[i];
-        const n = g.nodes[i], up = place(n.p);
-        at = placed[i] = group(g.frames[n.f]) ? child(up, n.f) : up;
-      }
-      return at;
-    };
-    g.nodes.forEach((n, i) => {
-      const v = n.v[flame.type] * (after ? 1 : scale);
-      if (!(v > 0)) return;
-      const leaf = place(i);
-      if (after) leaf.self += v;
-      for (let at = leaf; at; at = at.up) {
-        if (after) at.sum += v; else at.before += v;
-        if (after && n.t && v > at.most) [at.most, at.trace] = [v, n.t];
-      }
-    });
+  const group = flameGroups[flame.group], sides = [data, base].filter(Boolean).map((g) => flameSums(g, flameTags[flame.group]));
+  const scale = base && flame.shares && sides[1].total > 0 ? sides[0].total / sides[1].total : 1;
+  const node = (frame, up) => ({frame, up, depth: up ? up.depth + 1 : 0, sum: 0, before: 0, trace: "", most: 0, of: [null, null], children: null, sides, group});
+  // join adds the stack i to a child of a node; from is the stack whose value counts, which is not i where stacks are upside down.
+  const join = (up, side, i, from, v) => {
+    const s = sides[side], frame = s.frames[s.f[i]];
+    let n = (side ? up.same ||= new Map() : up.children).get(frame);
+    if (!n && side) { // the graph before has frames of its own, found by their texts once
+      up.keys ||= new Map([...up.children.values()].map((c) => [flameKey(c.frame), c]));
+      n = up.keys.get(flameKey(frame));
+      if (n) up.same.set(frame, n);
+    }
+    if (!n) {
+      up.children.set(frame, n = node(frame, up));
+      if (side) { up.keys.set(flameKey(frame), n); up.same.set(frame, n); }
+    }
+    const of = n.of[side] ||= [];
+    of.push(i);
+    if (!group) of.push(from);
+    if (side) { n.before += v * scale; return; }
+    n.sum += v;
+    const most = group ? s.most[i] : s.trace(from) ? v : 0;
+    if (most > n.most) { n.most = most; n.trace = s.trace(group ? s.best[i] : from); }
   };
-  add(data, true);
-  if (base) add(base, false);
+  const expand = (n) => sides.forEach((s, side) => {
+    const below = (i) => { if (!(s.sum[i] > 0)) return; if (group(s.frames[s.f[i]])) join(n, side, i, i, s.sum[i]); else for (let c = s.first[i]; c >= 0; c = s.next[c]) below(c); };
+    const of = n.of[side] || [];
+    if (group && !n.up) s.roots.forEach(below);
+    else if (group) for (const i of of) for (let c = s.first[i]; c >= 0; c = s.next[c]) below(c);
+    else if (!n.up) s.own.forEach((v, i) => { if (v > 0) join(n, side, i, i, v); });
+    else for (let k = 0; k < of.length; k += 2) if (s.p[of[k]] >= 0) join(n, side, s.p[of[k]], of[k + 1], s.own[of[k + 1]]);
+  });
+  const root = node({name: "all", kind: "service"}, null);
+  [root.sum, root.before, root.expand] = [sides[0].total, base ? sides[1].total * scale : 0, expand];
   return root;
+}
+// flameMap returns the frames below one.
+function flameMap(n) {
+  if (!n.children) {
+    n.children = new Map();
+    let root = n;
+    while (root.up) root = root.up;
+    root.expand(n);
+  }
+  return n.children;
+}
+// flameSelf is the value of a frame without the frames below it.
+function flameSelf(n) {
+  const [s] = n.sides, inside = (i) => { let v = s.own[i]; for (let c = s.first[i]; c >= 0; c = s.next[c]) if (!n.group(s.frames[s.f[c]])) v += inside(c); return v; };
+  if (!n.up) return 0;
+  if (!n.group) return n.depth === 1 ? n.sum : 0;
+  return (n.of[0] || []).reduce((t, i) => t + inside(i), 0);
 }
 function flamePath(n) {
   const path = [];
-  for (; n.up; n = n.up) path.unshift(n.key);
+  for (; n.up; n = n.up) path.unshift(flameKey(n.frame));
   return path;
 }
 // flameAt is the node of a path, or the deepest of its nodes that is still there.
 function flameAt(root, path) {
   let at = root;
   for (const key of path) {
-    const next = at.children.get(key);
+    const next = [...flameMap(at).values()].find((n) => flameKey(n.frame) === key);
     if (!next) break;
     at = next;
   }
   return at;
 }
-const flameChildren = (n) => [...n.children.values()].filter((c) => c.sum > 0).sort((a, b) => b.sum - a.sum);
+// flameChildren are the frames below one, of at least this value, the largest first.
+const flameChildren = (n, least) => [...flameMap(n).values()].filter((c) => c.sum > 0 && c.sum >= (least || 0)).sort((a, b) => b.sum - a.sum);
 const flameFound = (f) => flame.find && (f.name + "\n" + (f.full || "")).toLowerCase().includes(flame.find.toLowerCase());
 const flameChange = (n) => `${n.sum >= n.before ? "+" : "−"}${flameTypes[flame.type][1](Math.abs(n.sum - n.before))}`;
 
@@ -110,7 +176,7 @@ function flames(view) {
   const choice = (title, k, list) => el("span", {role: "group", "aria-label": title}, ...list.map(([v, t]) => el("button", {"aria-pressed": String(flame[k] === v), "data-key": `flames ${k} ${v}`, onclick: set(k, v)}, t)));
   const sources = flame.sources.map((s) => [JSON.stringify(s), short(plain(`${s.service || "unknown service"} ${s.version || ""}`), 60)]);
   const select = (title, k, list) => el("label", {}, title + " ", el("select", {"data-key": "flames " + k, onchange: (e) => { flame[k] = e.target.value; flame.query = ""; draw(); }}, ...list.map(([v, t]) => el("option", {value: v, selected: v === flame[k]}, t))));
-  const out = [el("div", {class: "controls"}, choice("Quantity", "type", flameTypes.map(([t], i) => [i, t])), choice("Stacks by", "group", Object.keys(flameGroups).map((g) => [g, g])),
+  const out = [el("div", {class: "controls"}, choice("Quantity", "type", flameTypes.map(([t], i) => [i, t])), choice("Stacks by", "group", Object.keys(flameGroups).filter((g) => !flameTags[g] || g === flame.group || (flame.data.tags || []).some(flameTags[g])).map((g) => [g, g])),
     el("label", {class: "find"}, "find ", el("input", {type: "search", value: flame.find, "data-key": "flames find", oninput: (e) => { flame.find = e.target.value; draw(); }})),
     state.live ? select("show", "of", [["", "all services"], ...sources]) : null, state.live ? select("compare with", "against", [["", "nothing"], ["before", "the time before"], ...sources]) : null,
     flame.base ? el("button", {"aria-pressed": String(flame.shares), "data-key": "flames shares", title: "scale what it is compared with to the same total", onclick: set("shares", !flame.shares)}, "as shares") : null)];
@@ -133,20 +199,21 @@ function flames(view) {
 function flameRowsOf(root) {
   const at = new Map(), around = new Set();
   const visit = (n) => {
-    let r = at.get(n.key);
-    if (!r) at.set(n.key, r = {frame: n.frame, sum: 0, before: 0, self: 0, trace: "", most: 0});
-    r.self += n.self;
-    const first = !around.has(n.key);
+    const key = flameKey(n.frame);
+    let r = at.get(key);
+    if (!r) at.set(key, r = {frame: n.frame, sum: 0, before: 0, self: 0, trace: "", most: 0});
+    r.self += flameSelf(n);
+    const first = !around.has(key);
     if (first) {
       r.sum += n.sum;
       r.before += n.before;
       if (n.most > r.most) [r.most, r.trace] = [n.most, n.trace];
-      around.add(n.key);
+      around.add(key);
     }
-    for (const c of n.children.values()) visit(c);
-    if (first) around.delete(n.key);
+    for (const c of flameMap(n).values()) visit(c);
+    if (first) around.delete(key);
   };
-  for (const c of root.children.values()) visit(c);
+  for (const c of flameMap(root).values()) visit(c);
   return [...at.values()];
 }
 
@@ -164,7 +231,7 @@ function flameDrawing(view, root, show, title) {
   const rects = [], place = (n, x, w, row) => {
     if (w < 0.7 || row >= flameRows || rects.length >= flameRects) return;
     rects.push({n, x, w, row});
-    for (const c of flameChildren(n)) {
+    for (const c of flameChildren(n, 0.7 * n.sum / w)) {
       const part = w * c.sum / n.sum;
       place(c, x, part, row + 1);
       x += part;
@@ -174,7 +241,7 @@ function flameDrawing(view, root, show, title) {
   place(top, 0, W, above.length);
   const H = flameRow * (1 + rects.reduce((m, r) => Math.max(m, r.row), 0)), go = (n) => { flame.zoom = flame.at = flamePath(n); draw(); };
   const drawn = rects.map(({n, x, w, row}) => {
-    const lines = [n.frame.name, n.frame.full && n.frame.full !== n.frame.name ? n.frame.full : "", `${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(n.self)}`, flame.base ? `before ${show(n.before)}, ${flameChange(n)}` : "", n.depth ? "click: zoom" : ""];
+    const lines = () => [n.frame.name, n.frame.full && n.frame.full !== n.frame.name ? n.frame.full : "", `${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `before ${show(n.before)}, ${flameChange(n)}` : "", n.depth ? "click: zoom" : ""];
     const label = short(plain(n.frame.name), Math.floor((w - 8) / 6.2)), fits = w > 26 && wide(label) <= w - 6;
     return svg("g", {onclick: () => go(n), tip: lines}, svg("rect", {x, y: row * flameRow, width: w, height: flameRow, class: [flameClass(n), flameFound(n.frame) ? "found" : "", n === at && n.up ? "at" : ""].filter(Boolean).join(" ")}),
       fits ? svg("text", {x: x + 4, y: row * flameRow + 13, class: "label"}, label) : null);
@@ -200,11 +267,11 @@ function flameDrawing(view, root, show, title) {
 function flameSays(root, show) {
   const n = flameAt(root, flame.at), out = [], found = {sum: 0};
   if (flame.find) {
-    const visit = (c) => { if (c.up && flameFound(c.frame)) found.sum += c.sum; else for (const d of c.children.values()) visit(d); };
+    const visit = (c) => { if (c.up && flameFound(c.frame)) found.sum += c.sum; else for (const d of flameMap(c).values()) visit(d); };
     visit(root);
     out.push(`${show(found.sum)} (${percent(found.sum / root.sum)}) in frames with this in their name. `);
   }
-  out.push(el("strong", {}, named(n.frame.full || n.frame.name)), ` ${n.up ? n.frame.kind + ", " : ""}${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(n.self)}`, flame.base ? `; before ${show(n.before)}, ${flameChange(n)}. ` : ". ");
+  out.push(el("strong", {}, named(n.frame.full || n.frame.name)), ` ${n.up ? n.frame.kind + ", " : ""}${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `; before ${show(n.before)}, ${flameChange(n)}. ` : ". ");
   if (n.up && isTrace(n.trace)) out.push(traceLink(n.trace, `example trace ${n.trace.slice(0, 8)}`), " ");
   if (flame.zoom.length) out.push(el("button", {"data-key": "flames all", onclick: () => { flame.zoom = []; flame.at = []; draw(); }}, "show all"));
   return el("p", {class: "says", role: "status", "aria-live": "polite"}, ...out);
