@@ -78,6 +78,15 @@ func (m *Model) Profiles(q ProfileQuery) []*stackprofile.Profile {
 	})
 }
 
+// Flames returns the flame graph of everything that the model holds. It counts traces that wait for spans as they are, so
+// call it when no more spans arrive.
+func (m *Model) Flames() *stackprofile.Graph {
+	m.mu.Lock()
+	m.stacks.Resolve(m.now().UnixNano(), true)
+	m.mu.Unlock()
+	return stackprofile.NewGraph(m.Profiles(ProfileQuery{}), shownNodes)
+}
+
 // profileQuery reads the parameters of /pprof and /api/flames.
 func profileQuery(v url.Values) (q ProfileQuery, err error) {
 	for name := range v {

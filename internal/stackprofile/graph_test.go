@@ -75,3 +75,32 @@ func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 	require.Empty(t, x.Between(start+uint64(15*time.Second), math.MaxInt64), "the window has ended")
 	require.Len(t, x.Between(start+uint64(15*time.Second)-1, math.MaxInt64), 1)
 }
+
+// Ranks and devices of one stack are nodes of their own, below the same nodes.
+func TestGraphTellsTagsApart(t *testing.T) {
+	td := ptrace.NewTraces()
+	for rank := range 3 {
+		rs := td.ResourceSpans().AppendEmpty()
+		if rank < 2 {
+			rs.Resource().Attributes().PutInt("gpu.job.rank", int64(rank))
+		}
+		ss := rs.ScopeSpans().AppendEmpty().Spans()
+		drawn{trace: rank + 1, id: 2*rank + 1, name: "step", start: 0, end: 100}.write(ss)
+		drawn{trace: rank + 1, id: 2*rank + 2, parent: 2*rank + 1, name: "gemm", device: rank + 1, start: 0, end: 10 + rank}.write(ss)
+	}
+	x := New(Options{})
+	x.Add(td, int64(epoch)+int64(time.Hour))
+	x.Resolve(int64(epoch)+int64(time.Hour), true)
+	g := NewGraph(x.Current(), 100)
+	times := map[GraphTags]float64{}
+	for _, n := range g.Nodes {
+		if n.Values[Time] > 0 {
+			require.Equal(t, "step", g.Frames[g.Nodes[n.Parent].Frame].Name)
+			times[g.Tags[n.Tags]] += n.Values[Time]
+		}
+	}
+	require.Equal(t, map[GraphTags]float64{
+		{Rank: "0", Device: "b"}: 10_000, {Rank: "1", Device: "c"}: 11_000, {Device: "d"}: 12_000,
+	}, times)
+	require.Len(t, g.Nodes, 5, "service, step, and gemm three times")
+}

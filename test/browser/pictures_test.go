@@ -127,13 +127,19 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// TestPictures takes the pictures of docs/images: of the demo while it runs, and of reports on recorded traces.
+// needsPictures skips a test that takes pictures of docs/images, unless they are requested:
 //
 //	go test -run Pictures -pictures ../../docs/images -program ../../bin/otelcol-gpu .
-func TestPictures(t *testing.T) {
+func needsPictures(t *testing.T) {
+	t.Helper()
 	if *pictures == "" || *program == "" {
 		t.Skip("no pictures requested: -pictures DIR -program otelcol-gpu")
 	}
+}
+
+// TestPicturesOfReports takes pictures of reports on recorded traces, and of the page of an inference server.
+func TestPicturesOfReports(t *testing.T) {
+	needsPictures(t)
 	qwen := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
 	ranks := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(qwen))), "param", "dlrm_8ranks")
 	without := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz")
@@ -163,9 +169,13 @@ func TestPictures(t *testing.T) {
 	b = open(t, engine, 1280, 900)
 	b.until(`state && state.requests.length === 7 && state.requests.every((q) => q.energy)`)
 	b.picture("llm", "#requests", "#requests")
+}
 
+// TestPicturesOfTheDemo takes pictures of the demo while it runs.
+func TestPicturesOfTheDemo(t *testing.T) {
+	needsPictures(t)
 	_, _, address := demo(t, "--duration", "100s", "--out", t.TempDir())
-	b = open(t, address, 1280, 900)
+	b := open(t, address, 1280, 900)
 	for _, seconds := range []int{25, 53} { // each within a test's patience
 		b.until(fmt.Sprintf(`state && state.devices.length > 0 && state.devices[0].covered.filter((v) => v !== null).length >= %d`,
 			seconds))
@@ -175,6 +185,8 @@ func TestPictures(t *testing.T) {
 	b.picture("page", "header", "#steps")
 	b.picture("devices", "#devices", "#devices")
 	b.picture("requests", "#requests", "#requests")
+	b.press("flames", "energy")
+	b.picture("flames", "#flames", "#flames .says")
 	b.do(prefers("dark"))
 	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(17, 20, 23)"`)
 	b.picture("page-dark", "header", "#operations")

@@ -4,6 +4,7 @@
 package browser
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -75,8 +76,10 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 		assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .strip rect.throttle").length`))
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#memory path.level").length`))
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#devices .strip").length`))
+		toldByFlames(b)
 	}
 	b := open(t, address, 1400, 1000)
+	b.until(`flame.data && flame.data.frames.some((f) => f.name === "prefill.long")`)
 	b.until(
 		`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
 	b.run(`live.paused = true`)
@@ -92,4 +95,56 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	} {
 		assert.Regexp(t, want, said.String())
 	}
+}
+
+// toldByFlames finds each part of the demo's story in the flame graph.
+func toldByFlames(b *tab) {
+	t := b.t
+	t.Helper()
+	find := func(text string) string {
+		b.run(fmt.Sprintf(`(() => { const n = document.querySelector("#flames input"); n.value = %q; n.dispatchEvent(new Event("input", {bubbles: true})); })()`,
+			text))
+		return b.text("#flames .says")
+	}
+	// sums are the values of a frame by the frames two levels above it: the tags that stacks are grouped by.
+	sums := func(name string) map[string]float64 {
+		return eval[map[string]float64](b, fmt.Sprintf(`(() => {
+			const out = {}, visit = (n, tag) => {
+				if (n.frame.name === %q) out[tag] = (out[tag] || 0) + n.sum;
+				else for (const c of flameMap(n).values()) visit(c, c.frame.kind === "tag" ? c.frame.name : tag);
+			};
+			visit(flame.made.root, "");
+			return out;
+		})()`, name))
+	}
+	// The slow request has the one long prefill, whose example is the trace of the finding on its clock.
+	b.press("flames", "GPU time")
+	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames with this in their name`, find("prefill.long"))
+	b.run(`(() => {
+		const path = [], visit = (n) => { if (n.frame.name === "prefill.long") { flame.at = flamePath(n); return; } for (const c of flameMap(n).values()) visit(c); };
+		visit(flame.made.root);
+		draw();
+	})()`)
+	trace := eval[string](b, `state.findings.find((f) => f.kind === "throttle").trace`)
+	assert.Contains(t, b.text("#flames .says"), "example trace "+trace[:8])
+	// The pageable copy is marked in its name.
+	assert.Contains(t, find("h2d.batch (pageable)"), "in frames with this in their name")
+	assert.NotEmpty(t, sums("h2d.batch (pageable)"))
+	find("")
+	// The throttle: by time and by joules, it is the long prefill that ran with the clock held back.
+	for _, kind := range []string{"energy", "GPU time"} {
+		b.press("flames", kind)
+		b.press("flames", "throttle")
+		assert.Positive(t, sums("prefill.long")["throttled (sw_power_cap)"], kind)
+		assert.Len(t, sums("prefill.long"), 1, kind)
+	}
+	// The straggling rank computes longer, and the others wait for it.
+	b.press("flames", "rank")
+	backward, wait := sums("backward"), sums("comm")
+	assert.Len(t, backward, 4)
+	for _, other := range []string{"rank 1", "rank 2", "rank 3"} {
+		assert.Greater(t, backward["rank 0"], 1.05*backward[other], other)
+		assert.Greater(t, wait[other], wait["rank 0"], other)
+	}
+	b.press("flames", "call stack")
 }

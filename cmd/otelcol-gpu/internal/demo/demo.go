@@ -154,6 +154,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := epilogue(out, f, width); err != nil || !o.HTML {
 		return err
 	}
+	recorded.Flames = seen.Flames()
 	path, err := page.WriteReport(o.Out, "report.html", recorded)
 	if err != nil {
 		return err
