@@ -16,7 +16,7 @@ type Graph struct {
 	End     int64        `json:"end"`
 	Sources []GraphLabel `json:"sources"` // of the samples, in the order of their names
 	Frames  []GraphFrame `json:"frames"`
-	Tags    []GraphTags  `json:"tags"` // the first is empty
+	Tags    []GraphTags  `json:"tags"`             // the first is empty
 	Nodes   []GraphNode  `json:"nodes"`            // a parent precedes its children
 	Merged  int          `json:"merged,omitempty"` // samples that are below "(other stacks)", because they have the least
 }
