@@ -16,6 +16,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
@@ -145,6 +146,52 @@ func TestGoToolPprofReadsThePage(t *testing.T) {
 	text = tool("-base", srv.URL+"/pprof?window=1m", srv.URL+"/pprof?window=10m")
 	assert.Regexp(t, `(?m)^ +4s +.* gemm$`, text)
 	assert.NotRegexp(t, `(?m) norm$`, text)
+}
+
+// go tool pprof reads every type of values, and differences of two versions that have no stack in common.
+func TestGoToolPprofReadsEveryTypeAndDisjointVersions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the go command")
+	}
+	now := noon
+	m := NewWithClock(func() time.Time { return now })
+	for version, name := range map[string]string{"1": "old_kernel", "2": "new_kernel"} {
+		work := map[string]any{"gpu.energy": 2.0, "gpu.self_energy": 2.0}
+		td := traces(t,
+			span{name: name, kind: "section", start: 100 * time.Second, length: 3 * time.Second, attributes: work},
+			span{name: name, kind: "section", start: 96500 * time.Millisecond, length: time.Second, attributes: work})
+		rs := td.ResourceSpans().At(0)
+		rs.Resource().Attributes().PutStr("service.name", "chat")
+		rs.Resource().Attributes().PutStr("service.version", version)
+		rs.ScopeSpans().At(0).Scope().Attributes().PutStr("hw.id", "GPU-"+version)
+		for i, s := range rs.ScopeSpans().At(0).Spans().All() {
+			s.SetSpanID(pcommon.SpanID{version[0], byte(i)})
+		}
+		m.Traces(td)
+	}
+	now = now.Add(5 * time.Second)
+	srv := httptest.NewServer(Handler(m, ""))
+	defer srv.Close()
+	tool := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "pprof", "-top", "-nodefraction=0"}, args...)...)
+		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
+		b, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(b))
+		return string(b)
+	}
+	for kind, want := range map[string]string{"gpu_time": "8s", "gpu_energy": "8000000", "gpu_idle": "1s"} {
+		text := tool("-sample_index="+kind, "-unit="+map[string]string{"gpu_energy": "microjoules"}[kind], srv.URL+"/pprof")
+		assert.Regexp(t, `nodes accounting for `+want+`\w*, 100% of `, text)
+		assert.Regexp(t, `(?m)^ .* chat$`, text)
+	}
+	versions := srv.URL + "/pprof?service=chat&version="
+	for _, flag := range []string{"-diff_base", "-base"} {
+		text := tool(flag, versions+"1", versions+"2")
+		assert.Regexp(t, `(?m)^ +4s .* new_kernel$`, text)
+		assert.Regexp(t, `(?m)^ +-4s .* old_kernel$`, text)
+		text = tool(flag, versions+"none", versions+"2")
+		assert.Regexp(t, `(?m)^ +4s .* new_kernel$`, text, "a base without samples")
+	}
 }
 
 // A report has the stacks of the files that were read to their end.

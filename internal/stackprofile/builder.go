@@ -80,11 +80,12 @@ type Builder struct {
 	pieces int                             // pieces of time in below
 
 	devices map[deviceKey]*timeline
-	rest    timeline // of devices beyond the limit
 	windows map[uint64]*window
+	latest  uint64 // of windows; it may have been taken
 
 	// Scratch memory.
 	facts  spanfacts.Facts
+	seen   [slots]lastSeen
 	nest   []spanfacts.NestSpan
 	nested []int32 // of nest: in spans
 	trees  []tree

@@ -162,8 +162,14 @@ func (g *generations[K, V]) get(k K) (v V, ok bool) {
 }
 
 func (g *generations[K, V]) put(k K, v V) {
-	if len(g.newer) >= g.max || g.newer == nil {
-		g.older, g.newer = g.newer, make(map[K]V)
+	switch {
+	case g.newer == nil:
+		g.newer = make(map[K]V)
+	case len(g.newer) >= g.max && g.older == nil:
+		g.older, g.newer = g.newer, make(map[K]V, g.max)
+	case len(g.newer) >= g.max:
+		g.older, g.newer = g.newer, g.older // its memory serves again
+		clear(g.newer)
 	}
 	g.newer[k] = v
 }

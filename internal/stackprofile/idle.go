@@ -17,6 +17,7 @@ type timeline struct {
 	horizon uint64 // no pending span of the device begins before
 	busy    uint64 // end of the latest activity that was counted; 0: none
 	sampled bool   // that activity
+	evicted bool   // it is no longer in Builder.devices
 }
 
 // activity is a span with device time and its stack.

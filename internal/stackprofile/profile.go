@@ -5,6 +5,7 @@ package stackprofile
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -121,8 +122,10 @@ type window struct {
 	lastOf   *Source
 }
 
-// maxSources bounds the profiles of a window.
-const maxSources = 1000
+const (
+	maxSources = 1000 // profiles of a window
+	maxWindows = 1000 // between two calls of Take
+)
 
 // profile returns the profile of a time, in unix ns, and source.
 func (b *Builder) profile(at uint64, src *Source) *Profile {
@@ -132,9 +135,23 @@ func (b *Builder) profile(at uint64, src *Source) *Profile {
 		start = at - at%length
 	}
 	w := b.windows[start]
+	if w == nil && len(b.windows) >= maxWindows {
+		// Senders whose clocks are anywhere must not take memory without bound: the window of the latest time holds
+		// the values of further ones.
+		b.stats.Overflow++
+		if b.windows[b.latest] == nil {
+			b.latest = 0
+			for known := range b.windows {
+				b.latest = max(b.latest, known)
+			}
+		}
+		start = b.latest
+		w = b.windows[start]
+	}
 	if w == nil {
 		w = &window{profiles: map[Source]*Profile{}}
 		b.windows[start] = w
+		b.latest = max(b.latest, start)
 	}
 	if w.lastOf == src {
 		return w.last
@@ -238,7 +255,7 @@ func Totals(list []*Profile) (sum [types]float64) {
 type rounding struct{ exact, given float64 }
 
 func (r *rounding) next(v float64) int64 {
-	r.exact += v
+	r.exact = min(r.exact+v, math.MaxInt64/2) // readers sum the values, too
 	n := round(r.exact - r.given)
 	r.given += float64(n)
 	return n

@@ -24,17 +24,17 @@ const maxDepth = 1024
 // waited too long. all: every tree, at the end.
 func (b *Builder) Resolve(now int64, all bool) {
 	settle, wait := int64(b.opts.Settle), int64(b.opts.MaxWait)
-	b.resolve(func(top *span, t *tree) bool {
+	b.resolve(now, func(top *span, t *tree) bool {
 		return all || b.complete(top) && now-t.newest >= settle || now-t.oldest >= wait
 	})
 	b.settleIdle(all)
 }
 
 // makeRoom counts complete trees early, and all trees where that is not enough.
-func (b *Builder) makeRoom(int64) {
-	b.resolve(func(top *span, _ *tree) bool { return b.complete(top) })
+func (b *Builder) makeRoom(now int64) {
+	b.resolve(now, func(top *span, _ *tree) bool { return b.complete(top) })
 	if len(b.spans) > b.opts.MaxSpans/2 {
-		b.resolve(func(*span, *tree) bool { return true })
+		b.resolve(now, func(*span, *tree) bool { return true })
 	}
 	b.settleIdle(false)
 }
@@ -49,7 +49,7 @@ func (b *Builder) complete(top *span) bool {
 }
 
 // resolve counts the trees that are due.
-func (b *Builder) resolve(due func(top *span, t *tree) bool) {
+func (b *Builder) resolve(now int64, due func(top *span, t *tree) bool) {
 	n := len(b.spans)
 	if n == 0 {
 		return
@@ -64,6 +64,7 @@ func (b *Builder) resolve(due func(top *span, t *tree) bool) {
 	}
 	for i := range b.spans {
 		s, t := &b.spans[i], &b.trees[b.top[i]]
+		s.seen = min(s.seen, now) // the clock was set back
 		if t.oldest == 0 || s.seen < t.oldest {
 			t.oldest = s.seen
 		}
@@ -373,7 +374,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time)*s.weight, 0, 0, s)
 		}
 	}
-	if s.device != nil && s.placed && s.device != &b.rest {
+	if s.device != nil && s.placed && !s.device.evicted {
 		s.device.pending = append(s.device.pending, activity{
 			s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key, s.weight > 1,
 		})

@@ -6,6 +6,7 @@ package stackprofile
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,8 @@ type leaf struct {
 
 const (
 	maxSkew    = 5 * time.Minute // that another host's clock may be ahead
-	maxDevices = 4096
+	maxDevices = 16_384
+	maxJoules  = 1e12 // of one span; no device uses more in a century
 )
 
 // Add accepts spans at a time in unix nanoseconds. It keeps nothing of td.
@@ -165,12 +167,11 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 		b.stats.Invalid++
 	}
 	x.energy, x.total, x.whole = f.SelfEnergy, max(f.Energy, f.SelfEnergy), !f.HasSelfEnergy
-	x.projected = f.Recorded() && f.Kind == spanfacts.Section
-	if f.Time > 0 && !x.projected {
-		x.time = int64(math.Round(min(f.Time, 1e9) * 1e9))
-		x.device = b.deviceOf(f, x.source)
-		x.end = x.start + uint64(x.time)
+	if !(x.total <= maxJoules) {
+		b.stats.Invalid++
+		x.energy, x.total, x.whole = 0, 0, false
 	}
+	x.projected = f.Recorded() && f.Kind == spanfacts.Section
 	if f.HasStartDelay && f.StartDelay >= 0 && f.StartDelay*1e9 < float64(f.Start) {
 		x.launch = f.Start - uint64(math.Round(f.StartDelay*1e9))
 	}
@@ -178,9 +179,20 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	if device == "" {
 		device = cmp.Or(f.Device.BDF, f.Device.Name)
 	}
-	x.labels = b.labelled(Labels{
-		Device: device, Model: f.Device.Model, Phase: f.Category, Throttle: f.Throttle, Rank: r.Rank,
-	})
+	l := Labels{Device: device, Model: f.Device.Model, Phase: f.Category, Throttle: f.Throttle, Rank: r.Rank}
+	seen := &b.seen[l.slot()]
+	if seen.source != x.source || seen.labels == nil || *seen.labels != l {
+		*seen = lastSeen{b.labelled(l), x.source, nil}
+	}
+	x.labels = seen.labels
+	if f.Time > 0 && !x.projected {
+		x.time = int64(math.Round(min(f.Time, 1e9) * 1e9))
+		if seen.device == nil || seen.device.evicted || f.Device.ID == "" {
+			seen.device = b.deviceOf(f, x.source)
+		}
+		x.device = seen.device
+		x.end = x.start + uint64(x.time)
+	}
 	name, full, kind := f.Name, "", Section
 	switch f.Kind {
 	case spanfacts.Step:
@@ -210,6 +222,25 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 		b.summed(x, s)
 	}
 	x.frame = b.frame(kind, name, full)
+}
+
+// lastSeen is the latest span with labels that are in the same slot: neither its labels nor its device are looked up
+// again for the next one.
+type lastSeen struct {
+	labels *Labels
+	source *Source
+	device *timeline
+}
+
+const slots = 64
+
+// slot returns a number below slots that few labels share.
+func (l *Labels) slot() int {
+	n := 5*len(l.Phase) + 3*len(l.Throttle) + int(l.Rank&7)
+	if d := l.Device; d != "" {
+		n += int(d[len(d)-1]) + 7*int(d[0])
+	}
+	return n % slots
 }
 
 // pageable marks the name of a copy, without an allocation for names that were seen.
@@ -349,11 +380,29 @@ func (b *Builder) deviceOf(f *spanfacts.Facts, src *Source) *timeline {
 	t := b.devices[key]
 	if t == nil {
 		if len(b.devices) >= maxDevices {
-			return &b.rest
+			b.evictDevices()
 		}
 		key.id = strings.Clone(key.id)
 		t = &timeline{}
 		b.devices[key] = t
 	}
 	return t
+}
+
+// evictDevices forgets the half of the devices whose latest counted activity is the oldest. Idle time around their next
+// activities is not counted.
+func (b *Builder) evictDevices() {
+	b.settleIdle(false)
+	busy := make([]uint64, 0, len(b.devices))
+	for _, t := range b.devices {
+		busy = append(busy, t.busy)
+	}
+	slices.Sort(busy)
+	median := busy[len(busy)/2]
+	for key, t := range b.devices {
+		if t.busy <= median && len(b.devices) > maxDevices/2 {
+			t.evicted = true // spans that wait refer to it
+			delete(b.devices, key)
+		}
+	}
 }

@@ -12,8 +12,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +34,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
@@ -189,8 +193,9 @@ func testConfig(folder string, window time.Duration) *Config {
 	return cfg
 }
 
-// capture replays activities through the stand-in, the library and the ring, and gives what the spans say.
-func capture(t *testing.T, list []activity) ([]activity, Result) {
+// capture replays activities through the stand-in, the library and the ring, and gives what the spans say. More
+// consumers may get the spans.
+func capture(t *testing.T, list []activity, more ...func(ptrace.Traces)) ([]activity, Result) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "replay")
@@ -201,6 +206,9 @@ func capture(t *testing.T, list []activity) ([]activity, Result) {
 	res := recordWhile(t, p, func(td ptrace.Traces) {
 		checked.Traces(td)
 		got = append(got, activitiesOf(td)...)
+		for _, f := range more {
+			f(td)
+		}
 	}, func() {
 		require.Eventually(t, func() bool { return strings.Contains(p.Stderr(), "cupti stub: replayed") }, time.Minute,
 			time.Millisecond)
@@ -336,4 +344,36 @@ func TestGraphsAndCopiesBetweenDevices(t *testing.T) {
 			bytes: 1 << 30,
 		},
 	}, sorted(got))
+}
+
+// The profile of a window has the time of its activities, and the time between them as idle, to the nanosecond.
+func TestProfileOfAWindowHasTheTimeOfItsActivities(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 1))
+	var list []activity
+	var worked, idle int64
+	for device := range int64(2) {
+		at, busy := int64(0), int64(0)
+		for i := range int64(200) {
+			at += rng.Int64N(3000)
+			length := 1 + rng.Int64N(2500)
+			if i == 0 {
+				busy = at
+			}
+			idle += max(0, at-busy)
+			worked, busy = worked+length, max(busy, at+length)
+			list = append(list, activity{
+				kind: "kernel", name: fmt.Sprint("kernel_", rng.IntN(9)), start: at, duration: length, device: device,
+				stream: 7 + i%3, correlation: 1 + 1000*device + i,
+			})
+		}
+	}
+	stacks := stackprofile.New(stackprofile.Options{
+		MaxGap: -1, MaxStacks: 1e6, MaxSpans: 1e6, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
+	})
+	got, res := capture(t, list, func(td ptrace.Traces) { stacks.Add(td, time.Now().UnixNano()) })
+	require.Len(t, got, len(list), res.Message)
+	stacks.Resolve(time.Now().UnixNano(), true)
+	totals := stackprofile.Totals(stacks.Take(math.MaxInt64))
+	assert.EqualValues(t, worked, totals[stackprofile.Time])
+	assert.EqualValues(t, idle, totals[stackprofile.IdleTime])
 }
