@@ -78,7 +78,7 @@ func (m *Model) Profiles(q ProfileQuery) []*stackprofile.Profile {
 	})
 }
 
-// Flames returns the flame graph of everything that the model holds. It counts traces that wait for spans as they are, so
+// Flames returns the flame graph of everything that the model holds. It counts traces that wait for spans as they are:
 // call it when no more spans arrive.
 func (m *Model) Flames() *stackprofile.Graph {
 	m.mu.Lock()
