@@ -460,7 +460,7 @@ func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
 	}
 	for path, kind := range map[string]string{
 		"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css",
-		"/api/state": "application/json",
+		"/api/state": "application/json", "/report.html": "text/html",
 	} {
 		r := get(path)
 		assert.Equal(t, http.StatusOK, r.StatusCode, path)
@@ -482,6 +482,39 @@ func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
 		"DOMParser",
 	} {
 		assert.NotContains(t, script, way, "text must never be parsed as HTML or run")
+	}
+}
+
+func TestAStateIsOfOneServiceIfAskedFor(t *testing.T) {
+	m := at()
+	for i, name := range []string{"a", "b"} {
+		td := traces(t,
+			span{name: "gemm", kind: "section", start: 2 * time.Second, length: time.Second, trace: byte(3 * i)},
+			span{
+				name: "train", kind: "step", start: 2 * time.Second, length: time.Second, trace: byte(3*i + 1),
+				attributes: map[string]any{"gpu.step.index": 1},
+			},
+			span{name: "prefill", kind: "share", start: 2 * time.Second, length: time.Second, trace: byte(3*i + 2)})
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", name)
+		m.Traces(td)
+	}
+	for service, want := range map[string][]string{"": {"a", "b"}, "a": {"a"}, "b": {"b"}, "c": nil} {
+		s := m.State(Query{Service: service})
+		assert.Equal(t, []string{"a", "b"}, s.Services)
+		var operations, steps, requests []string
+		for _, o := range s.Operations {
+			operations = append(operations, o.Service)
+		}
+		for _, x := range s.Steps {
+			steps = append(steps, x.Service)
+		}
+		for _, q := range s.Requests {
+			requests = append(requests, q.Service)
+		}
+		assert.ElementsMatch(t, want, operations, service)
+		assert.ElementsMatch(t, want, steps, service)
+		assert.ElementsMatch(t, want, requests, service)
+		assert.Len(t, s.Devices, 1, "devices are of all services")
 	}
 }
 

@@ -54,7 +54,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // Handler serves the page of a model. traceURL, if not empty, is a template with {traceID} that clicks lead to.
 //
 //	GET /             the page
-//	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it
+//	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it;
+//	                  ?service=<name> for the operations, steps and requests of one service
+//	GET /report.html  the same as one HTML file
 //	GET /api/flames   the tree of a flame graph as JSON; ?window=, ?from=&to=, ?service=, ?version=
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
@@ -77,7 +79,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		})
 	}
 	var one sync.Mutex // at a time asks the model, so that many browsers do not keep spans waiting
-	mux.HandleFunc("GET /api/state", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request, kind string, form func(*State) ([]byte, error)) {
 		q, err := query(r.URL.Query())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -86,14 +88,27 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		one.Lock()
 		s := m.State(q)
 		s.TraceURL = traceURL
-		b, err := encode(s)
+		b, err := form(s)
 		one.Unlock()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", kind)
 		_, _ = w.Write(b)
+	}
+	mux.HandleFunc("GET /api/state", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, "application/json", encode)
+	}))
+	mux.HandleFunc("GET /report.html", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
+		// The policy of the header forbids the scripts in the file, so browsers must save it instead of showing it.
+		w.Header().Set("Content-Disposition", `attachment; filename="otelgpu.html"`)
+		answer(w, r, "text/html; charset=utf-8", func(s *State) ([]byte, error) {
+			s.Live = false
+			var b bytes.Buffer
+			err := Report(&b, s)
+			return b.Bytes(), err
+		})
 	}))
 	handleProfiles(mux, m)
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
@@ -176,6 +191,7 @@ func query(v url.Values) (q Query, err error) {
 		}
 		q.Range = time.Duration(seconds) * time.Second
 	}
+	q.Service = v.Get("service")
 	if !v.Has("from") && !v.Has("to") {
 		return q, nil
 	}

@@ -20,6 +20,7 @@ const (
 	shownOperations = 500
 	shownSteps      = 400
 	shownRequests   = 200
+	shownServices   = 500
 	shownCells      = 300  // of a device's strip
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
@@ -34,6 +35,7 @@ type State struct {
 	From       int64       `json:"from"`               // time range of operations, steps and requests; 0: all
 	To         int64       `json:"to"`                 //
 	TraceURL   string      `json:"traceUrl,omitempty"` // with {traceID}
+	Services   []string    `json:"services,omitempty"` // in the range, whatever Query.Service is
 	Findings   []Finding   `json:"findings"`
 	Devices    []Device    `json:"devices"`
 	Operations []Operation `json:"operations"`
@@ -180,6 +182,7 @@ type Health struct {
 type Query struct {
 	Range    time.Duration // before now; 0 or more than ten minutes is all there is
 	From, To time.Time     // time range of operations, steps and requests; zero: of Range
+	Service  string        // of the operations, steps and requests; empty: all services
 }
 
 // State returns what the model holds for a query.
@@ -207,13 +210,21 @@ func (m *Model) State(q Query) *State {
 		s.Range, s.From, s.To = 0, 0, 0
 		from, to, first, last = math.Inf(-1), math.Inf(1), math.MinInt64, math.MaxInt64
 	}
-	joined := m.operationsOf(s, first, last)
+	services := map[string]bool{}
+	// wanted adds a service to services and reports whether the query includes it.
+	wanted := func(service string) bool {
+		if service != "" {
+			services[service] = true
+		}
+		return q.Service == "" || service == q.Service
+	}
+	joined := m.operationsOf(s, first, last, wanted)
 	if !m.fixed { // a report draws what ran, not seconds, and has findings of its own
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 		m.findingsOf(s, from, to, first, last)
 	}
 	m.steps.each(func(st *Step) {
-		if st.Time >= from && st.Time-1000*st.Duration <= to {
+		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {
 			s.Steps = append(s.Steps, *st)
 		}
 	})
@@ -221,7 +232,7 @@ func (m *Model) State(q Query) *State {
 	s.MoreSteps = max(0, len(s.Steps)-shownSteps)
 	s.Steps = s.Steps[s.MoreSteps:]
 	for _, q := range m.requests.All() {
-		if q.End >= from && q.Start <= to {
+		if q.End >= from && q.Start <= to && wanted(q.Service) {
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
 			r.Parts = slices.Clone(q.Parts)
@@ -233,6 +244,7 @@ func (m *Model) State(q Query) *State {
 		return cmp.Or(cmp.Compare(b.Energy, a.Energy), cmp.Compare(b.GPUTime, a.GPUTime), cmp.Compare(a.Trace, b.Trace))
 	})
 	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
+	s.Services, _ = most(slices.Sorted(maps.Keys(services)), shownServices)
 	return s
 }
 
@@ -244,11 +256,11 @@ func (m *Model) Generation() uint64 {
 }
 
 // operationsOf sums the buckets from the first to the last index, and how much of the spans' time has samples.
-func (m *Model) operationsOf(s *State, first, last int64) (joined mean) {
+func (m *Model) operationsOf(s *State, first, last int64, wanted func(service string) bool) (joined mean) {
 	models := map[string]bool{}
 	for k, o := range m.operations {
 		sum := o.between(first, last)
-		if sum[spansums.Count] == 0 {
+		if sum[spansums.Count] == 0 || !wanted(k.service) {
 			continue
 		}
 		joined.sum, joined.count = joined.sum+sum[spansums.Coverage], joined.count+sum[spansums.Joined]

@@ -237,8 +237,9 @@ func (b *tab) hangsTogether() {
 		const faults = [], say = (n, what) => faults.push(what + ": " + n.outerHTML.slice(0, 160)), seen = (n) => n.closest("[hidden]") === null;
 		for (const n of document.querySelectorAll("section")) if (seen(n) && !document.getElementById(n.getAttribute("aria-labelledby"))) say(n, "a section without a heading");
 		for (const n of document.querySelectorAll("svg, canvas")) if (seen(n) && !n.closest("[aria-hidden]") && !n.getAttribute("aria-label")) say(n, "a drawing without words");
-		for (const n of document.querySelectorAll("button, a")) if (seen(n) && !n.textContent.trim()) say(n, "a button without a name");
-		for (const n of document.querySelectorAll("input")) if (seen(n) && !n.closest("label")) say(n, "an input without a label");
+		for (const n of document.querySelectorAll("button, a")) if (seen(n) && !n.textContent.trim() && !n.getAttribute("aria-label")) say(n, "a button without a name");
+		for (const n of document.querySelectorAll("[role=img] [tabindex], [role=img] [role=button], [role=img] a")) say(n, "an element in an image, which assistive technology hides");
+		for (const n of document.querySelectorAll("input, select")) if (seen(n) && !n.closest("label")) say(n, "an input without a label");
 		for (const n of document.querySelectorAll("table")) if (!n.caption || ![...n.querySelectorAll("th")].every((h) => h.scope)) say(n, "a table without caption or scopes");
 		for (const n of document.querySelectorAll("[tabindex='0'], [role=button]")) if (seen(n) && !n.getAttribute("aria-label") && !n.textContent.trim()) say(n, "a stop without a name");
 		return faults;

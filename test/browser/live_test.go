@@ -145,6 +145,11 @@ func busy(t testing.TB) *page.Model {
 
 func serve(t *testing.T, m *page.Model) string {
 	t.Helper()
+	return serveWith(t, m, traceURL)
+}
+
+func serveWith(t *testing.T, m *page.Model, traceURL string) string {
+	t.Helper()
 	srv := httptest.NewServer(page.Handler(m, traceURL))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
 	return srv.URL

@@ -19,8 +19,13 @@ function node(n, props, children) {
 const plain = (t) => (typeof t === "string" ? t.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd") : t);
 const el = (name, props, ...children) => node(document.createElement(name), props, children);
 const svg = (name, props, ...children) => node(document.createElementNS("http://www.w3.org/2000/svg", name), props, children);
-// chart is a drawing of this size in CSS pixels, so that its text is as large as other text.
-const chart = (label, width, height, ...children) => svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label}, ...children);
+// chart makes a drawing of this size in CSS pixels, so that its text is as large as other text. A drawing with parts that
+// take the focus is a group: the parts of an image are hidden from assistive technology.
+function chart(label, width, height, ...children) {
+  const n = svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": label}, ...children);
+  n.setAttribute("role", n.querySelector("[tabindex]") ? "group" : "img");
+  return n;
+}
 const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor, class: cls}, t);
 // wide is how wide a label of a chart is.
 const pen = document.createElement("canvas").getContext("2d");
@@ -74,7 +79,15 @@ function median(list) {
   return n % 2 ? s[n >> 1] : (s[n / 2 - 1] + s[n / 2]) / 2;
 }
 const or = (x, f) => (x ? f(x) : "");
-const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+// Times are those of the browser's time zone, or UTC.
+const times = {utc: false};
+const zone = () => (times.utc ? {timeZone: "UTC"} : {});
+const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB", zone());
+// offset names the time zone by its distance from UTC at a time, as UTC+02:00.
+function offset(ms) {
+  const east = times.utc ? 0 : -new Date(ms).getTimezoneOffset(), two = (n) => String(Math.floor(n)).padStart(2, "0");
+  return east ? `UTC${east < 0 ? "−" : "+"}${two(Math.abs(east) / 60)}:${two(Math.abs(east) % 60)}` : "UTC";
+}
 
 // Hover. What a node says is kept beside it, so that it can be said again when the node is drawn again under the pointer.
 const tips = new WeakMap();
@@ -114,7 +127,24 @@ const isTrace = (id) => /^[0-9a-f]{32}$/.test(id || "");
 const traceOf = (id) => (state.traceUrl && isTrace(id) ? state.traceUrl.replaceAll("{traceID}", id) : "");
 function traceLink(id, label) {
   const to = traceOf(id);
-  return to ? el("a", {href: to, target: "_blank", rel: "noreferrer", "data-key": "trace " + id}, label) : el("span", {}, label);
+  return el("span", {}, to ? el("a", {href: to, target: "_blank", rel: "noreferrer", "data-key": "trace " + id}, label) : label,
+    isTrace(id) ? el("button", {class: "copy", "data-key": `copy ${label} ${id}`, "aria-label": "copy trace ID " + id, title: "copy " + id, onclick: (e) => copy(id, e.currentTarget)}) : null);
+}
+// copy writes a text to the clipboard. Browsers allow that to pages from this host or by HTTPS; others select and copy.
+async function copy(t, button) {
+  try {
+    await navigator.clipboard.writeText(t);
+  } catch {
+    const field = el("textarea", {"aria-hidden": "true"});
+    field.value = t;
+    button.after(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+    button.focus();
+  }
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
 }
 function openTrace(id) {
   if (traceOf(id)) open(traceOf(id), "_blank", "noreferrer");
@@ -136,18 +166,36 @@ const opened = new Set();
 
 // Tables. What is chosen of a table, by its key, outlives a redraw: order, filter, whether all rows are shown.
 const tables = new Map();
+// csv returns rows as comma-separated values, numbers with 12 digits. A text that a spreadsheet would run as a formula gets an
+// apostrophe.
+function csv(columns, rows) {
+  const cell = (v) => {
+    if (v === undefined || v === null || Number.isNaN(v)) return "";
+    const t = typeof v === "string" ? v.replace(/^[=+\-@\t\r]/, "'$&") : String(typeof v === "number" ? Number(v.toPrecision(12)) : v);
+    return /[",\r\n]/.test(t) ? `"${t.replaceAll('"', '""')}"` : t;
+  };
+  return [columns.map((c) => c.title), ...rows.map((r) => columns.map((c) => c.of(r)))].map((l) => l.map(cell).join(",") + "\r\n").join("");
+}
+function save(name, kind, content) {
+  const at = URL.createObjectURL(new Blob([content], {type: kind}));
+  el("a", {href: at, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(at), 10_000);
+}
+// changed runs after a choice of the reader: the live page writes the choices to its address.
+let changed = () => {};
 // table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text}. opts:
 // key (makes it sortable and remembers), sort [title, down], filter: row => text, most: rows at first, chosen: row => bool,
 // more: how many rows there are beyond all.
 function table(caption, all, rows, opts = {}) {
   const none = (v) => v === undefined || v === null || v === "" || v === 0 || Number.isNaN(v);
   const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r)))); // a column that is empty says nothing
-  const own = opts.key ? tables.get(opts.key) || {sort: opts.sort, find: ""} : {find: ""};
+  const own = opts.key ? tables.get(opts.key) || {find: ""} : {find: ""};
+  own.sort ||= opts.sort;
   if (opts.key) tables.set(opts.key, own);
   const box = el("div", {class: "table"});
   const fill = () => {
     let list = rows;
-    if (own.find) list = list.filter((r) => opts.filter(r).toLowerCase().includes(own.find.toLowerCase()));
+    if (own.find && opts.filter) list = list.filter((r) => opts.filter(r).toLowerCase().includes(own.find.toLowerCase()));
     if (own.sort) {
       const [title, down] = own.sort, of = (columns.find((c) => c.title === title) || columns[0]).of;
       list = list.slice().sort((a, b) => {
@@ -160,7 +208,7 @@ function table(caption, all, rows, opts = {}) {
     const most = own.all ? list.length : opts.most || 50, left = list.length - most;
     const head = el("tr", {}, ...columns.map((c) => el("th", {scope: "col", class: c.left ? "left" : undefined, title: c.help,
       "aria-sort": own.sort && own.sort[0] === c.title ? (own.sort[1] ? "descending" : "ascending") : undefined},
-    opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [c.title, own.sort && own.sort[0] === c.title ? !own.sort[1] : !c.left]; refill(); }}, c.title) : c.title)));
+    opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [c.title, own.sort && own.sort[0] === c.title ? !own.sort[1] : !c.left]; own.sorted = true; refill(); }}, c.title) : c.title)));
     const body = list.slice(0, most).map((r) => el("tr", {class: opts.chosen && opts.chosen(r) ? "chosen" : undefined},
       ...columns.map((c) => el("td", {class: c.left ? "left" : undefined}, c.cell ? c.cell(r) : c.of(r)))));
     const grid = el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption, "data-key": opts.key && opts.key + " rows"},
@@ -169,10 +217,11 @@ function table(caption, all, rows, opts = {}) {
     if (left > 0) foot.push(el("button", {"data-key": opts.key + " all", onclick: () => { own.all = true; refill(); }}, `show ${plural(left, "more row")}`));
     if (opts.more) foot.push(el("span", {}, `${plural(opts.more, "more row")} with less time ${opts.more === 1 ? "is" : "are"} not in this page`));
     if (own.find && !list.length) foot.push(el("span", {}, "nothing has this in its name"));
+    if (opts.key && rows.length) foot.push(el("button", {"data-key": opts.key + " csv", title: "save the rows, in this order", onclick: () => save(opts.key.replaceAll(" ", "-") + ".csv", "text/csv", csv(columns.filter((c) => c.of), list))}, "CSV"));
     return [grid, foot.length ? el("p", {class: "foot"}, ...foot) : null];
   };
-  const refill = () => keep(() => { for (const n of [...box.children].slice(box.firstChild === search ? 1 : 0)) n.remove(); node(box, {}, fill()); });
-  const search = opts.filter && rows.length > 12 ? el("label", {class: "find"}, "find ", el("input", {type: "search", value: own.find, "data-key": opts.key + " find",
+  const refill = () => { changed(); keep(() => { for (const n of [...box.children].slice(box.firstChild === search ? 1 : 0)) n.remove(); node(box, {}, fill()); }); };
+  const search = opts.filter && (rows.length > 12 || own.find) ? el("label", {class: "find"}, "find ", el("input", {type: "search", value: own.find, "data-key": opts.key + " find",
     oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
   return node(box, {}, [search, ...fill()]);
 }

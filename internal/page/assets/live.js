@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // The views of what is going on now. Each answers the question above it.
 
-const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", reload: () => {}};
+const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", service: "", reload: () => {}};
 
 const phaseKinds = new Map(["forward", "backward", "optimizer", "exposed communication", "data", "comm"].map((n, i) => [n, "k" + [0, 2, 3, 1, 5, 6][i]]));
 const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : ownPhase(n));
@@ -139,11 +139,13 @@ function newest(d, W, L, R, small) {
 // choose makes a time the one of all views.
 function choose(from, to) {
   live.pick = to > from ? {from, to} : null;
+  changed();
   chosenInWords();
   live.reload();
 }
 function unchoose() {
   live.pick = live.cursor = null;
+  changed();
   chosenInWords();
   live.reload();
 }
@@ -158,7 +160,7 @@ const keyOf = (o) => [o.service, o.name, o.type].join("\n");
 function operations(view) {
   const all = state.operations;
   if (!all.length) return nothing("No span of GPU work is in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
-  const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); draw(); };
+  const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); changed(); draw(); };
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
   const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split narrow-wide"}, left);
@@ -175,7 +177,7 @@ function operations(view) {
     {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
     {title: "FLOP/s", of: (o) => o.flopRate, cell: (o) => or(o.flopRate, (v) => scaled(v, "FLOP/s"))},
     {title: "throttled", help: "runs during which the clock was held back", of: (o) => o.held, cell: (o) => or(o.held, count)},
-    ...(state.traceUrl ? [{title: "trace", cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")}] : []),
+    {title: "trace", of: (o) => o.trace, cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")},
   ], all, {key: "operations", sort: ["GPU time", true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
   return [split];
 }
@@ -198,7 +200,7 @@ function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
   if (!all.length) return nothing("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
   const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set(), last = ["exposed communication", "other"];
-  const label = (s) => `${s.name} ${s.index}${s.rank > 0 ? " r" + s.rank : ""}`;
+  const ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
   const every = shown.map(partsOfStep);
   for (const [n] of every.flat()) if (!last.includes(n)) names.add(n);
   for (const n of last) if (every.some((parts) => parts.some(([m]) => m === n))) names.add(n);

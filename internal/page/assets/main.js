@@ -23,7 +23,8 @@ function draw() {
   });
   byId("summary").textContent = report
     ? (state.comparison ? `What changed from ${state.comparison.names[0]} to ${state.comparison.names[1]}` : state.profiles.map((p) => p.name).slice(0, 3).join(", ") + (state.profiles.length > 3 ? ` and ${state.profiles.length - 3} more` : ""))
-    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.steps.length + (state.moreSteps || 0), "step")}, ${plural(state.requests.length + (state.moreRequests || 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB")}`);
+    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.steps.length + (state.moreSteps || 0), "step")}, ${plural(state.requests.length + (state.moreRequests || 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB", zone())}`) + ` ${offset(state.now)}`;
+  options();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
   if (target && byId(target) && !byId(target).hidden) {
     byId(target).scrollIntoView();
@@ -37,7 +38,7 @@ addEventListener("keydown", (e) => {
   else if (live.pick || live.cursor) unchoose();
   else if (flame.zoom.length) { flame.zoom = []; draw(); }
   else if (profile.zoom || profile.at) { profile.zoom = profile.at = null; draw(); }
-  else if (live.chosen || profile.chosen) { live.chosen = profile.chosen = ""; draw(); }
+  else if (live.chosen || profile.chosen) { live.chosen = profile.chosen = ""; changed(); draw(); }
 });
 let resized;
 addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(draw, 150); });
@@ -46,8 +47,58 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) live
 
 function controls() {
   const button = (t, on, f, help) => el("button", {"aria-pressed": String(on), "data-key": "control " + t, title: help, onclick: () => keep(() => { f(); controls(); })}, t);
-  byId("range").replaceChildren(...[[60, "1 min"], [300, "5 min"], [600, "10 min"]].map(([s, t]) => button(t, live.range === s, () => { live.range = s; live.reload(); }, `show the last ${t}`)),
+  byId("range").replaceChildren(...[[60, "1 min"], [300, "5 min"], [600, "10 min"]].map(([s, t]) => button(t, live.range === s, () => { live.range = s; changed(); live.reload(); }, `show the last ${t}`)),
     button("pause", live.paused, () => { live.paused = !live.paused; if (!live.paused) live.reload(); }, "stop drawing; spans are still taken"));
+}
+
+// asked is the query of the state that is shown.
+function asked() {
+  const q = new URLSearchParams({range: live.range});
+  if (live.pick) { q.set("from", Math.round(live.pick.from)); q.set("to", Math.round(live.pick.to)); }
+  if (live.service) q.set("service", live.service);
+  return q;
+}
+
+let offered; // what options drew: a list that is open must not be drawn again
+function options() {
+  const services = state.services || [], now = JSON.stringify([services, live.service, times.utc, state.live && String(asked())]);
+  if (now === offered) return;
+  offered = now;
+  const list = live.service && !services.includes(live.service) ? [...services, live.service] : services;
+  const choice = (value, t) => el("option", {value, selected: value === live.service}, t);
+  byId("options").replaceChildren(...[
+    state.live && list.length > 1 || live.service ? el("label", {}, "service ", el("select", {"data-key": "service", title: "operations, steps, ranks and requests of one service",
+      onchange: (e) => { live.service = e.target.value; changed(); live.reload(); }}, choice("", "all"), ...list.map((s) => choice(s, plain(s))))) : null,
+    el("button", {"aria-pressed": String(times.utc), "data-key": "utc", title: "show times in UTC", onclick: () => { times.utc = !times.utc; changed(); chosenInWords(); draw(); }}, "UTC"),
+    state.live ? el("a", {href: "report.html?" + asked(), download: "", "data-key": "save", title: "save this page as one file"}, "save") : null,
+    state.live ? el("a", {href: "api/state?" + asked(), download: "otelgpu.json", "data-key": "json", title: "save the data of this page"}, "JSON") : null,
+  ].filter(Boolean));
+}
+
+// The choices of the reader are in the address of the live page, so that it can be reloaded, bookmarked and sent.
+function remember() {
+  const q = asked();
+  if (times.utc) q.set("zone", "utc");
+  if (live.chosen) q.set("operation", live.chosen);
+  for (const [key, own] of tables) {
+    if (own.find) q.set("find " + key, own.find);
+    if (own.sorted) q.set("sort " + key, (own.sort[1] ? "-" : "") + own.sort[0]);
+  }
+  history.replaceState(null, "", "?" + q + location.hash);
+}
+function recall() {
+  const q = new URLSearchParams(location.search), from = Number(q.get("from")), to = Number(q.get("to"));
+  if ([60, 300, 600].includes(Number(q.get("range")))) live.range = Number(q.get("range"));
+  if (from > 0 && to > from) live.pick = {from, to};
+  live.service = q.get("service") || "";
+  live.chosen = q.get("operation") || "";
+  times.utc = q.get("zone") === "utc";
+  const own = (key) => { if (!tables.has(key)) tables.set(key, {find: ""}); return tables.get(key); };
+  for (const [name, value] of q) {
+    if (name.startsWith("find ")) own(name.slice(5)).find = value;
+    if (name.startsWith("sort ")) Object.assign(own(name.slice(5)), {sort: [value.replace(/^-/, ""), value.startsWith("-")], sorted: true});
+  }
+  chosenInWords();
 }
 
 // follow draws what the Collector has, whenever it says that there is something new.
@@ -57,7 +108,7 @@ function follow() {
     if (loading) { again = true; return; }
     loading = true;
     try {
-      const p = live.pick, r = await fetch(`api/state?range=${live.range}` + (p ? `&from=${Math.round(p.from)}&to=${Math.round(p.to)}` : ""));
+      const r = await fetch("api/state?" + asked());
       if (!r.ok) throw new Error(await r.text());
       state = await r.json();
       draw();
@@ -68,6 +119,8 @@ function follow() {
     if (again) { again = false; live.reload(); }
   };
   const wanted = () => { if (!live.paused && !document.hidden && !live.dragging) live.reload(); };
+  recall();
+  changed = remember;
   controls();
   live.reload();
   const source = new EventSource("api/events");

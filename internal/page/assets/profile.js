@@ -48,8 +48,8 @@ function where(view) {
   const all = list.flatMap(({d, name}) => partsOf(d).map(([part, v]) => ({name, part, v, share: v / d.window_ns})));
   out.push(details("where table", "as a table", table("Parts of each device's window; they add up to it", [{title: "device", left: true, of: (r) => r.name}, {title: "part", left: true, of: (r) => r.part},
     {title: "time", of: (r) => r.v, cell: (r) => nanos(r.v)}, {title: "share", of: (r) => r.share, cell: (r) => percent(r.share)}], all, {key: "where"})));
-  const eff = list.filter(({d}) => d.efficiency && d.efficiency.time_ns > 0);
-  if (eff.length) out.push(el("ul", {class: "hint"}, ...eff.slice(0, 8).map(({d, name}) => el("li", {}, `${name}: operators with known work did ${scaled(d.efficiency.flops / d.efficiency.time_ns * 1e9, "FLOP/s")} and ${scaled(d.efficiency.bytes / d.efficiency.time_ns * 1e9, "B/s")} over ${percent(d.efficiency.coverage)} of the kernel time`
+  const eff = list.filter(({d}) => d.efficiency && d.efficiency.time_ns > 0 && d.efficiency.flops + d.efficiency.bytes > 0);
+  if (eff.length) out.push(el("ul", {class: "hint"}, ...eff.slice(0, 8).map(({d, name}) => el("li", {}, `${name}: operators with known work did ${[[d.efficiency.flops, "FLOP/s"], [d.efficiency.bytes, "B/s"]].filter(([n]) => n > 0).map(([n, unit]) => scaled(n / d.efficiency.time_ns * 1e9, unit)).join(" and ")} over ${percent(d.efficiency.coverage)} of the kernel time`
     + (d.efficiency.peak_share ? `, ${percent(d.efficiency.peak_share)} of the peak of ${d.efficiency.peak}` : "") + (d.efficiency.no_peak ? `. ${d.efficiency.no_peak}` : "")))));
   return out;
 }
@@ -203,7 +203,7 @@ function profileRoofline(view) {
   const all = everyDevice().flatMap(({d, name}) => (d.operators || []).filter((o) => o.flops_per_second && o.bytes_per_second).map((o) => ({o, d, name})));
   if (!all.length) {
     if (!everyDevice().some(({d}) => (d.operators || []).length)) return null;
-    return [empty("Nothing can be placed below a roof:", "no operator's FLOPs and bytes are known. Record shapes (record_shapes=True of PyTorch's profiler), or declare work in NVTX payloads.")];
+    return [empty("Nothing can be placed below a roof:", "no operator has both FLOPs and bytes. Record shapes (record_shapes=True of PyTorch's profiler), or declare work in NVTX payloads.")];
   }
   const roofs = new Map();
   for (const {d} of all) if (d.roof) roofs.set(d.roof.model, d.roof);
@@ -314,6 +314,6 @@ function comparison(view) {
 function sources() {
   if (!(state.profiles || []).length) return null;
   const dropped = state.health.profilesDropped;
-  return [table("Profiles", [{title: "file", left: true, of: (p) => p.name, cell: (p) => named(p.name)}, {title: "rank", of: (p) => p.rank, cell: (p) => (p.rank >= 0 ? `${p.rank}${p.world ? " of " + p.world : ""}` : "")}, {title: "spans", of: (p) => p.spans, cell: (p) => count(p.spans)}, {title: "devices", of: (p) => p.devices.length}], state.profiles, {key: "sources"}),
+  return [table("Profiles", [{title: "file", left: true, of: (p) => p.name, cell: (p) => named(p.name)}, {title: "rank", of: (p) => p.rank, cell: (p) => (p.rank >= 0 ? `${p.rank}${p.world ? " of " + p.world : ""}` : "")}, {title: "events", help: "activities and ranges that were read; spans.json has fewer spans, at the level of detail of the conversion", of: (p) => p.spans, cell: (p) => count(p.spans)}, {title: "devices", of: (p) => p.devices.length}], state.profiles, {key: "sources"}),
     ...state.profiles.filter((p) => (p.remarks || []).length).map((p) => el("ul", {class: "hint"}, ...p.remarks.slice(0, 20).map((r) => el("li", {}, named(p.name), ": ", el("bdi", {}, r))))), dropped ? el("p", {class: "hint"}, `${plural(dropped, "more profile")} found no room in this page.`) : null];
 }

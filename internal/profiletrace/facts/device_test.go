@@ -144,3 +144,19 @@ func TestAttentionEndsAtARouter(t *testing.T) {
 		assert.Equal(t, times, d.Attentions)
 	}
 }
+
+func TestReportOmitsARateThatIsNotKnown(t *testing.T) {
+	r := Report{Window: time.Second, Parts: Parts{Computing: time.Second}}
+	for want, e := range map[string]Efficiency{
+		"; operators with known work: 2 TFLOP/s over 50 % of the kernel time":         {FLOPs: 1e12},
+		"; operators with known work: 4 GB/s over 50 % of the kernel time":            {Bytes: 2e9},
+		"; operators with known work: 2 TFLOP/s, 4 GB/s over 50 % of the kernel time": {FLOPs: 1e12, Bytes: 2e9},
+		"": {},
+	} {
+		e.Time, e.Coverage = 500*time.Millisecond, 0.5
+		r.Efficiency = e
+		_, rates, found := strings.Cut(r.String(), "; operators")
+		assert.Equal(t, want != "", found)
+		assert.Equal(t, strings.TrimPrefix(want, "; operators"), rates)
+	}
+}

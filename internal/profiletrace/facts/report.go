@@ -282,10 +282,17 @@ func (r Report) String() string {
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(list, ", "))
 	}
-	if e := r.Efficiency; e.Time > 0 {
+	if e := r.Efficiency; e.Time > 0 && e.FLOPs+e.Bytes > 0 {
 		seconds := e.Time.Seconds()
-		fmt.Fprintf(&b, "; operators with known work: %.3g TFLOP/s, %.3g GB/s over %.3g %% of the kernel time",
-			e.FLOPs/seconds/1e12, e.Bytes/seconds/1e9, 100*e.Coverage)
+		var rates []string
+		if e.FLOPs > 0 {
+			rates = append(rates, fmt.Sprintf("%.3g TFLOP/s", e.FLOPs/seconds/1e12))
+		}
+		if e.Bytes > 0 {
+			rates = append(rates, fmt.Sprintf("%.3g GB/s", e.Bytes/seconds/1e9))
+		}
+		fmt.Fprintf(&b, "; operators with known work: %s over %.3g %% of the kernel time", strings.Join(rates, ", "),
+			100*e.Coverage)
 		if e.PeakShare > 0 {
 			fmt.Fprintf(&b, ", %.3g %% of the peak of %s", 100*e.PeakShare, e.Peak)
 		}

@@ -1,0 +1,172 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/page"
+)
+
+// in sets the time zone of the browser.
+func in(zone string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})
+		return err
+	})
+}
+
+// downloads saves files in a directory of the test.
+func downloads(dir string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+			Behavior: "allow", DownloadPath: dir,
+		})
+		return err
+	})
+}
+
+// saved waits for a file and returns it.
+func saved(t *testing.T, path string) string {
+	t.Helper()
+	var text []byte
+	require.Eventually(t, func() bool {
+		var err error
+		text, err = os.ReadFile(path)
+		return err == nil && len(text) > 0
+	}, patience, 50*time.Millisecond, path)
+	return string(text)
+}
+
+func TestOneServiceIsChosenForOperationsStepsAndRequests(t *testing.T) {
+	b := open(t, serve(t, busy(t)), 1300, 1000)
+	b.until(`document.querySelectorAll("#options option").length === 3`)
+	assert.Equal(t, "all\nchat\ntraining", b.text("#options option"))
+	choose := func(service string) {
+		b.run(`const s = document.querySelector("#options select"); s.value = "` + service +
+			`"; s.dispatchEvent(new Event("change"))`)
+		b.until(`state.requests.length + state.operations.length > 0 && new URLSearchParams(location.search).get("service") === ` +
+			`("` + service + `" || null) && document.querySelector("#options select").value === "` + service + `"`)
+	}
+	choose("chat")
+	b.until(`document.querySelectorAll("#requests tbody tr").length === 2 && !document.querySelector("#operations table")`)
+	assert.NotContains(t, b.text("#steps"), "median", "training makes the steps")
+	assert.Equal(t, "all\nchat\ntraining", b.text("#options option"), "the others can still be chosen")
+	b.hangsTogether()
+	choose("training")
+	b.until(`document.querySelectorAll("#operations tbody tr").length === 2 && !document.querySelector("#requests table")`)
+	choose("")
+	b.until(`document.querySelector("#operations table") !== null && document.querySelector("#requests table") !== null`)
+}
+
+func TestTheAddressKeepsWhatTheReaderChose(t *testing.T) {
+	url := serve(t, busy(t))
+	b := open(t, url, 1300, 1000)
+	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
+	b.press("range", "5 min")
+	b.press("options", "UTC")
+	b.press("operations", "operation")
+	b.press("operations", "operation")
+	b.run(`[...document.querySelectorAll("#operations button.plain")].find((n) => n.textContent === "gemm").click()`)
+	address := eval[string](b, `location.href`)
+
+	again := open(t, address+"#requests", 1300, 1000)
+	again.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
+	assert.Equal(t, []string{"layer_norm", "gemm"}, again.column("operations", "operation"))
+	assert.Equal(t, "gemm", again.text("#operations tbody tr.chosen td:first-child"))
+	assert.Equal(t, "5 min", again.text("#range [aria-pressed=true]"))
+	assert.Equal(t, "UTC", again.text("#options [aria-pressed=true]"))
+	assert.Equal(t, 300.0, eval[float64](again, `state.range`))
+	again.hangsTogether()
+
+	// Nothing in an address is trusted.
+	wild := open(t, url+"?range=7&from=9&to=8&service=%3Cimg%20src=x%20onerror=alert(1)%3E&operation=x&zone=mars&"+
+		"find%20operations=%3Cscript%3E&sort%20operations=-nothing&find%20devices=x&sort%20x=y", 1300, 1000)
+	wild.until(`state !== null && document.querySelector("#options select") !== null`)
+	assert.Equal(t, "<img src=x onerror=alert(1)>", wild.text("#options option[selected]"))
+	assert.Empty(t, wild.text("main img"))
+}
+
+func TestTimesNameTheirZone(t *testing.T) {
+	m, now := stopped()
+	m.Traces(spans(t, "a", "GPU-0", -1, span{"gemm", "section", now.Add(-2 * time.Second), time.Second, 1, nil}))
+	b := open(t, serve(t, m), 1300, 1000, in("Asia/Kolkata"))
+	b.until(`document.querySelector("#devices svg") !== null`)
+	east := now.In(time.FixedZone("", 5*3600+1800))
+	assert.Contains(t, b.text("#summary"), ", at "+east.Format("15:04:05")+" UTC+05:30")
+	b.press("options", "UTC")
+	assert.Contains(t, b.text("#summary"), ", at "+now.UTC().Format("15:04:05")+" UTC")
+	assert.NotContains(t, b.text("#summary"), "+05:30")
+
+	west := open(t, serve(t, m), 1300, 1000, in("America/St_Johns"))
+	assert.Regexp(t, `UTC−0[23]:30$`, west.text("#summary"))
+}
+
+func TestTraceIDsAreCopiedWhole(t *testing.T) {
+	m := busy(t)
+	for _, traceURL := range []string{traceURL, ""} {
+		b := open(t, serveWith(t, m, traceURL), 1300, 1000)
+		b.until(`document.querySelectorAll("#requests tbody tr").length === 2`)
+		id := strings.Repeat("0", 31) + "7"
+		require.Equal(t, "copy trace ID "+id, eval[string](b,
+			`document.querySelector("#requests tbody .copy").getAttribute("aria-label")`))
+		// A page without permission for the clipboard copies what it selects.
+		b.run(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied"));
+			window.copied = ""; document.addEventListener("copy", () => { window.copied = String(document.activeElement.value); });
+			document.querySelector("#requests tbody .copy").focus()`)
+		b.do(chromedp.KeyEvent(kb.Enter))
+		b.until(`window.copied !== ""`)
+		assert.Equal(t, id, eval[string](b, `window.copied`))
+		b.until(`document.activeElement.matches("#requests .copy") && !document.querySelector("textarea")`)
+		b.run(`navigator.clipboard.writeText = (t) => { window.copied = "clipboard " + t; return Promise.resolve(); };
+			document.querySelector("#requests tbody .copy").click()`)
+		b.until(`window.copied === "clipboard ` + id + `"`)
+		b.hangsTogether()
+		b.fits()
+	}
+}
+
+func TestRowsAndThePageAreSaved(t *testing.T) {
+	m := busy(t)
+	m.Traces(spans(t, "sheet", "GPU-0", -1, span{
+		`=HYPERLINK("x",1)`, "section", time.Now().Add(-3 * time.Second), time.Millisecond, 9, nil,
+	}))
+	dir := t.TempDir()
+	b := open(t, serve(t, m), 1300, 1000, downloads(dir))
+	b.until(`document.querySelectorAll("#operations tbody tr").length === 3`)
+	b.run(`document.querySelector("[data-key='operations csv']").click()`)
+	rows := strings.Split(strings.TrimSuffix(saved(t, filepath.Join(dir, "operations.csv")), "\r\n"), "\r\n")
+	require.Len(t, rows, 4)
+	assert.Equal(t, "operation,type,count,GPU time,own J,of roof,bound,B/s,FLOP/s,trace", rows[0])
+	assert.True(t, strings.HasPrefix(rows[1], "gemm,section,100,30,200,0.5,compute,"), rows[1])
+	assert.True(t, strings.HasPrefix(rows[2], "layer_norm,section,100,10,100,0.25,memory,"), rows[2])
+	assert.True(t, strings.HasPrefix(rows[3], `"'=HYPERLINK(""x"",1)",section,1,0.001,`), rows[3])
+	assert.Regexp(t, `,0{31}9$`, rows[3])
+
+	b.run(`document.querySelector("[data-key='save']").click()`)
+	report := saved(t, filepath.Join(dir, "otelgpu.html"))
+	require.Contains(t, report, page.Mark)
+	file := open(t, "file://"+filepath.Join(dir, "otelgpu.html"), 1300, 1000)
+	assert.Equal(t, b.column("operations", "operation"), file.column("operations", "operation"))
+	assert.Contains(t, file.text("#summary"), "recorded until")
+	file.press("options", "UTC")
+	assert.Equal(t, "true", eval[string](file, `document.querySelector("#options button").getAttribute("aria-pressed")`))
+	file.hangsTogether()
+
+	b.run(`document.querySelector("[data-key='json']").click()`)
+	assert.Contains(t, saved(t, filepath.Join(dir, "otelgpu.json")), `"services":["chat","sheet","training"]`)
+}
