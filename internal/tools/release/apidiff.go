@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +18,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// libraries are the directories of the modules whose Go API VERSIONING.md covers.
-var libraries = []string{"semconv", "gpuspan", "."}
+// libraries returns the directories of the modules whose Go API VERSIONING.md covers: the published ones that hold more
+// than programs.
+func libraries() []string {
+	return slices.DeleteFunc(slices.Clone(published), func(dir string) bool {
+		return slices.Contains(installed, dir) || dir == "examples"
+	})
+}
 
 // compareAPI writes the incompatible changes of the Go API since a commit, by default the last release. They are an
 // error unless CHANGELOG.md changed, too.
@@ -46,6 +52,10 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 	}
 	incompatible := 0
 	for _, m := range modules {
+		if _, err := os.Stat(filepath.Join(old, m, "go.mod")); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(w, "module %s is new since %s\n", m, base)
+			continue
+		}
 		before, err := loadAPI(filepath.Join(old, m))
 		if err != nil {
 			return fmt.Errorf("module %s at %s: %w", m, base, err)

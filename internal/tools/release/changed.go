@@ -4,39 +4,29 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 )
-
-// dependents are the modules that contain code of a module, by its directory. A change of one is tested in all of them.
-var dependents = map[string][]string{
-	"semconv": {"gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples"},
-	"gpuspan": {"gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples"},
-
-	"gpuspan/gpuspanyaml":     {"examples"},
-	"gpuspan/report/ddsketch": {"examples"},
-
-	".": {"cmd/otelcol-gpu"},
-}
 
 // heavy are the modules that run in jobs of their own: their tests need servers of others.
 var heavy = []string{"test/browser", "test/prometheus", "benchmarks"}
 
 // printChanged writes the modules to test for the difference between a commit and the working tree.
 func printChanged(w io.Writer, root, base string) error {
-	files, err := filesWith(root, "go.mod", "module ")
+	dependents, err := dependentsOf(root)
 	if err != nil {
 		return err
-	}
-	var all []string
-	for _, f := range files {
-		all = append(all, path.Dir(filepath.ToSlash(f)))
 	}
 	var diff []string
 	if base != "" {
@@ -46,11 +36,41 @@ func printChanged(w io.Writer, root, base string) error {
 		}
 		diff = strings.Fields(string(out))
 	}
-	return json.NewEncoder(w).Encode(changed(all, diff, base == ""))
+	return json.NewEncoder(w).Encode(changed(dependents, diff, base == ""))
+}
+
+// dependentsOf returns the directory of each module with the directories of the modules that require it: a change of one
+// is tested in all of them.
+func dependentsOf(root string) (map[string][]string, error) {
+	files, err := filesWith(root, "go.mod", "module ")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		f, err := modfile.Parse(name, b, nil)
+		if err != nil {
+			return nil, err
+		}
+		dir := path.Dir(filepath.ToSlash(name))
+		out[dir] = slices.Grow(out[dir], 1) // also without dependents
+		for _, r := range f.Require {
+			if own(r.Mod.Path) {
+				of := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(r.Mod.Path, prefix), "/"), ".")
+				out[of] = append(out[of], dir)
+			}
+		}
+	}
+	return out, nil
 }
 
 // changed returns the modules of the files and the modules that depend on them.
-func changed(all, files []string, everything bool) []string {
+func changed(dependents map[string][]string, files []string, everything bool) []string {
+	all := slices.Collect(maps.Keys(dependents))
 	hit := map[string]bool{}
 	for _, f := range files {
 		if strings.HasPrefix(f, "go.work") || f == "Makefile" || strings.HasPrefix(f, ".github/") {

@@ -10,12 +10,16 @@ import (
 )
 
 func TestChangeIsTestedWhereItsCodeIsUsed(t *testing.T) {
-	all := []string{".", "semconv", "gpuspan", "examples", "cmd/otelcol-gpu", "internal/tools", "test/browser"}
-	all = append(all, "gpuspan/gpuspanyaml")
+	all := map[string][]string{
+		".": {"cmd/otelcol-gpu", "test/browser"}, "semconv": {"gpuspan"}, "examples": nil, "cmd/otelcol-gpu": nil,
+		"gpuspan":        {".", "cmd/otelcol-gpu", "examples", "gpuspan/gpuspanyaml"},
+		"internal/tools": nil, "test/browser": nil, "gpuspan/gpuspanyaml": {"examples"},
+	}
 	for _, tt := range []struct {
 		files, want []string
 	}{
 		{nil, []string{}},
+		{[]string{"semconv/metrics.go"}, []string{"gpuspan", "semconv"}},
 		{
 			[]string{"gpuspan/cuda/cuda.go"},
 			[]string{".", "cmd/otelcol-gpu", "examples", "gpuspan", "gpuspan/gpuspanyaml"},

@@ -46,7 +46,7 @@ func run(args []string) error {
 		return printChanged(os.Stdout, *root, *base)
 	}
 	if args[0] == "apidiff" {
-		return compareAPI(os.Stdout, *root, *base, libraries)
+		return compareAPI(os.Stdout, *root, *base, libraries())
 	}
 	if !semver.IsValid(*version) || semver.Canonical(*version) != *version {
 		return fmt.Errorf("version %q is not a semantic version (such as v0.2.0 or v0.2.0-rc.1)", *version)

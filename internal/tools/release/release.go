@@ -24,10 +24,16 @@ import (
 // prefix is the path of the root module.
 const prefix = "github.com/otelgpu/otelgpu"
 
-// published are the directories of the modules that users get. The others are tools and tests of the repository.
-var published = []string{
-	"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
-}
+// published are the directories of the modules that users get, and unpublished those of the repository's tools and tests.
+// Other lists of modules follow from these two, or a test compares them: the Makefile, go.work, .github and docs/layout.md.
+var (
+	published = []string{
+		"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
+	}
+	unpublished = []string{
+		"benchmarks", "internal/tools", "internal/tools/snapshot", "test/browser", "test/kubernetes", "test/prometheus",
+	}
+)
 
 // installed are the modules whose programs users install by their path. go install refuses replace lines in these.
 var installed = []string{"cmd/otelcol-gpu"}

@@ -123,6 +123,24 @@ func TestIntegrationReleaseIsInstalledFromOutside(t *testing.T) {
 		command(t, app, env, "go", "get", prefix+"/gpuspan@"+version)
 		require.Contains(t, command(t, app, env, "go", "run", "."), "prefill")
 	})
+	t.Run("go get of the library's other modules", func(t *testing.T) {
+		app := t.TempDir()
+		var imports strings.Builder
+		for _, dir := range libraries() {
+			if strings.HasPrefix(dir, "gpuspan/") {
+				fmt.Fprintf(&imports, "import _ %q\n", prefix+"/"+dir)
+			}
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(app, "main.go"),
+			[]byte("package main\n\n"+imports.String()+"\nfunc main() {}\n"), 0o600))
+		command(t, app, env, "go", "mod", "init", "example.com/app")
+		for _, dir := range libraries() {
+			if strings.HasPrefix(dir, "gpuspan/") {
+				command(t, app, env, "go", "get", prefix+"/"+dir+"@"+version)
+			}
+		}
+		command(t, app, env, "go", "run", ".")
+	})
 	t.Run("go install of the Collector", func(t *testing.T) {
 		command(t, t.TempDir(), env, "go", "install", prefix+"/cmd/otelcol-gpu@"+version)
 		program := filepath.Join(bin, "otelcol-gpu")
