@@ -79,7 +79,7 @@ function median(list) {
   return n % 2 ? s[n >> 1] : (s[n / 2 - 1] + s[n / 2]) / 2;
 }
 const or = (x, f) => (x ? f(x) : "");
-// Times are those of the browser's time zone, or UTC.
+// Times are in the browser's time zone, or in UTC.
 const times = {utc: false};
 const zone = () => (times.utc ? {timeZone: "UTC"} : {});
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB", zone());

@@ -24,8 +24,9 @@ import (
 // prefix is the path of the root module.
 const prefix = "github.com/otelgpu/otelgpu"
 
-// published are the directories of the modules that users get, and unpublished those of the repository's tools and tests.
-// Other lists of modules follow from these two, or a test compares them: the Makefile, go.work, .github and docs/layout.md.
+// published are the directories of the modules that users get, and unpublished are the tools and tests of the
+// repository. Other lists of modules follow from these two, or a test compares them: the Makefile, go.work, .github and
+// docs/layout.md.
 var (
 	published = []string{
 		"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
