@@ -131,8 +131,8 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(b), ":latest")
-	var from, stage []string
-	for _, list := range stages(t) {
+	var from, stage, checks []string
+	for n, list := range stages(t) {
 		from, stage = append(from, list[0].rest), nil
 		for _, i := range list[1:] {
 			if !slices.Contains([]string{
@@ -141,14 +141,26 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 				t.Errorf("%s is not wanted here", i.word)
 			}
 			stage = append(stage, i.word+" "+i.rest)
+			if i.word == "HEALTHCHECK" {
+				checks = append(checks, from[n])
+			}
+		}
+		if n == 2 {
+			break
 		}
 	}
-	require.Len(t, from, 3)
+	all := stages(t)
+	require.Len(t, all, 5)
+	assert.Empty(t, checks, "the full build has no command health")
+	assert.Equal(t, "full AS core", all[3][0].rest)
+	require.Len(t, all[3], 2)
+	assert.Equal(t, "HEALTHCHECK", all[3][1].word)
+	assert.Equal(t, []instruction{{"FROM", "${BUILD}"}}, all[4], "the argument BUILD selects the image")
 	for _, image := range from {
 		assert.Regexp(t, `^\$\{(\w+)_IMAGE\}\$\{(\w+)_DIGEST:\+@\$\{(\w+)_DIGEST\}\}( AS \w+)?$`, image)
 		assert.NotContains(t, image, ":latest")
 	}
-	// The last stage.
+	// The image, without its health check.
 	final := strings.Join(stage, "\n")
 	assert.Regexp(t, `(?m)^USER 65532:65532$`, final, "a number, by which an orchestrator knows that it is not root")
 	assert.NotRegexp(t, `(?m)^RUN`, final, "there is no shell")
@@ -158,11 +170,11 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 			assert.Contains(t, line, "--from=build")
 		}
 	}
-	all, err := config.YAML(config.AllInOne)
+	ready, err := config.YAML(config.AllInOne)
 	require.NoError(t, err)
-	ports := regexp.MustCompile(`(?::-127\.0\.0\.1:|PORT:-)(\d+)\}`).FindAllStringSubmatch(all, -1)
+	ports := regexp.MustCompile(`(?::-127\.0\.0\.1:|PORT:-)(\d+)\}`).FindAllStringSubmatch(ready, -1)
 	require.NotEmpty(t, ports)
-	for _, m := range regexp.MustCompile(`\$\{env:(OTELGPU_\w+):-127\.0\.0\.1(:\d+)?\}`).FindAllStringSubmatch(all, -1) {
+	for _, m := range regexp.MustCompile(`\$\{env:(OTELGPU_\w+):-127\.0\.0\.1(:\d+)?\}`).FindAllStringSubmatch(ready, -1) {
 		assert.Contains(t, final, m[1]+"=0.0.0.0"+m[2], "docker run -p reaches every listener")
 	}
 	exposed := strings.Fields(regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(final)[1])
@@ -245,7 +257,7 @@ func builtStepByStep(t *testing.T) {
 	}
 	require.NoError(t, os.CopyFS(image, os.DirFS(root(t, filepath.Join(out, "usr", "bin", "otelcol-gpu"), glibc))))
 	var entry string
-	for _, i := range all[len(all)-1] {
+	for _, i := range all[2] {
 		switch i.word {
 		case "COPY":
 			paths := strings.Fields(regexp.MustCompile(`--\S+`).ReplaceAllString(i.rest, ""))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 )
 
@@ -109,6 +110,8 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 			return nil, err
 		}
 		dir = filepath.Join(dir, "build")
+	} else if err := replaced(r.root, filepath.Join(work, "go.mod")); err != nil {
+		return nil, err
 	}
 	var out []program
 	for _, system := range systems {
@@ -122,7 +125,11 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 			"GOWORK=off", "CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOFLAGS=-buildvcs=false", "GOAMD64=v1",
 			"GOARM64=v8.0",
 		}
-		if _, err := output(ctx, dir, env, "go", "build", "-trimpath", "-ldflags", flags, "-o", p.path, "."); err != nil {
+		args := []string{"build", "-trimpath", "-ldflags", flags, "-o", p.path}
+		if build == "core" {
+			args = append(args, "-modfile="+filepath.Join(work, "go.mod"))
+		}
+		if _, err := output(ctx, dir, env, "go", append(args, ".")...); err != nil {
 			return nil, err
 		}
 		var err error
@@ -135,6 +142,40 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// replaced writes the go.mod of the core build, with replace lines to the repository's own modules, and its go.sum
+// beside it. A release commit has no such lines, and its modules cannot be downloaded before the tags are published.
+func replaced(root, to string) error {
+	dir := filepath.Join(root, "cmd", "otelcol-gpu")
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	f, err := modfile.Parse("go.mod", text, nil)
+	if err != nil {
+		return err
+	}
+	for _, req := range f.Require {
+		if !own(req.Mod.Path) {
+			continue
+		}
+		path := filepath.Join(root, strings.TrimPrefix(req.Mod.Path, prefix))
+		if path, err = filepath.Rel(dir, path); err != nil {
+			return err
+		}
+		if err := f.AddReplace(req.Mod.Path, "", filepath.ToSlash(path), ""); err != nil {
+			return err
+		}
+	}
+	if text, err = f.Format(); err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(to, text, 0o644), os.WriteFile(strings.TrimSuffix(to, "mod")+"sum", sums, 0o644))
 }
 
 // generate writes the source of the full build to its usual directory, as make build-full does, with the release's

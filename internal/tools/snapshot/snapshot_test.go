@@ -375,6 +375,28 @@ func TestTheBaseHasTheSamePackagesForEachArchitecture(t *testing.T) {
 	require.Equal(t, names["amd64"], names["arm64"])
 }
 
+// A release commit requires versions that nobody can download yet, and has no replace lines.
+func TestACommitOfAReleaseIsBuiltFromItsOwnModules(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	at := filepath.Join(root, "cmd", "otelcol-gpu")
+	require.NoError(t, os.MkdirAll(at, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(at, "go.sum"), []byte("sums\n"), 0o600))
+	mod := "module github.com/otelgpu/otelgpu/cmd/otelcol-gpu\n\ngo 1.26.0\n\nrequire (\n" +
+		"\tgithub.com/otelgpu/otelgpu v0.2.0\n\tgithub.com/otelgpu/otelgpu/gpuspan v0.2.0\n\texample.com/other v1.0.0\n)\n"
+	want := mod + "\nreplace github.com/otelgpu/otelgpu => ../..\n" +
+		"\nreplace github.com/otelgpu/otelgpu/gpuspan => ../../gpuspan\n"
+	for _, text := range []string{mod, want} { // of a release, and in development
+		require.NoError(t, os.WriteFile(filepath.Join(at, "go.mod"), []byte(text), 0o600))
+		require.NoError(t, replaced(root, filepath.Join(dir, "go.mod")))
+		got, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+		sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+		require.NoError(t, err)
+		require.Equal(t, "sums\n", string(sums))
+	}
+}
+
 func TestUnknownBuildsAreRefused(t *testing.T) {
 	require.ErrorContains(t, (&release{out: t.TempDir()}).build(t.Context(), []string{"cor"}, nil), `unknown build "cor"`)
 	require.ErrorContains(t, run(t.Context(), []string{"publish"}), "unknown command")
