@@ -8,11 +8,13 @@ from its arrival, or from the call that waits, to the arrival of the last rank. 
 With virtual=True, each rank's clock stands still unless the program works (work()) or waits in a collective, so own times
 are exact, whatever else the machine does. Ranks then learn of each other's arrivals through the job's store."""
 
+import functools
 import inspect
 import threading
 import time as real
 import types
 
+import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
@@ -20,6 +22,7 @@ from otelgpu import _clock, _collectives, _loop, _section
 
 _lock = threading.Lock()
 _virtual = False
+_original = None
 _now = 0
 _step = 0
 _counts = {}
@@ -121,17 +124,19 @@ def _wait(f):
     return around
 
 
-def _get_future(f):
-    def around(work):
-        start = now()
-        _, collective = _pending.pop(id(work), (None, None))
+def watch(model):
+    """Follows the all-reduces of a DDP model, which end in a callback of autograd that comes after this one; returns the
+    model."""
+    allreduce, get_future = _original
+    queue = torch.autograd.Variable._execution_engine.queue_callback
 
-        def done(future):
-            if collective is not None:
-                _ended(collective, start)
-            return future.value()
-        return f(work).then(done)
-    return around
+    def reduce(group, bucket):
+        tensor = bucket.buffer().div_(group.size())
+        queue(functools.partial(_ended, _arrive(group, "allreduce"), now()))
+        return get_future(allreduce(group, [tensor])).then(lambda future: future.value()[0])
+
+    model.register_comm_hook(model.process_group, reduce)
+    return model
 
 
 def _functional(f, position):
@@ -155,8 +160,8 @@ def _wait_tensor(f):
 
 
 def install(virtual):
-    global _virtual
-    _virtual = virtual
+    global _virtual, _original
+    _virtual, _original = virtual, (dist.ProcessGroup.allreduce, dist.Work.get_future)
     if virtual:
         start = [real.monotonic_ns()]
         dist.broadcast_object_list(start)
@@ -167,7 +172,6 @@ def install(virtual):
         if hasattr(dist.ProcessGroup, name):
             setattr(dist.ProcessGroup, name, _method(getattr(dist.ProcessGroup, name), collective))
     dist.Work.wait = _wait(dist.Work.wait)
-    dist.Work.get_future = _get_future(dist.Work.get_future)
     for name in _collectives._FUNCTIONAL:
         f = getattr(functional, name, None)
         if f is not None:

@@ -115,7 +115,7 @@ def tensor_parallel(model, mesh):
 
 def make():
     if kind == "ddp":
-        return plain(otelgpu.watch_collectives(DistributedDataParallel(Net())))
+        return plain(otelgpu.watch_collectives(arrivals.watch(DistributedDataParallel(Net()))))
     if kind == "fsdp":
         from torch.distributed.fsdp import fully_shard
         return plain(otelgpu.watch_collectives(fully_shard(Net(), mesh=init_device_mesh("cpu", (world,)))))
@@ -132,7 +132,7 @@ def make():
     half = world // 2  # dp_pp
     mesh = init_device_mesh("cpu", (2, half), mesh_dim_names=("pp", "dp"))
     model = DistributedDataParallel(Net(), process_group=mesh["dp"].get_group())
-    model = otelgpu.watch_collectives(model)
+    model = otelgpu.watch_collectives(arrivals.watch(model))
     first = rank < half
     forward_to = (None, rank + half) if first else (rank - half, None)
     return stage(model, forward_to, (rank + half, None) if first else (None, rank - half))

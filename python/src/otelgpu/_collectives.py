@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
+import weakref
 import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -51,6 +53,7 @@ _POINT_TO_POINT = ("recv", "send")
 MAX_OPEN = 1024    # asynchronous collectives whose end is awaited
 MAX_GROUPS = 4096  # process groups whose collectives are numbered
 MAX_LISTED = 64    # ranks that a group's identity lists
+WATCHED = 8        # parameters of a model whose gradients tell of a backward pass, at its start and elsewhere
 
 _patched = False
 _lock = threading.Lock()
@@ -60,7 +63,7 @@ _thread = threading.local()
 class _Group:
     """What is known of a process group, and the number of its collectives so far."""
 
-    __slots__ = ("id", "name", "size", "ranks", "count")
+    __slots__ = ("id", "name", "size", "ranks", "next")
 
     def __init__(self, group: Any, ranks: List[int]) -> None:
         unique = str(group.group_name)
@@ -69,29 +72,31 @@ class _Group:
             listed = f"{ranks[0]}, ..., {ranks[-1]}; {zlib.crc32(listed.encode()):08x}"
         self.id = _text(f"{unique} [{listed}]", 1024)
         self.name = _text(getattr(group, "group_desc", "") or unique)
-        self.size, self.ranks, self.count = len(ranks), ranks, 0
+        self.size, self.ranks = len(ranks), ranks
+        self.next = itertools.count(1).__next__  # atomic
 
 
 _groups: Dict[Tuple[str, int], _Group] = {}
 _open: Dict[int, Tuple[Step, Meeting]] = {}  # by the identity of their work
+_watched: "weakref.WeakSet[Any]" = weakref.WeakSet()  # models
 
 
 def watch_collectives(model: Any = None) -> Any:
     """Records how long each step of loop() waits for other ranks, in all collectives of torch.distributed. Call it once,
-    after init_process_group(), at the same place in all ranks; give it the model that DistributedDataParallel wraps
-    around yours, whose all-reduces are hidden otherwise. It returns the model.
+    at the same place in all ranks, before or after the model is wrapped; give it the model if DistributedDataParallel has
+    wrapped it before. It returns the model.
 
         model = otelgpu.watch_collectives(DistributedDataParallel(model))
     """
     try:
+        import torch
         import torch.distributed as dist
 
         if not dist.is_available():
             return model
         _patch(dist)
-        register = getattr(model, "register_comm_hook", None)
-        if register is not None and hasattr(model, "reducer"):
-            register(_Buckets(model.process_group), _hook)
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            _watch(model)
     except Exception as e:
         runtime().trouble("watching collectives", repr(e))
     return model
@@ -178,12 +183,7 @@ def _note(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], position: in
     known = _known(group)
     if known is None:
         return None
-    if name not in _POINT_TO_POINT:
-        with _lock:
-            known.count += 1
-            sequence: Optional[int] = known.count
-    else:
-        sequence = None
+    sequence = None if name in _POINT_TO_POINT else known.next()
     step = _step()
     if step is None:
         return None
@@ -242,6 +242,9 @@ def _patch(dist: Any) -> None:
                 if getattr(module, name, None) is f:
                     setattr(module, name, timed)
         dist.Work.wait = _timed_work(dist.Work.wait)
+        from torch.nn.parallel import DistributedDataParallel
+
+        DistributedDataParallel.__init__ = _watching(DistributedDataParallel.__init__)  # type: ignore[method-assign]
         for name, collective in _METHODS.items():
             method = getattr(dist.ProcessGroup, name, None)
             if method is not None:
@@ -261,59 +264,81 @@ def _patch(dist: Any) -> None:
                 setattr(functional, name, _timed(f, begins=False))
 
 
-class _Buckets:
-    """State of DDP's communication hook: the all-reduces of one backward pass."""
+class _Backward:
+    """What a DDP model waits for other ranks at the end of each backward pass. DDP waits for its all-reduces in a callback
+    of autograd, which it queues when all gradients are ready. A callback queued at one of the gradients runs before it,
+    and one that is queued by that one after it. A communication hook would see each all-reduce, but autograd would call
+    Python for each bucket, and the program could not have a hook of its own."""
 
-    def __init__(self, group: Any) -> None:
-        self.group, self.size = group, group.size()
-        method = type(group).allreduce
-        self.unnoted = getattr(method, "__wrapped__", method)
+    def __init__(self, model: Any) -> None:
+        from torch.autograd import Variable
 
+        self._model, self._group = weakref.ref(model), model.process_group
+        self._queue = Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
+        self._pass: Optional[int] = None  # the newest one
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        # The first parameters have their gradients last, so that one of them is part of the pass that DDP waits in, also
+        # where checkpoints nest passes. The others are there for models that do not use all parameters.
+        few = parameters[:WATCHED] + parameters[WATCHED::max(1, len(parameters) // WATCHED)]
+        for parameter in few:
+            parameter.register_post_accumulate_grad_hook(self._ready)
 
-def _hook(state: _Buckets, bucket: Any) -> Any:
-    """DDP's own averaging all-reduce. The rank arrives when its last bucket is ready; it waits until that is reduced, for
-    the reductions of a group end in order. Other buckets are only numbered, because they run on every rank in every
-    step."""
-    tensor = bucket.buffer().div_(state.size)
-    step = start = None
-    try:
-        if not bucket.is_last():
-            _count(state.group)
-        else:
-            step = _step()
-            start = step.wait_mark() if step is not None else None
-    except Exception as e:
-        runtime().trouble("recording the arrival at an all-reduce", repr(e))
-    if not bucket.is_last():
-        return state.unnoted(state.group, [tensor]).get_future().then(_reduced)
-    _thread.newest = None
-    work = state.group.allreduce([tensor])
-    meeting = _thread.newest
-
-    def done(future: Any) -> Any:
+    def _ready(self, _: Any) -> None:
+        if _compiling():
+            return
         try:
-            if step is not None and start is not None:
-                end = step.wait_mark()
-                step.waited(start, end)
-                if meeting is not None:
-                    meeting.end = end
+            model, task = self._model(), _task()
+            if task == self._pass or model is None or not model.require_forward_param_sync:  # as in no_sync()
+                return
+            self._pass = task
+            self._queue(self._computed)
+        except Exception as e:
+            runtime().trouble("watching a backward pass", repr(e))
+
+    def _computed(self) -> None:
+        try:
+            known = _known(self._group)
+            if known is None:
+                return
+            sequence = known.next()
+            step = _step()
+            if step is not None:
+                meeting = Meeting("all_reduce", known.id, known.name, known.size, sequence, None, step.wait_mark())
+                step.met(meeting)
+                self._queue(functools.partial(self._reduced, step, meeting))
+        except Exception as e:
+            runtime().trouble("recording the arrival at an all-reduce", repr(e))
+
+    def _reduced(self, step: Step, meeting: Meeting) -> None:
+        try:
+            meeting.end = step.wait_mark()
+            step.waited(meeting.start, meeting.end)
         except Exception as e:
             runtime().trouble("recording the end of an all-reduce", repr(e))
-        return _reduced(future)
-
-    return work.get_future().then(done)
 
 
-def _reduced(future: Any) -> Any:
-    return future.value()[0]
+def _task() -> int:
+    import torch
+
+    return int(torch._C._current_graph_task_id())
 
 
-def _count(group: Any) -> None:
-    """Numbers a collective that is not recorded."""
-    known = _known(group)
-    if known is not None:
-        with _lock:
-            known.count += 1
+def _watch(model: Any) -> None:
+    with _lock:
+        if model in _watched:
+            return
+        _watched.add(model)
+    _Backward(model)
 
 
-_hook.__annotations__.clear()  # torch compares annotations with its own classes, which are not imported here
+def _watching(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor of DistributedDataParallel, whose models are then watched."""
+    @functools.wraps(init)
+    def around(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        try:
+            _watch(self)
+        except Exception as e:
+            runtime().trouble("watching a model", repr(e))
+
+    return around

@@ -27,9 +27,9 @@ class GPUSteps(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
         self._turns = Turns(name, item_type, schedule)
         self._hooks: List[Any] = []
+        watch_collectives()  # before the trainer wraps the model
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        watch_collectives()
         if model is not None:
             self._hooks = [model.register_forward_pre_hook(self._forward), model.register_forward_hook(self._backward)]
         self._turns.begin(state.global_step + 1)
