@@ -32,7 +32,7 @@ func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads
 	return &board{
 		id:     gpusamplesextension.NormalizeID(id),
 		dev:    attribution.New(attribution.Limits{}, budget),
-		meter:  meter{shift: int64(shift), loads: l},
+		meter:  meter{shift: int64(shift), loads: l, board: gpusamplesextension.NormalizeID(id)},
 		energy: newEnergyCounters(id),
 	}
 }
@@ -70,12 +70,13 @@ type meter struct {
 	shift int64
 	times []int64
 	loads *loads
+	board string
 	cell  cell // where the last span ended
 }
 
 // Levels implements attribution.Load.
 func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) []attribution.Level {
-	return m.loads.levels(process, from, to, m.shift, dst)
+	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
 
 // bind makes the meter read a device until the view is released.

@@ -99,6 +99,9 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			p.board.dev.Pin(g.share.Key, at)
 		}
 		p.arriveMore(g, now.UnixNano(), pin)
+		if p.request && p.res.server != 0 && a == attribution.Taken {
+			e.loads.arrive(p, &g.share)
+		}
 		b.seen = min(b.seen, seen)
 	}
 	b.await()

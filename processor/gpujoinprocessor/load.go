@@ -24,6 +24,8 @@ type loads struct {
 	names map[uint64]string // by the number of the process
 	// Processes that sent requests, and the server that they belong to. Their work on the device is the server's.
 	servers map[uint64]uint64
+	arrived map[string]*arrivals // by load
+	wait    int64                // for how long a batch waits at most, ns
 }
 
 // maxServers bounds the processes that sent requests.
@@ -69,14 +71,16 @@ func (l *loads) server(seed maphash.Seed, name string) uint64 {
 	return id
 }
 
-// levels appends the load of a process, on the clock of spans.
-func (l *loads) levels(process uint64, from, to, shift int64, dst []attribution.Level) []attribution.Level {
+// levels appends the load of a process on a board, on the clock of spans.
+func (l *loads) levels(
+	process uint64, board string, from, to, shift int64, dst []attribution.Level,
+) []attribution.Level {
 	if l == nil || l.reader == nil {
 		return dst
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	name, ok := l.names[process]
-	l.mu.Unlock()
 	if !ok {
 		return dst
 	}
@@ -88,6 +92,8 @@ func (l *loads) levels(process uint64, from, to, shift int64, dst []attribution.
 			level.Running = attribution.Lapsed
 		case gpusamplesextension.LoadAhead:
 			level.Running = attribution.Ahead
+		default:
+			level.Running = max(0, x.Running-float64(l.elsewhere(name, board, level.Time)))
 		}
 		dst = append(dst, level)
 	}

@@ -121,3 +121,62 @@ func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 		r.close()
 	})
 }
+
+// Two servers of one service, each with its own device and its own count, such as replicas on one host. The requests on
+// one device are no requests without a span on the other.
+func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
+	const gpu1 = "GPU-22222222-2222-2222-2222-222222222222"
+	for name, tt := range map[string]struct {
+		seen, running [2]int
+		want          [2]float64 // of each request, of 1,200 J on each device
+	}{
+		"all seen":         {seen: [2]int{4, 4}, running: [2]int{4, 4}, want: [2]float64{300, 300}},
+		"all seen, uneven": {seen: [2]int{8, 1}, running: [2]int{8, 1}, want: [2]float64{150, 1200}},
+		"the count of one": {seen: [2]int{8, 1}, running: [2]int{8, 0}, want: [2]float64{150, 1200}},
+		"four aborted, nothing tells where": {
+			seen: [2]int{4, 4}, running: [2]int{8, 4}, want: [2]float64{150, 150},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				zero := time.Now()
+				r := newRig(t)
+				r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
+				r.run(r.device(gpusamplesextension.Device{ID: gpu1}), steady(zero, 100))
+				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
+				out := r.store.(gpusamplesextension.LoadWriter)
+				for at := range 20 {
+					for i, n := range tt.running {
+						if at >= 12 {
+							n = 0
+						}
+						out.WriteLoad(gpusamplesextension.LoadSeries{Service: "test", Source: fmt.Sprintf("http://server%d/metrics", i)},
+							zero.Add(time.Duration(at)*time.Second+500*time.Millisecond).UnixNano(), float64(n))
+					}
+				}
+				time.Sleep(12*time.Second + time.Millisecond)
+				id := uint64(0)
+				td := newTraces("")
+				for i, device := range []string{gpu0, gpu1} {
+					td.resource(fmt.Sprintf("server %d", i))
+					td.rs.Resource().Attributes().PutStr("hw.id", device)
+					for range tt.seen[i] {
+						id++
+						td.request(id, zero, zero.Add(12*time.Second))
+					}
+				}
+				r.consume(td.Traces)
+				time.Sleep(20 * time.Second)
+				got := r.spans()
+				for i := range id {
+					server := 0
+					if int(i) >= tt.seen[0] {
+						server = 1
+					}
+					assert.InEpsilon(t, tt.want[server], energy(t, got[i+1]), 0.01, "request %d", i)
+				}
+				r.close()
+			})
+		})
+	}
+}

@@ -74,6 +74,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
 	}
 	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads}, &p.engine.loads
+	p.engine.loads.wait = int64(cfg.MaxWait)
 	p.engine.budget.Max = cfg.MaxSpans
 	for ordinal, id := range cfg.Ordinals {
 		n, err := strconv.ParseInt(ordinal, 10, 64)
