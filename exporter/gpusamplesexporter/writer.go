@@ -199,7 +199,7 @@ func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadFo
 		labels = append(labels, k+"="+v.AsString())
 	}
 	slices.Sort(labels)
-	s.Source = text(resource, "service.instance.id") + strings.Join(labels, ",")
+	s.Source = text(resource, "service.instance.id") + "{" + strings.Join(labels, ",")
 	x.loads.Write(out, s, form, int64(p.Timestamp()), v)
 	return written
 }

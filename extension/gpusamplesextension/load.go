@@ -18,7 +18,14 @@ import (
 // sum is the load of the service.
 type LoadSeries struct {
 	Service string // service.name of the server's spans; empty: of every service that has no series of its own
-	Source  string // distinguishes the series of a service
+	// Source distinguishes the series of a service: the server, then `{` and the labels of its engine.
+	Source string
+}
+
+// server returns the server that the series is of.
+func (s LoadSeries) server() string {
+	server, _, _ := strings.Cut(s.Source, "{")
+	return server
 }
 
 // LoadWriter takes the number of requests that servers run.
@@ -34,7 +41,8 @@ type LoadReader interface {
 	// LoadLevels appends the readings of a service that cover [from, to] to dst in time order: the last one until from,
 	// if any, all up to to, and the next one. LoadLapsed and LoadAhead mark times without a reading nearby.
 	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
-	// LoadKnown reports whether readings cover all of [from, to], and at least one is inside.
+	// LoadKnown reports whether readings of each server of a service cover all of [from, to], and at least one of each is
+	// inside. A server whose last reading was long before does not count.
 	LoadKnown(name string, from, to int64) bool
 }
 
@@ -64,6 +72,7 @@ type loadTable struct {
 	mu     sync.RWMutex
 	series map[string]map[string]*[]LoadLevel // by service and source
 	count  int
+	missed map[LoadSeries]int64 // when a server could not be read last; Source is the server
 }
 
 // WriteLoad implements LoadWriter.
@@ -86,14 +95,41 @@ func (st *Store) LoadLevels(name string, from, to int64, dst []LoadLevel) []Load
 
 // LoadKnown implements LoadReader.
 func (st *Store) LoadKnown(name string, from, to int64) bool {
-	st.loads.mu.RLock()
-	defer st.loads.mu.RUnlock()
-	for _, s := range st.loads.series[name] {
-		if covers(*s, from, to) && inside(*s, from, to) {
-			return true
+	return st.loads.known(name, from, to)
+}
+
+// missLoad notes that a server could not be read.
+func (st *Store) missLoad(s LoadSeries, t int64) {
+	x := &st.loads
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.missed == nil || len(x.missed) >= maxLoadSeries {
+		x.missed = map[LoadSeries]int64{}
+	}
+	x.missed[LoadSeries{s.Service, s.server()}] = t
+}
+
+func (x *loadTable) known(name string, from, to int64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	servers := map[string]bool{} // whether the readings suffice
+	for source, s := range x.series[name] {
+		if (*s)[len(*s)-1].Time < from-loadHold {
+			continue
+		}
+		server := LoadSeries{Source: source}.server()
+		servers[server] = servers[server] || covers(*s, from, to) && inside(*s, from, to)
+	}
+	for s, t := range x.missed {
+		if _, read := servers[s.Source]; s.Service == name && t >= from && !read {
+			servers[s.Source] = false
 		}
 	}
-	return false
+	all := len(servers) > 0
+	for _, ok := range servers {
+		all = all && ok
+	}
+	return all
 }
 
 func (x *loadTable) write(s LoadSeries, t int64, running float64) {

@@ -24,11 +24,11 @@ import (
 func TestLoadLevelsAreTheReadings(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	for i, n := range []float64{1, 3, 2} {
-		st.WriteLoad(LoadSeries{Service: "vllm", Source: "0"}, int64(100+10*i)*second, n)
+		st.WriteLoad(LoadSeries{Service: "vllm", Source: "http://a/metrics{engine=0}"}, int64(100+10*i)*second, n)
 	}
-	st.WriteLoad(LoadSeries{Service: "vllm", Source: "1"}, 110*second, 5)
-	st.WriteLoad(LoadSeries{Service: "vllm", Source: "1"}, 109*second, 9) // older than the newest: dropped
-	st.WriteLoad(LoadSeries{Service: "vllm", Source: "1"}, 119*second, -1)
+	st.WriteLoad(LoadSeries{Service: "vllm", Source: "http://a/metrics{engine=1}"}, 110*second, 5)
+	st.WriteLoad(LoadSeries{Service: "vllm", Source: "http://a/metrics{engine=1}"}, 109*second, 9) // older than the newest: dropped
+	st.WriteLoad(LoadSeries{Service: "vllm", Source: "http://a/metrics{engine=1}"}, 119*second, -1)
 	name, ok := st.LoadOf("vllm")
 	require.True(t, ok)
 	assert.Equal(t, "vllm", name)
@@ -53,6 +53,29 @@ func TestLoadLevelsAreTheReadings(t *testing.T) {
 	st.WriteLoad(LoadSeries{}, 100*second, 1)
 	name, ok = st.LoadOf("other")
 	assert.True(t, ok && name == "")
+}
+
+// The requests of a service run on all its servers: the count of one is not enough.
+func TestLoadIsKnownIfEachServerWasRead(t *testing.T) {
+	st := NewStore(NewDefaultConfig(), nil)
+	a, b := LoadSeries{"vllm", "http://a/metrics{engine=0}"}, LoadSeries{"vllm", "http://b/metrics{engine=0}"}
+	for at := range int64(50) {
+		st.WriteLoad(a, (100+at)*second, 1)
+		if at < 10 {
+			st.WriteLoad(b, (100+at)*second, 1)
+		}
+	}
+	assert.True(t, st.LoadKnown("vllm", 100*second, 110*second))
+	assert.True(t, st.LoadKnown("vllm", 105*second, 139*second), "its last reading is near enough")
+	assert.False(t, st.LoadKnown("vllm", 105*second, 140*second), "one of two was not read")
+	assert.False(t, st.LoadKnown("vllm", 120*second, 125*second))
+	assert.True(t, st.LoadKnown("vllm", 140*second, 149*second), "there is only one left")
+
+	st.missLoad(LoadSeries{"vllm", "http://c/metrics"}, 145*second)
+	st.missLoad(LoadSeries{"vllm", "http://a/metrics"}, 145*second)
+	st.missLoad(LoadSeries{"other", "http://d/metrics"}, 149*second)
+	assert.False(t, st.LoadKnown("vllm", 140*second, 149*second), "one of two can't be read")
+	assert.True(t, st.LoadKnown("vllm", 146*second, 149*second))
 }
 
 // Readings that are further apart than a minute leave a hole.

@@ -33,7 +33,7 @@ const maxMetricsSize = 16 << 20
 type scraper struct {
 	cfg      ServerConfig
 	client   *http.Client
-	out      LoadWriter
+	out      *Store
 	logger   *zap.Logger
 	counters LoadCounters
 	failing  bool
@@ -47,6 +47,9 @@ func (s *scraper) run(ctx context.Context) {
 		err := s.read(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if err != nil {
+			s.out.missLoad(LoadSeries{s.cfg.Service, s.cfg.Endpoint}, time.Now().UnixNano())
 		}
 		switch {
 		case err == nil:
