@@ -244,7 +244,7 @@ def _patch(dist: Any) -> None:
         dist.Work.wait = _timed_work(dist.Work.wait)
         from torch.nn.parallel import DistributedDataParallel
 
-        DistributedDataParallel.__init__ = _watching(DistributedDataParallel.__init__)  # type: ignore[method-assign]
+        setattr(DistributedDataParallel, "__init__", _watching(DistributedDataParallel.__init__))
         for name, collective in _METHODS.items():
             method = getattr(dist.ProcessGroup, name, None)
             if method is not None:
@@ -271,10 +271,11 @@ class _Backward:
     Python for each bucket, and the program could not have a hook of its own."""
 
     def __init__(self, model: Any) -> None:
-        from torch.autograd import Variable
+        import torch
 
+        variable: Any = torch.autograd.Variable
         self._model, self._group = weakref.ref(model), model.process_group
-        self._queue = Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
+        self._queue = variable._execution_engine.queue_callback
         self._pass: Optional[int] = None  # the newest one
         parameters = [p for p in model.parameters() if p.requires_grad]
         # The first parameters have their gradients last, so that one of them is part of the pass that DDP waits in, also
