@@ -164,7 +164,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		a.stats.alone(aloneFewRanks, len(ranks))
 		return
 	}
-	sets, alone := straggler.Peers(ranks)
+	sets, alone := c.History.Peers(ranks)
 	a.stats.alone(aloneNoPeer, alone[straggler.NoPeer])
 	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
 	for i, x := range c.History.Compare(sets) {

@@ -22,6 +22,7 @@ const (
 // always above the other. The zero value is an empty history.
 type History struct {
 	ranks   map[int64]*pastRank
+	sets    map[int64]int64      // by rank: the first one of its newest set of peers
 	changes [pastChanges]float64 // of own times relative to the peers', absolute
 	count   int                  // of changes, over the whole time
 }

@@ -31,7 +31,10 @@ const (
 // the same collective of the group, and so are the peers of peers. Ranks that hand tensors to each other are different
 // stages of a pipeline, whose work differs by design: a group that has two stages of one pipeline makes no peers.
 // Stages without replicas are compared with one another, and so are all ranks if no collectives are known.
-func Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
+//
+// Ranks that run no collective in a step, as between two synchronizations of gradients, are divided as in the step
+// before it that had some. A nil history remembers nothing.
+func (h *History) Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 	byRank := make(map[int64]int, len(ranks))
 	groups := map[string]map[int64][]int{} // ranks by index, by the sequence at which they ended
 	for i, r := range ranks {
@@ -67,6 +70,7 @@ func Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 			}
 		}
 	}
+	remembered := h.joinRemembered(ranks, peers)
 	members := map[int][]int{}
 	var stages []int // and ranks without known collectives
 	for i, r := range ranks {
@@ -75,6 +79,8 @@ func Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 			members[peers.find(i)] = append(members[peers.find(i)], i)
 		case outOfStep[i]:
 			alone[OutOfStep]++
+		case remembered[i]:
+			alone[NoPeer]++
 		case pipelines.size(i) > 1 || len(r.Meetings) == 0:
 			stages = append(stages, i)
 		default:
@@ -86,15 +92,55 @@ func Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 	} else if len(stages) > 1 {
 		members[-1] = stages
 	}
-	for _, list := range members {
+	for key, list := range members {
 		set := make([]Rank, len(list))
 		for k, i := range list {
 			set[k] = ranks[i]
 		}
 		sets = append(sets, set)
+		if key >= 0 {
+			h.remember(set)
+		}
 	}
 	slices.SortFunc(sets, func(x, y []Rank) int { return cmp.Compare(x[0].Rank, y[0].Rank) })
 	return sets, alone
+}
+
+// joinRemembered joins the ranks without a collective that were peers before, and returns which ranks have been.
+func (h *History) joinRemembered(ranks []Rank, peers *union) []bool {
+	remembered := make([]bool, len(ranks))
+	if h == nil {
+		return remembered
+	}
+	first := map[int64]int{} // by set
+	for i := range ranks {
+		set, known := h.sets[ranks[i].Rank]
+		if !known || slices.ContainsFunc(ranks[i].Meetings, func(m Meeting) bool { return m.Peer < 0 }) {
+			continue
+		}
+		remembered[i] = true
+		if j, ok := first[set]; ok {
+			peers.join(j, i)
+		} else {
+			first[set] = i
+		}
+	}
+	return remembered
+}
+
+// remember notes that ranks are peers. The number of a set is its first rank.
+func (h *History) remember(set []Rank) {
+	if h == nil {
+		return
+	}
+	if h.sets == nil {
+		h.sets = map[int64]int64{}
+	}
+	for _, r := range set {
+		if _, known := h.sets[r.Rank]; known || len(h.sets) < maxRanks {
+			h.sets[r.Rank] = set[0].Rank
+		}
+	}
 }
 
 // spans reports whether two ranks of a group are in one pipeline.

@@ -67,7 +67,7 @@ func TestPeersRunTheSameCollectives(t *testing.T) {
 			for i, m := range c.ranks {
 				ranks = append(ranks, Rank{Rank: int64(i), Meetings: m})
 			}
-			sets, alone := Peers(ranks)
+			sets, alone := (*History)(nil).Peers(ranks)
 			var got [][]int64
 			for _, set := range sets {
 				var list []int64
@@ -80,4 +80,45 @@ func TestPeersRunTheSameCollectives(t *testing.T) {
 			assert.Equal(t, c.alone, alone)
 		})
 	}
+}
+
+// A pipeline of two replicated stages that synchronizes gradients in every second step: without that, a stage is not
+// compared with the other one.
+func TestPeersAreRememberedInStepsWithoutCollectives(t *testing.T) {
+	ranksOf := func(meetings ...[]Meeting) (out []Rank) {
+		for i, m := range meetings {
+			out = append(out, Rank{Rank: int64(i), Meetings: m})
+		}
+		return out
+	}
+	numbers := func(sets [][]Rank) (out [][]int64) {
+		for _, set := range sets {
+			var list []int64
+			for _, r := range set {
+				list = append(list, r.Rank)
+			}
+			out = append(out, list)
+		}
+		return out
+	}
+	var h History
+	transfers := ranksOf([]Meeting{with(2)}, []Meeting{with(3)}, []Meeting{with(0)}, []Meeting{with(1)})
+	sets, _ := h.Peers(transfers)
+	assert.Equal(t, [][]int64{{0, 1, 2, 3}}, numbers(sets), "nothing is known yet")
+	for i := range int64(3) {
+		sets, _ = h.Peers(ranksOf(
+			[]Meeting{in("a", i), with(2)}, []Meeting{in("a", i), with(3)}, []Meeting{in("b", i)}, []Meeting{in("b", i)}))
+		assert.Equal(t, [][]int64{{0, 1}, {2, 3}}, numbers(sets))
+		sets, alone := h.Peers(transfers)
+		assert.Equal(t, [][]int64{{0, 1}, {2, 3}}, numbers(sets))
+		assert.Zero(t, alone)
+	}
+	sets, alone := h.Peers(transfers[:3])
+	assert.Equal(t, [][]int64{{0, 1}}, numbers(sets))
+	assert.Equal(t, [aloneCauses]int{NoPeer: 1}, alone, "its replica did not report")
+
+	h = History{} // all ranks alike: micro-batches of DDP
+	h.Peers(ranksOf([]Meeting{in("a", 1)}, []Meeting{in("a", 1)}))
+	sets, _ = h.Peers(ranksOf(nil, nil))
+	assert.Equal(t, [][]int64{{0, 1}}, numbers(sets))
 }
