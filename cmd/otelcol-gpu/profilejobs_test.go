@@ -4,10 +4,7 @@
 package main
 
 import (
-	"cmp"
-	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,8 +22,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-var updateJobs = flag.Bool("jobs.update", false, "write docs/simulated-jobs.md; needs OTELGPU_ALL_JOBS")
 
 // allJobs reports whether every simulated job is read, which takes minutes, and not a sample.
 func allJobs() bool { return os.Getenv("OTELGPU_ALL_JOBS") != "" }
@@ -181,16 +176,6 @@ func TestPlantedLossesAreFound(t *testing.T) {
 		100*gainTolerance, strings.Join(misses, "\n"), strings.Join(wrong, "\n"))
 	assert.LessOrEqual(t, len(misses), knownMisses)
 	assert.LessOrEqual(t, len(wrong), knownWrong)
-	if allJobs() {
-		page := jobsPage(list, misses, wrong)
-		const path = "../../docs/simulated-jobs.md"
-		if *updateJobs {
-			require.NoError(t, os.WriteFile(path, []byte(page), 0o644)) //nolint:gosec // a document
-		}
-		was, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, string(was), page, "write it again with -jobs.update")
-	}
 }
 
 func gainKey(m pcommon.Map) string {
@@ -200,71 +185,4 @@ func gainKey(m pcommon.Map) string {
 		}
 	}
 	return ""
-}
-
-// jobsPage is the page of the documentation with precision and recall of the first finding.
-func jobsPage(list []outcome, misses, wrong []string) string {
-	type row struct{ planted, found, right int }
-	rows := map[string]*row{}
-	at := func(kind string) *row {
-		if rows[kind] == nil {
-			rows[kind] = &row{}
-		}
-		return rows[kind]
-	}
-	right, gains := 0, 0
-	for _, o := range list {
-		want := o.job.Want[0]
-		if o.right() {
-			want = o.found
-			right++
-			at(o.found).right++
-		}
-		at(want).planted++
-		at(o.found).found++
-		if o.job.Gain && o.right() {
-			gains++
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Simulated jobs
-
-Package [profilejobs](../internal/profilejobs) simulates jobs with planted losses and writes their profiles, and
-`+"`TestPlantedLossesAreFound`"+` compares the first finding on each with what was planted. The
-simulation shares no code with the rules, but its author knew their documentation, and one job was corrected after its
-first result. Most jobs are one cause in several styles. The loss is the difference to the same job without the cause.
-
-The first finding is right for %d of %d jobs (%.1f %%). Its gain is within %.0f %% of the loss for %d of the %d right
-findings whose loss is known in wall time.
-
-Write this page again with
-`+"`OTELGPU_ALL_JOBS=1 go test ./cmd/otelcol-gpu -run TestPlantedLossesAreFound -jobs.update`"+`.
-
-| finding | planted | found first | of these right | precision | recall |
-|---|--:|--:|--:|--:|--:|
-`, right, len(list), 100*float64(right)/float64(len(list)), 100*gainTolerance, gains-len(wrong), gains)
-	ratio := func(a, b int) string {
-		if b == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.2f", float64(a)/float64(b))
-	}
-	for _, kind := range slices.Sorted(maps.Keys(rows)) {
-		r := rows[kind]
-		fmt.Fprintf(&b, "| `%s` | %d | %d | %d | %s | %s |\n", cmp.Or(kind, "none"), r.planted, r.found, r.right,
-			ratio(r.right, r.found), ratio(r.right, r.planted))
-	}
-	for _, part := range []struct {
-		title string
-		lines []string
-	}{{"Known misses", misses}, {"Gains that are off", wrong}} {
-		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
-		if len(part.lines) == 0 {
-			b.WriteString("None.\n")
-		}
-		for _, line := range part.lines {
-			fmt.Fprintf(&b, "- %s\n", line)
-		}
-	}
-	return b.String()
 }

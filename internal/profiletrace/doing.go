@@ -229,13 +229,21 @@ var (
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
-// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for requests
-// ("wait for requests", "poll_queries"). A single request is more often a collective's: "Request wait()".
+// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for
+// requests ("wait for requests", "poll_queries"). One request counts only if the range waits for it
+// ("wait_for_request"), because it is more often a collective's: "Request wait()".
 func awaits(name string) bool {
 	const work, wait = 1, 2
 	var seen int
+	awaited := false
 	for w := range words(name) {
 		switch w {
+		case "for":
+			awaited = seen&wait != 0
+		case "request", "query", "client", "connection", "prompt", "prompts":
+			if awaited {
+				seen |= work
+			}
 		case "requests", "queries", "clients", "connections", "traffic":
 			seen |= work
 		case "wait", "waiting", "poll", "polling", "idle", "receive", "recv", "accept", "listen":

@@ -80,6 +80,21 @@ func services() map[string]program {
 				}
 			})
 		}},
+		"checkpoint that copies the state first": {kind: semconv.GPUFindingKindCheckpoint, says: "save_checkpoint", run: func(m *machine, sick bool) {
+			m.steps(12, func(i int) {
+				m.layers(40, 200*us)
+				m.wait("aten::item")
+				if sick && i%4 == 3 {
+					m.within("user_annotation", "save_checkpoint", func() {
+						m.within(m.style.operator, "aten::copy_", func() {
+							m.copies("DtoH (Device -> Pinned)", 4_000_000, 300*us, 7)
+							m.wait("")
+						})
+						m.now += m.about(30 * ms)
+					})
+				}
+			})
+		}},
 		"a decision that depends on data, in a loop": {kind: semconv.GPUFindingKindSynchronization, says: "item", run: func(m *machine, sick bool) {
 			for range 80 {
 				m.layers(3, 120*us)

@@ -16,12 +16,17 @@ import (
 // checkpoint judges host work in functions that save a checkpoint. It subtracts that time from the account, so that no
 // finding on host work claims it again.
 func (j *judge) checkpoint() {
-	var sum int64
+	var sum, afterWaits int64
 	var saving []int
 	var where []finding.Location
 	for i, s := range j.account.Spent {
 		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
-		if s.At.Cause != timeline.CauseHost || !savesCheckpoint(name) && !savesCheckpoint(in) {
+		switch saves := savesCheckpoint(name) || savesCheckpoint(in); {
+		case saves && s.At.Cause == timeline.CauseHost:
+		case saves && s.At.Cause == timeline.CauseAfterWait: // for the copies of the state, inside the range that saves it
+			name = in
+			afterWaits += s.Time
+		default:
 			continue
 		}
 		sum += s.Time
@@ -34,7 +39,8 @@ func (j *judge) checkpoint() {
 	for _, i := range saving {
 		j.account.Spent[i].Time, j.account.Spent[i].Count = 0, 0
 	}
-	j.account.Idles[timeline.CauseHost] -= sum
+	j.account.Idles[timeline.CauseHost] -= sum - afterWaits
+	j.account.Idles[timeline.CauseAfterWait] -= afterWaits
 	where = finding.Longest(where)
 	v := finding.New(semconv.GPUFindingKindCheckpoint, finding.High)
 	v.Gain, v.Where = time.Duration(sum), where
@@ -45,8 +51,9 @@ func (j *judge) checkpoint() {
 // savesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
 func savesCheckpoint(name string) bool {
 	name = strings.ToLower(name)
-	if !strings.Contains(name, "save") {
+	if !timeline.Contains(name, "save", "saving", "write", "writing", "dump") {
 		return false
 	}
-	return timeline.Contains(name, "checkpoint", "torch.save", "torch/serialization.py", "safetensors", "state_dict_saver")
+	return timeline.Contains(name, "checkpoint", "ckpt", "torch.save", "dcp.save", "torch/serialization.py", "safetensors",
+		"state_dict_saver")
 }

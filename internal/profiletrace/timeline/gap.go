@@ -198,8 +198,11 @@ func (s *Splitter) host(from int64, l *Launch) {
 			// a range around the wait as well explains nothing more
 			nameless := p.class <= RangeStep || p.since <= a.wait.start
 			to := min(p.end, start+left)
-			switch long := !busy && quiet > PauseLimit; {
-			case start >= p.end:
+			long := !busy && quiet > PauseLimit
+			// unless most of it comes after the wait, as in a range that copies a state to the host and saves it
+			specific := long && p.class > RangeStep && 2*(p.end-a.wait.end) > p.end-p.since
+			switch {
+			case start >= p.end || specific:
 			case long && nameless && after:
 				// It is too long to lead to the next launch: work of its own, which may need the result of the wait.
 				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
