@@ -140,7 +140,8 @@ func kernelKinds() []Kind {
 				}
 			})(w)
 		}},
-		{Name: "attention in parts", want: []string{"unfused_attention"},
+		{
+			Name: "attention in parts", want: []string{"unfused_attention"},
 			other: map[Style][]string{Sparse: {"unfused_attention", "not_judged"}, Nsight: {"not_judged"}}, run: func(w *world) {
 				w.model.tokens = 8192
 				w.model.hidden = 2048
@@ -153,7 +154,8 @@ func kernelKinds() []Kind {
 						}
 					}
 				})(w)
-			}},
+			},
+		},
 		{Name: "chains of elementwise operators", want: []string{"fusion"}, run: func(w *world) {
 			one := ns(float64(w.model.tokens*w.model.hidden*8) * 4 / (w.model.memory * w.dev.rate))
 			n := int(w.share(0.6, 1) / int64(w.model.layers) / one)
@@ -182,10 +184,12 @@ func kernelKinds() []Kind {
 
 func otherKinds() []Kind {
 	return []Kind{
-		{Name: "buffers of the profiler", Gain: true, want: []string{"profiler_overhead"},
+		{
+			Name: "buffers of the profiler", Gain: true, want: []string{"profiler_overhead"},
 			other: map[Style][]string{Sparse: {}}, run: delayed(0.2, 0.5, func(p *process, d int64) {
 				p.in(overhead, "Activity Buffer Request", func() { p.spend(d) })
-			})},
+			}),
+		},
 		{Name: "server without load", want: []string{"no_load"}, other: map[Style][]string{Sparse: {}, Nsight: {}}, run: func(w *world) {
 			d := w.stepTime() * 2
 			w.decode(10, func(p *process) {

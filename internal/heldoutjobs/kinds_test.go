@@ -134,15 +134,19 @@ func hostKinds() []Kind {
 				}
 			}})
 		}},
-		{Name: "batches from a queue of threads", Gain: true, want: []string{"loader"}, other: unnamed("host_work"),
+		{
+			Name: "batches from a queue of threads", Gain: true, want: []string{"loader"}, other: unnamed("host_work"),
 			run: delayed(0.2, 0.6, func(p *process, d int64) {
 				p.inFrames([]string{"feed.py(58): next_batch", "queue.py(154): get", "threading.py(327): wait"}, func() { p.spend(d) })
-			})},
-		{Name: "loader in frames of Accelerate", Gain: true, want: []string{"loader"}, other: unnamed("host_work"),
+			}),
+		},
+		{
+			Name: "loader in frames of Accelerate", Gain: true, want: []string{"loader"}, other: unnamed("host_work"),
 			run: delayed(0.2, 0.6, func(p *process, d int64) {
 				p.inFrames([]string{"accelerate/data_loader.py(552): __iter__", "torch/utils/data/dataloader.py(701): __next__"},
 					func() { p.spend(d) })
-			})},
+			}),
+		},
 		{Name: "loader slower than a device that nobody waits for", Gain: true, want: []string{"loader"}, run: func(w *world) {
 			w.waits = false
 			d := w.stepTime() + w.share(0.25, 0.8)
@@ -171,8 +175,10 @@ func hostKinds() []Kind {
 				}
 			}})
 		}},
-		{Name: "unnamed host work after the loss", Gain: true, want: []string{"host_work"},
-			run: delayed(0.2, 0.6, func(p *process, d int64) { p.spend(d) })},
+		{
+			Name: "unnamed host work after the loss", Gain: true, want: []string{"host_work"},
+			run: delayed(0.2, 0.6, func(p *process, d int64) { p.spend(d) }),
+		},
 		{Name: "host work between forward and backward", Gain: true, want: []string{"host_work"}, run: func(w *world) {
 			d := w.share(0.2, 0.6)
 			w.train(hooks{forward: func(int) {
@@ -495,7 +501,8 @@ func rankKinds() []Kind {
 	lateOr := unnamed("late_rank", "exposed_communication")
 	moving := func(w *world, share float64, n int) int64 { return int64(share * float64(w.stepTime()) / float64(n)) }
 	return []Kind{
-		{Name: "gradients reduced after the backward pass", Gain: true, want: []string{"exposed_communication"}, ranks: []int{2, 4, 8},
+		{
+			Name: "gradients reduced after the backward pass", Gain: true, want: []string{"exposed_communication"}, ranks: []int{2, 4, 8},
 			run: func(w *world) {
 				n := 2 + w.draw.IntN(6)
 				d := moving(w, w.between(0.15, 0.5), n)
@@ -507,8 +514,10 @@ func rankKinds() []Kind {
 					}
 					w.join(w.all())
 				}})
-			}},
-		{Name: "parameters gathered when they are needed", Gain: true, want: []string{"exposed_communication"}, ranks: []int{4, 8, 16},
+			},
+		},
+		{
+			Name: "parameters gathered when they are needed", Gain: true, want: []string{"exposed_communication"}, ranks: []int{4, 8, 16},
 			run: func(w *world) {
 				d := moving(w, w.between(0.2, 0.5), w.model.layers)
 				w.train(hooks{gradient: func(int, int) {
@@ -517,7 +526,8 @@ func rankKinds() []Kind {
 						w.join(w.all())
 					}
 				}})
-			}},
+			},
+		},
 		{Name: "tensor parallel layers", Gain: true, want: []string{"exposed_communication"}, ranks: []int{2, 4, 8}, run: func(w *world) {
 			d := moving(w, w.between(0.15, 0.4), w.model.layers)
 			w.train(hooks{gradient: func(int, int) {
@@ -620,7 +630,8 @@ func rankKinds() []Kind {
 				backward: func(int) { w.collective("allreduce", 50<<20, 300*us, w.all()); w.join(w.all()) },
 			})
 		}},
-		{Name: "stages of a pipeline", Gain: true, want: []string{"exposed_communication"}, ranks: []int{4, 8}, watch: 1,
+		{
+			Name: "stages of a pipeline", Gain: true, want: []string{"exposed_communication"}, ranks: []int{4, 8}, watch: 1,
 			run: func(w *world) {
 				d := moving(w, w.between(0.2, 0.5), 4)
 				w.train(hooks{backward: func(int) {
@@ -631,7 +642,8 @@ func rankKinds() []Kind {
 						}
 					}
 				}})
-			}},
+			},
+		},
 		{Name: "communication before loading", want: []string{"exposed_communication"}, ranks: []int{2, 8}, run: func(w *world) {
 			d := moving(w, w.between(0.4, 0.7), 4)
 			w.train(hooks{
@@ -668,7 +680,8 @@ func rankKinds() []Kind {
 				},
 			})
 		}},
-		{Name: "barrier of the host", Gain: true, want: []string{"waiting_for_rank"},
+		{
+			Name: "barrier of the host", Gain: true, want: []string{"waiting_for_rank"},
 			other: map[Style][]string{Nsight: {"host_work"}}, ranks: []int{2, 8},
 			run: delayed(0.2, 0.6, func(p *process, d int64) {
 				p.inFrames([]string{"torch/distributed/distributed_c10d.py(4550): barrier"}, func() {
@@ -678,8 +691,11 @@ func rankKinds() []Kind {
 					p.end()
 					p.end()
 				})
-			})},
-		{Name: "barrier in an annotation", Gain: true, want: []string{"waiting_for_rank"}, ranks: []int{2, 8},
-			run: delayed(0.2, 0.6, func(p *process, d int64) { p.in(annotation, "barrier", func() { p.spend(d) }) })},
+			}),
+		},
+		{
+			Name: "barrier in an annotation", Gain: true, want: []string{"waiting_for_rank"}, ranks: []int{2, 8},
+			run: delayed(0.2, 0.6, func(p *process, d int64) { p.in(annotation, "barrier", func() { p.spend(d) }) }),
+		},
 	}
 }

@@ -33,12 +33,16 @@ func TestLoadersAreKnownByTheirWords(t *testing.T) {
 }
 
 func TestWaitingForWorkFromOutsideIsKnownByItsWords(t *testing.T) {
-	for _, name := range []string{"wait for requests", "poll_queries", "AcceptConnections", "recv_requests",
-		"wait_for_request", "waiting for a client"} {
+	for _, name := range []string{
+		"wait for requests", "poll_queries", "AcceptConnections", "recv_requests",
+		"wait_for_request", "waiting for a client",
+	} {
 		assert.True(t, awaits(name), name)
 	}
-	for _, name := range []string{"## Request wait() ##", "wait", "process requests", "wait_for_batch",
-		"request for wait", "wait request", "aten::poll"} {
+	for _, name := range []string{
+		"## Request wait() ##", "wait", "process requests", "wait_for_batch",
+		"request for wait", "wait request", "aten::poll",
+	} {
 		assert.False(t, awaits(name), name)
 	}
 }
