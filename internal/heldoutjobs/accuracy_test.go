@@ -145,7 +145,7 @@ func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	assert.Equal(t, string(was), page, "write it again with -update")
 }
 
-// row counts the jobs of which a finding is the truth, those of which it came first, and of these the right ones.
+// row counts the jobs of which a finding is the truth, the jobs where it came first, and of these the right ones.
 type row struct{ planted, found, right int }
 
 func share(a, b int) float64 {

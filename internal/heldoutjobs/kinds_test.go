@@ -147,7 +147,7 @@ func hostKinds() []Kind {
 					func() { p.spend(d) })
 			}),
 		},
-		{Name: "loader slower than a device that nobody waits for", Gain: true, want: []string{"loader"}, run: func(w *world) {
+		{Name: "loader slower than a device without waits", Gain: true, want: []string{"loader"}, run: func(w *world) {
 			w.waits = false
 			d := w.stepTime() + w.share(0.25, 0.8)
 			w.train(hooks{start: func(p *process, _ int) {
