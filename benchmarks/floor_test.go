@@ -89,7 +89,7 @@ func floor() stage {
 }
 
 // Were these not the attributes that the components write, the floor would not be one.
-func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
+func TestFloorWritesLikeTheComponents(t *testing.T) {
 	var before, after, few []string
 	keys := func(into *[]string) stage {
 		return eachSpan(func(a pcommon.Map) {

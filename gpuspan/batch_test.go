@@ -135,7 +135,7 @@ func TestABatchOf256RequestsKeepsEveryLinkAndItsItems(t *testing.T) {
 }
 
 // The SDK keeps the last links that come, sampled or not, and moves all others for each.
-func TestTheSDKsLimitOfLinksIsFoundCountedAndSaid(t *testing.T) {
+func TestLinkLimitOfTheSDKIsDetectedCountedAndReported(t *testing.T) {
 	r, reader := metricRig(t)
 	notSampled := func(i int) bool { return i%2 == 1 }
 	first := iteration(t, r, 256, notSampled)

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-func TestElapsedGivesTheProgramWhatWasMeasured(t *testing.T) {
+func TestElapsedReturnsTheMeasuredTime(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")

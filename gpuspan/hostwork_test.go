@@ -45,7 +45,7 @@ func TestHostWorkIsInTheReportAndIsNoGPUWork(t *testing.T) {
 }
 
 // Two phases of one length are half of the time each, also when what runs in them is started with the step's context.
-func TestSharesOfPhasesAndWhatRunsInThemCountOnce(t *testing.T) {
+func TestSharesOfPhasesAndTheirSectionsCountOnce(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	adamw := gpuspan.NewOperation("adamw")

@@ -24,7 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestZeroValuesDoWhatNilDoes(t *testing.T) {
+func TestZeroValuesBehaveLikeNil(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t)
 	live, _ := r.stream()
@@ -310,7 +310,7 @@ func TestOptInAttributes(t *testing.T) {
 	require.Equal(t, 2, strings.Count(a["code.stacktrace"].AsString(), "\n\t"))
 }
 
-func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
+func TestVerbositySelectsTimedOperations(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep",

@@ -100,7 +100,7 @@ func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
 }
 
 // An attribute limit cuts what was measured last, or not at all.
-func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
+func TestAttributeLimitKeepsMeasuredValues(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeCountLimit = 8

@@ -14,7 +14,7 @@ import (
 )
 
 // What stands out of the other phases, of steps of 10 ms in which the device computes from 2 to 7 ms.
-func TestWaitingAndExposedCommunicationAreWhatNoOtherPhaseHides(t *testing.T) {
+func TestWaitingAndExposedCommunicationExcludeHiddenTime(t *testing.T) {
 	ms := time.Millisecond
 	at := func(ph train.Phase, from, d time.Duration) func(*train.Step, time.Time) {
 		return func(s *train.Step, start time.Time) { s.AddPhaseAt(ph, start.Add(from), d) }

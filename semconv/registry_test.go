@@ -166,7 +166,7 @@ func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 }
 
 // The ones of the hardware conventions, version 1.44.0, as OpenTelemetry's registry has them.
-func TestHardwareMetricsAreThoseOfOpenTelemetry(t *testing.T) {
+func TestHardwareMetricsFollowOpenTelemetry(t *testing.T) {
 	want := map[string]string{
 		"hw.energy":                 "counter J",
 		"hw.errors":                 "counter {error}",

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-// TestTheSpanByHandIsWhatTheDocumentSays reads the request of docs/any-language.md.
-func TestTheSpanByHandIsWhatTheDocumentSays(t *testing.T) {
+// TestHandmadeSpanEqualsTheDocument reads the request of docs/any-language.md.
+func TestHandmadeSpanEqualsTheDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "docs", "any-language.md"))
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(text), "-d '")

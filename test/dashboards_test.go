@@ -394,7 +394,7 @@ func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 
 // Exemplars lead to traces only if the provisioned data source names the label that they have, and the dashboards'
 // folders exist.
-func TestProvisionedDataSourcesKnowWhatExemplarsAreCalled(t *testing.T) {
+func TestProvisionedDataSourcesNameTheExemplarsTraceID(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "config", "grafana", "provisioning", "datasources", "otelgpu.yaml"))
 	require.NoError(t, err)
 	var c struct {

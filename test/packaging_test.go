@@ -41,7 +41,7 @@ var (
 )
 
 // What docs/operating.md says of linking, tried: each program alone in a root that has an image's libraries.
-func TestWhatStartsWhere(t *testing.T) {
+func TestBinariesStartWithTheirLibrariesOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing is built and run with -short")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatCannotBeMeantIsNamedWithTheRemedy(t *testing.T) {
+func TestMisuseIsReportedWithItsRemedy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"mine.yaml": "receivers: {}\n", "tabs.yaml": "a:\n\tb: 1\n", "worker0.json": "{"} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))

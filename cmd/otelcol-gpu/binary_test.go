@@ -156,7 +156,7 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-func TestRunsWithoutConfigurationAndStatesWhatListensWhere(t *testing.T) {
+func TestRunsWithoutConfigurationAndPrintsListeners(t *testing.T) {
 	ports, env := freePorts(t)
 	p := start(t, env)
 	p.healthy(t, ports.health)
@@ -231,7 +231,7 @@ service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: 
 }
 
 // A ready pipeline by its name is text with commas in it; a single key may be set beside it.
-func TestReadyPipelinesSayWhatListensWhere(t *testing.T) {
+func TestReadyPipelinesPrintTheirListeners(t *testing.T) {
 	ports, env := freePorts(t)
 	page := "127.0.0.1:" + freePort(t)
 	p := start(t, env, "--config", "llm", "--set", "exporters.gpu_page.endpoint="+page)

@@ -51,7 +51,7 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 	}
 }
 
-func TestCaptureNamesWhatIsMissing(t *testing.T) {
+func TestCaptureNamesMissingParts(t *testing.T) {
 	for want, args := range map[string][]string{
 		`"x" is not a process ID`: {"x"},
 		"capture takes one process ID (otelcol-gpu capture PID), found 0": {},

@@ -44,7 +44,7 @@ func check(t *testing.T, in string, args ...string) (out string, err error) {
 	return b.String(), err
 }
 
-func TestCheckNamesWhatDeviates(t *testing.T) {
+func TestCheckNamesDeviations(t *testing.T) {
 	dir := t.TempDir()
 	right, wrong := filepath.Join(dir, "right.json"), filepath.Join(dir, "wrong.json")
 	require.NoError(t, os.WriteFile(right, []byte(rightSpan), 0o600))
@@ -65,7 +65,7 @@ func TestCheckNamesWhatDeviates(t *testing.T) {
 	assert.True(t, strings.HasPrefix(out, "standard input:1: "+wrongLine), out)
 }
 
-func TestCheckStatesWhatItCannotRead(t *testing.T) {
+func TestCheckReportsUnreadableInput(t *testing.T) {
 	_, err := check(t, "")
 	require.EqualError(t, err, "nothing to check (specify a file, - for standard input, or --listen)")
 	_, err = check(t, "", filepath.Join(t.TempDir(), "none.json"))
@@ -82,7 +82,7 @@ func TestCheckStatesWhatItCannotRead(t *testing.T) {
 	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"", "also without =")
 }
 
-func TestACheckThatIsEndedAsItBeginsHasHeardWhatCame(t *testing.T) {
+func TestCheckStoppedAtItsStartKeepsReceivedData(t *testing.T) {
 	grpc, _, err := freeport.Pair()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

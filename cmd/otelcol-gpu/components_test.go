@@ -81,7 +81,7 @@ func imported(t *testing.T) []string {
 	return out
 }
 
-func TestComponentsAreThoseOfTheBuilderManifest(t *testing.T) {
+func TestComponentsEqualTheBuilderManifest(t *testing.T) {
 	m := readManifest(t, "builder.yaml")
 	var listed []string
 	for _, s := range m.sections() {

@@ -122,7 +122,7 @@ func TestTheReportOf100000EventsIsSmall(t *testing.T) {
 	assert.Len(t, s.Profiles[0].Devices, 8)
 }
 
-func TestTheReportOfRanksStatesWhoIsLate(t *testing.T) {
+func TestReportOfRanksNamesTheLateRank(t *testing.T) {
 	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
 	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestAFolderOfRanksIsOneJob(t *testing.T) {
 }
 
 // Rank 1 computes for longer before every collective; the rule must not name rank 0, which communicates for longer.
-func TestWhatTheLateRankDidIsReported(t *testing.T) {
+func TestWorkOfTheLateRankIsReported(t *testing.T) {
 	dir := t.TempDir()
 	for rank := range 2 {
 		var events []string

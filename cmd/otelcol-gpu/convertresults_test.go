@@ -123,7 +123,7 @@ func TestResultsOfAnEarlierRunAreReplacedAtTheEndAndNamed(t *testing.T) {
 	require.Contains(t, string(again), `"new"`)
 }
 
-func TestWhatIsReadInPartReportsIt(t *testing.T) {
+func TestPartialReadsAreReported(t *testing.T) {
 	dir := t.TempDir()
 	text := kernels("saxpy", 3)
 	cut := writeFile(t, dir, "cut.json", text[:len(text)-30])

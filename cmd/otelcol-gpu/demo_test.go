@@ -272,7 +272,7 @@ func TestDemoEndsCleanlyWhenInterrupted(t *testing.T) {
 	require.Positive(t, spans)
 }
 
-func TestDemoNamesWhatItCannotUse(t *testing.T) {
+func TestDemoNamesUnusablePortsAndFiles(t *testing.T) {
 	_, _, err := inProcess(t, "demo", "--duration", "-1s", "--out", t.TempDir())
 	require.ErrorContains(t, err, "must be positive, found -1s")
 	file := filepath.Join(t.TempDir(), "file")

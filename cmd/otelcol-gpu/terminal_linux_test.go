@@ -169,7 +169,7 @@ func TestADumbTerminalGetsNoControlSequences(t *testing.T) {
 	require.False(t, bytes.ContainsRune([]byte(p.screen.String()), '\x1b'))
 }
 
-func TestASecondInterruptStatesWhatItLeaves(t *testing.T) {
+func TestSecondInterruptReportsUnfinishedWork(t *testing.T) {
 	p := demoIn(t, 80, 24)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that the second comes before the end
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))

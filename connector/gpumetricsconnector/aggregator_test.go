@@ -145,7 +145,7 @@ func TestUntimedRunsAreCountedNotTimed(t *testing.T) {
 }
 
 // The nest: a step of 12 J, an operation of 10 J in it, two of 3 J and 4 J in that, one of 1 J in the first of them.
-func TestEnergyOfOperationsSumsToWhatTheOutermostSpanHasHoweverANestIsBatched(t *testing.T) {
+func TestEnergyOfOperationsSumsToTheOutermostSpanInAnyBatching(t *testing.T) {
 	op := func(kind string, j, self float64) attrs {
 		a := attrs{"gpu.operation.type": kind, "gpu.energy": j}
 		if self < j {

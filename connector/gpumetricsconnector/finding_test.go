@@ -237,7 +237,7 @@ func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	}
 }
 
-func TestMissingRanksAreNotAmongThoseCompared(t *testing.T) {
+func TestMissingRanksAreNotCompared(t *testing.T) {
 	a := newFinder(t, nil)
 	for rank := range 7 {
 		a.take(trainStep(t, rank, 8, 1, 40+float64(rank/6*20)), clock)

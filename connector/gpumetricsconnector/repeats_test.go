@@ -11,7 +11,7 @@ import (
 
 // Without a gpu_join before it, as in a gateway, the connector receives counted spans again from a sender whose
 // response was lost, also in other requests. They count once; with `max_spans: 0` each time.
-func TestWhatIsSentAgainIsCountedOnce(t *testing.T) {
+func TestResentSpansAreCountedOnce(t *testing.T) {
 	for _, remembered := range []int{createDefaultConfig().(*Config).MaxSpans, 0} {
 		a := newTest(t, func(c *Config) { c.MaxSpans = remembered })
 		one := span{name: "p", start: 1000, end: 3000, a: prefill, id: 1}

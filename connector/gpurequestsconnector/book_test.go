@@ -158,7 +158,7 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 }
 
 // What a request waits for is counted from when its own span came, however long ago its work did.
-func TestAnAccountSettlesAfterItsRequestCame(t *testing.T) {
+func TestAccountSettlesAfterItsRequestArrives(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Idle = time.Hour })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
 	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, end: 3, kind: server}), after(time.Minute))
@@ -167,7 +167,7 @@ func TestAnAccountSettlesAfterItsRequestCame(t *testing.T) {
 }
 
 // idle is for requests whose own span does not come; one whose span came waits for settle, also where that is longer.
-func TestARequestWhoseSpanCameIsNotIdle(t *testing.T) {
+func TestRequestWithItsOwnSpanIsNotIdle(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Settle, c.Idle = 60*time.Second, 30*time.Second })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), in{trace: 1, id: 1, kind: server, end: 9}), clock)
 	assert.Empty(t, b.due(after(59*time.Second), false))
@@ -214,7 +214,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestTheFirstItemComesOfWorkThatGivesItems(t *testing.T) {
+func TestFirstItemIsFromWorkWithItems(t *testing.T) {
 	embed := in{name: "embed", trace: 9, id: 10, start: 6, end: 8, a: gpu("embed", 0.002, 1, nil), links: []linked{{1, 1, nil, 0}}}
 	b := newTest(t, nil)
 	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server}, embed,
@@ -459,7 +459,7 @@ func TestWorkWithoutLinksThatIsRepeatedIsChargedOnce(t *testing.T) {
 }
 
 // The first token comes out of the last part of a prompt that is processed in several.
-func TestTheFirstItemComesAtTheEndOfTheWholePrompt(t *testing.T) {
+func TestFirstItemIsAtTheEndOfTheWholePrompt(t *testing.T) {
 	prefill := func(id byte, start float64, category string) in {
 		return in{
 			name: fmt.Sprintf("prefill %d", id), trace: 9, id: id, start: start, end: start + 2,

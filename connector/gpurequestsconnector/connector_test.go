@@ -397,7 +397,7 @@ func TestRefusedSpansComeAgainAsTheSame(t *testing.T) {
 	assert.Zero(t, x.metric("dropped", ""))
 }
 
-func TestWhatIsRefusedForGoodIsCounted(t *testing.T) {
+func TestPermanentlyRefusedDataIsCounted(t *testing.T) {
 	x := start(t, nil, consumertest.NewErr(errors.New("no")), consumertest.NewErr(
 		consumererror.NewPermanent(errors.New("never"))))
 	x.take(t, served(t, 1))

@@ -496,7 +496,7 @@ func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
 	assert.Equal(t, at.Add(2*time.Second).UnixNano(), events[0].Time)
 }
 
-func TestPointsAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestPointsAreCountedByOutcome(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
 	set := exportertest.NewNopSettings(metadata.Type)
@@ -652,7 +652,7 @@ func (c *countingWriter) Register(owner component.ID, d gpusamplesextension.Devi
 }
 
 // By the semantic conventions hw.power says less of a device than hw.gpu.utilization does.
-func TestWhatOneMetricSaysOfADeviceStays(t *testing.T) {
+func TestDeviceAttributesOfOneMetricAreKept(t *testing.T) {
 	x, err := newWriter(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)

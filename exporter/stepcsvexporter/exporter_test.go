@@ -151,7 +151,7 @@ func TestForeignFileStopsTheStart(t *testing.T) {
 }
 
 // A retry must not write rows twice: only the resources whose file failed come back.
-func TestOnlyWhatFailedIsRetried(t *testing.T) {
+func TestOnlyFailedSpansAreRetried(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	dir := t.TempDir()
 	cfg.Path = filepath.Join(dir, "steps.csv")
@@ -176,7 +176,7 @@ func TestOnlyWhatFailedIsRetried(t *testing.T) {
 }
 
 // Steps that can never be written must not cause the loss of steps that a retry can write.
-func TestWhatNeverCanBeWrittenDoesNotKeepTheRestFromARetry(t *testing.T) {
+func TestUnwritableSpansDoNotBlockARetryOfTheRest(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path, cfg.AllRanks = filepath.Join(t.TempDir(), "steps.csv"), true
 	s, err := newSink(cfg, exportertest.NewNopSettings(metadata.Type))

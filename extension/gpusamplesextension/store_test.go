@@ -203,7 +203,7 @@ func TestDevicesWithoutAWriterAreForgotten(t *testing.T) {
 	assert.Zero(t, r.store.bytes)
 }
 
-func TestWhatIsWrittenOfARefusedDeviceIsCounted(t *testing.T) {
+func TestSamplesOfARefusedDeviceAreCounted(t *testing.T) {
 	cfg := NewDefaultConfig()
 	cfg.MaxDevices = 1
 	r := newRig(t, cfg, Device{ID: "GPU-a"})
@@ -273,7 +273,7 @@ type otherExtension struct{}
 func (otherExtension) Start(context.Context, component.Host) error { return nil }
 func (otherExtension) Shutdown(context.Context) error              { return nil }
 
-func TestFindStatesWhatIsMissing(t *testing.T) {
+func TestFindNamesMissingSymbols(t *testing.T) {
 	id := component.MustNewID("gpu_samples")
 	x, err := newSamples(NewDefaultConfig(), componenttest.NewNopTelemetrySettings())
 	require.NoError(t, err)

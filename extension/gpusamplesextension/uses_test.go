@@ -64,7 +64,7 @@ func TestThePodOfTheKubeletDecides(t *testing.T) {
 	assert.Equal(t, "host: [GPU-0]", r.now(Workload{HostName: "a"}))
 }
 
-func TestAProcessHasWhatItHoldsItselfOrItsChildren(t *testing.T) {
+func TestProcessHasItsOwnDevicesOrItsChildrens(t *testing.T) {
 	r := newUseRig(t)
 	r.device("GPU-0", "", "a")
 	r.device("GPU-1", "", "a")
@@ -151,7 +151,7 @@ func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
 	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
 }
 
-func TestWhatIsKnownFromTheBeginningWasThereBefore(t *testing.T) {
+func TestUsesKnownAtTheStartExistedBefore(t *testing.T) {
 	r := newUseRig(t)
 	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-0", PID: 7})
 	moment := r.clock.Add(-time.Hour).UnixNano()

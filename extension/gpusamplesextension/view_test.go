@@ -127,7 +127,7 @@ func TestTimeBetweenSamplesFarApartIsNotCovered(t *testing.T) {
 	})
 }
 
-func TestTheIntervalIsMeasuredWhereItIsLongerThanAsked(t *testing.T) {
+func TestIntervalLongerThanRequestedIsMeasured(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
 	for i := range 20 {
 		r.put(Power, time.Duration(i)*time.Second, 100)

@@ -56,7 +56,7 @@ func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 	require.Negative(t, backend.StatusPanic, "no driver returns this")
 }
 
-func TestAStatusErrorStatesWhatWasAnsweredToWhat(t *testing.T) {
+func TestStatusErrorNamesCallAndStatus(t *testing.T) {
 	err := fmt.Errorf("cannot make a stream: %w", &backend.StatusError{Call: "make events", Status: 400})
 	require.EqualError(t, err, "cannot make a stream: make events: status 400 (invalid handle)")
 	var status *backend.StatusError
@@ -66,7 +66,7 @@ func TestAStatusErrorStatesWhatWasAnsweredToWhat(t *testing.T) {
 }
 
 // A backend without a method has no device, no stream and no time of its own, and nothing to undo.
-func TestWhatABackendDoesNotImplementIsNotSupported(t *testing.T) {
+func TestUnimplementedMethodsAreNotSupported(t *testing.T) {
 	var b backend.Backend = backend.Unimplemented{}
 	devices, err := b.Devices()
 	require.Error(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
-func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {
+func TestFullDiskLosesOnlyTheRefusedSpans(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {
 		return

@@ -135,7 +135,7 @@ func (r *refusing) Write(b []byte) (int, error) {
 	return r.Buffer.Write(b)
 }
 
-func TestWhatIsWrittenAgainCountsOnce(t *testing.T) {
+func TestRewrittenSpansCountOnce(t *testing.T) {
 	r := &refusing{fail: true}
 	w := chrometrace.NewWriter(r)
 	batch := []chrometrace.Event{work("kernel", "GPU-a", 100, 400, 500)}

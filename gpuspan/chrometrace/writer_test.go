@@ -113,7 +113,7 @@ func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
 	require.NotEqual(t, s["request 1"].TID, s["request 2"].TID)
 }
 
-func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
+func TestArrowsJoinLaunchesAndWorkInAnyOrder(t *testing.T) {
 	trace := [16]byte{9}
 	launch := chrometrace.Event{
 		Name: "cudaGraphLaunch", Track: host(11), Start: epoch, End: epoch + 10, Correlation: 5,
@@ -219,7 +219,7 @@ func TestCountersThatCouldNotBeWrittenAreWrittenLater(t *testing.T) {
 	require.EqualValues(t, 1, cw.Stats().Counters)
 }
 
-func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
+func TestEventsWithoutValidTimesAreCounted(t *testing.T) {
 	f, stats := written(t, []chrometrace.Event{
 		{Name: "unset", Start: 0, End: 5},
 		{Name: "good", Start: epoch, End: epoch + 1},

@@ -40,7 +40,7 @@ func appStream(t testing.TB, b *cuda.Backend, device int) backend.StreamHandle {
 	return backend.StreamHandle(s)
 }
 
-func TestOpenNamesWhatIsMissing(t *testing.T) {
+func TestOpenNamesMissingParts(t *testing.T) {
 	_, err := cuda.Open(cuda.WithLibrary("/nonexistent/libcuda.so.1"))
 	require.ErrorContains(t, err,
 		"cannot load the CUDA driver (install it, or name it in GPUSPAN_CUDA_LIBRARY): /nonexistent/libcuda.so.1: ")

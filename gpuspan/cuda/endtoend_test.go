@@ -227,7 +227,7 @@ func TestPollingThreadKeepsALivingContext(t *testing.T) {
 	}
 }
 
-func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
+func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 2)
 	r := newRig(t, stub)
@@ -298,7 +298,7 @@ func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 }
 
 // Of a context that lives everything is given back.
-func TestShutdownDestroysWhatItMade(t *testing.T) {
+func TestShutdownDestroysItsObjects(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)

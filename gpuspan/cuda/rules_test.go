@@ -129,7 +129,7 @@ func TestWaitingAndMemoryUsageLeaveCapturesOfOtherThreadsWhole(t *testing.T) {
 }
 
 // The stub fails the test for a use of the destroyed stream.
-func TestWhatEndsAfterItsStreamIsClosedTouchesItNoMore(t *testing.T) {
+func TestSectionEndedAfterItsStreamIsIgnored(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)

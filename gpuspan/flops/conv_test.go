@@ -37,7 +37,7 @@ func multiplyAdds(input, kernel, stride, padding, dilation, outputPadding int, t
 	return output, count
 }
 
-func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
+func TestConvolutionCountsEqualTheDirectAlgorithm(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		rank := property.IntRange(1, 3).Draw(t, "rank")
 		groups := property.IntRange(1, 3).Draw(t, "groups")
@@ -93,7 +93,7 @@ func forward(t *testing.T, cs ...flops.Conv) (total float64) {
 }
 
 // torchvision publishes GFLOPS of its models as multiply-adds: ResNet-50 4.09, VGG-16 15.47, MobileNetV2 0.30.
-func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
+func TestNetworkCountsEqualTorchvisions(t *testing.T) {
 	resnet := []flops.Conv{conv(3, 64, 224, 7, 2, 3, 1)}
 	in, size := 64, 56
 	for stage, blocks := range []int{3, 4, 6, 3} {

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
+func TestElementwiseCountsEqualTheirDefinitions(t *testing.T) {
 	m := &machine{}
 	sigmoid := func(x float64) float64 { return m.div(1, m.add(1, m.exp(m.neg(x)))) }
 	definitions := map[flops.Op]func(x float64){
@@ -57,7 +57,7 @@ func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
 	}
 }
 
-func TestReductionsAndNormalisationsCountWhatTheirDefinitionsExecute(t *testing.T) {
+func TestReductionAndNormalizationCountsEqualTheirDefinitions(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		rows, n := property.IntRange(1, 5).Draw(t, "rows"), property.IntRange(1, 40).Draw(t, "n")
 		x := numbers(n)

@@ -27,7 +27,7 @@ func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan
 }
 
 // The examples of opt_einsum's documentation, and of its port in Rust.
-func TestEinsumCountsWhatOptEinsumPublishes(t *testing.T) {
+func TestEinsumCountsEqualOptEinsums(t *testing.T) {
 	const nao, nocc, nvir = 1024, 128, 896
 	p := plan(t, "μi,νa,μνκλ,κj,λb->iajb", []int{nao, nocc}, []int{nao, nvir}, []int{nao, nao, nao, nao}, []int{nao, nocc},
 		[]int{nao, nvir})

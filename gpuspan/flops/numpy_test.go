@@ -18,7 +18,7 @@ import (
 
 // testdata/einsum.txt is what NumPy's exhaustive search finds for random equations with diagonals, broadcasting and
 // implicit outputs; testdata/einsum.py makes it.
-func TestEinsumCountsWhatNumPyFinds(t *testing.T) {
+func TestEinsumCountsEqualNumPys(t *testing.T) {
 	f, err := os.Open("testdata/einsum.txt")
 	require.NoError(t, err)
 	defer func() { _ = f.Close() }()

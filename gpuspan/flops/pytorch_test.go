@@ -14,7 +14,7 @@ import (
 
 // The figures of this file are the expectations for PyTorch's FlopCounterMode in pytorch/test/test_flop_counter.py.
 
-func TestProductsCountWhatPyTorchCounts(t *testing.T) {
+func TestProductCountsEqualPyTorchs(t *testing.T) {
 	mm := func(m, n, k int) float64 { return flops.MatMul(m, n, k, gpuspan.FP32).FLOPs }
 	bmm := func(b, m, n, k int) float64 { return flops.BatchedMatMul(b, m, n, k, gpuspan.FP32).FLOPs }
 	require.EqualValues(t, 240, mm(4, 6, 5))
@@ -27,7 +27,7 @@ func TestProductsCountWhatPyTorchCounts(t *testing.T) {
 	require.EqualValues(t, 5184, mm(4, 6, 5)+bmm(7, 4, 7, 6)+bmm(7, 4, 6, 7)+mm(4, 5, 6))
 }
 
-func TestConvolutionsCountWhatPyTorchCounts(t *testing.T) {
+func TestConvolutionCountsEqualPyTorchs(t *testing.T) {
 	counts := func(c flops.Conv, input bool) (f, b float64) {
 		fw, err := c.Forward(gpuspan.FP32)
 		require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestConvolutionsCountWhatPyTorchCounts(t *testing.T) {
 }
 
 // PyTorch counts every pair, whatever the mask; a fused backward pass computes the scores again.
-func TestAttentionCountsWhatPyTorchCounts(t *testing.T) {
+func TestAttentionCountsEqualPyTorchs(t *testing.T) {
 	square := flops.AttentionShape{Batch: 4, Heads: 8, Queries: 128, Keys: 128, HeadDim: 64}
 	require.EqualValues(t, 134217728, square.Forward(gpuspan.FP16).FLOPs)
 	long := square

@@ -49,7 +49,7 @@ func TestNodesOfATrainersFile(t *testing.T) {
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 
-func TestNothingSaidMeansDefaults(t *testing.T) {
+func TestUnsetMeansDefaults(t *testing.T) {
 	for _, text := range []string{"", "a: 1", "timing:\nnvtx: ~\n", "timing: {}"} {
 		f, err := gpuspanyaml.Read(strings.NewReader(text))
 		require.NoError(t, err, text)

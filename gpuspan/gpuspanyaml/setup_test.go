@@ -45,7 +45,7 @@ func job(path string, opts ...gpuspanyaml.SetupOption) (*gpuspanyaml.Runtime, er
 	return run, err
 }
 
-func TestSetupWritesWhatTheFileAsksFor(t *testing.T) {
+func TestSetupWritesTheConfiguredOutputs(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "train.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
@@ -78,7 +78,7 @@ runtime:
 	require.NotEmpty(t, traces)
 }
 
-func TestSetupWorksWhateverIsWrong(t *testing.T) {
+func TestSetupWorksDespiteErrors(t *testing.T) {
 	t.Setenv("GPUSPAN_VERBOSITY", "debug")
 	run, err := job(filepath.Join(t.TempDir(), "missing.yaml"))
 	require.ErrorContains(t, err, "cannot open configuration")

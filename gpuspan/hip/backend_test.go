@@ -55,7 +55,7 @@ func onFreshThread(f func()) {
 	wg.Wait()
 }
 
-func TestOpenNamesWhatIsMissing(t *testing.T) {
+func TestOpenNamesMissingParts(t *testing.T) {
 	_, err := hip.Open(hip.WithLibrary("/nonexistent/libamdhip64.so"))
 	require.ErrorContains(t, err,
 		"cannot load HIP (install ROCm, or name libamdhip64 in GPUSPAN_HIP_LIBRARY): /nonexistent/libamdhip64.so: ")

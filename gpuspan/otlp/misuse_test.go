@@ -24,7 +24,7 @@ func total(s *Sink) (n int64) {
 	return n
 }
 
-func TestFlushDoesNotWaitForWhatComesLater(t *testing.T) {
+func TestFlushDoesNotWaitForLaterSections(t *testing.T) {
 	var s *Sink
 	s, _ = newSink(t, func(context.Context, []byte) (int64, error) {
 		s.Section(section("b")) // as others do while a request is under way

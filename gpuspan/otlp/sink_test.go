@@ -99,7 +99,7 @@ func TestAReceiverThatStopsCostsTheNewestRequests(t *testing.T) {
 	require.LessOrEqual(t, s.Stats().Sent, int64(4))
 }
 
-func TestWhatMayBeTriedAgainIs(t *testing.T) {
+func TestRetryableErrorsAreRetried(t *testing.T) {
 	n := 0
 	s, x := newSink(t, func(context.Context, []byte) (int64, error) {
 		if n++; n < 3 {
@@ -114,7 +114,7 @@ func TestWhatMayBeTriedAgainIs(t *testing.T) {
 	require.Equal(t, Stats{Sent: 1, Dropped: map[string]int64{"rejected": 1}}, s.Stats())
 }
 
-func TestWhatIsRefusedOrTakesTooLongIsDroppedByReason(t *testing.T) {
+func TestRefusedAndSlowRequestsAreDroppedByReason(t *testing.T) {
 	s, x := newSink(t, func(context.Context, []byte) (int64, error) { return 0, errors.New("bad request") })
 	s.Section(section("a"))
 	require.NoError(t, s.Flush(context.Background()))

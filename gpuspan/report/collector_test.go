@@ -265,7 +265,7 @@ func TestSortedKeepsChildrenWithTheirParents(t *testing.T) {
 	require.EqualError(t, err, "unknown order \"size\" (use time, flops, bytes or name)")
 }
 
-func TestMergedStatisticsAreThoseOfAllRuns(t *testing.T) {
+func TestMergedStatisticsEqualAllRuns(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		c, together := report.NewCollector(), report.NewCollector()
 		all := together.Node(0, report.Info{Name: "x"})

@@ -23,7 +23,7 @@ func on(c *report.Collector, n report.Node, stream int, from, to int64) {
 
 // Phases and what runs in them hang side by side below the step when the code within takes the step's context. Two
 // phases of equal length are half of the time each.
-func TestWhatRunsWithinAnotherOnItsStreamIsPartOfIt(t *testing.T) {
+func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 	c := report.NewCollector()
 	forward, optimizer := c.Node(0, report.Info{Name: "forward"}), c.Node(0, report.Info{Name: "optimizer"})
 	adamw, conv := c.Node(0, report.Info{Name: "adamw"}), c.Node(0, report.Info{Name: "conv"})

@@ -57,7 +57,7 @@ func TestTextOfAServiceThatAlsoTrains(t *testing.T) {
 	golden(t, "summary.txt", b.String())
 }
 
-func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
+func TestTextFitsItsWidthForAnyNamesAndFigures(t *testing.T) {
 	c := report.NewCollector()
 	parent := report.Node(0)
 	for range 30 {

@@ -90,7 +90,7 @@ func TestSetNamesUnknownKeys(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of docs/gpuspan.md")
 
-func TestTheTableOfTheGuideIsWhatWriteTableWrites(t *testing.T) {
+func TestTableOfTheGuideEqualsWriteTable(t *testing.T) {
 	const begin, end = "<!-- begin settings -->\n\n", "\n<!-- end settings -->"
 	path := filepath.Join("..", "..", "docs", "gpuspan.md")
 	doc, err := os.ReadFile(path)
@@ -119,7 +119,7 @@ func TestTableHasTheValuesThatApply(t *testing.T) {
 	require.Contains(t, b.String(), "| `timing.slots` | `GPUSPAN_SLOTS` | `-gpuspan.slots` | – | int | `64` |")
 }
 
-func TestKeysOfOtherToolsNameWhatReplacesThem(t *testing.T) {
+func TestKeysOfOtherToolsNameTheirReplacement(t *testing.T) {
 	for key, want := range map[string]string{
 		"warmup_steps":          "`schedule.skip_first`",
 		"schedule.warmup_steps": "`schedule.skip_first`",

@@ -143,7 +143,7 @@ func TestReadingTwiceAddsNothing(t *testing.T) {
 	require.Equal(t, a, b)
 }
 
-func TestRunTimesSpreadAsTheSeedSays(t *testing.T) {
+func TestRunTimesFollowTheSeed(t *testing.T) {
 	sums := func(seed uint64) (sum, squares float64) {
 		c := still()
 		g := simgpu.New(c, simgpu.WithSeed(seed), simgpu.WithJitter(0.1), simgpu.WithTick(0), simgpu.WithClockError(0, 0),

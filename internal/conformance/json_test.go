@@ -41,7 +41,7 @@ func TestRequestsAreReadLineByLine(t *testing.T) {
 		b.String())
 }
 
-func TestWhatIsNoOTLPIsRefusedWithItsLine(t *testing.T) {
+func TestInvalidOTLPIsRejectedWithItsLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"{\"resourceSpans\":[]}\n\nhello":   `cannot read f as JSON after line 1: `,
 		"{\"resourceSpans\":[]}\n{\"a\":1}": `cannot read f:2 as OTLP: it has neither resourceSpans nor resourceMetrics nor resourceLogs`,

@@ -95,7 +95,7 @@ func texted(r *Report) (out []string) {
 	return out
 }
 
-func TestWhatFollowsTheRegistryPasses(t *testing.T) {
+func TestConformingDataPasses(t *testing.T) {
 	td, _, s := good()
 	s.Attributes().PutDouble("gpu.step.phase.duration.forward", 0.001)
 	s.Attributes().PutEmptySlice("gpu.kernel.grid").AppendEmpty().SetInt(141)
@@ -310,7 +310,7 @@ func TestResourcesScopesEventsAndLinksAreChecked(t *testing.T) {
 		[]string{"resource 0: attribute hw.vendor: on a resource (the registry allows scope, span, metric, log)"}, strict(td))
 }
 
-func TestEventsOfASpanAreThoseOfTheRegistry(t *testing.T) {
+func TestEventsOfASpanAreInTheRegistry(t *testing.T) {
 	for want, do := range map[string]func(ptrace.Span){
 		`event "gpu.xids": the event name is not in the registry (did you mean gpu.xid?)`: func(s ptrace.Span) {
 			s.Events().AppendEmpty().SetName("gpu.xids")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAddressesCanBeListenedOnAndAreNotThoseOfConnections(t *testing.T) {
+func TestAddressesAreFreeAndOutsideTheRangesOfConnections(t *testing.T) {
 	taken := map[string]bool{}
 	for range 50 {
 		address, err := Address()

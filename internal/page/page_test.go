@@ -104,7 +104,7 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	assert.EqualValues(t, 6, s.Health.GPUSpans)
 }
 
-func TestWhatIsNotKnownIsAbsent(t *testing.T) {
+func TestUnknownValuesAreAbsent(t *testing.T) {
 	m := at()
 	m.Traces(traces(t, span{name: "bare", kind: "section", start: time.Second, length: time.Millisecond}))
 	b, err := json.Marshal(m.State(Query{}).Operations[0])

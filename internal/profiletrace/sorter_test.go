@@ -78,7 +78,7 @@ func TestSorterGivesTheSameOrderFromMemoryAndFromFiles(t *testing.T) {
 	}
 }
 
-func TestSorterNamesWhatStopsIt(t *testing.T) {
+func TestSorterNamesItsError(t *testing.T) {
 	s := newSorter(filepath.Join(t.TempDir(), "none"), 100)
 	var err error
 	for i := 0; err == nil && i < 10; i++ {

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // From tables of Student's t.
-func TestQuantilesAreThoseOfTables(t *testing.T) {
+func TestQuantilesEqualPublishedTables(t *testing.T) {
 	for _, c := range []struct{ p, freedom, want float64 }{
 		{0.975, 1, 12.7062},
 		{0.975, 10, 2.2281},

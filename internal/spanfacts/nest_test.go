@@ -64,7 +64,7 @@ func TestNestFindsSiblingsInsideOthersOnTheirStream(t *testing.T) {
 }
 
 // Random nests, exported by their end; the oracle compares all pairs to find the narrowest enclosing sibling.
-func TestNestFindsWhatComparingAllPairsFinds(t *testing.T) {
+func TestNestEqualsComparisonOfAllPairs(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		var spans []NestSpan

@@ -140,7 +140,7 @@ func TestArrivalsOfARealJob(t *testing.T) {
 
 // A rank that comes last at the collective of all because it waited for its partner first is not to blame, and ranks
 // whose clocks are an hour apart and that meet only by way of others are aligned.
-func TestWhoHadToWaitItselfIsNotToBlame(t *testing.T) {
+func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 	const hour, us = int64(3600e9), int64(1000)
 	clock := []int64{0, hour, -hour, 5}
 	var all []Collective

@@ -133,7 +133,7 @@ func TestLoopsAndRanksAreBounded(t *testing.T) {
 	assert.Equal(t, Full, add("0", maxRanks))
 }
 
-func TestWhatWaitsIsBounded(t *testing.T) {
+func TestPendingDataIsBounded(t *testing.T) {
 	g := newRig(t, 50)
 	full := 0
 	for index := range int64(30) {

@@ -129,7 +129,7 @@ func TestBatchesWithoutGPUSpansPassAtOnce(t *testing.T) {
 	})
 }
 
-func TestSpansWhoseOperationTypeSaysNothingAreNoGPUSpans(t *testing.T) {
+func TestSpansWithUnknownOperationTypeAreNotGPUSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		td := newTraces("a")

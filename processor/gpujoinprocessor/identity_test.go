@@ -147,7 +147,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 
 // A scope that says where its spans were measured was joined by another Collector; accounts of requests and work on the
 // host take no share.
-func TestWhatIsJoinedAlreadyOrNoGPUWorkPasses(t *testing.T) {
+func TestJoinedAndHostSpansPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join(func(*Config) {})
@@ -173,7 +173,7 @@ func TestWhatIsJoinedAlreadyOrNoGPUWorkPasses(t *testing.T) {
 }
 
 // The number of a process counts on its host and in its container.
-func TestProcessesOfOneNumberAreToldApartByWhereTheyRun(t *testing.T) {
+func TestProcessesWithOneNumberAreDistinguishedByHost(t *testing.T) {
 	id := identifier{seed: maphash.MakeSeed()}
 	seen := map[uint64]string{}
 	for _, key := range []string{"", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"} {

@@ -35,7 +35,7 @@ func lean(t *testing.T, put func(td *traces, zero, end time.Time)) ptrace.Traces
 	return out
 }
 
-func TestALeanSpanStatesWhatTheDeviceDidAndNoMore(t *testing.T) {
+func TestLeanSpanHasOnlyTheStateOfTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := lean(t, func(td *traces, zero, end time.Time) { td.gpu(1, 0, zero, end) })
 		ss := out.ResourceSpans().At(0).ScopeSpans().At(0)
@@ -52,7 +52,7 @@ func TestALeanSpanStatesWhatTheDeviceDidAndNoMore(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
+func TestUnusualQualityIsStated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := lean(t, func(td *traces, zero, end time.Time) {
 			td.gpu(1, 0, end.Add(-time.Millisecond), end)                          // shorter than a sample

@@ -149,7 +149,7 @@ func TestFullQueueRefusesWithARetryableErrorAndGivesEverythingBack(t *testing.T)
 	}, func(c *Config) { c.Queue.Size = 1500 })
 }
 
-func TestRequestLargerThanTheQueuePassesWithWhatIsKnown(t *testing.T) {
+func TestRequestLargerThanTheQueueIsJoinedWithAvailableSamples(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(20 * time.Second)
 		td := newTraces("a")
@@ -311,7 +311,7 @@ func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 
 // The answer to a sender was lost and it sends again what is held, what left already, and some of both with something
 // new.
-func TestWhatASenderRepeatsIsDropped(t *testing.T) {
+func TestRepeatedSpansAreDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		end := time.Now()

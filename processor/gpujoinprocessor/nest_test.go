@@ -137,7 +137,7 @@ func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
 }
 
 // The other device's span, on a stream of the same number, began before both and ends between them.
-func TestASpanOfAnotherDeviceDoesNotHideWhatIsWithin(t *testing.T) {
+func TestSpanOnAnotherDeviceDoesNotHideSpansInside(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
 		r.run(r.device(secondDevice()), steady(zero, 100))
@@ -194,7 +194,7 @@ func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
 	}
 }
 
-func TestHostSpanThatComesAfterItsKernelIsSeenThrough(t *testing.T) {
+func TestHostSpanArrivingAfterItsKernelIsBridged(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
 		time.Sleep(2 * time.Second)

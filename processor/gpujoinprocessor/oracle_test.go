@@ -387,7 +387,7 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 
 // Random work on boards and their MIG instances, in trees, beside each other on streams, through spans of the host and
 // of requests on several devices, against what README says, counted out ms by ms.
-func TestRandomSpansHaveWhatTheirMillisecondsSay(t *testing.T) {
+func TestRandomSpansEqualASumOverMilliseconds(t *testing.T) {
 	for seed := range uint64(40) {
 		x := newOracle(seed)
 		synctest.Test(t, func(t *testing.T) { x.run(t, seed) })

@@ -88,7 +88,7 @@ func attributesOf(td ptrace.Traces) (n int) {
 	return n
 }
 
-func TestWhatIsPackedComesOutAsItWentIn(t *testing.T) {
+func TestPackingIsLossless(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b batch
 	for range 200 {
@@ -123,7 +123,7 @@ func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 }
 
 // What is written on a span after it has waited finds room: its attributes are laid out once.
-func TestAttributesReturnWithRoomForWhatIsWritten(t *testing.T) {
+func TestUnpackedAttributesHaveRoomForMore(t *testing.T) {
 	td := newTraces("a")
 	now := time.Unix(1_700_000_000, 0)
 	s := td.gpu(1, 0, now, now.Add(time.Millisecond))

@@ -65,7 +65,7 @@ func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 
 // The device draws low watts until the middle of a cell, then 700 W. Samples show both sides of the cell and its
 // energy, so half of a cell can have up to half of the difference more or less than the mean.
-func TestEnergyErrorIsWhatTheCellsOfTheEndsAllow(t *testing.T) {
+func TestEnergyErrorIsBoundedByTheCellsAtTheEnds(t *testing.T) {
 	const cell = 100 * time.Millisecond
 	for name, tt := range map[string]struct {
 		low, edge  float64 // W before; s after the sample at which the device rises

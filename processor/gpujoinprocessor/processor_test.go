@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-func TestSpanGetsWhatTheSamplesSayOfItsInterval(t *testing.T) {
+func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()

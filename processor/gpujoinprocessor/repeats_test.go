@@ -143,7 +143,7 @@ func TestARefusedRequestLargerThanTheQueueIsTakenWhenItIsRepeated(t *testing.T) 
 }
 
 // What is tried again is counted once, also where nothing could be written on it.
-func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
+func TestRetriedRequestsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t)
@@ -170,7 +170,7 @@ func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
 
 // A sender that was stopped puts what it tries again into other requests: what has come before leaves once, and what
 // comes with it for the first time leaves too.
-func TestWhatIsRepeatedInAnotherRequestLosesNothingBesideIt(t *testing.T) {
+func TestRepeatsInAnotherRequestLoseNoOtherSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		end := time.Now()

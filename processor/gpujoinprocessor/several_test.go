@@ -185,7 +185,7 @@ func TestAWaitingRequestTakesNothing(t *testing.T) {
 }
 
 // Where the process times its work on the device, that work has the energy.
-func TestDeviceTimedWorkComesBeforeItsRequests(t *testing.T) {
+func TestDeviceTimedWorkPrecedesItsRequests(t *testing.T) {
 	node(t, 1, func(r *rig, zero time.Time, ids []string) {
 		time.Sleep(4 * time.Second)
 		td := newTraces("a")

@@ -121,7 +121,7 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 	assert.Len(t, tenants, victimCount)
 }
 
-func TestStorageKeepsWhatIsRefusedAtShutdown(t *testing.T) {
+func TestStorageKeepsSpansRefusedAtShutdown(t *testing.T) {
 	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
 	r := newRig(t).withStorage(dir).joinTo(consumertest.NewErr(errors.New("the backend is away")), func(c *Config) {
 		c.Queue.Storage = &storageID
@@ -150,7 +150,7 @@ func TestStorageKeepsWhatIsRefusedAtShutdown(t *testing.T) {
 }
 
 // The rings of samples are gone after a restart: what is held must be joined before.
-func TestShutdownWithStorageJoinsWhatIsHeld(t *testing.T) {
+func TestShutdownWithStorageJoinsHeldSpans(t *testing.T) {
 	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
 	r := newRig(t).withStorage(dir).join(func(c *Config) {
 		c.Queue.Storage = &storageID

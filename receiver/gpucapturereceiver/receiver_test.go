@@ -216,7 +216,7 @@ func TestAClockThatIsSetDuringAWindowIsReported(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNamed(t *testing.T) {
+func TestMissingProcessesAndRingsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	cfg := testConfig(dir, time.Second)
 	_, err := Capture(t.Context(), 1<<22+1, cfg, nil)

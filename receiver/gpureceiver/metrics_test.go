@@ -274,7 +274,7 @@ func TestLogsAreBounded(t *testing.T) {
 	assert.Equal(t, maxLogs, logs.LogRecordCount())
 }
 
-func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
+func TestVanishedGPUHasFailedButVanishedInstanceHasNot(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	mig := h100
 	mig.ID, mig.Parent = "MIG-1", "GPU-1"

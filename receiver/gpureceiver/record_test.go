@@ -64,7 +64,7 @@ func values(t *testing.T, file []byte) (list []gpudata.Value) {
 	}
 }
 
-func TestReplayGivesWhatWasRecordedAtTheSameDistances(t *testing.T) {
+func TestReplayKeepsValuesAndDistances(t *testing.T) {
 	file, summary := recordSimulated(t, 200*time.Millisecond, func(file []byte) bool { return len(values(t, file)) > 200 })
 	assert.Equal(t, "simulated", summary.Source)
 	assert.Equal(t, 2, summary.Devices)
@@ -168,7 +168,7 @@ func TestACutRecordingIsReadableUpToTheCut(t *testing.T) {
 	assert.Positive(t, whole)
 }
 
-func TestReplayNamesWhatIsWrong(t *testing.T) {
+func TestReplayNamesTheProblem(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
 		p := filepath.Join(dir, name)

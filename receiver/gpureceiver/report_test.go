@@ -123,7 +123,7 @@ func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
 	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=failed} 1")
 }
 
-func TestWhatIsMissingIsReportedOnceAndCounted(t *testing.T) {
+func TestMissingDataIsReportedOnceAndCounted(t *testing.T) {
 	r, logs, tel := loggedReceiver(t)
 	batch := func(refused int64, notices ...gpudata.Notice) {
 		r.read("dcgm", nil, &gpudata.Batch{Notices: notices, Refused: refused}, time.Millisecond)
@@ -175,7 +175,7 @@ func (u *useRecorder) SetUses(o gpusamplesextension.UseOrigin, uses []gpusamples
 	u.uses[o.Kind] = uses
 }
 
-func TestWhoHoldsADeviceIsReported(t *testing.T) {
+func TestUsersOfADeviceAreReported(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
 	rec := &useRecorder{
 		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),

@@ -92,10 +92,10 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestExtentsAreThoseOfHolisticTraceAnalysis holds values that another program (Python, exact decimals) computed from
+// TestExtentsEqualHolisticTraceAnalysis holds values that another program (Python, exact decimals) computed from
 // the files by HTA's rule: an activity counts when a call with its correlation began by the end of the last
 // ProfilerStep (include_last_profiler_step), or before its start (the default).
-func TestExtentsAreThoseOfHolisticTraceAnalysis(t *testing.T) {
+func TestExtentsEqualHolisticTraceAnalysis(t *testing.T) {
 	for _, c := range []struct {
 		file                                                 string
 		device                                               int64
@@ -182,7 +182,7 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 
 // A kernel that runs past the end of the step belongs to it up to there: else it would hide communication that it is
 // not beside.
-func TestAStepHasOfAKernelWhatIsInsideIt(t *testing.T) {
+func TestStepCountsOnlyItsPartOfAKernel(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		gpu(1, 120, 200, 400, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+gpu(2, 130, 950, 1100, 7, "gemm",
 		"")+"]", Options{})

@@ -190,7 +190,7 @@ func TestTraceParentInTheMetadataHangsTheWindowUnderTheLiveTrace(t *testing.T) {
 	}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
 }
 
-func TestTraceParentInAnAnnotationHangsWhatIsBelow(t *testing.T) {
+func TestTraceParentInAnAnnotationIsTheParentOfWorkBelow(t *testing.T) {
 	for _, annotation := range []string{
 		`"name":"request traceparent=` + live + `"`,
 		`"name":"request","args":{"traceparent":"` + live + `"}`,
@@ -254,7 +254,7 @@ func TestFolderIsTheJobOfFilesThatHaveNone(t *testing.T) {
 	assert.Equal(t, "job-1", cfg.optionsOf("/runs/a/rank0.json").JobID)
 }
 
-func TestWhatCannotBeUsedIsCountedByReason(t *testing.T) {
+func TestUnusableDataIsCountedByReason(t *testing.T) {
 	_, st := convert(t, "["+strings.Join([]string{
 		oneEvent,
 		`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":"soon","dur":5}`,
@@ -329,7 +329,7 @@ func TestBackwardWorkAfterAnAnnotationIsNotItsOwn(t *testing.T) {
 	}
 }
 
-func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
+func TestWindowEqualsTheRecordedTime(t *testing.T) {
 	b, _ := convert(t,
 		`[{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":500,"dur":900},`+
 			step(1, 1000)+`]`, Options{})

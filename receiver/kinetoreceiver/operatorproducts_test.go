@@ -144,7 +144,7 @@ func TestShapesAreWrittenWhereWanted(t *testing.T) {
 	assert.NotContains(t, find(t, b, "aten::relu").Attributes().AsRaw(), "gpu.operation.shapes")
 }
 
-func TestStepsSumTheFLOPsOfWhatRanOnTheDevice(t *testing.T) {
+func TestStepsSumTheFLOPsOfDeviceWork(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		operator("aten::linear", 10, 80, `"Input type":["c10::Half","c10::Half"],"Input Dims":[[64,128],[32,128]]`)+","+
 		operator("aten::addmm", 20, 60,
@@ -167,8 +167,8 @@ func TestStepsSumTheFLOPsOfWhatRanOnTheDevice(t *testing.T) {
 	assert.NotContains(t, attrs(t, b, "ProfilerStep#1"), "gpu.flop.coverage")
 }
 
-// TestRecordedModelsCountWhatTheirArchitectureSays compares FLOPs with the published dimensions of the models.
-func TestRecordedModelsCountWhatTheirArchitectureSays(t *testing.T) {
+// TestRecordedModelCountsEqualTheirArchitecture compares FLOPs with the published dimensions of the models.
+func TestRecordedModelCountsEqualTheirArchitecture(t *testing.T) {
 	for _, c := range []struct {
 		file, step string
 		flops      float64

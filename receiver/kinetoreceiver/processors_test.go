@@ -79,7 +79,7 @@ func TestSeveralProcessorsWriteTheSameSpansOfRecordedTraces(t *testing.T) {
 }
 
 // Whoever takes the spans may refuse them, break, or end it all: the goroutines end, and the error is his.
-func TestGoroutinesEndWithWhoTakesTheSpans(t *testing.T) {
+func TestGoroutinesEndWithTheConsumer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	others := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, others) })

@@ -24,7 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadatatest"
 )
 
-func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
+func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -139,7 +139,7 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeReadIsRead(t *testing.T) {
+func TestReadablePartsAreRead(t *testing.T) {
 	second := strings.Replace(oneEvent, "1000", "2000", 1)
 	deep := strings.Repeat(`{"a":[`, 10_000) + strings.Repeat("]}", 10_000)
 	for name, c := range map[string]struct {

@@ -55,7 +55,7 @@ func TestEventsWithoutIdentifiersAreRead(t *testing.T) {
 	assert.Len(t, spansOf(b), int(st.Spans))
 }
 
-func TestWhatIsBrokenInARestoredFileIsCounted(t *testing.T) {
+func TestFaultsOfARestoredFileAreCounted(t *testing.T) {
 	for args, reason := range map[string]string{
 		`"trace_id":"0102030405060708090a0b0c0d0e0f10"`:                              brokenIDs,
 		`"span_id":"a1a2a3a4a5a6a7a8"`:                                               brokenIDs,

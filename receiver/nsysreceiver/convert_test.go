@@ -158,7 +158,7 @@ func TestRangeNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
+func TestOtherDatabasesAreRejectedByName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		p := filepath.Join(dir, name)

@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadatatest"
 )
 
-func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
+func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Rename(export(t, strings0, strings1, kernel0, session0, session1,
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",

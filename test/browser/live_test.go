@@ -155,7 +155,7 @@ func serveWith(t *testing.T, m *page.Model, traceURL string) string {
 	return srv.URL
 }
 
-func TestTheLivePageShowsWhatWasSent(t *testing.T) {
+func TestLivePageShowsSentSpans(t *testing.T) {
 	m := busy(t)
 	b := open(t, serve(t, m), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
@@ -307,7 +307,7 @@ func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 		`document.querySelector("[data-key='control 5 min']").getAttribute("aria-pressed") === "true" && document.activeElement.textContent === "5 min"`)
 }
 
-func TestEmptyViewsSayWhatIsMissing(t *testing.T) {
+func TestEmptyViewsNameTheMissingSource(t *testing.T) {
 	b := open(t, serve(t, page.New()), 1000, 900)
 	for section, want := range map[string]string{
 		"devices": "Send spans of GPU work with hw.id", "operations": "Point an OTLP exporter at this Collector",

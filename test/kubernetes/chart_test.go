@@ -158,8 +158,8 @@ func TestChartRendersObjectsOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestChartPortsAreThoseOfTheManifests covers what Services and annotations add to the pods.
-func TestChartPortsAreThoseOfTheManifests(t *testing.T) {
+// TestChartAndManifestsUseTheSamePorts covers what Services and annotations add to the pods.
+func TestChartAndManifestsUseTheSamePorts(t *testing.T) {
 	all, _ := render(t, "monitoring: {serviceMonitor: {enabled: true}}")
 	for _, name := range []string{"agent", "gateway"} {
 		pod := pods(t)[name]

@@ -199,7 +199,7 @@ var timed = []string{"gpu.duration", "gpu.start.delay", "gpu.end.delay", "gpu.ti
 // within is what times may differ by, seen up to 5 µs on a busy machine. The program's own steps are 1 ms and more.
 const within = 500 * time.Microsecond
 
-func TestTheSinksBytesSayWhatTheSDKsDo(t *testing.T) {
+func TestSinkAndSDKEncodeTheSameSpans(t *testing.T) {
 	var sdk, own client
 	program(t, &sdk, false)
 	program(t, &own, true)

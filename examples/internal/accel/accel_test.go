@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What an example declares of its work must be what the device was given, or its rates are wrong.
-func TestASimulatedDeviceTakesWhatIsDeclared(t *testing.T) {
+func TestSimulatedDeviceUsesDeclaredWork(t *testing.T) {
 	var said strings.Builder
 	d := Open(true, &said)
 	require.Equal(t, "running on a simulated GPU\n", said.String())

@@ -277,7 +277,7 @@ func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, las
 
 // A busy stream is read some hundred sections at a time, with the anchor that lies behind them all made after the first
 // of these: the others need not wait for the next.
-func TestWhatIsReadAfterTheAnchorBehindItWaitsForNoOther(t *testing.T) {
+func TestSectionReadAfterItsAnchorWaitsForNoOther(t *testing.T) {
 	p := newPhysics(1, time.Minute, 25, 1)
 	a := newAnchorer(t, p)
 	drive(t, p, a, time.Second, true)

@@ -152,7 +152,7 @@ func BenchmarkAt(b *testing.B) {
 
 // Most sections are placed by what is known of the stretch between the newest two anchors as a whole. That is no wider
 // than what all anchors say of each place, but for some nanoseconds; the simulations say that it holds.
-func TestLimitsBetweenTheNewestAnchorsAreThoseOfAllAnchors(t *testing.T) {
+func TestLimitsBetweenTheNewestAnchorsUseAllAnchors(t *testing.T) {
 	for seed := range seeds(20) {
 		p := newPhysics(seed, 2*time.Minute, 80, 200)
 		p.delayed = 0.1 * float64(seed%10)

@@ -79,7 +79,7 @@ func (r *rig) captureMode() int32 {
 	return old
 }
 
-func TestWhatALibraryLacksIsNamed(t *testing.T) {
+func TestMissingSymbolsAreNamed(t *testing.T) {
 	lib, err := dl.Open(ctest.HIP(t).Path)
 	require.NoError(t, err)
 	symbols := lib.Symbols()
@@ -127,7 +127,7 @@ func TestEventsAreMadeAllOrNone(t *testing.T) {
 }
 
 // A status of a context that is gone says that its events and streams went with it.
-func TestWhatWentWithItsContextIsNotDestroyedAgain(t *testing.T) {
+func TestObjectsOfADestroyedContextAreNotDestroyedAgain(t *testing.T) {
 	r := newRig(t)
 	ev := make([]backend.Event, 3)
 	require.Equal(t, backend.StatusOK, r.CreateEvents(0, ev, 0))
@@ -226,7 +226,7 @@ func TestNothingIsMadeWithoutTheContext(t *testing.T) {
 	require.Zero(t, r.stub.Count("live_events")+r.stub.Count("live_streams"))
 }
 
-func TestAnErrorStatesWhatTheLibraryKnows(t *testing.T) {
+func TestErrorHasTheLibrarysText(t *testing.T) {
 	e := eventapi.Error{API: "HIP", Call: "hipInit", Code: 100, Name: "hipErrorNoDevice", Text: "no device is detected"}
 	require.EqualError(t, &e, "hipInit: hipErrorNoDevice (100): no device is detected")
 	e.Name, e.Text = "", ""

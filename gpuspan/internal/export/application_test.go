@@ -82,7 +82,7 @@ func TestASpanProcessorThatHangsDelaysOnlySpans(t *testing.T) {
 }
 
 // Test helpers end the goroutine that they fail on.
-func TestGoexitInASpanProcessorLosesNothingElse(t *testing.T) {
+func TestGoexitInASpanProcessorLosesOnlyItsSpan(t *testing.T) {
 	var n atomic.Int64
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(enginetest.Processor{Ended: func(sdktrace.ReadOnlySpan) {
 		if n.Add(1)%2 == 1 {

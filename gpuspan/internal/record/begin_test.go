@@ -68,7 +68,7 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 }
 
 // What Start decides of the events and End does with them.
-func TestWhatStartAndEndRecord(t *testing.T) {
+func TestEventsRecordedByStartAndEnd(t *testing.T) {
 	foreign := func(c *timeline.StreamConfig) { c.Foreign = true }
 	immediate := record.NewOperation("a", enginetest.Sync(settings.SyncImmediate))
 	deferred := record.NewOperation("d", enginetest.Sync(settings.SyncDeferred))
@@ -108,7 +108,7 @@ func TestWhatStartAndEndRecord(t *testing.T) {
 	}
 }
 
-func TestASlotThatCameBackIsTheNextOnesAndAnEndedSectionHasNone(t *testing.T) {
+func TestReleasedSlotBelongsToTheNextSection(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	enginetest.Paused(f.P, func() {

@@ -14,7 +14,7 @@ import (
 
 // Every Start reads the state of its operation while the polling thread counts the sections of others in it: a shared
 // line of the cache would travel between the processors for each section.
-func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
+func TestStartSharesNoCacheLineWithThePollingThread(t *testing.T) {
 	const line = 64
 	var st OpState
 	var p Core

@@ -40,7 +40,7 @@ func TestContextsWithinContextsStayFlat(t *testing.T) {
 
 // Whose section it is that ends decides whether the driver is called, before it is: after Shutdown an answer would need
 // a context that nobody gives back.
-func TestWhatHasEndedAllocatesNothing(t *testing.T) {
+func TestEndedSectionsAllocateNothing(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage = true
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSettings(set))

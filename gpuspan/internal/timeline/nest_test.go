@@ -25,7 +25,7 @@ func ended(p *engine.Profiler, s *record.Stream) (out []*record.Nest) {
 	return out
 }
 
-func TestAnOutermostSectionWaitsForThoseInIt(t *testing.T) {
+func TestOutermostSectionWaitsForInnerSections(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s, other := f.P.Stream(3, "main"), f.P.Stream(4, "other")
 	poller := f.P.Poller
@@ -51,7 +51,7 @@ func TestAnOutermostSectionWaitsForThoseInIt(t *testing.T) {
 	})
 }
 
-func TestASectionThatIsNotWaitedForComesLate(t *testing.T) {
+func TestSectionPastItsDeadlineIsExportedLate(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	enginetest.Paused(f.P, func() {
@@ -78,7 +78,7 @@ func TestASectionThatIsNotWaitedForComesLate(t *testing.T) {
 	require.Equal(t, spans[0].SpanContext().SpanID(), spans[1].Parent().SpanID(), "below the span that is there")
 }
 
-func TestWhatNestsCannotHoldIsOnlyCounted(t *testing.T) {
+func TestSectionsBeyondNestLimitsAreCounted(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	enginetest.Paused(f.P, func() {

@@ -25,7 +25,7 @@ func readsOf(list []record.Stamped) (out []int64) {
 	return out
 }
 
-func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
+func TestPlacedSectionsArePassedOnInOrder(t *testing.T) {
 	s := &record.Stream{
 		Unplaced: []record.Stamped{{Read: 1}, {Read: 2}, {Read: 3}},
 		Stamps:   make([]clockmap.Stamps, 3),
@@ -138,7 +138,7 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	require.False(t, timeline.Awaits(s, nested, nil), "the host's times wait for nothing")
 }
 
-func TestTheUsualHalfWidthHasRoomForWhatSectionsDifferBy(t *testing.T) {
+func TestUsualHalfWidthCoversDifferencesBetweenSections(t *testing.T) {
 	require.EqualValues(t, 3700, timeline.UsualHalf(3440)) // docs/clock.md: 3.44 in the median, 3.71 at p99
 	require.EqualValues(t, 800, timeline.UsualHalf(550))
 	require.EqualValues(t, 900, timeline.UsualHalf(551))

@@ -201,7 +201,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 }
 
 // A stream that always has more to be read yields to goroutines that call after each of its turns.
-func TestThoseWhoCallHaveTheirTurnWhileAStreamHasMore(t *testing.T) {
+func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 	set := settings.Default()
 	set.Slots = settings.MaxSlots
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSettings(set))
@@ -233,7 +233,7 @@ func TestThoseWhoCallHaveTheirTurnWhileAStreamHasMore(t *testing.T) {
 }
 
 // What panics in every pass, as a clock of the application may, leaves the thread callable, and it ends.
-func TestAThreadThatPanicsInEveryPassHearsCallsAndItsEnd(t *testing.T) {
+func TestPanickingThreadStillServesCallsAndStops(t *testing.T) {
 	p, err := engine.New(enginetest.NewBackend(), enginetest.WithErrorHandler(func(error) {}))
 	require.NoError(t, err)
 	require.NoError(t, p.Poller.Call(context.Background(), func() { p.Poller.Waiting = []*record.Slot{nil} }))

@@ -77,7 +77,7 @@ func TestGoexitAtTheEndOfAStepFreesItsSlotOnce(t *testing.T) {
 }
 
 // That nothing is logged of a hang must not keep the step's span from the trace.
-func TestAStepOfAHungDeviceEndsItsSpanWhateverIsLogged(t *testing.T) {
+func TestStepOnAHungDeviceEndsItsSpan(t *testing.T) {
 	set := settings.Default()
 	set.HangLimit, set.HangDeadline = 0, 10*time.Millisecond
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSettings(set))

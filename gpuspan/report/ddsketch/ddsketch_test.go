@@ -35,7 +35,7 @@ func TestQuantilesAreWithinOnePercent(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoDurationIsLeftOut(t *testing.T) {
+func TestInvalidDurationsAreIgnored(t *testing.T) {
 	s := ddsketch.New()
 	s.Add(-1)
 	s.Add(math.NaN())

@@ -147,7 +147,7 @@ func TestRefusalOfTheConsumerIsTriedAgainUnlessPermanent(t *testing.T) {
 	eventually(t, s, "ac")
 }
 
-func TestRefusedFileIsLoggedOnceAndLosesNothingElse(t *testing.T) {
+func TestRefusedFileIsLoggedOnceAndOthersAreRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "bad")
 	write(t, filepath.Join(dir, "b.txt"), "b\n")
@@ -180,7 +180,7 @@ func TestAProfileWithoutADeviceIsLoggedWithWhereTheHostWas(t *testing.T) {
 	assert.Contains(t, logs.All()[0].ContextMap()["finding"], "no_device, host: no device -> in forward")
 }
 
-func TestOnceReadsWhatIsThereAndEnds(t *testing.T) {
+func TestOnceReadsExistingFilesAndEnds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\n")
 	c := config(dir)
@@ -218,7 +218,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	assert.EqualError(t, empty.Check(), "`include` must name at least one pattern, found none")
 }
 
-func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
+func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name+".txt") }
 	h := host{map[component.ID]component.Component{storageID: &memory{}}}
@@ -265,7 +265,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 
 // A file that was begun is gone on with under the name that it has now, after others that came meanwhile, and from the
 // beginning where it is another file now.
-func TestBegunFilesAreRecognizedByTheirContent(t *testing.T) {
+func TestPartlyReadFilesAreRecognizedByTheirContent(t *testing.T) {
 	for text, want := range map[string]string{"n\no\np\n": "nNop", "n\no\nq\n": "nNnoq"} {
 		dir := t.TempDir()
 		h := host{map[component.ID]component.Component{storageID: &memory{}}}
@@ -298,7 +298,7 @@ func TestBegunFilesAreRecognizedByTheirContent(t *testing.T) {
 
 // A file that may not be opened, or for which there is no room, is not at fault: nothing about it changes when it can
 // be read.
-func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
+func TestErrorsOutsideTheFileAreRetried(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")
 	core, logs := observer.New(zap.WarnLevel)

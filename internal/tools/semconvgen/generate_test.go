@@ -42,7 +42,7 @@ func TestAMemberWithoutItsKeysIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsImportedIsRefinedAndTheOtherWayRound(t *testing.T) {
+func TestImportedMetricsAreRefinedAndViceVersa(t *testing.T) {
 	const refined = "groups:\n  - {id: r, type: attribute_group, annotations: {metric: hw.power}}\n"
 	if _, err := parse([]byte(refined+"imports: {metrics: [hw.power]}\n"), "x"); err != nil {
 		t.Fatal(err)

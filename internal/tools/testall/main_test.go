@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestCountsAreThoseOfTheEvents(t *testing.T) {
+func TestCountsEqualTheEvents(t *testing.T) {
 	var r result
 	r.read(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p","Test":"TestA/sub"}
@@ -32,7 +32,7 @@ not json
 	}
 }
 
-func TestReasonOfASkipIsWhatTheTestSaid(t *testing.T) {
+func TestReasonOfASkipIsTheTestsMessage(t *testing.T) {
 	got := reason([]string{
 		"=== RUN   TestB\n", "    b_test.go:7: cannot load libcuda.so.1: no such file\n",
 		"--- SKIP: TestB (0.00s)\n",

@@ -150,7 +150,7 @@ func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
 	assert.Len(t, entries, 2, "no temporary folder is left")
 }
 
-func TestAProfileCountsOnceUnderWhateverName(t *testing.T) {
+func TestProfileWithTwoNamesCountsOnce(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

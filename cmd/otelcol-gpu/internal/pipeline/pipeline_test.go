@@ -42,7 +42,7 @@ func factories(source *pipeline.Source, table *summarytable.Table) func() (otelc
 	}
 }
 
-func TestWhatIsPushedIntoASourceComesOutAtTheEnd(t *testing.T) {
+func TestSpansFromASourceReachTheTable(t *testing.T) {
 	var source pipeline.Source
 	table := summarytable.New()
 	p, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&source, table), yaml)

@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 )
 
-func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
+func TestControlCharactersAreEscaped(t *testing.T) {
 	for in, want := range map[string]string{
 		"void gemm<float>(µ, 日本)": "void gemm<float>(µ, 日本)",
 		"a\x1b]0;title\x07b":      `a\x1b]0;title\ab`,

@@ -279,7 +279,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
 	}
 }
 
-func TestColumnsStandBelowEachOtherWhateverTheNames(t *testing.T) {
+func TestColumnsAreAlignedForAnyNames(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, service(t).Render(&b, summarytable.Format{Width: 200}))
 	wide := runewidth.NewCondition()

@@ -173,7 +173,7 @@ func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{got[2], got[2], 1 + 89./2}, got, 1e-9)
 }
 
-func TestElsewhereIsWhatIsBelowASpanOfAnotherDevice(t *testing.T) {
+func TestElsewhereSumsSpansBelowOnOtherDevices(t *testing.T) {
 	d, g := attribution.New(attribution.Limits{Remember: 10 * cellNS}, &attribution.Budget{Max: 100}), flat()
 	d.Add(span(2, 1, 1, 0, 4), 0, g)
 	d.Add(span(3, 2, 1, 1, 2), 0, g)

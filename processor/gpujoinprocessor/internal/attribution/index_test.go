@@ -19,7 +19,7 @@ func numbered(i uint64) (k Key) {
 }
 
 // A map is the oracle: few keys, so that they come and go in full clusters, and growth in between.
-func TestIndexFindsWhatAMapFinds(t *testing.T) {
+func TestIndexEqualsAMap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		var s slab

@@ -18,7 +18,7 @@ import (
 )
 
 // The offsets at which this package reads, against those at which a C compiler puts the fields of the shim's header.
-func TestOffsetsAreThoseOfTheHeader(t *testing.T) {
+func TestOffsetsEqualTheHeader(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		t.Skip("no gcc: the shim's header cannot be compiled")

@@ -111,7 +111,7 @@ func TestWithoutAWindowNothingOfCUPTIIsCalled(t *testing.T) {
 	assert.Empty(t, r.Devices())
 }
 
-func TestAWindowHasTheKernelsAndWhoLaunchedThem(t *testing.T) {
+func TestWindowHasKernelsWithTheirLaunches(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	r := open(t, p.Ring())
 	p.Do("launch 100 before")
@@ -186,7 +186,7 @@ func TestWindowsAreMarkedByTheClocks(t *testing.T) {
 	}
 }
 
-func TestWhoElseUsesCUPTIGoesFirst(t *testing.T) {
+func TestOtherCUPTISubscribersHavePrecedence(t *testing.T) {
 	for env, want := range map[string]ring.State{
 		"CUPTI_STUB_BUSY=1": {
 			Refused: true, Reason: ring.ReasonBusy, Answered: 1, CUPTI: 18,
@@ -216,7 +216,7 @@ func TestWhoElseUsesCUPTIGoesFirst(t *testing.T) {
 }
 
 // The process stores its state, then that it has answered: a reader that hears the answer knows the state.
-func TestAnAnswerComesWithItsState(t *testing.T) {
+func TestAnswerHasItsOwnState(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	path := p.Ring()
 	p.Kill()
@@ -591,7 +591,7 @@ func TestAFileGetsItsNameWhenItIsWhole(t *testing.T) {
 }
 
 // What processes left behind that were killed goes when the next one starts; what may be another's beginning stays.
-func TestWhatKilledProcessesLeftIsRemoved(t *testing.T) {
+func TestRemainsOfKilledProcessesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	p := capturetest.Start(t, dir)
 	whole := p.Ring()

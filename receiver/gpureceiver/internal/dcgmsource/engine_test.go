@@ -205,7 +205,7 @@ func TestEngineInstancesComeAndGo(t *testing.T) {
 // A board that falls off the bus fails, the others go on, and it is back when it is back. The XID of that moment is an
 // event. One that comes while the board is lost is not: the engine drops it, as the board has no index then
 // (DcgmCacheManager::EventThreadMain), and reads such XIDs from /dev/kmsg only.
-func TestEngineABoardIsLostAndComesBack(t *testing.T) {
+func TestEngineLosesAndRegainsAGPU(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "1", "lost=0")
 	defer control(t, "set", "1", "lost=0")

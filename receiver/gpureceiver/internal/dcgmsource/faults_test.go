@@ -65,7 +65,7 @@ func TestTheHostEngineIsRestarted(t *testing.T) {
 	assert.NotEmpty(t, of(read(t, s), 0, gpuquantity.Power))
 }
 
-func TestTheHostEngineIsAbsentAndComes(t *testing.T) {
+func TestHostEngineThatStartsLaterIsUsed(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime, "down": 1}
 	m.write(t)
 	s := newSource(settings(), newClient())
@@ -126,7 +126,7 @@ func TestAHungHostEngineEndsInATimeout(t *testing.T) {
 	require.NoError(t, s.Open())
 }
 
-func TestConnectingToAHungHostEngineDelaysNothingElse(t *testing.T) {
+func TestHungHostEngineDelaysNoOtherSource(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime, "hang": 1}
 	m.write(t)
 	a, same := newSource(settings(), newClient()), newSource(settings(), newClient())

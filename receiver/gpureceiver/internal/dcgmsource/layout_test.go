@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLayoutsAreThoseOfNVIDIAsHeaders compiles a program that prints what the compiler makes of NVIDIA's structures.
-func TestLayoutsAreThoseOfNVIDIAsHeaders(t *testing.T) {
+// TestLayoutsEqualNVIDIAsHeaders compiles a program that prints what the compiler makes of NVIDIA's structures.
+func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 	var (
 		c connectParams
 		e migEntity

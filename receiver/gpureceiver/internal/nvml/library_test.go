@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
-func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
+func TestEveryCallMatchesTheHeader(t *testing.T) {
 	l := nvml.New(nvmltest.Build(t))
 	require.Equal(t, nvml.Success, l.Init())
 	require.True(t, l.Has("nvmlDeviceGetUUID"))
@@ -143,7 +143,7 @@ func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
 	assert.Equal(t, nvml.Success, l.Call("nvmlShutdown"))
 }
 
-func TestWhatIsNotThereIsReported(t *testing.T) {
+func TestMissingLibraryAndFunctionAreReported(t *testing.T) {
 	l := nvml.New(filepath.Join(t.TempDir(), "libnvidia-ml.so.1"))
 	assert.Equal(t, nvml.ErrorLibraryNotFound, l.Init())
 	assert.Equal(t, nvml.ErrorFunctionNotFound, l.Call("nvmlShutdown"))

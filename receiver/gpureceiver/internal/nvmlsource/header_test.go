@@ -19,7 +19,7 @@ import (
 
 // The library is compiled with NVIDIA's header, so a reading that takes other arguments, or a result from elsewhere,
 // has another number.
-func TestEveryReadingMeansWhatTheHeaderSays(t *testing.T) {
+func TestEveryReadingMatchesTheHeader(t *testing.T) {
 	s := newSource(Settings{Sampling: time.Second, Slow: time.Hour, Processes: true}, nvml.New(nvmltest.Build(t)))
 	require.NoError(t, s.Open())
 	d := s.Devices()

@@ -363,7 +363,7 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	assert.Equal(t, "nvml", s.Devices()[0].Source)
 }
 
-func TestWhatIsNotSupportedIsQueriedOnce(t *testing.T) {
+func TestUnsupportedCallsAreMadeOnce(t *testing.T) {
 	m := newMachine(1)
 	d := m.boards[0].fakeDevice
 	asked := 0
@@ -381,7 +381,7 @@ func TestWhatIsNotSupportedIsQueriedOnce(t *testing.T) {
 }
 
 // While a driver reconfigures a board it answers "not supported" to what it supports.
-func TestWhatWasSupportedIsQueriedAgain(t *testing.T) {
+func TestFormerlySupportedCallsAreRepeated(t *testing.T) {
 	m := newMachine(1)
 	d := m.boards[0].fakeDevice
 	energy, asked := d["nvmlDeviceGetTotalEnergyConsumption"], 0
@@ -480,7 +480,7 @@ func TestXIDsAreEvents(t *testing.T) {
 	assert.Empty(t, read(t, s).Events)
 }
 
-func TestOpenStatesWhatIsMissing(t *testing.T) {
+func TestOpenReportsMissingParts(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
 		nvml.ErrorLibraryNotFound: "NVML library not found (install the NVIDIA driver): not available",
 		nvml.ErrorDriverNotLoaded: "NVIDIA driver not loaded: not available",

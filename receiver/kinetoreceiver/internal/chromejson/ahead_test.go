@@ -73,7 +73,7 @@ func longTrace(r *rand.Rand) string {
 	return b.String()
 }
 
-func TestTwoGoroutinesReadWhatOneDoes(t *testing.T) {
+func TestTwoGoroutinesReadTheSameAsOne(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 40 {

@@ -281,7 +281,7 @@ func TestMicrosEqualTheExactDecimal(t *testing.T) {
 	}
 }
 
-func TestMicrosRefusesWhatIsNoNumber(t *testing.T) {
+func TestMicrosRejectsNonNumbers(t *testing.T) {
 	for _, s := range []string{
 		"", `""`, "-", ".5", "5.", "1e", "0x10", "1_000", "NaN", "Infinity", "1/3", "1e400",
 		"99999999999999999999", "true", "1.2.3",
