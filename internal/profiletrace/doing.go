@@ -61,6 +61,8 @@ func flagOf(kind Kind, name string) nameFlag {
 			f.class = timeline.RangePoll
 		case timeline.Compiles(name):
 			f.class = timeline.RangeCompile
+		case timeline.SavesCheckpoint(name):
+			f.class = timeline.RangeSave
 		case builtin(name):
 			f.class = timeline.RangeBuiltin
 		}
@@ -84,6 +86,8 @@ func flagOf(kind Kind, name string) nameFlag {
 		f.class = timeline.RangePeer
 	case timeline.Compiles(name):
 		f.class = timeline.RangeCompile
+	case timeline.SavesCheckpoint(name):
+		f.class = timeline.RangeSave
 	}
 	return f
 }
@@ -167,7 +171,7 @@ var deviceModules = []string{"torch/cuda/", "torch/accelerator/", "torch/xpu/", 
 // builtin reports whether a frame explains little by itself: it is built into Python, part of its standard library, or
 // a system call. Its caller explains more.
 func builtin(frame string) bool {
-	if strings.HasPrefix(frame, "<built-in ") || strings.HasSuffix(frame, "()") {
+	if strings.HasPrefix(frame, "<built-in ") || strings.HasPrefix(frame, "<method ") || strings.HasSuffix(frame, "()") {
 		return true
 	}
 	file, _, ok := strings.Cut(frame, ".py(")

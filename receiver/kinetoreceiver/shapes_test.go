@@ -211,7 +211,7 @@ func shapes() map[string]program {
 				m.copies("HtoD (Pinned -> Device)", 20_000_000, 900*us, 7)
 			})
 		}},
-		"checkpoint in the middle": {kind: semconv.GPUFindingKindHostWork, says: "write", run: func(m *machine, sick bool) {
+		"checkpoint in the middle": {kind: semconv.GPUFindingKindCheckpoint, says: "write", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				m.wait("aten::item")
@@ -226,6 +226,29 @@ func shapes() map[string]program {
 						}
 					})
 				}
+			})
+		}},
+		"checkpoint deep in a library": {kind: semconv.GPUFindingKindCheckpoint, says: "save_checkpoint", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				m.layers(50, 200*us)
+				m.wait("aten::item")
+				if !sick || i != 4 {
+					return
+				}
+				m.frame("train.py(80): save_checkpoint", func() {
+					m.frame("torch/serialization.py(944): save", func() {
+						m.frame("torch/serialization.py(1150): _save", func() {
+							m.frame("<built-in method dump of _pickle.Pickler object at 0x7f>", func() { m.now += m.about(30 * ms) })
+							for range 100 {
+								m.frame("<built-in method write_record of PyCapsule object at 0x7f>", func() { m.now += 150 * us })
+								m.copies("DtoH (Device -> Pinned)", 400_000, 10*us, 7)
+							}
+						})
+						m.frame("torch/serialization.py(773): __exit__", func() {
+							m.frame("<built-in method write_end_of_file of PyCapsule object at 0x7f>", func() { m.now += m.about(60 * ms) })
+						})
+					})
+				})
 			})
 		}},
 		"checkpoint written by another thread": {run: func(m *machine, _ bool) {

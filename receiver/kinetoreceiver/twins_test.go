@@ -223,7 +223,6 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"products in double precision":         {semconv.GPUFindingKindNotJudged, "no operator's work is known"},
 	"a reduction for each parameter":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"attention in parts":                   {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // all but the products
-	"checkpoint in the middle":             {semconv.GPUFindingKindCheckpoint, "save"},               // it has the frame around a built-in one
 	"thousands of tiny graphs":             {semconv.GPUFindingKindLaunchBound, "launches graphs slower"},
 	"graphs with a tail of small kernels":  {semconv.GPUFindingKindLaunchBound, "sample_tokens"},
 	"graphs of kernels that are too short": {semconv.GPUFindingKindNotJudged, "do not show their operators"}, // nor the gaps in graphs

@@ -5,7 +5,6 @@ package rules
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
@@ -21,13 +20,16 @@ func (j *judge) checkpoint() {
 	var where []finding.Location
 	for i, s := range j.account.Spent {
 		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
-		switch saves := savesCheckpoint(name) || savesCheckpoint(in); {
+		switch saves := timeline.SavesCheckpoint(name) || timeline.SavesCheckpoint(in); {
 		case saves && s.At.Cause == timeline.CauseHost:
 		case saves && s.At.Cause == timeline.CauseAfterWait: // for the copies of the state, inside the range that saves it
 			name = in
 			afterWaits += s.Time
 		default:
 			continue
+		}
+		if s.At.In&timeline.InnerName != 0 {
+			name, in = in, name
 		}
 		sum += s.Time
 		saving = append(saving, i)
@@ -46,14 +48,4 @@ func (j *judge) checkpoint() {
 	v.Gain, v.Where = time.Duration(sum), where
 	v.Chain, v.Evidence = j.idleChain("the host saved a checkpoint", sum), "in "+finding.Names(where)
 	j.add(v)
-}
-
-// savesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
-func savesCheckpoint(name string) bool {
-	name = strings.ToLower(name)
-	if !timeline.Contains(name, "save", "saving", "write", "writing", "dump") {
-		return false
-	}
-	return timeline.Contains(name, "checkpoint", "ckpt", "torch.save", "dcp.save", "torch/serialization.py", "safetensors",
-		"state_dict_saver")
 }

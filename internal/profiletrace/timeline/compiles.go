@@ -38,6 +38,27 @@ var compilers = []string{
 	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",
 }
 
+// SavesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
+func SavesCheckpoint(name string) bool {
+	name = strings.ToLower(name)
+	path, call, frame := strings.Cut(name, "): ")
+	if !frame {
+		call = name
+	}
+	if !Contains(call, "save", "saving") || strings.Contains(call, "save_for_backward") {
+		return false
+	}
+	if frame && strings.Contains(path, "torch/utils/checkpoint.py") {
+		return false
+	}
+	return Contains(name, saving...)
+}
+
+// saving are parts of the names of functions that write checkpoints, and of the paths of their modules.
+var saving = []string{
+	"checkpoint", "torch.save", "torch/serialization.py", "safetensors", "state_dict_saver", "save_pretrained", "save_state",
+}
+
 // Contains reports whether s contains any of the words.
 func Contains(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })

@@ -191,12 +191,13 @@ func (s *Splitter) host(from int64, l *Launch) {
 			p := s.pieces[i]
 			start := max(p.start, from)
 			busy := quiet <= quietLimit || quiet <= PauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
+			busy = busy && p.class != RangeSave
 			left := a.time
 			if !busy {
 				left = min(left, cost)
 			}
 			// a range around the wait as well explains nothing more
-			nameless := p.class <= RangeStep || p.since <= a.wait.start
+			nameless := p.class <= RangeStep || p.since <= a.wait.start && p.class != RangeSave
 			to := min(p.end, start+left)
 			long := !busy && quiet > PauseLimit
 			// unless most of it comes after the wait, as in a range that copies a state to the host and saves it

@@ -27,6 +27,7 @@ const (
 	CallAllocate        // a call that allocates or frees
 	CallOther           // any other call of the runtime or driver
 	RangeCompile        // code is made
+	RangeSave           // a checkpoint is saved
 	RangeProfiler       // the profiler works for itself
 	RangeOutside        // the program waits for work from outside: an event loop, a range named so
 	RangeCapture        // a graph is captured: from the call that begins it to CallCaptured
@@ -59,7 +60,7 @@ const InnerName = 1 << 27
 // named returns the innermost range with a name of its own.
 func (d doing) named() uint32 {
 	switch d.class {
-	case RangeNamed, RangeOperator, RangeFrame, RangeCompile:
+	case RangeNamed, RangeOperator, RangeFrame, RangeCompile, RangeSave:
 		return d.name
 	}
 	return d.in &^ InnerName
@@ -75,6 +76,13 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 		return d
 	case class == RangeProfiler || d.class == RangeProfiler:
 		return doing{RangeProfiler, name, in, start}
+	case d.class == RangeSave && (class < CallLaunch || class > CallOther):
+		if class == RangeStep || name == d.name {
+			return d
+		}
+		return doing{RangeSave, d.name, name | InnerName, d.since}
+	case class == RangeSave:
+		return doing{RangeSave, name, 0, start}
 	case d.class == RangeLoader:
 		if class >= CallLaunch && class <= CallOther || class == RangeLoader {
 			return d
