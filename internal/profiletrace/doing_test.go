@@ -66,14 +66,14 @@ func TestFramesThatWaitAreWaits(t *testing.T) {
 // What saves a checkpoint is one range, whatever it calls; activation checkpointing and loading save none.
 func TestCheckpointsAreKnownByTheirFunction(t *testing.T) {
 	for name, want := range map[string]bool{
-		"transformers/trainer.py(3100): _save_checkpoint":                 true,
-		"torch/serialization.py(944): save":                               true,
-		"torch/distributed/checkpoint/state_dict_saver.py(180): save":     true,
-		"safetensors/torch.py(260): save_file":                            true,
-		"transformers/modeling_utils.py(2700): save_pretrained":           true,
-		"torch/serialization.py(1000): load":                              false,
-		"torch/utils/checkpoint.py(1120): save_outputs":                   false,
-		"/home/saved/checkpoint_utils.py(3): compare":                     false,
+		"transformers/trainer.py(3100): _save_checkpoint":                   true,
+		"torch/serialization.py(944): save":                                 true,
+		"torch/distributed/checkpoint/state_dict_saver.py(180): save":       true,
+		"safetensors/torch.py(260): save_file":                              true,
+		"transformers/modeling_utils.py(2700): save_pretrained":             true,
+		"torch/serialization.py(1000): load":                                false,
+		"torch/utils/checkpoint.py(1120): save_outputs":                     false,
+		"/home/saved/checkpoint_utils.py(3): compare":                       false,
 		"<built-in method save_for_backward of CheckpointFunctionBackward>": false,
 	} {
 		assert.Equal(t, want, flagOf(KindFrame, name).class == timeline.RangeSave, name)

@@ -27,16 +27,18 @@ func (k Kind) Device() bool { return k == KindKernel || k == KindCopy || k == Ki
 
 // Event is one record of a profiler's file.
 type Event struct {
-	Kind        Kind
-	Start       int64  // ns since the file's base
-	Duration    int64  // ns, at least 0
-	Name        uint32 // full name, by Profile.Names
-	Process     int64  // process id: of host events always, of device events where HasProcess
-	HasProcess  bool
-	Thread      int64  // host events: thread id, or a number assigned to its name
-	Device      int64  // device events: ordinal in the file
-	Stream      int64  // device events: stream in the file
-	Correlation int64  // connects a runtime call with activities of the device; 0: none; see CorrelationBits
+	Kind       Kind
+	Start      int64  // ns since the file's base
+	Duration   int64  // ns, at least 0
+	Name       uint32 // full name, by Profile.Names
+	Process    int64  // process id: of host events always, of device events where HasProcess
+	HasProcess bool
+	Thread     int64 // host events: thread id, or a number assigned to its name
+	Device     int64 // device events: ordinal in the file
+	Stream     int64 // device events: stream in the file
+	// Correlation connects a runtime call with activities of the device; 0: none; see CorrelationBits. Of frames it is the
+	// profiler's number: of two with equal bounds, the inner one has the higher number.
+	Correlation int64
 	Detail      Detail // not kept for frames
 }
 

@@ -72,7 +72,7 @@ func (r *record) header(b []byte) int {
 }
 
 // less returns the order of the sweep: by time, then the longer range first (it encloses the other), then by kind,
-// then as in the file.
+// then, of frames, the number that the profiler gave it when it began, then as in the file.
 func (r *record) less(o *record) bool {
 	switch {
 	case r.key != o.key:
@@ -83,6 +83,8 @@ func (r *record) less(o *record) bool {
 		return r.duration > o.duration
 	case r.kind != o.kind:
 		return r.kind < o.kind
+	case r.kind == KindFrame && r.correlation != o.correlation:
+		return r.correlation < o.correlation
 	}
 	return r.seq < o.seq
 }

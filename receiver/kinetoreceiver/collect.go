@@ -230,6 +230,21 @@ func parented(d *profiletrace.Detail, name []byte) []byte {
 	return []byte(rest)
 }
 
+// pythonID returns the number of a frame, 0 if there is none. Frames are most of many files, so the arguments are not
+// parsed for it.
+func pythonID(args []byte) int64 {
+	_, v, ok := bytes.Cut(args, []byte(`"Python id":`))
+	if !ok {
+		return 0
+	}
+	end := bytes.IndexAny(v, ",}")
+	if end < 0 {
+		return 0
+	}
+	n, _ := chromejson.Int(bytes.TrimSpace(v[:end]))
+	return n
+}
+
 func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
@@ -249,6 +264,8 @@ func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []b
 	switch e.Kind {
 	case profiletrace.KindRuntime:
 		c.runtimeArgs(e, j.Args)
+	case profiletrace.KindFrame:
+		e.Correlation = pythonID(j.Args)
 	case profiletrace.KindOperator:
 		c.operatorArgs(e, name, j.Args)
 	case profiletrace.KindAnnotation, profiletrace.KindStep:

@@ -400,3 +400,22 @@ func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
 	assert.Equal(t, 0.00081, a["gpu.window.idle.duration"])
 	assert.NotContains(t, a, "gpu.window.cause.duration.loader", "a cause without time is absent")
 }
+
+// A tool may have reordered the file: of two frames with equal bounds the one with the higher number is the inner one.
+func TestOfFramesWithEqualBoundsTheInnerOneIsNamed(t *testing.T) {
+	outer := `{"ph":"X","cat":"python_function","name":"train.py(1): main","pid":1,"tid":1,"ts":1100,"dur":7000,
+		"args":{"Python id": 1,"Python parent id": null}}`
+	inner := `{"ph":"X","cat":"python_function","name":"train.py(9): log","pid":1,"tid":1,"ts":1100,"dur":7000,
+		"args":{"Python parent id": 1, "Python id": 2}}`
+	kernel := func(at, corr int) string {
+		return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":%d,"dur":5,"args":{"correlation":%d}},
+			{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":1000,"args":{"device":0,"stream":7,"correlation":%d}}`,
+			at, corr, at+10, corr)
+	}
+	for _, frames := range []string{outer + "," + inner, inner + "," + outer} {
+		_, st := convert(t, `{"traceEvents":[`+kernel(0, 1)+","+frames+","+kernel(8500, 2)+`]}`, Options{})
+		first := st.Devices[0].Findings[0]
+		assert.Equal(t, semconv.GPUFindingKindHostWork, first.Kind)
+		assert.Contains(t, first.Chain[0], "train.py(9): log")
+	}
+}
