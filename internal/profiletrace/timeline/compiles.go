@@ -45,7 +45,7 @@ func SavesCheckpoint(name string) bool {
 	if !frame {
 		call = name
 	}
-	if !Contains(call, "save", "saving") || strings.Contains(call, "save_for_backward") {
+	if !Contains(call, "save", "saving", "write", "writing", "dump") || strings.Contains(call, "save_for_backward") {
 		return false
 	}
 	if frame && strings.Contains(path, "torch/utils/checkpoint.py") {
@@ -56,7 +56,8 @@ func SavesCheckpoint(name string) bool {
 
 // saving are parts of the names of functions that write checkpoints, and of the paths of their modules.
 var saving = []string{
-	"checkpoint", "torch.save", "torch/serialization.py", "safetensors", "state_dict_saver", "save_pretrained", "save_state",
+	"checkpoint", "ckpt", "torch.save", "dcp.save", "torch/serialization.py", "safetensors", "state_dict_saver",
+	"save_pretrained", "save_state",
 }
 
 // Contains reports whether s contains any of the words.
