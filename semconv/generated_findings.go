@@ -43,6 +43,13 @@ const (
 	FindingWarmUpThreshold               = 0.05 // of window
 )
 
+// Thresholds of findings on live spans: the share of the device time of all operations. Sections inside others count twice
+// in that time, and minutes without the cause dilute it, so they are lower than the thresholds of a profile.
+const (
+	FindingPageableCopiesLiveThreshold = 0.01
+	FindingThrottleLiveThreshold       = 0.001
+)
+
 // FindingKinds returns all kinds of findings, sorted by name. The slice is the caller's.
 func FindingKinds() []FindingKind {
 	return []FindingKind{

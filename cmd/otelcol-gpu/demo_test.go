@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -144,19 +144,19 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 			number(a["decode"], semconv.GPURequestBatchCountKey))
 	}
 	// The findings, the page and the table name it, and what else stands out.
-	found := map[string]page.Finding{}
+	found := map[string]finding.Finding{}
 	for _, f := range recorded.Findings {
 		found[f.Kind] = f
 		require.Contains(t, stdout, f.String())
 	}
-	require.Equal(t, long, found[page.FindingSlow].Trace)
-	require.Regexp(t, `^[\d.]+m?s, the median of \d+ takes [\d.]+m?s; it used [\d.]+ J$`, found[page.FindingSlow].Text)
+	require.Equal(t, long, found[semconv.GPUFindingKindSlowRequest].Trace)
+	require.Regexp(t, `^[\d.]+m?s, the median of \d+ takes [\d.]+m?s; it used [\d.]+ J$`, found[semconv.GPUFindingKindSlowRequest].Chain[0])
 	require.Regexp(t, `^the clock was held back in 1 of 1 spans of prefill.long, [\d.]+ms of GPU time \(sw_power_cap\)$`,
-		found[page.FindingThrottle].Text)
-	require.Regexp(t, `^h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus \(pin it\)$`,
-		found[page.FindingPageable].Text)
+		found[semconv.GPUFindingKindThrottle].Chain[0])
+	require.Regexp(t, `^h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus$`,
+		found[semconv.GPUFindingKindPageableCopies].Chain[0])
 	require.Regexp(t, `^rank 0 of 4 is late in \d+ of \d+ steps of train, by [\d.]+ms on average, .* of it in \w+; `+
-		`inference runs on its GPU, too$`, found[page.FindingStraggler].Text)
+		`inference runs on its GPU, too$`, found[semconv.GPUFindingKindLateRank].Chain[0])
 	require.Regexp(t, `(?m)^prefill.long +section +1 +\d.* throttled$`, stdout, "the table")
 	require.Regexp(t, `(?m)^  h2d.batch .* pageable$`, stdout)
 	require.Regexp(t, `(?m)^train .* rank 0 late by \d+\.\d+ ms$`, stdout)

@@ -42,6 +42,7 @@ type Finding struct {
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
 	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
+	Trace     string    `json:"trace,omitempty"`          // of live telemetry: where to look
 }
 
 // New returns a finding of a kind with the threshold and the remedy that the registry has for it.
@@ -53,18 +54,25 @@ func New(kind string, sure Certainty) Finding {
 // String returns one line: the chain, what would be gained, evidence, threshold and certainty.
 func (f Finding) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s: %s", f.Kind, f.Subject, strings.Join(f.Chain, " -> "))
+	b.WriteString(f.Kind)
+	if f.Subject != "" {
+		b.WriteString(", " + f.Subject)
+	}
+	b.WriteString(": " + strings.Join(f.Chain, " -> "))
 	if f.Gain > 0 {
 		fmt.Fprintf(&b, "; up to %s (%.3g %%) to gain", Duration(f.Gain), 100*f.Share)
 	}
 	if f.Evidence != "" {
 		fmt.Fprintf(&b, "; %s", f.Evidence)
 	}
-	if f.Kind != semconv.GPUFindingKindHealthy {
+	if f.Kind != semconv.GPUFindingKindHealthy && f.Threshold > 0 {
 		fmt.Fprintf(&b, " (threshold %.3g %%, certainty %s)", 100*f.Threshold, f.Certainty)
 	}
 	if f.Remedy != "" {
 		fmt.Fprintf(&b, "; try: %s", f.Remedy)
+	}
+	if f.Trace != "" {
+		fmt.Fprintf(&b, "; trace %s", f.Trace)
 	}
 	return b.String()
 }

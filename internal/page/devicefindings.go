@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -98,7 +99,7 @@ func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
 }
 
 // deviceError returns the device with the most errors.
-func (m *Model) deviceError(from, to float64) (Finding, bool) {
+func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 	type key struct{ device, kind string }
 	type sum struct {
 		count float64
@@ -118,7 +119,7 @@ func (m *Model) deviceError(from, to float64) (Finding, bool) {
 	})
 	k, s := largest(sums, func(_ key, s *sum) float64 { return s.count })
 	if s == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	name, detail, _ := strings.Cut(errorNames[k.kind], " (")
 	if s.count != 1 {
@@ -127,11 +128,12 @@ func (m *Model) deviceError(from, to float64) (Finding, bool) {
 	if detail != "" {
 		name += " (" + detail
 	}
-	return Finding{FindingError, fmt.Sprintf("%s reported %.0f %s", m.deviceName(k.device), s.count, name), s.trace}, true
+	device := m.deviceName(k.device)
+	return found(semconv.GPUFindingKindDeviceError, device, fmt.Sprintf("%s reported %.0f %s", device, s.count, name), 0, s.trace), true
 }
 
 // memoryNearLimit returns the device whose memory was fullest.
-func (m *Model) memoryNearLimit(from, to float64) (Finding, bool) {
+func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 	var full *device
 	most, used := semconv.FindingMemoryLimitThreshold, 0.0
 	for _, d := range m.devices {
@@ -149,12 +151,12 @@ func (m *Model) memoryNearLimit(from, to float64) (Finding, bool) {
 		}
 	}
 	if full == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	const gib = 1 << 30
-	return Finding{
-		FindingMemory, fmt.Sprintf("%s had %.1f of %.1f GiB in use", m.deviceName(full.id), used/gib, full.memory/gib), "",
-	}, true
+	device := m.deviceName(full.id)
+	return found(semconv.GPUFindingKindMemoryLimit, device,
+		fmt.Sprintf("%s had %.1f of %.1f GiB in use", device, used/gib, full.memory/gib), most, ""), true
 }
 
 // leastObserved is how much section time of a process a share of it needs, s.
@@ -165,7 +167,7 @@ const busyDevice = 0.8
 
 // starved returns the training process that left its device without work for the largest share of its time. A service
 // without requests is idle, so only services with steps are judged, as by the alert GPUStarved.
-func (m *Model) starved(from, to float64) (Finding, bool) {
+func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 	steps := map[string]string{} // an example by service
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time <= to {
@@ -195,10 +197,11 @@ func (m *Model) starved(from, to float64) (Finding, bool) {
 	}
 	k, s := largest(sums, func(_ key, s *sum) float64 { return s.starved / s.all })
 	if s == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{FindingStarved, fmt.Sprintf("%s leaves %s without work for %.0f %% of its time",
-		cmp.Or(k.service, "a service"), m.deviceName(k.device), 100*s.starved/s.all), steps[k.service]}, true
+	device, share := m.deviceName(k.device), s.starved/s.all
+	return found(semconv.GPUFindingKindStarved, device, fmt.Sprintf("%s leaves %s without work for %.0f %% of its time",
+		cmp.Or(k.service, "a service"), device, 100*share), share, steps[k.service]), true
 }
 
 // busy reports whether a device measured a mean utilization above busyDevice.

@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -21,31 +22,12 @@ import (
 // leastRequests is how many requests of a service a median needs.
 const leastRequests = 5
 
-// Kinds of findings.
-const (
-	FindingStraggler = "straggling rank"
-	FindingSlow      = "slow request"
-	FindingThrottle  = "throttle"
-	FindingPageable  = "pageable copy"
-	FindingRegressed = "regression"
-	FindingError     = "device error"
-	FindingMemory    = "memory near its limit"
-	FindingStarved   = "starved device"
-)
-
-// Finding is a finding in words, with its evidence.
-type Finding struct {
-	Kind  string `json:"kind"`
-	Text  string `json:"text"`
-	Trace string `json:"trace,omitempty"` // where to look
-}
-
-// String returns the finding on one line.
-func (f Finding) String() string {
-	if f.Trace == "" {
-		return f.Kind + ": " + f.Text
-	}
-	return fmt.Sprintf("%s: %s (trace %s)", f.Kind, f.Text, f.Trace)
+// found returns a finding of live telemetry: what happened, in words, the value that is compared with the threshold of
+// the kind, and the trace in which to look.
+func found(kind, subject, text string, share float64, trace string) finding.Finding {
+	f := finding.New(kind, finding.High)
+	f.Subject, f.Chain, f.Share, f.Trace = subject, []string{text}, share, trace
+	return f
 }
 
 // late is a rank that was late in one step.
@@ -100,7 +82,7 @@ func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span
 const maxEvidence = 512
 
 // regression returns the operation that rose most, of those reported from one time to another.
-func (m *Model) regression(from, to float64) (found Finding, ok bool) {
+func (m *Model) regression(from, to float64) (f finding.Finding, ok bool) {
 	most := 0.0
 	m.regressed.each(func(x *regressed) {
 		if x.time < from || x.time > to || x.Ratio <= most {
@@ -118,9 +100,10 @@ func (m *Model) regression(from, to float64) (found Finding, ok bool) {
 		if x.Before != "" {
 			text += "; before: trace " + x.Before
 		}
-		found = Finding{FindingRegressed, text, x.trace}
+		f = found(semconv.GPUFindingKindRegression, x.Operation, text, x.Ratio-1, x.trace)
+		f.Certainty = finding.Low
 	})
-	return found, ok
+	return f, ok
 }
 
 // served takes the span of a request, as its server sees it.
@@ -136,15 +119,15 @@ func (m *Model) served(f *spanfacts.Facts) {
 // findingsOf collects the findings from one time to another, in unix ms, and in the operations' buckets from the first
 // to the last index.
 func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
-	for _, f := range []func() (Finding, bool){
-		func() (Finding, bool) { return m.deviceError(from, to) },
-		func() (Finding, bool) { return m.lateRank(from, to) },
-		func() (Finding, bool) { return m.regression(from, to) },
-		func() (Finding, bool) { return m.slowRequest(from, to) },
-		func() (Finding, bool) { return m.throttled(first, last) },
-		func() (Finding, bool) { return m.memoryNearLimit(from, to) },
-		func() (Finding, bool) { return m.starved(from, to) },
-		func() (Finding, bool) { return m.pageable(first, last) },
+	for _, f := range []func() (finding.Finding, bool){
+		func() (finding.Finding, bool) { return m.deviceError(from, to) },
+		func() (finding.Finding, bool) { return m.lateRank(from, to) },
+		func() (finding.Finding, bool) { return m.regression(from, to) },
+		func() (finding.Finding, bool) { return m.slowRequest(from, to) },
+		func() (finding.Finding, bool) { return m.throttled(first, last) },
+		func() (finding.Finding, bool) { return m.memoryNearLimit(from, to) },
+		func() (finding.Finding, bool) { return m.starved(from, to) },
+		func() (finding.Finding, bool) { return m.pageable(first, last) },
 	} {
 		if x, ok := f(); ok {
 			s.Findings = append(s.Findings, x)
@@ -153,7 +136,7 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 }
 
 // lateRank returns the rank that cost its job most.
-func (m *Model) lateRank(from, to float64) (Finding, bool) {
+func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	type rank struct {
 		service, job, loop string
 		rank               int64
@@ -186,13 +169,14 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	})
 	k, c := largest(costs, func(_ rank, c *cost) float64 { return c.seconds })
 	if c == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	steps, devices := int64(0), map[string]bool{}
+	steps, stepTime, devices := int64(0), 0.0, map[string]bool{}
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time <= to && st.Service == k.service && st.job == k.job && st.Rank == k.rank &&
 			st.Name == k.loop {
 			steps++
+			stepTime += st.Duration
 			devices[st.Device] = true
 		}
 	})
@@ -208,7 +192,11 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	if other := m.neighbour(devices, k.service); other != "" {
 		text += "; " + other + " runs on its GPU, too"
 	}
-	return Finding{FindingStraggler, text, c.trace}, true
+	f := found(semconv.GPUFindingKindLateRank, fmt.Sprintf("rank %d", k.rank), text, 0, c.trace)
+	if f.Certainty = finding.Medium; stepTime > 0 {
+		f.Share = c.seconds / stepTime
+	}
+	return f, true
 }
 
 // neighbour returns another service that one of the devices worked for.
@@ -224,7 +212,7 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 }
 
 // slowRequest returns the one that is furthest above the median of its service.
-func (m *Model) slowRequest(from, to float64) (Finding, bool) {
+func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	services := map[string][]*Request{}
 	add := func(q *Request) {
 		if q != nil && q.Duration > 0 && q.End >= from && q.Start <= to {
@@ -245,27 +233,25 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 		}
 	}
 	if slow == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	text := fmt.Sprintf("%s, the median of %d takes %s", short(slow.Duration), count, short(median))
 	if slow.Energy > 0 {
 		text += fmt.Sprintf("; it used %.1f J", slow.Energy)
 	}
-	return Finding{FindingSlow, text, slow.Trace}, true
+	return found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace), true
 }
 
 // throttled returns the operation during which the clock was held back most often: what ran at the same time has the
-// reasons too.
-//
-// It must have been held back for the threshold's share of its own time, and for leastHeld of all operations' time or
-// for leastHeldTime: a single request that was held back matters to who sent it, however much else ran.
-func (m *Model) throttled(first, last int64) (Finding, bool) {
+// reasons too. It must have been held back for the threshold's share of its own time, and for the live
+// threshold's share of all operations' time.
+func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
-	least := min(leastHeld*m.deviceTime(first, last), leastHeldTime)
+	least := semconv.FindingThrottleLiveThreshold * m.deviceTime(first, last)
 	for k, o := range m.operations {
 		if b := o.between(first, last); b[spansums.Held] > 0 &&
 			b[spansums.HeldTime] >= max(least, semconv.FindingThrottleThreshold*b[spansums.Time]) {
@@ -276,19 +262,12 @@ func (m *Model) throttled(first, last int64) (Finding, bool) {
 		return x.Ratio(spansums.Held, spansums.Count) + x.Sums[spansums.HeldTime]/1e9 // of equals the longer
 	})
 	if x == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{FindingThrottle, fmt.Sprintf("the clock was held back in %.0f of %.0f spans of %s, %s of GPU time (%s)",
-		x.Sums[spansums.Held], x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle), x.trace}, true
+	text := fmt.Sprintf("the clock was held back in %.0f of %.0f spans of %s, %s of GPU time (%s)", x.Sums[spansums.Held],
+		x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle)
+	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }
-
-// Parts of all operations' time on the device from which on live findings are reported. Sections inside others count
-// twice in that time, and minutes without a cause dilute it, so they are lower than a profile's thresholds.
-const (
-	leastHeld     = 0.001
-	leastHeldTime = 0.05 // s
-	leastPageable = 0.01 // as in gpuspan/report
-)
 
 // deviceTime sums the seconds on the device of all operations that are no steps: sections inside others count as well.
 func (m *Model) deviceTime(first, last int64) (sum float64) {
@@ -301,9 +280,9 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 	return sum
 }
 
-// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take
-// leastPageable of all operations' time.
-func (m *Model) pageable(first, last int64) (Finding, bool) {
+// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take the
+// live threshold's share of all operations' time.
+func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
 	copying := 0.0
 	for k, o := range m.operations {
@@ -315,15 +294,18 @@ func (m *Model) pageable(first, last int64) (Finding, bool) {
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *spansums.Sums) float64 { return x[spansums.Bytes] })
-	if x == nil || copying < leastPageable*m.deviceTime(first, last) {
-		return Finding{}, false
+	share := copying / m.deviceTime(first, last)
+	if x == nil || share < semconv.FindingPageableCopiesLiveThreshold {
+		return finding.Finding{}, false
 	}
 	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name,
 		x.Ratio(spansums.Bytes, spansums.ByteTime)*1e-9)
 	if x[spansums.RoofTime] > 0 {
 		text += fmt.Sprintf(", %.0f %% of the bus", 100*x.Ratio(spansums.Roofline, spansums.RoofTime))
 	}
-	return Finding{FindingPageable, text + " (pin it)", m.operations[k].trace}, true
+	f := found(semconv.GPUFindingKindPageableCopies, k.name, text, share, m.operations[k].trace)
+	f.Threshold = semconv.FindingPageableCopiesLiveThreshold
+	return f, true
 }
 
 // largest returns the entry of the largest value.

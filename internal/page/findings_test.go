@@ -4,6 +4,7 @@
 package page
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/rules"
+	activities "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // bare takes the operation's type off spans, so that they look like a service's.
@@ -97,16 +104,26 @@ func TestFindingsArePrinted(t *testing.T) {
 	chat.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "chat")
 	m.Traces(chat)
 
-	require.Equal(t, []Finding{
-		{
-			FindingStraggler, "rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
-				"chat runs on its GPU, too", traceID(41),
-		},
-		{FindingSlow, "400ms, the median of 6 takes 50ms; it used 7.5 J", traceID(3)},
-		{FindingThrottle, "the clock was held back in 2 of 3 spans of gemm, 60ms of GPU time (sw_power_cap)", traceID(20)},
-		{FindingPageable, "large moves through pageable memory at 20.0 GB/s, 25 % of the bus (pin it)", traceID(30)},
-	}, m.State(Query{Range: time.Minute}).Findings)
-	require.Equal(t, "slow request: 400ms (trace x)", Finding{FindingSlow, "400ms", "x"}.String())
+	late := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
+	late.Subject, late.Trace, late.Share = "rank 1", traceID(41), 0.025
+	late.Chain = []string{"rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
+		"chat runs on its GPU, too"}
+	pageable := found(semconv.GPUFindingKindPageableCopies, "large",
+		"large moves through pageable memory at 20.0 GB/s, 25 % of the bus", 20./141, traceID(30))
+	pageable.Threshold = semconv.FindingPageableCopiesLiveThreshold
+	list := m.State(Query{Range: time.Minute}).Findings
+	for i, want := range []finding.Finding{
+		late,
+		found(semconv.GPUFindingKindSlowRequest, "svc", "400ms, the median of 6 takes 50ms; it used 7.5 J", 8, traceID(3)),
+		found(semconv.GPUFindingKindThrottle, "gemm",
+			"the clock was held back in 2 of 3 spans of gemm, 60ms of GPU time (sw_power_cap)", 2./3, traceID(20)),
+		pageable,
+	} {
+		require.InDelta(t, want.Share, list[i].Share, 1e-3, want.Kind)
+		list[i].Share = want.Share
+		require.Equal(t, want, list[i])
+	}
+	require.Len(t, list, 4)
 	s := m.State(Query{From: noon.Add(-50 * time.Second), To: noon.Add(-40 * time.Second)})
 	require.Empty(t, s.Findings, "in another time")
 	for _, o := range m.State(Query{}).Operations {
@@ -152,7 +169,7 @@ func TestTheSlowestRequestIsRememberedWhenThereIsNoRoomForIt(t *testing.T) {
 	require.Equal(t, maxRequests, m.requests.Len())
 	list := m.State(Query{}).Findings
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Text, "400ms, the median of 4001 takes 10ms")
+	require.Contains(t, list[0].Chain[0], "400ms, the median of 4001 takes 10ms")
 	now := m.now()
 	later := m.State(Query{From: now.Add(time.Hour), To: now.Add(2 * time.Hour)}).Findings
 	require.Empty(t, later, "it was before")
@@ -180,12 +197,10 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 		want               int
 	}{
 		"short copy": {9 * time.Millisecond, 0, 0, time.Second, 0}, "long copies": {11 * time.Millisecond, 0, 0, time.Second, 1},
-		"held for less than 0.1 %":       {0, 900 * time.Microsecond, 0, time.Second, 0},
-		"held for more":                  {0, 1100 * time.Microsecond, 0, time.Second, 1},
-		"held for less than 50 ms":       {0, 49 * time.Millisecond, 0, 59 * time.Second, 0},
-		"held for more, less than 0.1 %": {0, 51 * time.Millisecond, 0, 59 * time.Second, 1},
-		"held in 4 % of its time":        {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
-		"held in 6 % of its time":        {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
+		"held for less than 0.1 %": {0, 900 * time.Microsecond, 0, time.Second, 0},
+		"held for more":            {0, 1100 * time.Microsecond, 0, time.Second, 1},
+		"held in 4 % of its time":  {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
+		"held in 6 % of its time":  {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
 	} {
 		m := at()
 		section := func(name string, length time.Duration, attributes map[string]any) {
@@ -213,6 +228,36 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 	}
 }
 
+// A process that copies through pageable memory is judged by its spans as by its profile.
+func TestTheSameFactsGiveTheSameFindingAsInAProfile(t *testing.T) {
+	for share, is := range map[float64]bool{0.009: false, 0.051: true, 0.3: true} {
+		copied := time.Duration(share * float64(time.Second))
+		m := at()
+		m.Traces(traces(t, span{name: "work", kind: "section", start: 3 * time.Second, length: time.Second - copied}))
+		m.Traces(traces(t, span{name: "batch", kind: "copy", start: 4 * time.Second, length: copied, attributes: map[string]any{
+			"gpu.copy.host_memory": "pageable", "gpu.io.size": 1e6, "gpu.duration": copied.Seconds(),
+		}}))
+		live := m.State(Query{Range: time.Minute}).Findings
+
+		c := facts.Copy{Direction: activities.HostToDevice, Memory: "pageable", Count: 1, Bytes: 1e6, Exposed: copied}
+		d := &facts.Totals{Copy: map[facts.CopyKey]*facts.Copies{{Direction: c.Direction, Memory: c.Memory}: {Copy: c}}}
+		d.Parts[activities.Computing] = int64(time.Second - copied)
+		name := func(uint32) string { return "" }
+		list := rules.Device(d, &facts.Context{Name: name, Kernel: name, Peak: facts.PeakOf("")},
+			&facts.Report{Window: time.Second, Copies: []facts.Copy{c}})
+		i := slices.IndexFunc(list, func(f finding.Finding) bool { return f.Kind == semconv.GPUFindingKindPageableCopies })
+		require.Equal(t, is, i >= 0, "%g: %s", share, list)
+		if !is {
+			require.Empty(t, live)
+			continue
+		}
+		require.Len(t, live, 1)
+		require.Equal(t, list[i].Kind, live[0].Kind)
+		require.Equal(t, list[i].Remedy, live[0].Remedy)
+		require.InDelta(t, list[i].Share, live[0].Share, 1e-9)
+	}
+}
+
 func TestARegressionIsShownWithBothTraces(t *testing.T) {
 	m := New()
 	td := ptrace.NewTraces()
@@ -233,8 +278,9 @@ func TestARegressionIsShownWithBothTraces(t *testing.T) {
 	now := float64(time.Now().UnixMilli())
 	f, ok := m.regression(now-60_000, now+60_000)
 	require.True(t, ok)
-	require.Equal(t, "regression: GPU time per token of decode is 1.3 times as much as in 1 in version 2 of llm; before: trace "+
-		"01000000000000000000000000000000 (trace 02000000000000000000000000000000)", f.String())
+	require.Equal(t, "regression, decode: GPU time per token of decode is 1.3 times as much as in 1 in version 2 of llm; before: trace "+
+		"01000000000000000000000000000000 (threshold 10 %, certainty low); try: compare a trace of each version, and their "+
+		"flame graphs; trace 02000000000000000000000000000000", f.String())
 	_, ok = m.regression(now-3600_000, now-60_000)
 	require.False(t, ok, "reported later")
 }
@@ -265,7 +311,7 @@ func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 	}
 	list := m.State(Query{Range: time.Minute}).Findings
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Text, "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 25ms on average")
+	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 25ms on average")
 }
 
 // point is a point of a metric of device GPU-1 at a time before noon.
@@ -315,7 +361,7 @@ func TestDeviceErrorsAreFindings(t *testing.T) {
 			require.Empty(t, list, c.kind)
 			continue
 		}
-		require.Equal(t, []Finding{{FindingError, c.want, traceID(6)}}, list)
+		require.Equal(t, []finding.Finding{found(semconv.GPUFindingKindDeviceError, "gpu0", c.want, 0, traceID(6))}, list)
 		require.Empty(t, m.State(Query{From: noon.Add(-15 * time.Second), To: noon}).Findings, "it was before")
 	}
 }
@@ -342,7 +388,7 @@ func TestMemoryNearItsLimitIsAFinding(t *testing.T) {
 		list := m.State(Query{Range: time.Minute}).Findings
 		require.Len(t, list, want)
 		if want > 0 {
-			require.Equal(t, Finding{FindingMemory, "gpu0 had 78.4 of 80.0 GiB in use", ""}, list[0])
+			require.Equal(t, found(semconv.GPUFindingKindMemoryLimit, "gpu0", "gpu0 had 78.4 of 80.0 GiB in use", list[0].Share, ""), list[0])
 		}
 	}
 }
@@ -372,7 +418,7 @@ func TestAStarvedDeviceIsAFinding(t *testing.T) {
 		list := m.State(Query{Range: time.Minute}).Findings
 		require.Len(t, list, c.want, name)
 		if name == "above the threshold" {
-			require.Equal(t, Finding{FindingStarved, "svc leaves gpu0 without work for 30 % of its time", traceID(3)}, list[0])
+			require.Equal(t, found(semconv.GPUFindingKindStarved, "gpu0", "svc leaves gpu0 without work for 30 % of its time", list[0].Share, traceID(3)), list[0])
 		}
 	}
 }
@@ -396,5 +442,5 @@ func TestSectionTimeMayBeDelta(t *testing.T) {
 		p.Attributes().PutStr("gpu.section.state", state)
 		m.Metrics(md)
 	}
-	require.Equal(t, "svc leaves gpu0 without work for 67 % of its time", m.State(Query{Range: time.Minute}).Findings[0].Text)
+	require.Equal(t, "svc leaves gpu0 without work for 67 % of its time", m.State(Query{Range: time.Minute}).Findings[0].Chain[0])
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -28,24 +29,24 @@ const (
 // State is the content of the page: the JSON of /api/state, version 2. Times are unix milliseconds, durations seconds,
 // energies joules, rates per second. Unknown values are omitted.
 type State struct {
-	Version    int         `json:"version"`
-	Now        int64       `json:"now"`
-	Live       bool        `json:"live"`
-	Range      float64     `json:"range"`              // seconds before now that the strips show; 0: all
-	From       int64       `json:"from"`               // time range of operations, steps and requests; 0: all
-	To         int64       `json:"to"`                 //
-	TraceURL   string      `json:"traceUrl,omitempty"` // with {traceID}
-	Services   []string    `json:"services,omitempty"` // in the range, whatever Query.Service is
-	Findings   []Finding   `json:"findings"`
-	Devices    []Device    `json:"devices"`
-	Operations []Operation `json:"operations"`
-	MoreOps    int         `json:"moreOperations,omitempty"` // that are not listed, for they took the least GPU time
-	Roofs      []Roof      `json:"roofs"`
-	Steps      []Step      `json:"steps"`
-	MoreSteps  int         `json:"moreSteps,omitempty"` // older ones
-	Requests   []Request   `json:"requests"`
-	MoreReqs   int         `json:"moreRequests,omitempty"` // that took less
-	Health     Health      `json:"health"`
+	Version    int               `json:"version"`
+	Now        int64             `json:"now"`
+	Live       bool              `json:"live"`
+	Range      float64           `json:"range"`              // seconds before now that the strips show; 0: all
+	From       int64             `json:"from"`               // time range of operations, steps and requests; 0: all
+	To         int64             `json:"to"`                 //
+	TraceURL   string            `json:"traceUrl,omitempty"` // with {traceID}
+	Services   []string          `json:"services,omitempty"` // in the range, whatever Query.Service is
+	Findings   []finding.Finding `json:"findings"`
+	Devices    []Device          `json:"devices"`
+	Operations []Operation       `json:"operations"`
+	MoreOps    int               `json:"moreOperations,omitempty"` // that are not listed, for they took the least GPU time
+	Roofs      []Roof            `json:"roofs"`
+	Steps      []Step            `json:"steps"`
+	MoreSteps  int               `json:"moreSteps,omitempty"` // older ones
+	Requests   []Request         `json:"requests"`
+	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
+	Health     Health            `json:"health"`
 
 	// Of reports on profiles.
 	Profiles   []*Profile  `json:"profiles,omitempty"`
@@ -200,7 +201,7 @@ func (m *Model) State(q Query) *State {
 	s := &State{
 		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(),
 		To:     q.To.UnixMilli(),
-		Health: m.health, Findings: []Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{},
+		Health: m.health, Findings: []finding.Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{},
 		Steps:    []Step{},
 		Requests: []Request{},
 	}

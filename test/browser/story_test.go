@@ -53,10 +53,10 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	told := func(b *tab) {
 		b.hangsTogether()
 		for _, want := range []string{
-			`straggling rank: rank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
+			`late rank: rank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
 			`slow request: [\d.]+m?s, the median of \d+ takes [\d.]+m?s`,
 			`throttle: the clock was held back in 1 of 1 spans of prefill.long, .* \(sw_power_cap\)`,
-			`pageable copy: h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
+			`pageable copies: h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
 		} {
 			assert.Regexp(t, want, b.text("#standsOut"))
 		}
@@ -91,7 +91,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^train .* rank 0 late by [\d.]+ ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
 		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request beside the median
-		`(?m)^  straggling rank: `, `(?m)^  slow request: `, `(?m)^  throttle: `, `(?m)^  pageable copy: `,
+		`(?m)^  late_rank, rank 0: `, `(?m)^  slow_request, `, `(?m)^  throttle, `, `(?m)^  pageable_copies, `,
 	} {
 		assert.Regexp(t, want, said.String())
 	}

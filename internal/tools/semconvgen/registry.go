@@ -98,8 +98,9 @@ type annotations struct {
 
 // findingKind holds the properties of a kind of finding besides its name and brief.
 type findingKind struct {
-	Threshold float64 `yaml:"threshold"` // 0: none
-	Of        string  `yaml:"of"`        // the whole that the threshold is a share of
+	Threshold float64 `yaml:"threshold"`      // 0: none
+	Of        string  `yaml:"of"`             // the whole that the threshold is a share of
+	Live      float64 `yaml:"live_threshold"` // of live spans: share of the device time of all operations; 0: none
 	Remedy    string  `yaml:"remedy"`
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 )
@@ -239,7 +240,7 @@ func listenForPage() (net.Listener, error) {
 }
 
 // writeFindings writes the findings in lines of a width; 0 means any width.
-func writeFindings(out io.Writer, list []page.Finding, width int) {
+func writeFindings(out io.Writer, list []finding.Finding, width int) {
 	if len(list) == 0 {
 		return
 	}
