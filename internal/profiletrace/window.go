@@ -74,6 +74,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		}
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))
+		if in, out := a.detail.InElements, a.detail.OutElements; a.detail.Collective == "all_to_all" && min(in, out) > 0 {
+			v.Sent, v.Received = in, out
+		}
 	default:
 		means := s.means(a)
 		v.Class, v.Moves, v.Role, v.Maps = timeline.Computing, means.move, means.role, means.maps

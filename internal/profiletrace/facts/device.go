@@ -61,6 +61,7 @@ type Totals struct {
 	Attentions int64
 	Opaque     time.Duration // of Alone
 	OfGraphs   int64         // idle time before kernels of graphs, while the host dispatched or was done
+	Experts    Experts       // exchanges of tokens
 	FedWaits   int64         // idle time after waits for copies from the host
 }
 
@@ -79,6 +80,8 @@ type active struct {
 	exposed  time.Duration
 	duration time.Duration
 	opaque   bool
+	sent     int64 // elements, of an all-to-all
+	received int64
 	pages    bool    // a migration towards the device
 	filled   float64 // 1 where it is not known
 }
@@ -230,7 +233,7 @@ func (d *Device) begin(a *timeline.Activity) {
 			d.attends(a, t.op)
 			d.Trials.launched(a)
 		} else {
-			t.coll = d.collectiveOf(a)
+			t.coll, t.sent, t.received = d.collectiveOf(a), a.Sent, a.Received
 		}
 	case timeline.Copying:
 		t.copy = d.copyOf(a, t.duration)
@@ -342,6 +345,7 @@ func (d *Device) stall(n time.Duration) {
 // retire adds a finished activity to the totals.
 func (d *Device) retire(a *active) {
 	if c := a.coll; c != nil {
+		d.Experts.add(a)
 		c.count++
 		c.time += a.duration
 		c.exposed += a.exposed

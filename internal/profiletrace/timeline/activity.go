@@ -45,6 +45,8 @@ type Activity struct {
 	Memory     string // of the host in a copy
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
+	Sent       int64 // elements, of an all-to-all whose two sides are known
+	Received   int64 // likewise
 	Step       int32 // the step that launched it, from 1 on; 0: none
 	Occurrence int64 // of a collective among others of its kernel that the step launched, from 1 on; 0: there are no steps
 }
