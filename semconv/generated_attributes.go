@@ -1019,6 +1019,7 @@ const (
 	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes without computing
 	GPUFindingKindDependency           = "dependency"            // launched work waits for something not in the file
 	GPUFindingKindDeviceError          = "device_error"          // a device reports an XID or an uncorrected memory error
+	GPUFindingKindExpertImbalance      = "expert_imbalance"      // ranks wait in all-to-alls for ranks whose experts got more tokens
 	GPUFindingKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
 	GPUFindingKindExposedCopies        = "exposed_copies"        // copies that no kernel hides
 	GPUFindingKindFusion               = "fusion"                // elementwise kernels write what the next one reads

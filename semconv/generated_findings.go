@@ -12,6 +12,7 @@ const (
 	FindingCheckpointThreshold           = 0.05 // of window
 	FindingDataMovementThreshold         = 0.1  // of computing time, and 0.05 of the window
 	FindingDependencyThreshold           = 0.05 // of window
+	FindingExpertImbalanceThreshold      = 0.05 // of window
 	FindingExposedCommunicationThreshold = 0.05 // of window
 	FindingExposedCopiesThreshold        = 0.05 // of window
 	FindingFusionThreshold               = 0.05 // of window
@@ -74,6 +75,10 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "device_error", Title: "a device reports an XID or an uncorrected memory error",
 			Remedy: "look the XID up in the log, drain the device, reset or replace it",
+		},
+		{
+			Kind: "expert_imbalance", Title: "ranks wait in all-to-alls for ranks whose experts got more tokens", Threshold: FindingExpertImbalanceThreshold, Of: "window",
+			Remedy: "an auxiliary loss or bias that balances the router, a capacity factor, other placement or copies of the busiest experts",
 		},
 		{
 			Kind: "exposed_communication", Title: "collectives move bytes while nothing computes", Threshold: FindingExposedCommunicationThreshold, Of: "window",

@@ -104,7 +104,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j.outside(&d.Head, "%s could have begun its window %s earlier")
 	j.outside(&d.Tail, "%s had nothing to do for %s after its window")
 	stalled := j.copies(d, r)
-	j.collectives(r)
+	j.collectives(j.experts(d, r))
 	needed := max(0, 1-tried-stalled-j.slow(d))
 	rest := *r
 	rest.Operators = j.attention(d, j.moves(d, r, needed), needed)

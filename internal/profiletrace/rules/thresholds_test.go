@@ -72,6 +72,12 @@ var thresholdCases = map[string]func(s situation, n int64){
 		s.Moved = map[facts.MoveKey]*facts.Moved{{Move: timeline.MovesType}: {Alone: time.Duration(n)}}
 	},
 	semconv.GPUFindingKindDependency: idleFor(timeline.CauseDependency),
+	semconv.GPUFindingKindExpertImbalance: func(s situation, n int64) {
+		s.Experts = facts.Experts{
+			Count: 3, Sent: 300, Received: 600, Unequal: 300, Exposed: time.Duration(n + 1), Unhidden: 1, Rate: 1,
+		}
+		s.report.Collectives = []facts.Collective{{Name: "all_to_all of 1 MB", Count: 3, Waiting: time.Duration(n), Moving: 1}}
+	},
 	semconv.GPUFindingKindExposedCommunication: func(s situation, n int64) {
 		s.report.Collectives = []facts.Collective{{Name: "all_reduce", Count: 1, Moving: time.Duration(n)}}
 	},
