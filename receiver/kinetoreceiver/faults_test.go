@@ -235,6 +235,37 @@ func faults() map[string]program {
 				}
 			})
 		}},
+		"experts with fewer tokens than others": {kind: semconv.GPUFindingKindExpertImbalance, says: "differ by 66.7 %", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				for k := range 4 {
+					m.layers(10, 150*us)
+					n := 1000 * (i*4 + k + 1) // of each size one only
+					for side, sizes := range [][2]int{{2 * n, n}, {n, 2 * n}} {
+						length := int64(n) * us / 50
+						if sick && side == 1 && i+k > 0 { // these experts are done early
+							length += m.about(3 * ms)
+						}
+						m.free[[2]int64{0, 7}] = m.launch(work{
+							name: "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", length: length, stream: 20, after: m.free[[2]int64{0, 7}],
+							args: fmt.Sprintf(`,"Collective name":"all_to_allv","In msg nelems":%d,"Out msg nelems":%d,"dtype":"BFloat16","Group size":8`,
+								sizes[0], sizes[1]),
+						})
+					}
+				}
+			})
+		}},
+		"a late rank among even experts": {kind: semconv.GPUFindingKindLateRank, run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				for range 4 {
+					m.layers(10, 150*us)
+					length := 200 * us
+					if sick && i != 3 {
+						length += m.about(3 * ms)
+					}
+					m.free[[2]int64{0, 7}] = m.reduce("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv", 1000, length)
+				}
+			})
+		}},
 		"attention in parts": {kind: semconv.GPUFindingKindUnfusedAttention, says: "48 times; most in aten::bmm", run: func(m *machine, sick bool) {
 			m.style.model = "NVIDIA A100-SXM4-80GB"
 			const half, query, scores = `"c10::BFloat16","c10::BFloat16"`, `[128,2048,64]`, `[128,2048,2048]`

@@ -214,6 +214,8 @@ func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
 // unrecorded are jobs of which an export does not record what tells the cause: sizes of collectives, types of elements.
 var unrecorded = map[string]struct{ kind, says string }{
 	"experts that some ranks have more of": {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"experts with fewer tokens than others": {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
+	"a late rank among even experts/plain": {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"a link that is slow":                  {semconv.GPUFindingKindExposedCommunication, "while nothing computes"},
 	"pipeline that fills and drains":       {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"pipeline with bubbles":                {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
