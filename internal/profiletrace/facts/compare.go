@@ -35,6 +35,50 @@ type Change struct {
 	Name   string        `json:"name"`
 	Before time.Duration `json:"before_ns"`
 	After  time.Duration `json:"after_ns"`
+	Work   [2]Worked     `json:"work,omitzero"` // before and after, of operators and kernels
+}
+
+// Worked is what an operator or kernel did in a step, by which a longer time of more work is told from a slower one.
+type Worked struct {
+	Kernels   float64 `json:"kernels"`
+	FLOPs     float64 `json:"flops,omitzero"`
+	Precision string  `json:"precision,omitempty"` // of most of it
+	Shapes    string  `json:"shapes,omitempty"`    // of the inputs that took most of the time
+	most      time.Duration
+}
+
+func (w *Worked) add(kernels int64, r *Rate, shapes string, t time.Duration, n float64) {
+	w.Kernels += float64(kernels) / n
+	w.FLOPs += r.FLOPs / n
+	if t > w.most {
+		w.most, w.Precision, w.Shapes = t, r.Precision, shapes
+	}
+}
+
+// differs reports whether the work of two sides is another one, beyond rounding.
+func (w Worked) differs(o Worked) bool {
+	far := func(a, b float64) bool { return max(a, b) > 1.001*min(a, b) }
+	return far(w.Kernels, o.Kernels) || far(w.FLOPs, o.FLOPs) || w.Precision != o.Precision || w.Shapes != o.Shapes
+}
+
+// String returns the work in words.
+func (w Worked) String() string {
+	list := []string{fmt.Sprintf("%.4g kernels", w.Kernels)}
+	if w.FLOPs > 0 {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%.3g GFLOP %s", w.FLOPs/1e9, w.Precision)))
+	}
+	if w.Shapes != "" {
+		list = append(list, w.Shapes)
+	}
+	return strings.Join(list, ", ")
+}
+
+// work returns how the work changed, for a line of the table; empty if it is the same or is on one side only.
+func (c Change) work() string {
+	if min(c.Before, c.After) <= 0 || !c.Work[0].differs(c.Work[1]) {
+		return ""
+	}
+	return " (" + c.Work[0].String() + " → " + c.Work[1].String() + ")"
 }
 
 // Delta returns After minus Before.
@@ -45,6 +89,8 @@ func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
 	var window [2]time.Duration
 	parts, operators, kernels := changes{}, changes{}, changes{}
+	var works [2]map[string]*[2]Worked // of operators and of kernels
+	works[0], works[1] = map[string]*[2]Worked{}, map[string]*[2]Worked{}
 	for side, list := range [2][]Report{before, after} {
 		if len(list) > 0 {
 			c.Models[side] = list[0].Model
@@ -70,9 +116,11 @@ func Compare(before, after []Report) Comparison {
 			}
 			for _, o := range r.Operators {
 				put(operators, o.Name, o.Time)
+				boundedmap.Of(works[0], o.Name)[side].add(o.Kernels, &o.Rate, o.Shapes, o.Time, n)
 			}
 			for _, k := range r.ByKernel {
 				put(kernels, k.Name, k.Time)
+				boundedmap.Of(works[1], k.Name)[side].add(k.Count, &k.Rate, "", k.Time, n)
 			}
 			for _, k := range r.Copies {
 				name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
@@ -86,6 +134,11 @@ func Compare(before, after []Report) Comparison {
 	}
 	c.Before, c.After = window[0], window[1]
 	c.Parts, c.Operators, c.Kernels = parts.sorted(), operators.sorted(), kernels.sorted()
+	for i, list := range [][]Change{c.Operators, c.Kernels} {
+		for k := range list {
+			list[k].Work = *works[i][list[k].Name]
+		}
+	}
 	return c
 }
 
@@ -102,7 +155,7 @@ type changes map[string]*[2]time.Duration
 func (c changes) sorted() (list []Change) {
 	for name, t := range c {
 		if *t != [2]time.Duration{} {
-			list = append(list, Change{name, t[0], t[1]})
+			list = append(list, Change{Name: name, Before: t[0], After: t[1]})
 		}
 	}
 	slices.SortFunc(list, func(a, b Change) int {
@@ -131,7 +184,7 @@ func (c Comparison) Write(w io.Writer, rows int) error {
 			n = min(n, rows)
 		}
 		for _, x := range t.list[:n] {
-			fmt.Fprintf(tw, "%+.3f\t%.3f\t%.3f\t  %s\n", ms(x.Delta()), ms(x.Before), ms(x.After), finding.Clip(x.Name))
+			fmt.Fprintf(tw, "%+.3f\t%.3f\t%.3f\t  %s\n", ms(x.Delta()), ms(x.Before), ms(x.After), finding.Clip(x.Name)+x.work())
 		}
 		if rest := len(t.list) - n; rest > 0 {
 			fmt.Fprintf(tw, "\t\t\t  and %d more (--rows)\n", rest)

@@ -98,9 +98,9 @@ func TestCompareAcrossDevices(t *testing.T) {
 	}
 	c := Compare([]Report{before, before}, []Report{after})
 	assert.Equal(t, [2]int64{4, 1}, c.StepCounts)
-	assert.Equal(t, []Change{{"idle: launch-bound", 100, 0}, {"idle: loader", 0, 50}, {"computing", 100, 100}}, c.Parts)
-	assert.Equal(t, []Change{{"mm", 100, 100}}, c.Operators)
-	assert.Equal(t, []Change{{"Cijk", 0, 100}, {"cutlass", 100, 0}}, c.Kernels)
+	assert.Equal(t, []Change{{Name: "idle: launch-bound", Before: 100, After: 0}, {Name: "idle: loader", Before: 0, After: 50}, {Name: "computing", Before: 100, After: 100}}, c.Parts)
+	assert.Equal(t, []Change{{Name: "mm", Before: 100, After: 100}}, times(c.Operators))
+	assert.Equal(t, []Change{{Name: "Cijk", Before: 0, After: 100}, {Name: "cutlass", Before: 100, After: 0}}, times(c.Kernels))
 	var b bytes.Buffer
 	require.NoError(t, c.Write(&b, 0))
 	assert.Contains(t, b.String(), "a step is 50ns (25 %) shorter")
@@ -121,8 +121,8 @@ func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
 	}
 	c := Compare([]Report{before}, []Report{after})
 	assert.True(t, c.PerStep)
-	assert.Equal(t, []Change{{"computing", 40, 100}, {"idle: loader", 60, 20}}, c.Parts)
-	assert.Equal(t, []Change{{"mm", 40, 90}, {"add", 0, 10}}, c.Operators)
+	assert.Equal(t, []Change{{Name: "computing", Before: 40, After: 100}, {Name: "idle: loader", Before: 60, After: 20}}, c.Parts)
+	assert.Equal(t, []Change{{Name: "mm", Before: 40, After: 90}, {Name: "add", Before: 0, After: 10}}, times(c.Operators))
 	var sum time.Duration
 	for _, p := range c.Parts {
 		sum += p.Delta()
@@ -159,4 +159,35 @@ func TestReportOmitsARateThatIsNotKnown(t *testing.T) {
 		assert.Equal(t, want != "", found)
 		assert.Equal(t, strings.TrimPrefix(want, "; operators"), rates)
 	}
+}
+
+// A doubled batch at the same rate is more work, not a slower kernel.
+func TestCompareStatesTheWork(t *testing.T) {
+	side := func(batch int64) Report {
+		return Report{
+			Window: time.Duration(batch) * time.Millisecond, Steps: 2,
+			Operators: []Operator{
+				{
+					Name: "mm", Kernels: 4, Time: time.Duration(batch) * time.Millisecond, Shapes: fmt.Sprintf("[%d,64]", batch),
+					Rate: Rate{FLOPs: float64(batch) * 2e9, Precision: "bf16"},
+				},
+				{Name: "add", Kernels: 2, Time: time.Microsecond},
+			},
+			ByKernel: []Kernel{{Name: "gemm", Count: 4 * batch, Time: time.Duration(batch) * time.Millisecond}},
+		}
+	}
+	c := Compare([]Report{side(8)}, []Report{side(16)})
+	var b bytes.Buffer
+	require.NoError(t, c.Write(&b, 0))
+	assert.Contains(t, b.String(), "mm (2 kernels, 8 GFLOP bf16, [8,64] → 2 kernels, 16 GFLOP bf16, [16,64])\n")
+	assert.Contains(t, b.String(), "gemm (16 kernels → 32 kernels)\n")
+	assert.Contains(t, b.String(), "  add\n", "it does the same")
+}
+
+// times returns the changes without the work.
+func times(list []Change) (bare []Change) {
+	for _, c := range list {
+		bare = append(bare, Change{Name: c.Name, Before: c.Before, After: c.After})
+	}
+	return bare
 }
