@@ -251,6 +251,18 @@ func shapes() map[string]program {
 				})
 			})
 		}},
+		"another thread that holds the interpreter for 0.6 ms": {kind: semconv.GPUFindingKindHostWork, says: "another thread of the process was in augment.py(12): jitter", run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				for range 20 {
+					m.layers(4, 200*us)
+					m.wait("aten::item")
+					if sick {
+						m.beside(5000, func() { m.frame("augment.py(12): jitter", func() { m.now += 600 * us }) })
+						m.frame("train.py(40): step", func() { m.now += 600 * us })
+					}
+				}
+			})
+		}},
 		"checkpoint written by another thread": {run: func(m *machine, _ bool) {
 			m.steps(8, func(int) {
 				m.beside(5000, func() {
