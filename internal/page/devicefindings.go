@@ -129,7 +129,8 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 		name += " (" + detail
 	}
 	device := m.deviceName(k.device)
-	return found(semconv.GPUFindingKindDeviceError, device, fmt.Sprintf("%s reported %.0f %s", device, s.count, name), 0, s.trace), true
+	text := fmt.Sprintf("%s reported %.0f %s", device, s.count, name)
+	return found(semconv.GPUFindingKindDeviceError, device, text, 0, s.trace), true
 }
 
 // memoryNearLimit returns the device whose memory was fullest.

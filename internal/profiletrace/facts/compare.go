@@ -38,7 +38,7 @@ type Change struct {
 	Work   [2]Worked     `json:"work,omitzero"` // before and after, of operators and kernels
 }
 
-// Worked is what an operator or kernel did in a step, by which a longer time of more work is told from a slower one.
+// Worked is what an operator or kernel did in a step, which distinguishes more work from slower work.
 type Worked struct {
 	Kernels   float64 `json:"kernels"`
 	FLOPs     float64 `json:"flops,omitzero"`
