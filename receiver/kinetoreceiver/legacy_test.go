@@ -97,7 +97,7 @@ func TestMadeUpJobsWithoutKineto(t *testing.T) {
 				case is.Kind == semconv.GPUFindingKindUnexplainedIdle:
 					assert.Equal(t, finding.Low, is.Certainty)
 					assert.LessOrEqual(t, is.Gain, want.Parts.Idle)
-				case first == semconv.GPUFindingKindLateRank: // groups are not recorded
+				case first == semconv.GPUFindingKindLateRank || first == semconv.GPUFindingKindExpertImbalance: // no groups, no sizes
 					assert.Equal(t, semconv.GPUFindingKindExposedCommunication, is.Kind)
 				case nothingToGain(d): // what says otherwise needs launches or shapes
 					assert.Zero(t, want.Parts.CopyExposed*20/want.Window, "%s", want.Findings[0])
