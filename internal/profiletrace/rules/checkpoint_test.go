@@ -21,7 +21,7 @@ func TestRangesThatSaveCheckpointsAreKnownByTheirWords(t *testing.T) {
 		"torch/serialization.py(850): save": true, "torch/utils/checkpoint.py(489): checkpoint": false, "checkpoint": false,
 		"load_checkpoint": false, "save_image": false,
 	} {
-		assert.Equal(t, want, savesCheckpoint(name), name)
+		assert.Equal(t, want, timeline.SavesCheckpoint(name), name)
 	}
 }
 
