@@ -86,7 +86,7 @@ func analyze(t *testing.T, k *Kind, style Style, seed uint64) outcome {
 	require.Len(t, devices, 1, k.Name)
 	o := outcome{kind: k, style: style, job: job}
 	if k.want[0] != Healthy {
-		assert.Greater(t, job.Loss.Seconds()/devices[0].Window.Seconds(), 0.06, "the cause costs little: %s", k.Name)
+		assert.Greater(t, job.Loss.Seconds()/devices[0].Window.Seconds(), 0.02, "the cause costs little: %s", k.Name)
 	} else {
 		assert.Less(t, job.Loss.Abs().Seconds()/devices[0].Window.Seconds(), 0.05, k.Name)
 	}
