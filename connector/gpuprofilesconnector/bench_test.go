@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/connector/connectortest"
 	"go.opentelemetry.io/collector/connector/xconnector"
@@ -94,7 +93,7 @@ func besideMetrics(b *testing.B, waiting int) {
 	m := gpumetricsconnector.NewFactory()
 	config := m.CreateDefaultConfig()
 	config.(*gpumetricsconnector.Config).FlushInterval = time.Hour
-	metrics, err := m.CreateTracesToMetrics(b.Context(), connectortest.NewNopSettings(m.Type()), component.Config(config),
+	metrics, err := m.CreateTracesToMetrics(b.Context(), connectortest.NewNopSettings(m.Type()), config,
 		consumertest.NewNop())
 	require.NoError(b, err)
 	td := requests()

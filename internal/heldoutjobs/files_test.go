@@ -199,7 +199,7 @@ func (p *process) nsight(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing left
+	defer tx.Rollback() // no effect after a commit
 	insert := map[string]*sql.Stmt{}
 	do := func(table string, values ...any) {
 		if err != nil {

@@ -192,7 +192,6 @@ type meeting struct {
 	elements                      int64
 	ranks                         []int
 	sequence                      int
-	peer                          int
 	old                           string // kernel of older libraries
 }
 

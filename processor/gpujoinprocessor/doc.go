@@ -13,10 +13,9 @@
 //	                     no GPU span, unknown device: at once
 //	                  ┌───────────────────────────────────────────────┐
 //	ConsumeTraces ────┤                                               ├──► next
-//	                  └─► fair share ─► queue ─► one consumer ─► join ┘
-//	                      (arrive)      (bytes)  waits until T ≥ end
+//	                  └─► attribution ─► queue ─► one consumer ─► join┘
+//	                      (add)          (bytes)  waits until T ≥ end
 //
-// T is the settled time of the span's physical GPU: min(newest sample, now − settle), but never further back than
-// now − max_wait. See package internal/attribution for what is settled there. While a request waits in memory its spans'
-// attributes are packed.
+// T is the settled time of the span's physical GPU: min(newest sample, now − settle), but at least now − max_wait. See
+// package internal/attribution for what settling means. The attributes of waiting spans are packed in memory.
 package gpujoinprocessor
