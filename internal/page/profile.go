@@ -128,6 +128,9 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 	p.Remarks, p.whole = remarks, true
 	if p.stacks != nil {
 		p.stacks.Resolve(time.Now().UnixNano(), true)
+		if text := p.stacks.Stats().Missing(); text != "" {
+			p.Remarks = append(slices.Clip(p.Remarks), text)
+		}
 		p.resolved, p.stacks = p.stacks.Take(math.MaxInt64), nil
 	}
 	for _, r := range devices {

@@ -108,6 +108,30 @@ func TestWaitingPiecesAreBounded(t *testing.T) {
 	require.Equal(t, int64(16), b.Stats().Forgotten)
 }
 
+// Stacks whose outer spans arrive too late are reported, except if no room was lacking: the parent may be in another file.
+func TestStacksCountedBeforeTheirOuterSpansAreReported(t *testing.T) {
+	var all []drawn
+	for i := range 200 {
+		all = append(all, drawn{trace: 1, id: 1000 + i, parent: 1, name: "k", device: 1, start: 10 * i, end: 10*i + 4})
+	}
+	b := New(Options{Settle: time.Hour, MaxWait: time.Hour, MaxSpans: 40, Repeats: -1})
+	onArrival(b, all, nil)
+	b.Resolve(1, true)
+	s := b.Stats()
+	require.Equal(t, int64(200), s.Incomplete)
+	require.Greater(t, s.Early, int64(100))
+	require.Less(t, s.Early, int64(200), "the last ones wait until the end")
+	require.Contains(t, s.Missing(), "of 200 GPU spans lack outer frames")
+
+	b = New(Options{Settle: time.Hour, MaxWait: time.Hour, MaxSpans: 1000, Repeats: -1})
+	onArrival(b, all, nil)
+	b.Resolve(1, true)
+	s = b.Stats()
+	require.Equal(t, int64(200), s.Incomplete)
+	require.Zero(t, s.Early)
+	require.Empty(t, s.Missing())
+}
+
 // Spans that state only their energy with their descendants have the difference, whichever arrives first.
 func TestNestedEnergyCountsOnce(t *testing.T) {
 	outer := drawn{trace: 1, id: 1, name: "outer", device: 1, start: 0, end: 1000, energy: 10}

@@ -4,6 +4,7 @@
 package stackprofile
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -56,16 +57,27 @@ type Stats struct {
 	Repeated   int64 // GPU spans that had arrived before
 	Invalid    int64 // GPU spans whose times are not usable; their energy counts
 	Incomplete int64 // GPU spans with time or energy whose stack lacks spans that did not arrive in time
+	Early      int64 // of Incomplete: counted early, because more than MaxSpans waited
 	Late       int64 // GPU spans that arrived after the span around them was counted
 	IdleLate   int64 // activities that arrived after the idle time around them was counted
 	Overflow   int64 // values counted under "(other stacks)"
 	Forgotten  int64 // spans that did not arrive and are no longer waited for; should one arrive, its time counts twice
 }
 
+// Missing describes the stacks that lack their outer frames because too many spans waited; empty if there are none.
+func (s Stats) Missing() string {
+	if s.Early == 0 {
+		return ""
+	}
+	return fmt.Sprintf("flame graph: the stacks of %d of %d GPU spans lack outer frames, because too many spans waited for them "+
+		"(their time is complete)", s.Early, s.Spans)
+}
+
 // Builder aggregates spans. It is not safe for concurrent use.
 type Builder struct {
 	opts    Options
 	stats   Stats
+	early   bool // trees are counted before they are complete, for want of room
 	repeats spanfacts.Repeats
 	frames  generations[Frame, *Frame]
 	labels  generations[Labels, *Labels]

@@ -34,7 +34,9 @@ func (b *Builder) Resolve(now int64, all bool) {
 func (b *Builder) makeRoom(now int64) {
 	b.resolve(now, func(top *span, _ *tree) bool { return b.complete(top) })
 	if len(b.spans) > b.opts.MaxSpans/2 {
+		b.early = true
 		b.resolve(now, func(*span, *tree) bool { return true })
+		b.early = false
 	}
 	b.settleIdle(false)
 }
@@ -360,6 +362,9 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	}
 	if r.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
 		b.stats.Incomplete++
+		if b.early {
+			b.stats.Early++
+		}
 	}
 	var in *Profile
 	if self > 0 || s.energy > 0 || s.extra != nil && len(s.extra.leaves) > 0 {

@@ -203,6 +203,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if o.Pprof != "" {
 		fmt.Fprintf(out, "%s\n    GPU time and idle time by stack: open it with go tool pprof\n",
 			printable.Line(o.Pprof))
+		if text := stacks.Stats().Missing(); text != "" {
+			fmt.Fprintf(out, "%s\n", printable.Wrapped(text, width, "    ", "    "))
+		}
 	}
 	switch {
 	case good+repeated < len(files)+len(refused):
