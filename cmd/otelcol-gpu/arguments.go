@@ -43,8 +43,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, found %q (%s)", cmd.Name(), args[0], hint)
 }
 
-// whatItIs returns how a ready pipeline, a configuration or a profile is given to otelcol-gpu; empty for anything
-// else.
+// whatItIs returns how to pass a ready pipeline, a configuration or a profile to otelcol-gpu; empty for anything else.
 func whatItIs(arg string) string {
 	switch filepath.Ext(arg) {
 	case ".yaml", ".yml":

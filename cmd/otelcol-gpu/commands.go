@@ -192,7 +192,7 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-// terminal returns f where it is one that can take cursor movements, else nil.
+// terminal returns f if it is a terminal that can move the cursor, otherwise nil.
 func terminal(f *os.File) *os.File {
 	if os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
 		return nil

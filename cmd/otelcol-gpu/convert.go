@@ -124,7 +124,7 @@ damaged and was read only in part.`,
 // all time in the garbage collector if a report keeps more than the limit.
 const garbagePercent = 40
 
-// partial is remarked of files that were made of a profile, at whatever detail.
+// partial is the remark on a profile that was read only in part, at any detail.
 const partial = "spans restored from an earlier conversion: the table has only activities with their own span"
 
 // profileReader reads files for convert.
@@ -225,7 +225,7 @@ func operatorTable(d *facts.Report) []string {
 	return lines
 }
 
-// comparison prints what changed between two profiles.
+// comparison prints the differences of two profiles.
 func comparison(
 	ctx context.Context, out io.Writer, files []string, o kinetoreceiver.Options, rows int, html string,
 ) error {

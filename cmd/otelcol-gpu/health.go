@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newHealthCommand returns the command by which an image without a shell checks itself.
+// newHealthCommand returns the command with which an image without a shell checks itself.
 func newHealthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [HOST:PORT]",

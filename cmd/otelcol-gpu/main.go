@@ -41,8 +41,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// version is the repository's, on scopes, in user agents and everywhere else; -ldflags "-X main.version=…" gives a
-// build its own.
+// version is the repository's version, used on scopes, in user agents and elsewhere; -ldflags "-X main.version=…" sets
+// it for a build.
 var version = gpuspan.Version
 
 func buildInfo() component.BuildInfo {
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// errReported ends the program with a failure whose messages are on the terminal already.
+// errReported ends the program with a failure that was printed already.
 var errReported = errors.New("failed")
 
 // errPartial ends the program with exit code 3: all is done, but some files could be read only in part, as was
@@ -148,7 +148,7 @@ func command() (*cobra.Command, *welcome, error) {
 			cmd.Args = noArguments
 		}
 	}
-	for _, cmd := range append(root.Commands(), root) { // the Collector's texts are up to forty names in one line
+	for _, cmd := range append(root.Commands(), root) { // the Collector prints up to forty names in one line
 		for name, usage := range map[string]string{
 			"config":        "`file` or name of a ready pipeline; may be repeated, later files override earlier files",
 			"feature-gates": "comma-separated feature `gates` to enable, or to disable with a leading -; see featuregate",
@@ -256,7 +256,7 @@ func withHint(err error, conf map[string]any) error {
 }
 
 // missing returns all components of a configuration that this build lacks, as "receiver kafka": the Collector reports
-// one for each section at most, which is named here if the configuration is not known.
+// at most one for each section, which is used if the configuration is unknown.
 func missing(conf map[string]any, reported []string) []string {
 	set, err := factories()
 	if err != nil {
@@ -287,7 +287,7 @@ func has[F any](m map[component.Type]F) func(component.Type) bool {
 	return func(t component.Type) bool { _, ok := m[t]; return ok }
 }
 
-// missingHint reports where the components are, in a build that has all of them.
+// missingHint returns in which build the components are.
 func missingHint(list []string) string {
 	var full, nowhere []string
 	onlyOTTL := true
@@ -304,7 +304,7 @@ func missingHint(list []string) string {
 	}
 	const own = "build a Collector that has them, as deploy/own-collector does"
 	switch {
-	case len(full) == 0 && len(nowhere) == 1: // most often a misspelling, and the Collector's error names it
+	case len(full) == 0 && len(nowhere) == 1: // most often a misspelling, which the Collector's error names
 		return ""
 	case len(full) == 0:
 		return fmt.Sprintf(" (no build of otelgpu has the %s: correct the names, or %s)",

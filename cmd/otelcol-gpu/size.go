@@ -31,7 +31,7 @@ type size struct {
 }
 
 const (
-	onTheWay   = time.Second // from a span's end to its arrival, as requests are exported while they fill
+	onTheWay   = time.Second // from a span's end to its arrival, because requests are exported when they are full
 	bursts     = 1.25
 	cpuPerSpan = 18e-6      // core seconds
 	deviceHeap = 17e6 / 8.0 // samples of a device, 16 fields at 10 Hz

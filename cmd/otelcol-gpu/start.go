@@ -36,7 +36,7 @@ const (
 	readyMessage  = "Everything is ready. Begin running and processing data."
 	openedMessage = "GPU source opened"
 	noneMessage   = "GPU source does not answer"
-	failedMessage = "error found during service initialization" // which is the program's last line as well
+	failedMessage = "error found during service initialization" // it is the program's last line as well
 )
 
 func (w *welcome) options() []zap.Option {
@@ -63,7 +63,7 @@ func (w *welcome) configuration() map[string]any {
 type listener struct {
 	zapcore.Core
 	w         *welcome
-	component string // whose logger it is
+	component string // name of its logger
 }
 
 func (l listener) Enabled(level zapcore.Level) bool {
@@ -107,7 +107,7 @@ func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	switch {
 	case e.Message == openedMessage:
 		line = text(fields, "devices") + " from " + text(fields, "source")
-	case e.Level >= zapcore.WarnLevel: // of a source that the configuration names
+	case e.Level >= zapcore.WarnLevel: // of a source named in the configuration
 		line = "none found, retrying (the warning above has the reason)"
 	}
 	l.w.source(l.component, line)
@@ -145,7 +145,7 @@ func (w *welcome) start() {
 		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
 	}
 	w.sayDevices()
-	// For a service of Type=notify. Whoever started this with NOTIFY_SOCKET but does not read it is no reason to stop.
+	// For a service of Type=notify. If NOTIFY_SOCKET is set but nothing reads it, the program continues.
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 

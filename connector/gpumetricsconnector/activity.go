@@ -156,17 +156,17 @@ const (
 	classCompute = 1 << iota
 	classComm
 	classCopy
-	stateStarved // not a class: idle for want of launches
+	stateStarved // idle, not a class: waiting for launches
 )
 
 // activity is one record of a profiler: [start, end) in unix ns.
 type activity struct {
 	start, end uint64
-	launch     uint64 // when the host began to launch it; 0 if unknown
+	launch     uint64 // when the host started to launch it; 0: unknown
 	class      uint8
 }
 
-// timeline has one device's activities that are not analyzed yet. The time before settled is.
+// timeline holds one device's activities that are not analyzed yet; the time before settled is analyzed.
 type timeline struct {
 	pending []activity
 	settled uint64 // 0 before the first analysis
@@ -223,7 +223,7 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 		}
 	}
 	if len(edges) == 0 {
-		return spent // nothing begins before to
+		return spent // nothing starts before to
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
 	var running [classCopy + 1]int
@@ -250,7 +250,7 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	}
 	t.settled = at
 	t.pending = keep
-	if cap(keep) > 4*len(keep) { // more arrived than will arrive soon
+	if cap(keep) > 4*len(keep) { // more arrived than will arrive in the near future
 		t.pending = slices.Clone(keep)
 	}
 	return spent

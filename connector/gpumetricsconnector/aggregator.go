@@ -232,7 +232,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	step, request := f.Kind == spanfacts.Step, f.Kind == spanfacts.Request
 	over := false
 	if a.cfg.Operations.HasValue() {
-		over = a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy that no operation has
+		over = a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy outside of operations
 	}
 	if step && a.cfg.Steps.HasValue() {
 		over = a.step(r, f, weight, now) || over

@@ -151,7 +151,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	begins := len(c.aggregator.Begun) > 0
 	stats := c.aggregator.stats
 	c.aggregator.stats = counts{}
-	if !final { // at shutdown some ranks of the last steps are missing as a rule
+	if !final { // at shutdown some ranks of the last steps are usually missing
 		c.explain(&stats)
 	}
 	c.mu.Unlock()

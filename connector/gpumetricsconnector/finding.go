@@ -38,7 +38,7 @@ type finding struct {
 	regression  *regression.Finding // of an operation; nil: of a rank
 }
 
-// findingSpans makes the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
+// findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
 // they have no trace.
 func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()

@@ -25,7 +25,7 @@ type regressions struct {
 // serviceVersion is the resource's attribute of OpenTelemetry's conventions.
 const serviceVersion = "service.version"
 
-// source notes whose spans are read next.
+// source sets the resource of the spans that follow.
 func (g *regressions) source(attrs pcommon.Map) {
 	g.version = ""
 	if v, ok := attrs.Get(serviceVersion); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// loopKey identifies the steps of one series.
+// loopKey identifies a series of steps.
 type loopKey struct {
 	name, itemType string
 	rank           int64 // −1: no rank; a resource has several ranks if resource_attributes omits the rank

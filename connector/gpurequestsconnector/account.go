@@ -30,7 +30,7 @@ type account struct {
 	firstItems     uint64 // end of the first batch with items of the request; 0: none
 	first, slowest example
 	device         string // "" if there are several
-	last           key    // of the last batch, for a request may be in it by two links
+	last           key    // of the last batch, because two links of it may refer to the request
 }
 
 // example is a batch to which the account's span links.
@@ -52,7 +52,7 @@ type request struct {
 	model    string
 	late     bool // an account of it was closed already
 
-	queue, firstItem, prefill, decode float64 // as the engine states them, s
+	queue, firstItem, prefill, decode float64 // as stated by the engine, s
 
 	unsampled bool
 	flags     uint32
@@ -61,7 +61,7 @@ type request struct {
 	at *list.Element
 }
 
-// begin notes the request's own span.
+// begin sets the request's own span.
 func (r *request) begin(s *seenSpan, now int64) {
 	if s == nil || r.begun || s.start == 0 {
 		return

@@ -26,7 +26,7 @@ const (
 	reasons
 )
 
-// counts for the connector's own telemetry, since they were last taken.
+// counts for the connector's own telemetry, since the last read.
 type counts struct {
 	closed                     [reasons]int64
 	late, repeated             int64
@@ -51,7 +51,7 @@ type book struct {
 	sources    map[string]*source
 	targets    series.Targets
 
-	done   []*request       // closed, not yet handed on
+	done   []*request       // closed, not yet sent
 	ending map[key]*request // closed requests that may still get work of their traces
 	stats  counts
 
@@ -74,7 +74,7 @@ func newBook(cfg *Config) *book {
 	}
 }
 
-// take adds a payload.
+// take processes a payload.
 func (b *book) take(td ptrace.Traces, now int64) {
 	var f spanfacts.Facts
 	var s span
@@ -128,7 +128,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 			b.wait(s, now)
 		}
 	}
-	clear(b.spans) // no payload's memory lives on
+	clear(b.spans) // nothing may refer to the payload's memory
 	b.spans = b.spans[:0]
 	clear(b.index)
 	b.end(now)
@@ -143,8 +143,7 @@ func (b *book) known(k key) bool {
 	return old != nil && old.kind != hostSpan
 }
 
-// remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from
-// here.
+// remember keeps what later spans may need. An open request learns its start from its own span here.
 func (b *book) remember(s *span, now int64) {
 	if old := b.recent.Find(s.key); old == nil {
 		seen := s.seenSpan
@@ -292,7 +291,8 @@ func (b *book) absorb(inner, outer key) {
 	delete(b.requests, outer)
 }
 
-// open creates a request, with room for its accounts.
+// merge combines an inner request with the next one at or above k. Servers around an engine send a span of the same
+// request: the engine's counts are used, with the joules of both.
 func (b *book) open(k key, now int64) *request {
 	for len(b.requests) >= b.cfg.MaxRequests {
 		b.close(b.byAge.Front().Value.(*request), evicted, now)
@@ -331,7 +331,7 @@ func (b *book) due(now int64, all bool) []*request {
 	return done
 }
 
-// close ends a request, which is handed on with what its trace has for it.
+// close ends a request, which is passed on with the GPU work of its trace.
 func (b *book) close(r *request, why reason, now int64) {
 	b.byAge.Remove(r.at)
 	delete(b.requests, r.key)
@@ -347,8 +347,8 @@ func (b *book) close(r *request, why reason, now int64) {
 	}
 }
 
-// end gives the requests that were closed the GPU work of their traces, once for all requests of a trace: there may be
-// thousands in one.
+// end adds the GPU work of their traces to closed requests, once for all requests of a trace: there may be thousands in
+// one.
 func (b *book) end(now int64) {
 	if len(b.ending) == 0 {
 		return

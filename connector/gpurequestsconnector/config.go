@@ -22,8 +22,8 @@ type Config struct {
 	Idle time.Duration `mapstructure:"idle"`
 	// MaxRequests bounds the open accounts, about 1 kB each; beyond it the oldest is closed early. Default 10000.
 	MaxRequests int `mapstructure:"max_requests"`
-	// MaxSpans bounds the spans that are remembered to find when a request began and what belongs to it, about 110
-	// bytes each; beyond it the oldest are forgotten. Default 100000.
+	// MaxSpans bounds the spans that are kept to find when a request started and what belongs to it, about 110 bytes each;
+	// beyond it the oldest are evicted. Default 100000.
 	MaxSpans int `mapstructure:"max_spans"`
 	// QueueSpan writes a span `queue` from the start of the request to its first GPU work. Default true.
 	QueueSpan bool `mapstructure:"queue_span"`
@@ -74,7 +74,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return configvalidate.Read(conf, c, configvalidate.Removed{Key: "exponential", Use: "`histogram::exponential`"})
 }

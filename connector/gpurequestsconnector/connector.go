@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP
-// receivers take.
+// maxBatch is the number of requests whose spans are sent at once: about half a megabyte, well below the 4 MiB that
+// OTLP receivers accept.
 const maxBatch = 500
 
 // gpuRequests is the connector. It consumes spans and produces a span for each closed account, and metrics at an
@@ -36,14 +36,14 @@ type gpuRequests struct {
 	version string
 	clock   func() time.Time
 
-	traces consumer.Traces // nil where no traces pipeline has the connector as its receiver
+	traces consumer.Traces // nil if no traces pipeline has the connector as its receiver
 
-	mu     sync.Mutex // of the book and how time passes
+	mu     sync.Mutex // of the book, and its clock
 	book   *book
 	passed series.Clock
 	meters *meters // of the goroutine that closes and writes
 
-	waiting  []ptrace.Traces // that the next component refused, the oldest first
+	waiting  []ptrace.Traces // refused by the next component, the oldest first
 	refusing bool
 }
 
@@ -158,7 +158,7 @@ func (c *gpuRequests) send(ctx context.Context) {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]
 		n := td.SpanCount()
-		try := ptrace.NewTraces() // the next component may take the spans out
+		try := ptrace.NewTraces() // the next component may remove the spans
 		td.CopyTo(try)
 		err := c.traces.ConsumeTraces(ctx, try)
 		if err != nil && !c.refusing {

@@ -29,7 +29,7 @@ type meters struct {
 
 // meter is the metrics of one resource.
 type meter struct {
-	source   *source // whose attributes they have
+	source   *source // with their attributes
 	families [metrics]series.Family
 	seen     int64
 	written  uint64 // time of the last points, unix ns
@@ -51,7 +51,7 @@ const (
 func bounds(first, last int) (out []float64) {
 	for e := first; e < last; e++ {
 		for _, digit := range []string{"1e", "2e", "5e"} {
-			x, _ := strconv.ParseFloat(digit+strconv.Itoa(e), 64) // a product would be a neighbour of the decimal
+			x, _ := strconv.ParseFloat(digit+strconv.Itoa(e), 64) // a product would differ from the decimal in the last digit
 			out = append(out, x)
 		}
 	}
@@ -190,8 +190,7 @@ func (m *meters) output() pmetric.Metrics {
 	return out
 }
 
-// trim removes the resources beyond the bound after an accepted output: before that there is room for as
-// many again.
+// trim removes the resources beyond the limit after an accepted output: until then there is room for as many again.
 func (m *meters) trim() {
 	for len(m.of) > m.cfg.MaxResources {
 		m.giveWay()

@@ -34,13 +34,13 @@ func contains(k kind, device, inner string) bool {
 	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
 }
 
-// take takes from a span what batches within it have.
+// take subtracts from a span what batches within it have.
 func (s *span) take(o debt) {
 	s.innerTime += o.time
 	s.innerEnergy += o.energy
 }
 
-// maxDepth bounds the way up; parents that form a circle end there.
+// maxDepth bounds the walk up; cycles of parents end there.
 const maxDepth = 64
 
 // nest subtracts batches from the spans around them, and marks batches that were charged with the span around them.
@@ -157,8 +157,8 @@ func (b *book) owe(k key, o debt, now int64) {
 	*list = append(*list, o)
 }
 
-// ancestor goes up from a child while spans are known. It returns the first that stop accepts, and the GPU work on the
-// way that contains the child.
+// ancestor walks up from a child while spans are known. It returns the first that stop accepts, and the GPU work in
+// between that contains the child.
 func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *seenSpan) {
 	first := true
 	for s := range b.up(c) {

@@ -32,7 +32,7 @@ func less(a, b key) bool {
 	return cmp.Or(bytes.Compare(a.Trace[:], b.Trace[:]), bytes.Compare(a.Span[:], b.Span[:])) < 0
 }
 
-// span is what this connector needs of a span. Numbers that are not stated are 0.
+// span holds the values of a span that this connector needs. Unstated numbers are 0.
 type span struct {
 	seenSpan
 	end uint64
@@ -41,7 +41,7 @@ type span struct {
 
 	time      float64 // on the device, s
 	energy    float64 // J, with its descendants on its device; of a requestSpan without
-	self      float64 // J, without them, where that is stated
+	self      float64 // J, without them, if stated
 	coverage  float64 // part of the time to which the energy belongs
 	items     float64
 	batchSize float64
@@ -52,10 +52,10 @@ type span struct {
 	elsewhere              float64 // J of a step, of work on other devices in the payload
 	outer                  int     // the batch around it in the payload, −1: none
 	nested                 bool    // its energy was counted with an earlier span
-	done                   bool    // it is charged, or waits: nothing is taken off it here any more
+	done                   bool    // charged or waiting: nothing is subtracted from it any more
 
 	source *source     // whose span it is
-	links  ptrace.Span // it itself, of a batch
+	links  ptrace.Span // of a batch: itself
 }
 
 // load fills s from x and its facts.
@@ -85,7 +85,7 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	case spanfacts.Kernel, spanfacts.Copy, spanfacts.Memset:
 		if s.kind = leafWork; f.InWindow {
 			s.kind = windowWork
-			return // its links are no batch's
+			return // its links are no batch links
 		}
 	case spanfacts.Step:
 		s.kind, s.time = stepWork, f.StepTime()
@@ -121,7 +121,7 @@ type seenSpan struct {
 	batch   bool
 	counted bool // GPU work without links that was assigned to a request or left unattributed
 
-	queue, firstItem, prefill, decode float64 // as the engine states them, s
+	queue, firstItem, prefill, decode float64 // as stated by the engine, s
 }
 
 // above returns the span above.

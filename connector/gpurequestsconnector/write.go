@@ -101,7 +101,7 @@ func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	}
 }
 
-// goodCoverage is from where on coverage is not worth a word.
+// goodCoverage is the coverage above which it is not stated.
 const goodCoverage = 0.99
 
 func link(s ptrace.Span, x example) {
@@ -132,7 +132,7 @@ func (r *request) first() *account {
 	return first
 }
 
-// queued returns how long the request waited, s; 0 if it is not known.
+// queued returns how long the request waited, s; 0 if unknown.
 func (r *request) queued(first *account) float64 {
 	switch {
 	case r.queue > 0:

@@ -30,7 +30,7 @@ type bench struct {
 	out     io.Writer
 }
 
-// section times f, which is given the work it does.
+// section times f, which receives the work to declare.
 func (b *bench) section(ctx context.Context, op *gpuspan.Operation, w gpuspan.Work, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -126,7 +126,7 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Elements spread over the matrix, in float64: all of them would take the CPU longer than the GPU all the runs.
+	// Elements spread over the matrix, in float64: checking all would take the CPU longer than all runs on the GPU.
 	checked := 0
 	for i := 0; i < n*n; i += max(n*n/4096, 1) | 1 {
 		var want, scale float64
@@ -144,7 +144,7 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 	return nil
 }
 
-// allocate makes buffers of n elements and returns what frees them.
+// allocate allocates buffers of n elements and returns a function that frees them.
 func (b *bench) allocate(n, count int) ([]buffer, func() error, error) {
 	var buffers []buffer
 	release := func() error {

@@ -42,7 +42,7 @@ func (h *host) saxpy(y, x buffer, a float32, n int) error {
 	return nil
 }
 
-// matmul walks b row by row, which caches like.
+// matmul reads b row by row, which is cache-friendly.
 func (h *host) matmul(c, a, b buffer, n int) error {
 	vc, va, vb := h.buffers[c], h.buffers[a], h.buffers[b]
 	clear(vc)

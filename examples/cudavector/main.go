@@ -28,7 +28,7 @@ type settings struct {
 	matrix   int    // rows and columns, a multiple of 16
 	runs     int    // of each kernel
 	library  string // libcuda; empty: the usual paths
-	otlp     string // where spans go; empty: nowhere
+	otlp     string // OTLP endpoint for spans; empty: none
 }
 
 func main() {
@@ -45,7 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "cudavector:", err)
 		nvtx.Exit(1)
 	}
-	nvtx.Exit(0) // so that a profiler that is attached gets the last ranges, too
+	nvtx.Exit(0) // so that an attached profiler gets the last ranges, too
 }
 
 func (s settings) validate() error {
@@ -71,7 +71,7 @@ func run(ctx context.Context, s settings, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ranges, err := nvtx.Open() // ranges for nsys, when it is attached
+	ranges, err := nvtx.Open() // ranges for nsys, if it is attached
 	if err != nil {
 		fmt.Fprintln(w, err)
 	}

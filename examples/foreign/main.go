@@ -69,7 +69,7 @@ func run(ctx context.Context, library, endpoint string, runs int, out io.Writer)
 		x := fill.Open(ctx, stream)
 		start, end := x.Events()
 		if code := C.engine_run(C.uintptr_t(start), C.uintptr_t(end)); code != 0 {
-			x.End() // the events may not be recorded: the host's times
+			x.End() // the events may not have been recorded: host times
 			return fmt.Errorf("the engine failed: error %d", int(code))
 		}
 		x.Recorded(gpuspan.Work{Written: 4 << 20})

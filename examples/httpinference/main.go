@@ -86,7 +86,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	}
 	prof, err := gpuspan.New(device.Backend(), profiling...)
 	if err != nil {
-		fmt.Fprintln(w, err) // the service runs all the same
+		fmt.Fprintln(w, err) // the service runs nevertheless
 	}
 	stop := context.WithoutCancel(ctx)
 	// Order matters: the profiler ends its spans before the provider flushes them.

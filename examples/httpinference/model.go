@@ -48,7 +48,7 @@ type engine struct {
 	active []*request // requests in prefill, and requests in decode
 }
 
-// iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the
+// iterate processes the prompts of new requests, which gives each its first token, generates one token for each of the
 // others, and returns the completed requests. An iteration has no parent: it serves all its requests.
 func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 	x := opIteration.Start(context.Background(), e.stream)

@@ -24,19 +24,19 @@ const (
 	maxQueued = 64
 )
 
-// server hands requests to the engine.
+// server passes requests to the engine.
 type server struct {
 	queue  chan *request
 	engine *engine
 }
 
-// body is what /generate takes.
+// body is the request body of /generate.
 type body struct {
 	Prompt    string `json:"prompt"`
 	MaxTokens int    `json:"max_tokens"`
 }
 
-// handler returns the service behind otelhttp, which makes the span that sections link to.
+// handler returns the service behind otelhttp, which creates the span that sections link to.
 func (s *server) handler(tp trace.TracerProvider) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /generate", s.generate)
@@ -115,7 +115,7 @@ func (*batches) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (*batches) Shutdown(context.Context) error                  { return nil }
 func (*batches) ForceFlush(context.Context) error                { return nil }
 
-// OnEnd runs on the one goroutine that makes gpuspan's spans: it must not take long.
+// OnEnd runs on the one goroutine that ends gpuspan's spans: it must be fast.
 func (b *batches) OnEnd(s sdktrace.ReadOnlySpan) {
 	if s.Name() != opDecode.Name() {
 		return

@@ -61,7 +61,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		nvtx.Exit(1)
 	}
-	nvtx.Exit(0) // so that a profiler that is attached gets the last ranges, too
+	nvtx.Exit(0) // so that an attached profiler gets the last ranges, too
 }
 
 // run trains and prints the report. extra sees every span, for tests.
@@ -99,7 +99,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(),
 		resource.WithDetectors(rank.Detector{}))
 	if err != nil {
-		fmt.Fprintln(w, err) // the rest of the resource holds
+		fmt.Fprintln(w, err) // the rest of the resource is valid
 	}
 	if f.NVTX.Enabled {
 		f.NVTX.Domain = cmp.Or(f.NVTX.Domain, "training")
@@ -136,7 +136,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	return write(prof.Snapshot(), out)
 }
 
-// writer returns how the report is to be written.
+// writer returns the function that writes the report.
 func writer(form, order string) (func(report.Summary, io.Writer) error, error) {
 	by, err := report.ParseOrder(order)
 	if err != nil {

@@ -62,7 +62,7 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 		}
 		data.End()
 		if !more {
-			break // a step without items is no step
+			break // a step without items is canceled
 		}
 
 		forward := step.Phase(train.Forward)

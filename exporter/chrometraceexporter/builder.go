@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// builder makes events and counters of pdata, and reuses its memory.
+// builder converts pdata to events and counters, and reuses its memory.
 type builder struct {
 	events   []chrometrace.Event
 	counters []chrometrace.Counter
@@ -112,7 +112,7 @@ func value(v pcommon.Value) chrometrace.Value {
 	return chrometrace.String(v.AsString())
 }
 
-// metrics adds the gauges and non-monotonic sums that the configuration names and that have a device.
+// metrics adds the gauges and non-monotonic sums named in the configuration that have a device.
 func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {

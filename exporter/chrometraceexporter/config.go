@@ -19,15 +19,15 @@ import (
 
 // Config of the exporter.
 type Config struct {
-	// Path of the file, required. Folders are created; the extension of the compression is added when it is missing.
+	// Path of the file, required. Folders are created; the extension of the compression is appended if missing.
 	Path string `mapstructure:"path"`
 	// Compression is gzip or zstd. Default none.
 	Compression chrometrace.Compression `mapstructure:"compression"`
-	// Existing is what happens when the name is taken: number (default) or replace.
+	// Existing is what happens if the file exists: number (default) or replace.
 	Existing chrometrace.Existing `mapstructure:"existing" enum:"number,replace"`
-	// Rotation begins a new file by size or time. Default off; the empty key turns it on.
+	// Rotation starts a new file by size or time. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
-	// PerTrace makes one file for each trace; it excludes Rotation. Default off; the empty key turns it on.
+	// PerTrace writes one file for each trace; it excludes Rotation. Default off; the empty key turns it on.
 	PerTrace configoptional.Optional[PerTrace] `mapstructure:"per_trace"`
 	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
 	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
@@ -40,7 +40,7 @@ type Config struct {
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue before the files, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry of what could not be written, as in every exporter. Default off: without a queue it holds the pipeline up.
+	// Retry of failed writes, as in every exporter. Default off: without a queue it blocks the pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
@@ -54,7 +54,7 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// PerTrace makes one file for each trace.
+// PerTrace writes one file for each trace.
 type PerTrace struct {
 	// Idle completes a trace's file when it has received no span for this long. Default 30s.
 	Idle time.Duration `mapstructure:"idle"`
@@ -72,7 +72,7 @@ var defaultCounters = []string{
 // createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
-	// a file that cannot be written seldom can be a moment later, and without a queue retrying blocks
+	// a file that cannot be written rarely can be a moment later, and without a queue retries block
 	retry.Enabled = false
 	return &Config{
 		Existing: chrometrace.Number,
@@ -85,7 +85,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every mistake at once.

@@ -16,7 +16,7 @@ import (
 // sampled are the quantities of the catalogue that are drawn.
 var sampled = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return !q.Info().Chart })
 
-// rings draws counters from the rings of samples: each sample over the time since the one before.
+// rings draws counters from the rings of samples: each sample over the time since the previous one.
 type rings struct {
 	samples gpusamplesextension.Reader
 	wanted  map[string]bool // names of gauges
@@ -62,7 +62,7 @@ func (r *rings) rest() []chrometrace.Counter {
 	return r.until(r.latest, nil)
 }
 
-// until appends the samples of the devices, up to the first one behind the latest work.
+// until appends the samples of the devices, up to the first one after the latest work.
 func (r *rings) until(from map[string]int64, counters []chrometrace.Counter) []chrometrace.Counter {
 	v := r.samples.Acquire()
 	defer v.Release()
@@ -86,7 +86,7 @@ func (r *rings) until(from map[string]int64, counters []chrometrace.Counter) []c
 			r.times = x.Times(q, last+1, to, r.times[:0])
 			for _, t := range r.times {
 				begin := last
-				if !known || t-last > 3*interval { // nothing is known of the time between
+				if !known || t-last > 3*interval { // the time between is unknown
 					begin = t - interval
 				}
 				known, last = true, t

@@ -52,7 +52,7 @@ func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
 	return s, nil
 }
 
-// use is one exporter's hold on the sink.
+// use is one exporter's reference to the sink.
 type use struct {
 	*sink
 	started bool
@@ -198,7 +198,7 @@ func (s *sink) consumeMetrics(_ context.Context, md pmetric.Metrics) error {
 	return r.WriteCounters(b.counters)
 }
 
-// put returns a builder unless one huge request has made it huge.
+// put returns a builder to the pool, unless one huge request made it huge.
 func (s *sink) put(b *builder) {
 	if cap(b.events) > 1<<16 || cap(b.args) > 1<<20 {
 		return

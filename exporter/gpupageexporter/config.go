@@ -34,11 +34,11 @@ var _ confmap.Validator = (*Config)(nil)
 func createDefaultConfig() component.Config {
 	s := confighttp.NewDefaultServerConfig()
 	s.NetAddr.Endpoint = defaultEndpoint
-	s.WriteTimeout = 0 // events are written as long as the page is open; each write has its own limit
+	s.WriteTimeout = 0 // events are written while the page is open; each write has its own timeout
 	return &Config{ServerConfig: s}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem.

@@ -23,7 +23,7 @@ type options struct {
 	listener net.Listener
 }
 
-// WithModel makes all exporters of the factory fill this model, for a program that wants to read it, too.
+// WithModel makes all exporters of the factory fill this model, for a program that also reads it.
 func WithModel(m *page.Model) Option { return func(o *options) { o.model = m } }
 
 // WithListener lets the factory's exporter serve on l instead of its `endpoint`, for a program that reserves an address

@@ -60,7 +60,7 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint,
 			err)
 	}
-	// Pages that are open hold a connection each, which shall not hold the Collector's end.
+	// Open pages hold a connection each, which must not delay the Collector's end.
 	base, cancel := context.WithCancel(context.Background())
 	srv, err := s.cfg.ToServer(ctx, host.GetExtensions(), s.set.TelemetrySettings,
 		page.Handler(s.model, s.cfg.TraceURL, s.cfg.Hosts...))

@@ -15,7 +15,7 @@ import (
 
 // Config of the exporter.
 type Config struct {
-	// Samples is the gpu_samples extension that is written to. Default gpu_samples.
+	// Samples is the gpu_samples extension to write to. Default gpu_samples.
 	Samples component.ID `mapstructure:"samples"`
 	// Instances maps MIG instances of dcgm-exporter, which identifies them by physical GPU and number only, to their
 	// `MIG-<uuid>`: `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default
@@ -30,7 +30,7 @@ func createDefaultConfig() component.Config {
 	return &Config{Samples: component.MustNewID("gpu_samples")}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

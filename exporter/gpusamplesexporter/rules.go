@@ -30,8 +30,8 @@ type rule struct {
 	label      string // that the point must have, which is the number of the device; such exporters write -1 for unknown
 }
 
-// rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without the prefix that can be
-// configured there, and metrics of the semantic conventions.
+// rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their configurable prefix,
+// and metrics of the semantic conventions.
 var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) {
 	dcgm = map[string][]rule{"DEV_XID_ERRORS": {{xid: true}}, "DEV_XID_ERROR": {{xid: true}}}
 	amd, otel = map[string][]rule{}, map[string][]rule{}
@@ -72,7 +72,7 @@ const (
 	amdPrefix  = "gpu_"
 )
 
-// rulesOf finds the rules of a metric. A suffix that a Prometheus exporter added (_total) is ignored.
+// rulesOf returns the rules of a metric. A suffix added by a Prometheus exporter (_total) is ignored.
 func rulesOf(name string) ([]rule, bool) {
 	if rest, ok := strings.CutPrefix(name, dcgmPrefix); ok {
 		r, ok := dcgmRules[rest]

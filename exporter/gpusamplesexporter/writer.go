@@ -64,18 +64,18 @@ type writer struct {
 type device struct {
 	desc    gpusamplesextension.Device
 	w       gpusamplesextension.DeviceWriter // nil when refused
-	retry   time.Time                        // when refused: not before
+	retry   time.Time                        // if refused: not before
 	last    time.Time
 	best    [gpusamplesextension.NumFields]uint8 // lowest rank seen, plus 1
 	sums    [gpusamplesextension.NumFields]countertracker.Sum
 	xid     float64
 	hasXID  bool
-	pending map[int64]*gpusamplesextension.Sample // of the present batch, by time
+	pending map[int64]*gpusamplesextension.Sample // of the current batch, by time
 	events  []gpusamplesextension.Event
 }
 
 const (
-	// retryRefused is the time between two tries to get a device that another component writes.
+	// retryRefused is the time between two attempts to register a device that another component writes.
 	retryRefused = time.Minute
 	// forgetAfter is the time without points after which a device is evicted.
 	forgetAfter = 10 * time.Minute
@@ -287,7 +287,7 @@ func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 	return learned
 }
 
-// take converts one value into the sample of its time.
+// take converts one value to the sample of its time.
 func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if r.xid {
 		// The gauge keeps the last XID forever; the time of its first value is unknown.

@@ -22,7 +22,7 @@ type Config struct {
 	// Phases are the phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default
 	// none.
 	Phases []string `mapstructure:"phases"`
-	// Loop writes only steps of the loop of this name, which is the name of their spans. Default: all loops.
+	// Loop selects the steps of the loop of this name, which is the name of their spans. Default: all loops.
 	Loop string `mapstructure:"loop"`
 	// AllRanks writes a file for each rank instead of one for rank 0 only. Default false.
 	AllRanks bool `mapstructure:"all_ranks"`
@@ -33,7 +33,7 @@ type Config struct {
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue before the file, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry of what could not be written, as in every exporter. Default off: without a queue it holds the pipeline up.
+	// Retry of failed writes, as in every exporter. Default off: without a queue it blocks the pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
@@ -57,7 +57,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every mistake at once.

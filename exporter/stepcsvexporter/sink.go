@@ -48,7 +48,7 @@ func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
 	return &sink{cfg: cfg, log: set.Logger, tel: tel, files: map[int64]*stepcsv.Writer{}}, nil
 }
 
-// start opens the main rank's file, so that a mistake shows at once.
+// start opens the main rank's file, so that a mistake is reported at once.
 func (s *sink) start(context.Context, component.Host) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// MaxAge is how long a sample is kept; longer than the longest span plus the join's max_wait. Default 5m.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxBytes bounds the memory of all rings together; at the bound the oldest samples leave early. Default 64 MiB.
+	// MaxBytes bounds the memory of all rings together; at the limit the oldest samples are dropped early. Default 64 MiB.
 	MaxBytes int64 `mapstructure:"max_bytes"`
 	// MaxDevices bounds the number of GPUs and MIG instances. Default 1024.
 	MaxDevices int `mapstructure:"max_devices"`
@@ -25,7 +25,7 @@ type Config struct {
 	Servers []ServerConfig `mapstructure:"servers"`
 }
 
-// NewDefaultConfig returns the configuration that an empty YAML block means.
+// NewDefaultConfig returns the configuration of an empty YAML block.
 func NewDefaultConfig() Config {
 	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
 }
@@ -35,7 +35,7 @@ const (
 	minInterval = 100 * time.Millisecond
 )
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

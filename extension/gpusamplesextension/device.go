@@ -34,17 +34,17 @@ type Device struct {
 	HostID        string `json:"-"`                // host.id of that machine
 	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`
-	MIG                    // share of the board, when ID is a MIG instance
+	MIG                    // share of the physical GPU, if ID is a MIG instance
 	Limits                 // peaks reported by the device itself
 }
 
-// MIG is an instance's share of its board. All zero for a whole board.
+// MIG is an instance's share of its physical GPU. All zero for a whole one.
 type MIG struct {
 	Profile   string `json:"mig_profile,omitempty"` // as the driver reports it, e.g. "3g.40gb"
 	SMs       int    `json:"sms,omitempty"`         // streaming multiprocessors of the instance
-	BoardSMs  int    `json:"board_sms,omitempty"`   // and of the board
+	BoardSMs  int    `json:"board_sms,omitempty"`   // and of the physical GPU
 	Slices    int    `json:"slices,omitempty"`      // memory slices of the instance
-	AllSlices int    `json:"all_slices,omitempty"`  // and of the board
+	AllSlices int    `json:"all_slices,omitempty"`  // and of the physical GPU
 }
 
 // Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means unknown.
@@ -87,7 +87,7 @@ type device struct {
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
 	settled int64   // oldest newest sample among the live fields; never decreases
-	primary *series // whose times are used for the device: the first live field
+	primary *series // its times are used for the device: the first live field
 }
 
 const maxEvents = 1024
@@ -114,7 +114,7 @@ func (d *device) refresh() {
 	d.settled = max(d.settled, settled)
 }
 
-// addEvent keeps the events in time order; one that was already there is ignored.
+// addEvent keeps the events in time order; duplicates are ignored.
 func (d *device) addEvent(e Event) {
 	i := sort.Search(len(d.events), func(i int) bool { return d.events[i].Time > e.Time })
 	for j := i - 1; j >= 0 && d.events[j].Time == e.Time; j-- {
@@ -141,8 +141,8 @@ func (d *device) setDescription(desc Device) {
 	}
 }
 
-// Field is a quantity that is sampled from a device. The unit is always the base unit given here, whatever the source
-// reports (DCGM's mJ, MiB, MHz and percents are converted by the writer).
+// Field is a sampled quantity of a device. The unit is always the base unit given here, whatever the source reports
+// (DCGM's mJ, MiB, MHz and percents are converted by the writer).
 type Field = gpuquantity.Quantity
 
 // The fields of a Sample. Their Kind defines how values between two samples are read.
@@ -172,9 +172,9 @@ type Kind = gpuquantity.Kind
 
 // Kinds of field.
 const (
-	KindInstant  = gpuquantity.Instant  // the value at the sample's time, on the straight line between two samples
+	KindInstant  = gpuquantity.Instant  // the value at the sample's time, interpolated linearly between two samples
 	KindInterval = gpuquantity.Interval // a mean over the time since the previous sample
-	KindCounter  = gpuquantity.Counter  // only grows; a decrease is a reset
+	KindCounter  = gpuquantity.Counter  // only increases; a decrease is a reset
 	KindMask     = gpuquantity.Mask     // bits that held since the previous sample; its mean is the share of time with any
 )
 
@@ -207,7 +207,7 @@ const (
 	EventThrottleEnd                     // Code is the ThrottleReason that ended
 )
 
-// Event is something that happened to a device at a moment.
+// Event is an event of a device at a moment.
 type Event struct {
 	Time  int64     // unix ns
 	Kind  EventKind // selects one of the next two
@@ -215,8 +215,8 @@ type Event struct {
 	Count int64     // new errors
 }
 
-// ThrottleReason is a bit of the Throttle field: a reason for which clocks are held back. The bits equal NVML's
-// clock event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes on unchanged. Idle is not one.
+// ThrottleReason is a bit of the Throttle field: a reason for which clocks are lowered. The bits equal NVML's clock
+// event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes on unchanged. Idle is not included.
 type ThrottleReason uint64
 
 // The throttle reasons; String is the value of gpu.throttle.reason.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// deviceWriter writes into one device of a store.
+// deviceWriter writes to one device of a store.
 type deviceWriter struct {
 	st  *Store
 	d   *device
@@ -125,7 +125,7 @@ func (st *Store) room(s *series, t int64) bool {
 	return true
 }
 
-// grow gives a series a ring of n points, which is larger than the one it has; false: there is no room.
+// grow gives a series a ring of n points, which is larger than the current one; false: there is no room.
 func (st *Store) grow(s *series, n int) bool {
 	more := int64(n-len(s.pts)) * pointSize
 	for st.bytes+more > st.maxBytes && st.shrinkOther(2*n) {
@@ -155,7 +155,7 @@ func (st *Store) shrinkOther(n int) bool {
 	for _, rings := range st.rings[bits.Len(uint(n)):] {
 		large = large || rings > 0
 	}
-	if !large { // as mostly when the budget is used up
+	if !large { // the usual case when the budget is used up
 		return false
 	}
 	var oldest *series
@@ -173,7 +173,7 @@ func (st *Store) shrinkOther(n int) bool {
 	return true
 }
 
-// trimRings gives back the memory of rings that are mostly empty.
+// trimRings frees the memory of rings that are mostly empty.
 func (st *Store) trimRings() {
 	for _, d := range st.devices {
 		for _, s := range d.series {

@@ -140,14 +140,14 @@ type Writer interface {
 	UseWriter
 }
 
-// DeviceWriter takes the samples of one device. Its methods can be called from several goroutines.
+// DeviceWriter writes the samples of one device. Its methods can be called from several goroutines.
 type DeviceWriter interface {
-	// Write appends samples, oldest first. A field whose newest point is not older than the sample is not stored
-	// and counted (`duplicate` or `out_of_order`), so overlapping reads do no harm.
+	// Write appends samples, oldest first. A field whose newest point is not older than the sample is dropped and counted
+	// (`duplicate` or `out_of_order`), so overlapping reads do no harm.
 	Write(samples []Sample)
 	// WriteEvents appends events in any order.
 	WriteEvents(events []Event)
-	// Close gives the device up. Its samples stay until they are too old. Later writes do nothing.
+	// Close releases the device. Its samples stay until they are too old. Later writes do nothing.
 	Close()
 }
 
@@ -158,7 +158,7 @@ type Reader interface {
 	Lease(owner component.ID) (release func(), err error)
 	// Acquire takes the read lock for a batch of lookups; the View is valid until its Release, which must follow.
 	Acquire() View
-	// Subscribe returns a channel that receives after samples were written; wake-ups are merged, never queued.
+	// Subscribe returns a channel that receives after samples were written; notifications are merged, never queued.
 	Subscribe() (wake <-chan struct{}, cancel func())
 }
 

@@ -22,13 +22,13 @@ type LoadSeries struct {
 	Source string
 }
 
-// server returns the server that the series is of.
+// server returns the server of the series.
 func (s LoadSeries) server() string {
 	server, _, _ := strings.Cut(s.Source, "{")
 	return server
 }
 
-// LoadWriter takes the number of requests that servers run.
+// LoadWriter writes the number of requests that servers run.
 type LoadWriter interface {
 	// WriteLoad appends one reading. Readings that are not newer than the newest one of their series are dropped.
 	WriteLoad(s LoadSeries, time int64, running float64)
@@ -52,9 +52,9 @@ type LoadLevel struct {
 	Running float64
 }
 
-// Values of LoadLevel.Running that are no readings.
+// Values of LoadLevel.Running that are not readings.
 const (
-	LoadLapsed = -1 // nothing is known up to the next level
+	LoadLapsed = -1 // unknown up to the next level
 	LoadAhead  = -2 // the next level is near enough from here on
 )
 
@@ -204,7 +204,7 @@ func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadL
 	first := max(0, sort.Search(len(times), func(i int) bool { return times[i] > from })-1)
 	last := sort.Search(len(times), func(i int) bool { return times[i] > to })
 	times = times[first:min(last+1, len(times))]
-	known := int64(math.MinInt64) // until then a reading is near
+	known := int64(math.MinInt64) // a reading is near until then
 	for _, t := range times {
 		if t-loadHold > known {
 			if known != math.MinInt64 {
@@ -245,7 +245,7 @@ func around(r []LoadLevel, t int64) (running float64) {
 	return running
 }
 
-// inside reports whether a reading is in [from, to]. Between two readings any number of requests can begin and end.
+// inside reports whether a reading is in [from, to]. Between two readings any number of requests can start and end.
 func inside(r []LoadLevel, from, to int64) bool {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time >= from })
 	return i < len(r) && r[i].Time <= to
@@ -282,7 +282,7 @@ var loadMetrics = map[string]LoadForm{
 	"vllm_num_requests_running":        LoadRunning,
 	"sglang_num_running_reqs":          LoadRunning,
 	"tgi_batch_current_size":           LoadRunning,
-	"nv_inference_request_duration_us": LoadBusyUS, // Triton has no gauge of what runs
+	"nv_inference_request_duration_us": LoadBusyUS, // Triton has no gauge of running requests
 }
 
 // LoadMetric returns how a metric of a server states its load; false for other metrics.

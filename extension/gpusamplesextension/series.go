@@ -66,7 +66,7 @@ func (s *series) push(t int64, raw float64) {
 		}
 	}
 	if s.kind == KindCounter && s.len() == 0 {
-		p.v = 0 // only differences count, and a large origin would cost them digits
+		p.v = 0 // only differences count, and a large origin would cost precision
 	}
 	s.raw = raw
 	s.pts[s.tail&uint64(len(s.pts)-1)] = p
@@ -75,9 +75,9 @@ func (s *series) push(t int64, raw float64) {
 	}
 }
 
-// rebase makes the integrals begin at the oldest point again, and a counter's values too. Without it they would grow
-// for as long as the process runs, and the differences of large numbers lose digits: a thousandth of a span of 2 µs
-// after half a year.
+// rebase makes the integrals start at the oldest point again, and a counter's values too. Otherwise they would grow for
+// as long as the process runs, and differences of large numbers lose precision: a thousandth of a span of 2 µs after
+// half a year.
 func (s *series) rebase() {
 	first := *s.first()
 	if s.kind == KindCounter {
@@ -141,7 +141,7 @@ func (s *series) resize(n int) (dropped int) {
 	return dropped
 }
 
-// clear forgets the points and keeps the memory.
+// clear removes the points and keeps the memory.
 func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
 
 // after returns the position of the first point with time > t; tail if there is none. Samples are nearly equidistant,
@@ -227,7 +227,7 @@ func (s *series) piece(i uint64, start, end int64) (integral float64, covered in
 	}
 }
 
-// value returns v on the straight line at t; false outside of the stored range.
+// value returns v at t by linear interpolation; false outside of the stored range.
 func (s *series) value(t int64) (float64, bool) {
 	if s.len() == 0 || t < s.first().t || t > s.last().t {
 		return 0, false
@@ -273,7 +273,7 @@ type updatePeriod struct {
 
 const (
 	minChanges = 8    // fewer are not enough
-	maxChanges = 1024 // then the older half is forgotten
+	maxChanges = 1024 // then the older half is dropped
 )
 
 func (u *updatePeriod) observe(t int64, changed, covered bool) {

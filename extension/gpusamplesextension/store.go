@@ -49,10 +49,10 @@ type stats struct {
 }
 
 const (
-	// maxFuture is how far ahead of the clock a sample may lie (the clocks of two hosts differ); one poisoned
-	// timestamp would otherwise make every later sample look old.
+	// maxFuture is how far a sample may be ahead of the clock (the clocks of two hosts differ); one wrong timestamp would
+	// otherwise make every later sample look old.
 	maxFuture = time.Minute
-	// clockSlack is how far the newest point may lie ahead of the clock before a step back of the clock is assumed.
+	// clockSlack is how far the newest point may be ahead of the clock before a step back of the clock is assumed.
 	clockSlack = time.Second
 	sweepEvery = time.Minute
 )

@@ -32,7 +32,7 @@ type DeviceUse struct {
 	Namespace, Pod, Container string  // as the kubelet names them
 	PodUID, ContainerID       string  // of the process's control group
 	PID                       int64   // as the host counts it
-	LocalPID                  int64   // as the process itself sees it; 0 where it has the host's numbers
+	LocalPID                  int64   // as the process itself sees it; 0 if it has the host's numbers
 	Parents                   []int64 // processes above it on the host, nearest first
 }
 
@@ -99,7 +99,7 @@ func (f FoundBy) String() string {
 	return [...]string{"none", "pod", "container", "process", "host"}[min(f, FoundByHost)]
 }
 
-// MaxUses bounds the uses that are remembered, ended ones included.
+// MaxUses bounds the uses that are kept, ended ones included.
 const MaxUses = 16384
 
 // useTable keeps which workload used which device, and when. Writers replace the whole index; readers take no lock.
@@ -117,7 +117,7 @@ type useTable struct {
 // useList holds the uses of one origin.
 type useList struct {
 	uses []*heldUse
-	live int64 // the origin's word holds until then (unix ns)
+	live int64 // the origin's statement is valid until then (unix ns)
 }
 
 // heldUse is a use and the time for which it is known.
@@ -180,7 +180,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 		list.live = now
 	}
 	next := list.uses[:0:0]
-	continued := map[useKey]int{} // uses that were there at the last look
+	continued := map[useKey]int{} // uses that existed at the last read
 	for _, u := range list.uses {
 		if u.until+t.maxAge < now {
 			continue
@@ -203,7 +203,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 	}
 	for i := range uses {
 		if k, ok := continued[uses[i].key()]; ok {
-			u := *next[k] // a copy, for readers hold the old one
+			u := *next[k] // a copy, because readers hold the old one
 			u.from, u.until, u.Parents = min(u.from, now-int64(refresh)), holds, uses[i].Parents
 			next[k] = &u
 			continue
@@ -213,13 +213,13 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 			continue
 		}
 		room--
-		// The same use after a break is another one: its process number may have been given out again.
+		// The same use after an interruption is another one: its process number may have been reused.
 		u := &heldUse{
 			DeviceUse: uses[i], hostID: origin.HostID, hostName: origin.HostName,
 			from: now - int64(refresh), until: holds,
 		}
 		if !known {
-			u.from = math.MinInt64 // it was there before anybody looked
+			u.from = math.MinInt64 // it existed before the first read
 		}
 		next = append(next, u)
 	}
@@ -230,7 +230,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 	t.index.Store(t.build())
 }
 
-// build makes the index; mu is held.
+// build builds the index; mu is held.
 func (t *useTable) build() *useIndex {
 	x := &useIndex{
 		byPod: map[podName][]*heldUse{}, byGroup: map[string][]*heldUse{},
@@ -312,7 +312,7 @@ type useQuery struct {
 	w          *Workload
 	start, end int64
 	ids        []string
-	base       int  // so many of ids were there before
+	base       int  // number of ids before
 	matched    bool // the last add found a use, with or without a device
 }
 

@@ -5,11 +5,11 @@ package gpusamplesextension
 
 import "time"
 
-// View looks into the rings under one read lock. Lookups allocate nothing. A View is used by one goroutine and not
-// after Release; while it is held writers wait, so no slow work belongs between Acquire and Release.
+// View reads the rings under one read lock. Lookups allocate nothing. A View is used by one goroutine and not after
+// Release; while it is held writers wait, so do no slow work between Acquire and Release.
 type View struct{ st *Store }
 
-// Release gives the read lock back.
+// Release releases the read lock.
 func (v View) Release() { v.st.mu.RUnlock() }
 
 // Lookup finds a device or MIG instance by hw.id, with or without prefix, in any case.
@@ -48,10 +48,10 @@ type DeviceView struct {
 	d  *device
 }
 
-// Device returns the description that the writer gave; PCIBDF is normalized.
+// Device returns the writer's description; PCIBDF is normalized.
 func (x DeviceView) Device() *Device { return &x.d.desc }
 
-// Board returns the physical GPU: the device itself, or the parent of a MIG instance. False when the parent has no
+// Board returns the physical GPU: the device itself, or the parent of a MIG instance. False if the parent has no
 // samples.
 func (x DeviceView) Board() (DeviceView, bool) {
 	if x.d.desc.Parent == "" {
@@ -87,10 +87,10 @@ func (x DeviceView) field(f Field) *series {
 	return nil
 }
 
-// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval:
-// time between samples at most 3 intervals apart. Instants are taken on the straight line between two samples, a ratio
-// holds since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate
-// per second. Coverage 0 means that the mean is unknown; so it is for an interval without length.
+// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval: time
+// between samples at most 3 intervals apart. Instants are interpolated linearly between two samples, a ratio holds
+// since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate per
+// second. With coverage 0 the mean is unknown; so it is for an interval without length.
 func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	s := x.field(f)
 	if s == nil || end <= start {
@@ -114,7 +114,7 @@ func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage floa
 	return integral, float64(covered) / float64(end-start)
 }
 
-// Max returns the largest value in the covered part of [start, end]; false when nothing is covered.
+// Max returns the largest value in the covered part of [start, end]; false if nothing is covered.
 func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	s := x.field(f)
 	if s == nil {
@@ -180,7 +180,7 @@ func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
 }
 
 // UpdatePeriod returns the measured time between two changes of a counter, never below the time between its samples; 0
-// while unknown (fewer than 8 changes) and for fields that are no counters.
+// while unknown (fewer than 8 changes) and for fields that are not counters.
 func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 	if s := x.field(f); s != nil {
 		return time.Duration(s.period.value())

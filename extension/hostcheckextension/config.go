@@ -18,7 +18,7 @@ type Config struct {
 	Hosts []string `mapstructure:"hosts"`
 }
 
-// Unmarshal rejects values that the options do not take.
+// Unmarshal rejects values that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/hostcheckextension/internal/metadata"
 )
 
-// NewFactory makes the factory of type host_check.
+// NewFactory returns the factory of type host_check.
 func NewFactory() extension.Factory {
 	return extension.NewFactory(metadata.Type, createDefaultConfig, create, metadata.ExtensionStability)
 }

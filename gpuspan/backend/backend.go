@@ -19,8 +19,8 @@ type Event uintptr
 // StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number.
 type StreamHandle uintptr
 
-// Context is where streams and events live: the ordinal of a device for the context that the backend itself uses on it,
-// or the driver's handle of another (a CUcontext). HIP and simulated devices have no others.
+// Context is where streams and events are created: the ordinal of a device for the context that the backend itself uses
+// on it, or the driver's handle of another (a CUcontext). HIP and simulated devices have no others.
 type Context uintptr
 
 // StreamInfo is what a backend knows about a stream.
@@ -30,8 +30,8 @@ type StreamInfo struct {
 	Kind    StreamKind
 }
 
-// Status is a driver's answer. CUDA and HIP use the same numbers for all that the library distinguishes;
-// any other number is passed through as the driver reported it.
+// Status is a result of the driver. CUDA and HIP use the same numbers for all that the library distinguishes; any other
+// number is passed through as the driver reported it.
 type Status int32
 
 // The statuses that the library acts on.
@@ -108,8 +108,8 @@ type Backend interface {
 	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
 	// Bind makes a context current on the caller's locked OS thread and returns what restores it.
 	Bind(c Context) (unbind func(), st Status)
-	// NewStream makes a non-blocking stream of the highest priority. NewAnchorStream makes one for clock anchors: each
-	// event on it has a time of its own, even where nothing runs in between. FreeStream destroys either.
+	// NewStream creates a non-blocking stream of the highest priority. NewAnchorStream creates one for clock anchors: each
+	// event on it has a time of its own, even if nothing runs in between. FreeStream destroys either.
 	NewStream(c Context) (StreamHandle, Status)
 	NewAnchorStream(c Context) (StreamHandle, Status)
 	FreeStream(c Context, s StreamHandle)
@@ -120,24 +120,23 @@ type Backend interface {
 	Capturing(s StreamHandle) (bool, Status)
 	// Record enqueues an event on a stream.
 	Record(c *Call) Status
-	// Query is StatusOK when the event has happened, StatusNotReady when not yet. An event that was never recorded
-	// also answers StatusOK: the library keeps that state itself.
+	// Query returns StatusOK if the event has completed, StatusNotReady if not. It also returns StatusOK for an event that
+	// was never recorded: the library keeps that state itself.
 	Query(e Event) Status
 	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the
-	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go
-	// on.
+	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures in progress.
 	Synchronize(e Event) Status
 	// Elapsed returns the GPU time from a to b in nanoseconds, computed from the driver's float32 milliseconds.
 	Elapsed(a, b Event) (ns float64, st Status)
-	// MemoryUsage is the memory in use on the context's device, in bytes. The caller has made the context current by
+	// MemoryUsage returns the memory in use on the context's device, in bytes. The caller has made the context current by
 	// Bind.
 	MemoryUsage(c Context) (used int64, st Status)
 	// Close releases what the backend holds. No method is called afterwards.
 	Close() error
 }
 
-// StatusError is a driver's answer as an error. Errors that reach the error handler or [gpuspan.New]'s caller hold it
-// where a driver answered; errors.As finds it.
+// StatusError is a status of the driver as an error. Errors passed to the error handler or returned by [gpuspan.New]
+// wrap it if the driver returned one; errors.As finds it.
 type StatusError struct {
 	Call   string // the call that failed
 	Status Status
@@ -150,7 +149,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: status %d", e.Call, int32(e.Status))
 }
 
-// Name returns what CUDA and HIP call the statuses that callers meet in practice; empty for others.
+// Name returns CUDA's and HIP's name of the statuses that callers meet in practice; empty for others.
 func (s Status) Name() string {
 	if s.Capture() {
 		return "stream capture"

@@ -117,7 +117,7 @@ const (
 	mostLoads   = 64
 )
 
-// loads takes spans that are in the file.
+// loads adds spans that are in the file.
 func (w *Writer) loads(events []Event) {
 	for i := range events {
 		e := &events[i]

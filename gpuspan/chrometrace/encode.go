@@ -111,7 +111,7 @@ func appendKey(b []byte, key string) []byte {
 func appendArgs(b []byte, args []Arg) []byte {
 	for i := range args {
 		if args[i].Key == "" {
-			continue // taken out by whoever classified the event
+			continue // taken out by the caller that classified the event
 		}
 		b = appendValue(appendKey(b, args[i].Key), args[i].Value)
 	}
@@ -120,7 +120,7 @@ func appendArgs(b []byte, args []Arg) []byte {
 
 // Arg is one entry of an event's args.
 type Arg struct {
-	Key   string // unique within an event; of equal ones the reader decides
+	Key   string // unique within an event; of equal ones the reader uses any
 	Value Value  // the zero Value is null
 }
 
@@ -134,7 +134,7 @@ func valueOf[K ~string](args []Arg, key K) Value {
 	return Value{}
 }
 
-// Value is a JSON value, made by String, Int, Float, Bool, Bytes, List and Map; the zero Value is null.
+// Value is a JSON value, created by String, Int, Float, Bool, Bytes, List and Map; the zero Value is null.
 type Value struct {
 	kind valueKind
 	num  uint64
@@ -159,7 +159,7 @@ const (
 // String returns a string; bytes that are not UTF-8 become U+FFFD.
 func String(s string) Value { return Value{kind: kindString, str: s} }
 
-// Int returns a whole number, written with all its digits.
+// Int returns an integer, written with all its digits.
 func Int(i int64) Value { return Value{kind: kindInt, num: uint64(i)} }
 
 // Float returns a number. Values that JSON cannot represent become "NaN", "Infinity" or "-Infinity".

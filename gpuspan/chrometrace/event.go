@@ -19,11 +19,11 @@ type Process struct {
 	Host     string // host.name; may be empty
 	Rank     int64  // gpu.job.rank when HasRank
 	HasRank  bool   // Rank is known
-	PID      int64  // process.pid; becomes the trace's pid when it is free, 0 when not known
+	PID      int64  // process.pid; becomes the trace's pid if that is free, 0: unknown
 
 	LocalRank    int64  // gpu.job.local_rank when HasLocalRank
 	HasLocalRank bool   // LocalRank is known
-	WorldSize    int64  // gpu.job.world_size; 0 when not known
+	WorldSize    int64  // gpu.job.world_size; 0: unknown
 	Job          string // gpu.job.id; may be empty
 	Profile      bool   // the spans are of a profiler's file (gpu.trace.detail)
 }
@@ -44,7 +44,7 @@ const (
 type Track struct {
 	Kind   TrackKind // decides the order of tracks and which fields matter
 	Device int64     // gpu.device.ordinal; of streams
-	ID     int64     // gpu.stream.id or thread.id; −1 when not known
+	ID     int64     // gpu.stream.id or thread.id; −1: unknown
 	Name   string    // thread.name or the loop; may be empty
 }
 
@@ -62,9 +62,9 @@ type Event struct {
 	Parent [8]byte  // span id of the parent; zero for a root
 
 	Correlation int64 // connects a launch on a host track with work on stream tracks of the same trace; 0: none
-	// when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
+	// when the host launched the work, unix nanoseconds; 0: unknown. The arrow starts there, on Parent
 	Launched    int64
-	DeviceStart int64  // of a step: when the device began it, unix nanoseconds; 0 when not known
+	DeviceStart int64  // of a step: when the device started it, unix nanoseconds; 0: unknown
 	DeviceEnd   int64  // and ended it. Such a step is drawn twice, as the host and as the device ran it
 	Device      string // hw.id
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
@@ -96,7 +96,7 @@ type Mark struct {
 // Counter is one sample of a device's counter.
 type Counter struct {
 	Device string  // hw.id: drawn once, in a process of its own
-	Label  string  // how that process is called, as "gpu0"
+	Label  string  // name of that process, such as "gpu0"
 	Name   string  // "power"
 	Unit   string  // "W"
 	Start  int64   // start of the interval of the value, unix nanoseconds; 0: the previous point
@@ -114,7 +114,7 @@ const (
 	catRuntime        = "cuda_runtime"
 	catOperator       = "cpu_op"
 	catModule         = "python_function"
-	catProfile        = "Trace" // the profiler's own record of its window, which readers pass over
+	catProfile        = "Trace" // the profiler's own record of its window, which readers skip
 )
 
 // Classify sets track, category, name, correlation, launch and device of a span from its attributes in Args; Track.ID
@@ -201,7 +201,7 @@ func (e *Event) onStream(s *stated) {
 	}
 }
 
-// mangled names stay in the arguments, below the short name of the span: no viewer shows them as one reads them, and
+// mangled names stay in the arguments, below the short name of the span: no viewer shows them in a readable form, and
 // the demangler of speedscope 1.25 runs out of memory after about a thousand.
 func mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "_R")
@@ -256,8 +256,8 @@ var elementSizes = map[string]int64{
 	"Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }
 
-// messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered whole where
-// gpu.io.size is that, of the send buffer otherwise.
+// messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered whole if gpu.io.size
+// is that, otherwise of the send buffer.
 func (e *Event) messageElements() {
 	size, _ := valueOf(e.Args, semconv.GPUIOSizeKey).AsInt()
 	element := elementSizes[valueOf(e.Args, "dtype").str]

@@ -46,8 +46,8 @@ var argNames = func() map[string]string {
 	return m
 }()
 
-// reserved reports whether an argument of the name means something else than the attribute of it, which is kept apart
-// then.
+// reserved reports whether an argument of the name has another meaning than the attribute of that name, which is kept
+// apart then.
 func reserved(name string) bool {
 	switch name {
 	case "", "loop", "trace_id", "span_id", "parent_span_id", "span.kind", "otel.status_code", "otel.status_description",
@@ -174,8 +174,8 @@ func appendExact(b []byte, v Value) []byte {
 	return appendValue(b, v)
 }
 
-// Origin is the resource and the instrumentation scope of spans, as a file keeps them for readers that make spans of it
-// again. Viewers do not show it.
+// Origin is the resource and the instrumentation scope of spans, kept in a file for readers that restore the spans.
+// Viewers do not show it.
 type Origin struct {
 	Resource       []Arg  // attributes
 	ResourceSchema string // schema URL; may be empty
@@ -192,7 +192,7 @@ const (
 	noOrigin       = -1
 )
 
-// origins are the different ones of a file, numbered in order of appearance.
+// origins are the different origins of a file, numbered in order of appearance.
 type origins struct {
 	number map[string]int // by JSON
 	list   []json.RawMessage
@@ -250,7 +250,7 @@ func (o *Origin) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// resource returns the attributes that a process was made of, for events without an origin.
+// resource returns the attributes from which a process was derived, for events without an origin.
 func (k Process) resource() []Arg {
 	var args []Arg
 	add := func(key attribute.Key, v Value, has bool) {
@@ -291,7 +291,7 @@ type distributed struct {
 	WorldSize int64  `json:"world_size,omitempty"`
 }
 
-// top writes it behind the events, and ends the file.
+// top writes it after the events, and ends the file.
 func (w *Writer) top() error {
 	t := top{
 		Service: common(w, func(p Process) string { return p.Service }),

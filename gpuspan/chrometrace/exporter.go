@@ -69,14 +69,14 @@ func WithCompression(c Compression) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.Compression = c })
 }
 
-// WithWorker sets what file names begin with; default <host name>_<process id>.
+// WithWorker sets the prefix of file names; default <host name>_<process id>.
 func WithWorker(name string) ExporterOption {
 	return exporterOption(func(e *Exporter) {
 		e.worker = cmp.Or(name, e.worker)
 	})
 }
 
-// WithOnComplete sets a function that is called with the path of every file that is complete, as torch.profiler's
+// WithOnComplete sets a function that is called with the path of every complete file, like torch.profiler's
 // on_trace_ready.
 func WithOnComplete(f func(path string, s Stats)) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.OnComplete = f })
@@ -84,8 +84,8 @@ func WithOnComplete(f func(path string, s Stats)) ExporterOption {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// NewExporter makes an Exporter that writes into a folder, which is created. It fails when the folder cannot be
-// written to.
+// NewExporter returns an Exporter that writes to a folder, which is created. It returns an error if the folder cannot
+// be written to.
 func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	host, _ := os.Hostname()
 	e := &Exporter{
@@ -101,7 +101,7 @@ func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	return e, probe.Close()
 }
 
-// rotator makes one file of a name: <worker><name>.pt.trace.json.
+// rotator returns a rotator that writes one file per name: <worker><name>.pt.trace.json.
 func (e *Exporter) rotator(name string) (*Rotator, error) {
 	f := e.files
 	f.Path = filepath.Join(e.folder, e.worker+name+".pt.trace.json")
@@ -145,7 +145,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 }
 
 // step writes a finished step and its descendants, into a new window if its number is not the next one. Times do not
-// decide: if the host runs ahead, the spans of the next window's steps begin before the spans of this one end.
+// decide: if the host runs ahead, the spans of the next window's steps start before the spans of this one end.
 func (e *Exporter) step(s *Event) error {
 	var errs error
 	n, _ := s.step()

@@ -29,7 +29,7 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// Extension returns what file names of the compression end in.
+// Extension returns the extension of file names with the compression.
 func (c Compression) Extension() string {
 	switch c {
 	case Gzip:
@@ -54,7 +54,7 @@ func standard(c Compression, w io.Writer) (io.WriteCloser, error) {
 // Existing defines what happens if a file of the final name exists.
 type Existing string
 
-// Policies for names that are taken.
+// Policies for names that exist.
 const (
 	Number  Existing = "number"  // name-1.json, name-2.json …; the default
 	Replace Existing = "replace" // the older file is replaced at once
@@ -81,8 +81,7 @@ func createFile(path string, c Compression, compress Compressor) (t *file, err e
 	fail := func(err error) (*file, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
-	// os.CreateTemp would make a file that only its owner may read; this one has the mode of a file that is created by
-	// opening it.
+	// os.CreateTemp would create a file that only its owner may read; this one has the usual mode.
 	name := fmt.Sprintf("%s.%d%s", path, rand.Uint64(), partialExtension)
 	t = &file{path: path}
 	if t.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
@@ -101,7 +100,7 @@ func createFile(path string, c Compression, compress Compressor) (t *file, err e
 	return t, nil
 }
 
-// sized counts what reaches the disk, and takes back a Write that failed in the middle.
+// sized counts the bytes that reach the disk, and undoes a Write that failed in the middle.
 type sized file
 
 func (s *sized) Write(p []byte) (int, error) {
@@ -115,7 +114,7 @@ func (s *sized) Write(p []byte) (int, error) {
 	}
 	err = fmt.Errorf("cannot write trace file %q: %w", s.path, fileerr.Cause(err))
 	if s.pack != nil {
-		s.broken = err // the compressor has state that cannot be taken back
+		s.broken = err // the compressor has state that cannot be undone
 		return n, err
 	}
 	_, serr := s.f.Seek(s.size, io.SeekStart)
@@ -163,7 +162,7 @@ func (t *file) finish() error {
 	return nil
 }
 
-// discard removes a file into which nothing was written.
+// discard removes an empty file.
 func (t *file) discard() {
 	if t.pack != nil {
 		_ = t.pack.Close()
@@ -188,8 +187,8 @@ func (t *file) publish(existing Existing) (string, error) {
 	return name, nil
 }
 
-// numbered gives a file the first name that is free: path, and then path with a number. A hard link refuses to replace
-// a name that is taken, even when two processes try at the same moment; a rename does not.
+// numbered gives a file the first free name: path, and then path with a number. A hard link refuses to replace an
+// existing name, even if two processes try at the same moment; a rename does not.
 func numbered(temp, path string) (string, error) {
 	for n := 0; ; n++ {
 		name := withNumber(path, n)
@@ -199,7 +198,7 @@ func numbered(temp, path string) (string, error) {
 		case errors.Is(err, fs.ErrExist):
 			continue
 		}
-		// A file system without links: there is a moment between looking and renaming.
+		// A file system without links: another process may create the file between the check and the rename.
 		if _, err := os.Lstat(name); err != nil {
 			return name, os.Rename(temp, name)
 		}

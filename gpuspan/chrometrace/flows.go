@@ -36,7 +36,7 @@ type pairs[K comparable] struct {
 	waiting  recent[K, []flowEnd]
 }
 
-// launch takes a launch, whose work may be there already.
+// launch adds a launch, whose work may have arrived already.
 func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
 	p.launched.put(key, from)
 	for _, to := range p.waiting.m[key] {
@@ -55,7 +55,7 @@ func (p *pairs[K]) work(key K, to flowEnd, pair func(from, to flowEnd)) {
 	}
 }
 
-// add takes a slice that was written and calls arrow for each pair that it completes.
+// add adds a slice that was written and calls arrow for each pair that it completes.
 func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, from, to flowEnd)) {
 	here := flowEnd{pid: pid, tid: tid, start: start, end: end}
 	pair := func(from, to flowEnd) {
@@ -95,7 +95,7 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 // maxFlowEnds bounds the launches and the work that wait for their other end.
 const maxFlowEnds = 1 << 16
 
-// recent is a map that forgets its oldest keys beyond maxFlowEnds.
+// recent is a map that evicts its oldest keys beyond maxFlowEnds.
 type recent[K comparable, V any] struct {
 	m     map[K]V
 	order []K // ring of keys in order of arrival

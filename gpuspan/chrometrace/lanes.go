@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxSiblings = 1 << 16 // intervals side by side that are remembered
-	maxSlots    = 1 << 19 // intervals remembered by one file, 48 bytes each
+	maxSiblings = 1 << 16 // disjoint intervals that are kept
+	maxSlots    = 1 << 19 // intervals kept for one file, 48 bytes each
 	maxLanes    = 1024    // of one track
 )
 
@@ -33,7 +33,7 @@ type inserted struct {
 }
 
 // siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more: those intervals were
-// forgotten to bound memory, so that what arrives there late goes to another lane.
+// dropped to bound memory, so that a late interval there goes to another lane.
 type siblings struct {
 	slots  []slot
 	frozen int64
@@ -74,7 +74,7 @@ func (p *inserted) crossed(start, end int64) bool {
 	return p.start <= start && start < p.end && p.end < end
 }
 
-// latest returns the innermost interval that is known to be there.
+// latest returns the innermost known interval.
 func (l *lane) latest() inserted {
 	if n := len(l.path); n > 0 {
 		return l.path[n-1]
@@ -138,7 +138,7 @@ func (l *lane) below(at *siblings, level int, start, end int64, owner uint64) (*
 	}
 }
 
-// between moves start and end out of the neighbours that they reach into by less than tolerance.
+// between moves start and end out of neighbors that they overlap by less than tolerance.
 func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
 	i := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].end > start })
 	if i < len(s.slots) && s.slots[i].start < start && s.slots[i].end-start < tolerance {
@@ -179,7 +179,7 @@ func (l *lane) forget() {
 	l.root.forget()
 }
 
-// forget drops the older half of the first that lie side by side; of a chain of intervals that each hold one other, the
+// forget drops the older half of the first disjoint intervals; of a chain of intervals that each contain one other, the
 // inner half.
 func (s *siblings) forget() {
 	at, depth := s, 0
@@ -201,7 +201,7 @@ func (s *siblings) forget() {
 }
 
 func (s *siblings) count() (n int) {
-	for s != nil { // down the last that holds others, so that chains take no stack
+	for s != nil { // iterate over the last interval that contains others, so that chains do not recurse
 		var last *siblings
 		n += len(s.slots)
 		for i := range s.slots {

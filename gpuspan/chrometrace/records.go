@@ -145,7 +145,7 @@ func (w *Writer) arrow(id int64, from, to flowEnd) {
 	w.stats.Flows++
 }
 
-// names writes the metadata of every process and track that has something on it.
+// names writes the metadata of every process and track with events.
 func (w *Writer) names() {
 	for _, p := range w.order {
 		w.meta(p.pid, -1, "process_name", "name", String(p.label))

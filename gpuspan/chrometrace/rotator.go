@@ -21,12 +21,12 @@ import (
 
 // Files configures a Rotator.
 type Files struct {
-	// Path of the file, as "traces/trace.json". Folders are created. With rotation, the files are named
-	// trace-<time of opening>.json, and with one file for each trace, trace-<trace id>.json.
+	// Path of the file, such as "traces/trace.json". Folders are created. With rotation, the files are named trace-<time
+	// of opening>.json, and with one file for each trace, trace-<trace id>.json.
 	Path        string
-	Compression Compression   // None, Gzip or Zstd; its extension is added to Path when missing
+	Compression Compression   // None, Gzip or Zstd; its extension is appended to Path if missing
 	Compressor  Compressor    // nil means the standard library's gzip
-	Existing    Existing      // when the name is taken; "" means Number
+	Existing    Existing      // if the file exists; "" means Number
 	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
 	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
 	// one file for each trace, complete when it received no span for this long; 0: one for all
@@ -35,7 +35,7 @@ type Files struct {
 	MaxOpen    int                        // open files with PerTrace, the one idle for longest is completed; 0 means 64
 	Now        func() time.Time           // the clock of file names and ages; nil means time.Now
 	OnComplete func(path string, s Stats) // called for every completed file, may be nil
-	OnError    func(error)                // errors in the background, and of removing old files; may be nil
+	OnError    func(error)                // errors in the background, and in removing old files; may be nil
 }
 
 // Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
@@ -56,10 +56,11 @@ type fileKey struct {
 	era   int
 }
 
-// maxEras bounds the files that are open for one trace; a program with a broken clock could ask for any number.
+// maxEras bounds the files that are open for one trace; a program with a wrong clock could need any number.
 const maxEras = 16
 
-// NewRotator checks that files can be made at the path, so that a mistake shows at start and not at the first span.
+// NewRotator checks that files can be created at the path, so that a mistake is reported at start and not at the first
+// span.
 func NewRotator(cfg Files) (*Rotator, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("trace file needs a path")
@@ -185,7 +186,7 @@ func (r *Rotator) report(err error) {
 	}
 }
 
-// WriteCounters adds counter points to every open file. Without an open file they are left out: a file is made for
+// WriteCounters adds counter points to every open file. Without an open file they are dropped: files are created for
 // spans.
 func (r *Rotator) WriteCounters(points []Counter) error {
 	r.mu.Lock()
@@ -276,7 +277,7 @@ func (r *Rotator) complete(k fileKey) error {
 	return err
 }
 
-// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path makes count.
+// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path creates count.
 func (r *Rotator) prune() error {
 	stem, ext := splitExt(r.cfg.Path)
 	switch {

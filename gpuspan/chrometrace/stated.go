@@ -10,10 +10,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// threadName is an attribute of OpenTelemetry that is not among the names of this project.
+// threadName is an attribute of OpenTelemetry that is not in this project's registry.
 const threadName = "thread.name"
 
-// torchNames are attributes that PyTorch has an argument for.
+// torchNames are attributes for which PyTorch has an argument.
 var torchNames = map[string]string{
 	string(semconv.GPUKernelGridKey):             "grid",
 	string(semconv.GPUKernelBlockKey):            "block",

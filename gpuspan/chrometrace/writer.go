@@ -20,9 +20,9 @@ type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
 	Flows     int64 // arrows written
-	NoTime    int64 // spans left out: start is zero, or before the file's base, which is a week before its first span
+	NoTime    int64 // spans dropped: start is zero, or before the file's base, which is a week before its first span
 	Backwards int64 // spans that ended before they began, written with duration 0
-	Crowded   int64 // spans left out: more than 1024 overlapping rows on one track
+	Crowded   int64 // spans dropped: more than 1024 overlapping rows on one track
 }
 
 // Writer writes one trace to w. It must not be used by several goroutines at a time.
@@ -44,7 +44,7 @@ type Writer struct {
 	devices   map[string]*device // by hw.id
 	latest    *process
 	latestKey Process
-	models    map[int64]string // by ordinal; empty where two processes disagree
+	models    map[int64]string // by ordinal; empty if two processes disagree
 	flows     flows
 	loaded    map[loadKey]*load
 	origins   origins
@@ -53,7 +53,7 @@ type Writer struct {
 	sequence  []int // order of the batch being written
 }
 
-// NewWriter makes a Writer. Nothing is written before the first batch.
+// NewWriter returns a Writer. Nothing is written before the first batch.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
 		w: w, empty: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
@@ -70,7 +70,7 @@ func (w *Writer) Write(events []Event) error {
 		return ErrClosed
 	}
 	before := w.stats
-	w.origins.last = nil // the caller may use its memory again
+	w.origins.last = nil // the caller may reuse its memory
 	w.sequence = w.sequence[:0]
 	for i := range events {
 		w.sequence = append(w.sequence, i)
@@ -149,12 +149,12 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 	}
 }
 
-// placement is how far apart, in nanoseconds, two readings of the one moment between two steps may be: the device's
+// placement is how far apart, in nanoseconds, two readings of one moment between two steps may be: the device's
 // boundary is placed on the wall clock for each of them, on a busy machine with an error of tens of microseconds
 // (gpu.timing.error).
 const placement = 100_000
 
-// between trims a step where it overlaps its neighbours by what their placement explains.
+// between trims a step where it overlaps its neighbors within the error of placement.
 func (t *track) between(start, end int64) (int64, int64) {
 	if len(t.lanes) == 0 {
 		return start, end
@@ -162,8 +162,8 @@ func (t *track) between(start, end int64) (int64, int64) {
 	return t.lanes[0].root.between(start, end, min(placement, (end-start)/2))
 }
 
-// owner keeps host spans of different traces apart: that one request runs while another one does is no nesting. On
-// real threads and on streams time alone decides.
+// owner keeps host spans of different traces apart: two concurrent requests are not nested. On real threads and on
+// streams time alone decides.
 func owner(e *Event) uint64 {
 	if e.Track.Kind != Host || e.Track.ID >= 0 {
 		return 0
@@ -198,7 +198,7 @@ func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lan
 	return l
 }
 
-// count forgets old intervals when there are too many.
+// count drops old intervals if there are too many.
 func (w *Writer) count() {
 	if w.slots++; w.slots < maxSlots {
 		return
@@ -214,7 +214,7 @@ func (w *Writer) count() {
 	}
 }
 
-// flush hands the batch over in one Write.
+// flush writes the batch in one Write.
 func (w *Writer) flush(before Stats) error {
 	if len(w.buf) == 0 {
 		return nil
@@ -223,7 +223,7 @@ func (w *Writer) flush(before Stats) error {
 	w.buf = w.buf[:0]
 	if err != nil {
 		w.stats = before
-		w.flows = flows{next: w.flows.next} // arrows from or to slices that are not in the file would point nowhere
+		w.flows = flows{next: w.flows.next} // arrows need both slices in the file
 		if before.Events+before.Counters == 0 {
 			w.began, w.empty = false, true
 		}
@@ -231,9 +231,9 @@ func (w *Writer) flush(before Stats) error {
 	return err
 }
 
-// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is as
-// it was, and Close may be called again. It does not close the underlying writer, and a Close after one that returned
-// nil does nothing.
+// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is
+// unchanged, and Close may be called again. It does not close the underlying writer, and a Close after one that
+// returned nil does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil
@@ -302,7 +302,7 @@ func (w *Writer) begin(first int64) {
 	w.buf = append(w.buf, ",\"traceEvents\":[\n"...)
 }
 
-// holds reports whether a span that starts then is written with its nanosecond.
+// holds reports whether a span with that start is written exactly to the nanosecond.
 func (w *Writer) holds(start int64) bool { return !w.began || start >= w.base && start-w.base < window }
 
 // length writes dur such that ts + dur, added as doubles, is the double of the end: speedscope adds them and compares

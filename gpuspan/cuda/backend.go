@@ -22,7 +22,7 @@ import (
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Backend is gpuspan's view of the CUDA driver.
+// Backend implements backend.Backend with the CUDA driver.
 type Backend struct {
 	eventapi.API
 	driver  *driver.Driver
@@ -42,7 +42,7 @@ type device struct {
 	retained bool           // by us: a primary context
 }
 
-// names are the driver's symbols. `_v2` where the header means it; the elapsed time has a `_v2` from CUDA 12.8 on.
+// names are the driver's symbols. `_v2` if the header uses it; the elapsed time has a `_v2` from CUDA 12.8 on.
 var names = eventapi.Names{
 	EventCreate:               []string{"cuEventCreate"},
 	EventDestroy:              []string{"cuEventDestroy_v2"},
@@ -105,7 +105,7 @@ func open(opts []Option) (*Backend, error) {
 // Name returns "cuda_event".
 func (b *Backend) Name() string { return semconv.GPUTimingSourceCUDAEvent }
 
-// Driver gives the driver underneath, for programs that have no other binding; nil after an error of Open.
+// Driver returns the underlying driver, for programs that have no other binding; nil after an error of Open.
 func (b *Backend) Driver() *driver.Driver { return b.driver }
 
 // ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
@@ -164,7 +164,7 @@ func (b *Backend) FreeEvents(c backend.Context, events []backend.Event) {
 	b.API.FreeEvents(c, events)
 }
 
-// Query asks whether an event has happened. It answers StatusOK for one that was never recorded.
+// Query reports whether an event has completed. It returns StatusOK for one that was never recorded.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if lostContext(st) && b.keepContext() {
@@ -186,7 +186,7 @@ func lostContext(st backend.Status) bool {
 	return st == backend.StatusInvalidContext || st == backend.StatusContextDestroyed
 }
 
-// Close gives back the references to primary contexts.
+// Close releases the references to primary contexts.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

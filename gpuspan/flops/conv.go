@@ -21,7 +21,7 @@ type Conv struct {
 	Stride        []int // step between positions
 	Padding       []int // on both sides
 	Dilation      []int // distance of the kernel's elements
-	Groups        int   // of channels that do not meet; 0 means 1
+	Groups        int   // number of independent groups of channels; 0 means 1
 	Transposed    bool  // ConvTranspose: input and output are exchanged
 	OutputPadding []int // of transposed ones, at the end of each dimension
 	Bias          bool  // one addition for each output element

@@ -16,14 +16,14 @@ import (
 // maxTerms bounds the operands of an equation, as a set of them is a word of bits.
 const maxTerms = 32
 
-// Einsum is an equation in Einstein's summation convention, parsed once. It is immutable and may be shared.
+// Einsum is a parsed equation in Einstein's summation convention. It is immutable and may be shared.
 type Einsum struct {
 	equation string
 	terms    [][]rune // with ellipsis standing for the dimensions of "..."
 	output   []rune
 }
 
-// ellipsis represents "..." in terms; it is no letter.
+// ellipsis represents "..." in terms; it is not a letter.
 const ellipsis = '…'
 
 // ParseEinsum reads an equation as numpy.einsum and torch.einsum do: letters of any script name dimensions, "..." are

@@ -24,8 +24,8 @@ func (d *dims) path() ([]Contraction, bool) {
 	}
 }
 
-// contract returns the cost of making the result with the indices out of two results: a product for each combination,
-// and an addition when an index is summed.
+// contract returns the cost of contracting two results to one with these indices: a product for each combination, and
+// an addition if an index is summed.
 func (d *dims) contract(a, b, out uint64) float64 {
 	n := d.elements(a | b)
 	if (a|b)&^out != 0 {

@@ -58,7 +58,7 @@ func Elementwise(op Op, n int, p gpuspan.Precision) gpuspan.Work {
 	return work(k.ops*e, k.operands*e, e, p)
 }
 
-// Reduction is an operation that makes one value of many.
+// Reduction is an operation that reduces many values to one.
 type Reduction uint8
 
 // Reductions with their definitions for n values.

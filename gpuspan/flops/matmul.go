@@ -27,8 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// MatMul returns the work of C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). That the
-// first product of each element needs no addition is ignored there and here.
+// MatMul returns the work of C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). Like
+// there, it is ignored that the first product of each element needs no addition.
 func MatMul(m, n, k int, p gpuspan.Precision) gpuspan.Work { return BatchedMatMul(1, m, n, k, p) }
 
 // BatchedMatMul returns the work of batch independent products of m×k and k×n.
@@ -51,12 +51,12 @@ func Linear(rows, in, out int, bias bool, p gpuspan.Precision) gpuspan.Work {
 	return w
 }
 
-// Format is how a sparse matrix is stored.
+// Format is the storage format of a sparse matrix.
 type Format uint8
 
 // Formats.
 const (
-	CSR Format = iota // column index of each value, and where each row begins
+	CSR Format = iota // column index of each value, and the start of each row
 	COO               // row and column index of each value
 )
 
@@ -116,7 +116,7 @@ func ElementSize(p gpuspan.Precision) float64 {
 	return 0
 }
 
-// work makes Work of operations and of elements read and written.
+// work returns the Work of operations and of elements read and written.
 func work(ops, read, written float64, p gpuspan.Precision) gpuspan.Work {
 	return bytes(ops, read*ElementSize(p), written*ElementSize(p), p)
 }

@@ -240,7 +240,7 @@ func (t Transformer) Decode(batch, context int, p gpuspan.Precision) gpuspan.Wor
 	}
 	b := float64(batch)
 	full := t
-	full.Mask = Full // one query at the end sees everything
+	full.Mask = Full // one query at the end attends to everything
 	ops := 2*t.matrices()*b + full.scores(batch, 1, context+1)
 	w := work(ops, t.weights(b)+t.cache(b*float64(context)), t.cache(b), p)
 	w.Items = int64(batch)

@@ -99,7 +99,7 @@ func Read(r io.Reader, at ...string) (File, error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return out, fmt.Errorf("not YAML: %w", err)
 	}
-	if len(doc.Content) == 0 { // as one of comments
+	if len(doc.Content) == 0 { // as a file of comments
 		doc.Content = []*yaml.Node{{Kind: yaml.MappingNode}}
 	}
 	root, err := below(doc.Content[0], at)

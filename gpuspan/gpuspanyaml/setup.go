@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-// Runtime is a profiler with everything that a file asks for.
+// Runtime is a profiler with everything that a file configures.
 type Runtime struct {
 	Profiler       *gpuspan.Profiler
 	TracerProvider *sdktrace.TracerProvider
@@ -85,7 +85,7 @@ func collect(opts []SetupOption) *setup {
 	return s
 }
 
-// Setup is [Setup] of a file that has been read, and maybe changed, as by flags.
+// Setup is [Setup] for a file that has been read, and may have been changed, as by flags.
 func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	var problems []error
 	problem := func(doing string, err error) {
@@ -116,7 +116,7 @@ func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 		}
 		ranges, err := nvtx.Open(domain...)
 		problem("open NVTX", err)
-		ids := gpuspan.NewIDGenerator(nil) // so that a range has the ids of its own span
+		ids := gpuspan.NewIDGenerator(nil) // so that a range has the IDs of its own span
 		sdk = append(sdk, sdktrace.WithIDGenerator(ids))
 		profiler = append(profiler, gpuspan.WithAnnotator(ranges), gpuspan.WithIDGenerator(ids))
 	}
@@ -127,8 +127,8 @@ func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	return r, errors.Join(append(problems, err)...)
 }
 
-// Shutdown shuts down the profiler and then the TracerProvider, which gets the profiler's last spans. With
-// `nvtx.enabled` end the program by nvtx.Exit after it, or a tool lacks the last ranges.
+// Shutdown shuts down the profiler and then the TracerProvider, which receives the profiler's last spans. With
+// `nvtx.enabled` end the program by nvtx.Exit after it, or a tool misses the last ranges.
 func (r *Runtime) Shutdown(ctx context.Context) error {
 	return errors.Join(r.Profiler.Shutdown(ctx), r.TracerProvider.Shutdown(ctx))
 }

@@ -20,7 +20,7 @@ import (
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Backend is gpuspan's view of HIP.
+// Backend implements backend.Backend with HIP.
 type Backend struct {
 	eventapi.API
 	fn      eventapi.Functions
@@ -115,7 +115,7 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(f.Int32(0)), st
 }
 
-// StreamInfo returns the device of a stream, for the NULL stream the one that was current where it was registered.
+// StreamInfo returns the device of a stream; for the NULL stream the device that was current when it was registered.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err
@@ -154,7 +154,7 @@ func (b *Backend) Close() error { return nil }
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
 const statusCaptureUnsupported = 900
 
-// NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A
+// NewAnchorStream creates a stream for clock anchors, and the four bytes that are set before each of its records. A
 // device has one.
 func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	if s, st = b.NewStream(c); st != backend.StatusOK {
@@ -242,7 +242,7 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 	return out, nil
 }
 
-// uuid returns `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
+// uuid returns `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes if they are not characters.
 func (b *Backend) uuid(device int) string {
 	if b.fn.Of["hipDeviceGetUuid"] == 0 {
 		return ""
@@ -280,7 +280,7 @@ var names = eventapi.Names{
 	MemGetInfo:                []string{"hipMemGetInfo"},
 }
 
-// functions are what HIP has of its own.
+// functions are functions that only HIP has.
 var functions = []string{
 	"hipInit", "hipGetDeviceCount", "hipDeviceGetName", "hipDeviceGetPCIBusId", "hipDeviceTotalMem", "hipGetDevice",
 	"hipSetDevice", "hipStreamGetDevice", "hipMalloc", "hipFree", "hipMemsetAsync",

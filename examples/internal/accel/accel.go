@@ -30,7 +30,7 @@ type Device interface {
 	Copy(n int64, direction gpuspan.Direction) gpuspan.Work
 	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was actually enqueued.
 	Compute(w gpuspan.Work) gpuspan.Work
-	// Wait blocks until everything enqueued is done, as an application does when it needs a result.
+	// Wait blocks until everything enqueued is done, like an application that needs a result.
 	Wait() error
 	Close() error
 }
@@ -128,7 +128,7 @@ func openCUDA() (_ *real, err error) {
 func (r *real) Backend() backend.Backend { return r.backend }
 func (r *real) Stream() uintptr          { return uintptr(r.stream) }
 
-// do keeps the first error; an example that cannot copy shows nothing worth continuing for.
+// do keeps the first error; an example that cannot copy cannot continue.
 func (r *real) do(f func() error) {
 	if err := r.driver.Do(r.context, f); err != nil && r.err == nil {
 		r.err = err

@@ -13,9 +13,9 @@ import (
 
 const ownProcess = "GPUSPAN_TEST_FULL_DISK"
 
-// FullDisk lets a test limit the size of files, which makes writes fail in the middle as a full disk does. The limit is
-// the whole process's and would break other files of it, such as the go command's log of the test, so the test runs
-// again in a process of its own. In the first one ok is false: there is nothing left to do.
+// FullDisk lets a test limit the size of files, which makes writes fail in the middle like a full disk. The limit
+// applies to the whole process and would break its other files, such as the go command's log of the test, so the test
+// runs again in a process of its own. In the first one ok is false: there is nothing left to do.
 func FullDisk(t *testing.T) (limit func(bytes uint64) (free func()), ok bool) {
 	t.Helper()
 	if os.Getenv(ownProcess) == "" {

@@ -92,8 +92,8 @@ func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
 // Context is a CUcontext.
 type Context uintptr
 
-// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if
-// it does not exist. Release it with ReleasePrimary.
+// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and creates it
+// if it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 	ctx, err := d.fn.Value("cuDevicePrimaryCtxRetain", uintptr(dev))
 	return Context(ctx), err
@@ -101,7 +101,7 @@ func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 
 const primaryRelease = "cuDevicePrimaryCtxRelease_v2"
 
-// ReleasePrimary gives a reference back.
+// ReleasePrimary releases a reference.
 func (d *Driver) ReleasePrimary(dev Device) error { return d.fn.Call(primaryRelease, uintptr(dev)) }
 
 // PrimaryActive reports whether the device's primary context exists.
@@ -167,7 +167,7 @@ func (d *Driver) Synchronize() error { return d.fn.Call("cuCtxSynchronize") }
 // Stream is a CUstream (the runtime's cudaStream_t is the same).
 type Stream uintptr
 
-// NewStream makes a non-blocking stream in the current context.
+// NewStream creates a non-blocking stream in the current context.
 func (d *Driver) NewStream() (Stream, error) {
 	s, err := d.fn.Value("cuStreamCreate", 1)
 	return Stream(s), err

@@ -26,7 +26,7 @@ import (
 // EnvLibrary names the environment variable with the path of libcuda; it precedes the usual paths.
 const EnvLibrary = "GPUSPAN_CUDA_LIBRARY"
 
-// paths are where libcuda is: the loader's own path, WSL, GKE, NixOS, Jetson.
+// paths lists the paths of libcuda: the loader's own, WSL, GKE, NixOS, Jetson.
 var paths = []string{
 	"libcuda.so.1",
 	"libcuda.so",
@@ -46,8 +46,7 @@ type Driver struct {
 	pop  func()  // Pop, as a value that exists once
 }
 
-// symbols are the driver's functions, `_v2` wherever the header of today names them so: the plain ones have other
-// arguments.
+// symbols are the driver's functions, `_v2` if today's header maps the name to it: the plain ones have other arguments.
 var symbols = []string{
 	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId",
 	"cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxGetState",
@@ -95,7 +94,7 @@ func (d *Driver) resolve() error {
 	return s.Err()
 }
 
-// Path returns the library's name as it was given to the loader.
+// Path returns the library's name as passed to the loader.
 func (d *Driver) Path() string { return d.lib.Path }
 
 // Symbol resolves the first of names that the driver exports to an address; 0 if it exports none.

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 )
 
-// PTX is the kernels' source, which the driver compiles for the device at hand (sm_70 and later).
+// PTX is the kernels' source, which the driver compiles for the device (sm_70 and later).
 //
 //go:embed kernels.ptx
 var PTX string
@@ -35,7 +35,7 @@ type Set struct {
 	copy, saxpy, matmul driver.Function
 }
 
-// Load compiles the kernels for the current context. Close gives the module back.
+// Load compiles the kernels for the current context. Close unloads the module.
 func Load(d *driver.Driver) (*Set, error) {
 	m, err := d.Load(PTX)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	spinLimit   = 200 * time.Microsecond
 	spinQueries = 1 << 14
 
-	// pause and patience are for probes that take longer. Waiting in the driver instead would see them a little earlier
-	// and would hang the thread together with a device that hangs.
+	// pause and patience are for probes that take longer. Waiting in the driver would observe them slightly earlier, but
+	// would block the thread if the device hangs.
 	pause    = 50 * time.Microsecond
 	patience = 100 * time.Millisecond
 
@@ -28,7 +28,7 @@ const (
 	near = 2e9
 
 	ringSize = 256
-	apart    = 0.5e9 // ns between two marks of the ring but for the newest, at least
+	apart    = 0.5e9 // minimum ns between two marks of the ring, except the newest
 )
 
 // Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one
@@ -37,12 +37,12 @@ type Anchorer struct {
 	dev     backend.Backend
 	context backend.Context
 	stream  backend.StreamHandle
-	events  [ringSize + probes]backend.Event // every event that was made
+	events  [ringSize + probes]backend.Event // all created events
 	spare   [probes]backend.Event            // events of the next burst
 	ring    [ringSize]mark                   // marks of past anchors, half a second apart
 	count   int                              // anchors in the ring; the newest is ring[(count-1)%ringSize]
 	made    int                              // anchors since the beginning
-	opened  int                              // how often stream and events were made
+	opened  int                              // how often stream and events were created
 	broken  bool                             // the last anchor failed: stream and events may be gone with their context
 
 	m        *Map
@@ -59,8 +59,7 @@ type mark struct {
 	gpu   float64
 }
 
-// NewAnchorer makes the stream and the events that anchors of a context's device need. It fails with the driver's
-// status.
+// NewAnchorer creates the stream and the events for anchors of a context's device. It returns the driver's status.
 func NewAnchorer(dev backend.Backend, c backend.Context, opts Options) (*Anchorer, backend.Status) {
 	base := dev.Now()
 	a := &Anchorer{
@@ -149,7 +148,7 @@ func (a *Anchorer) Anchor() backend.Status {
 }
 
 func (a *Anchorer) anchor() backend.Status {
-	unbind, st := a.dev.Bind(a.context) // some drivers may want a context for a record on any stream
+	unbind, st := a.dev.Bind(a.context) // some drivers may need a context for a record on any stream
 	if st != backend.StatusOK {
 		a.schedule.done(a.Axis(a.dev.Now()))
 		return st
@@ -211,7 +210,7 @@ func (a *Anchorer) intersect(best int, before, after []int64) (from, to int64) {
 		}
 		bent := math.Abs(d)*a.m.opts.MaxDrift*1e-6 + 1
 		b, e := before[i]-int64(math.Floor(d+bent)), after[i]-int64(math.Ceil(d-bent))
-		if max(from, b) <= min(to, e) { // else a clock jumped within the burst
+		if max(from, b) <= min(to, e) { // otherwise a clock jumped within the burst
 			from, to = max(from, b), min(to, e)
 		}
 	}
@@ -227,7 +226,7 @@ func (a *Anchorer) probe(i int) (before, after int64, st backend.Status) {
 	}
 	t1 := t0
 	for n := 0; ; n++ {
-		late := t1.Sub(t0) > patience // before the question: this thread may have waited for a processor since
+		late := t1.Sub(t0) > patience // before the query: this thread may have waited for a processor since
 		st = a.dev.Query(a.spare[i])
 		t1 = a.dev.Now()
 		if st != backend.StatusNotReady {
@@ -286,7 +285,7 @@ func (s *schedule) next(now int64, busy bool) (due bool, wait time.Duration) {
 	return false, time.Duration(s.due - now)
 }
 
-// done notes that an anchor was made (or tried) at now.
+// done records that an anchor was taken (or attempted) at now.
 func (s *schedule) done(now int64) {
 	s.due = now + int64(s.interval)
 	s.interval = min(2*s.interval, steadyInterval)

@@ -20,13 +20,13 @@ type rateKnown struct{ rate, variance float64 }
 
 const (
 	nominalError = 50e-6 // of an oscillator
-	rememberedAt = 10e9  // GPU ns that a window must span for its rate to be remembered
+	rememberedAt = 10e9  // GPU ns that a window must span for its rate to be kept
 )
 
 // tight is how much wider than the tightest anchor another may be and still count for the rate.
 const tight = 1.5
 
-// guardFloor is the least uncertainty of the rate, relative, that the estimate assumes: what rates wander within a
+// guardFloor is the minimum relative uncertainty of the rate that the estimate assumes: how much rates drift within a
 // window.
 const guardFloor = 5e-9
 
@@ -113,8 +113,8 @@ func (m *Map) centre(ref, rate, guard float64) float64 {
 //
 // So anchors on one side say nothing of the position on the other. What lies between the two gets the limits of both.
 const (
-	minJump    = 20e3 // ns; less is a change of rate, or stays within the bound
-	minSegment = 4    // anchors between two jumps: with fewer it is the rate that has changed
+	minJump    = 20e3 // ns; smaller ones are changes of rate, or within the bound
+	minSegment = 4    // anchors between two jumps: with fewer the rate has changed instead
 	maxJumps   = 64   // that are remembered
 )
 
@@ -139,7 +139,7 @@ func (j *jumps) add(from, to, size float64) {
 	j.list = append(j.list, jump{from, to, size, j.made})
 }
 
-// segment returns the one that contains a GPU time. gap: it may as well be in the one before.
+// segment returns the segment that contains a GPU time. gap: it may also be in the previous one.
 func (j *jumps) segment(gpu float64) (segment int, gap bool) {
 	segment = j.made
 	for i := len(j.list) - 1; i >= 0; i-- {

@@ -53,7 +53,7 @@ type Map struct {
 	known      rateKnown
 	slackUntil float64 // GPU ns until which the doubled limits stay
 	bracket    bracket
-	slack      float64 // factor on MaxDrift, MaxRateChange and MaxSlew, 1 when nothing was wrong
+	slack      float64 // factor on MaxDrift, MaxRateChange and MaxSlew, 1 without anomalies
 
 	drift     atomic.Uint64 // float64 bits, ppm; NaN when unknown
 	anomalies atomic.Int64
@@ -86,8 +86,8 @@ func (m *Map) Drift() (ppm float64, ok bool) {
 // Anomalies counts anchors and placements that contradicted the assumptions since the map was made.
 func (m *Map) Anomalies() int64 { return m.anomalies.Load() }
 
-// Add takes an anchor, which must be newer than those before it. An anchor that runs backwards on either axis, or
-// whose interval is empty, is an anomaly and is not taken.
+// Add adds an anchor, which must be newer than the previous ones. An anchor that runs backwards on either axis, or
+// whose interval is empty, is an anomaly and is not added.
 func (m *Map) Add(a Anchor) {
 	if len(m.anchors) == 0 {
 		m.origin = a.Before
@@ -149,7 +149,7 @@ func (m *Map) limitRate(p *point) {
 			p.slow, p.fast = q.slow-change, q.fast+change
 		}
 		if q.segment != p.segment {
-			break // the distance to it is not known, the rate goes on
+			break // the distance to it is unknown, the rate continues
 		}
 		p.slow = max(p.slow, (p.before-q.after-tick)/d-change/2)
 		p.fast = min(p.fast, (p.after-q.before+tick)/d+change/2)
@@ -159,7 +159,7 @@ func (m *Map) limitRate(p *point) {
 	}
 }
 
-// slew returns by how much the rate can change in d ns, but for changes at once.
+// slew returns the maximum change of the rate in d ns, except for instant changes.
 func (m *Map) slew(d float64) float64 { return m.opts.MaxSlew * 1e-15 * m.slack * d }
 
 // rates limits the mean rate over a stretch whose ends lie d ns in all from p.
@@ -204,7 +204,7 @@ func (m *Map) back(i int) *point {
 	return &m.past.points[len(m.past.points)-1-(i-len(m.anchors))]
 }
 
-// relax answers a contradiction: the newest half of the window stays, then the newest quarter and so on, under limits
+// relax handles a contradiction: the newest half of the window is kept, then the newest quarter and so on, under limits
 // that double each time; a single anchor contradicts nothing.
 func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
@@ -235,7 +235,7 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 		return 0, 0, 0, false
 	}
 	lo, hi = m.limits(gpuNs)
-	if lo > hi { // cannot happen at the newest anchor (refit saw to it), can when extrapolating to before the window
+	if lo > hi { // impossible at the newest anchor (refit ensures it), possible when extrapolating to before the window
 		lo, hi = hi, lo
 		m.anomalies.Add(1)
 	}
@@ -289,7 +289,7 @@ func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 // Options are the assumptions and limits of a [Map].
 type Options struct {
 	Window        time.Duration // how long an anchor counts: longer ones measure the rate better and let its changes in
-	MaxAnchors    int           // in the window, 2 at least; the oldest go first
+	MaxAnchors    int           // in the window, at least 2; the oldest are removed first
 	Tick          time.Duration // to which the device truncates event stamps
 	MaxDrift      float64       // difference in rate between the two clocks, ppm
 	MaxRateChange float64       // by how much that changes at once, as when a time daemon corrects the host's clock, ppm

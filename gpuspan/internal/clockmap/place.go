@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// Stamps are the GPU times of a section's two events, as read from the driver, which needs the events no longer.
+// Stamps are the GPU times of a section's two events, as read from the driver; the events are no longer needed.
 type Stamps struct {
 	m                     *Map
 	anchors               int     // made when they were read
@@ -31,7 +31,7 @@ type Placement struct {
 	HalfWidth  int64 // ns: the error of both ends is at most this
 }
 
-// Axis returns a point of the monotonic axis that sections are placed on; only differences mean something.
+// Axis returns a point of the monotonic axis of sections; only differences are meaningful.
 func (a *Anchorer) Axis(t time.Time) int64 { return a.base.UnixNano() + int64(t.Sub(a.base)) }
 
 // Read queries the stamps of a section from the driver. submitted is when the host started to record the start event
@@ -55,7 +55,7 @@ func (a *Anchorer) Bracketed(s *Stamps) bool {
 }
 
 // Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
-// extrapolated, which the half width includes as long as no clock jumps. It asks neither the device nor a clock.
+// extrapolated, which the half width includes as long as no clock jumps. It queries neither the device nor a clock.
 func (a *Anchorer) Place(st *Stamps) Placement {
 	m := st.m
 	end := st.start + st.length
@@ -114,7 +114,7 @@ func (a *Anchorer) length(start, end backend.Event, gpu, rounding float64) (ns, 
 			return g - gpu, r, true
 		}
 	}
-	return max(d, 0), rounding + math.Abs(d)*roundings, true // roundings can make an empty section a trifle negative
+	return max(d, 0), rounding + math.Abs(d)*roundings, true // roundings can make an empty section slightly negative
 }
 
 // locate finds an event on the chained axis, measured from an anchor close to it.
@@ -151,8 +151,8 @@ func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
 	return from.gpu + d, math.Abs(d)*roundings + 1, true
 }
 
-// elapsed returns the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the
-// other order, or answers 0, the opposite order is queried.
+// elapsed returns the signed time from a to b. CUDA documents it for a before b only; if the driver refuses the other
+// order, or returns 0, the opposite order is queried.
 func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
 	if st == backend.StatusOK && d != 0 {
@@ -210,7 +210,7 @@ type bracket struct {
 	from, to    float64 // GPU times
 	first, last limits  // at them
 	slow, fast  float64 // of the mean rate over any part
-	known       bool    // else it is to be computed
+	known       bool    // otherwise it is to be computed
 }
 
 // within gives the two ends of a section their limits and the rate between them, if both are in the bracket.

@@ -24,7 +24,7 @@ var trampolineAddr uintptr
 //go:noescape
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
-// call passes the frame itself to the trampoline. Arguments on the goroutine's stack, as cgo has them, would be enough
+// call passes the frame itself to the trampoline. Arguments on the goroutine's stack, as in cgo, would be sufficient
 // for functions that never call back into Go; functions that do return after the stack has moved.
 func (f *Frame) call(fn Func, n int) uintptr {
 	if n > 4 {

@@ -36,7 +36,7 @@ var frames = sync.Pool{New: func() any { return new(Frame) }}
 // NewFrame takes a frame from the pool; what Args and Out contain is undefined.
 func NewFrame() *Frame { return frames.Get().(*Frame) }
 
-// Free gives the frame and the memory that it lent back.
+// Free releases the frame and the memory that it lent.
 func (f *Frame) Free() {
 	clear(f.kept)
 	f.kept, f.used = f.kept[:0], 0
@@ -87,7 +87,8 @@ func (f *Frame) Buffer(i, n int) []byte {
 	return b
 }
 
-// Words is like Buffer, for n zeroed integers of 64 bits.
+// Buffer makes argument i the address of n zeroed bytes, which belong to the caller until Free. If C gets the address
+// within other memory, i is a slot behind the arguments of the call.
 func (f *Frame) Words(i, n int) []uint64 {
 	b := f.Buffer(i, 8*max(n, 1))
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), n)
@@ -117,8 +118,8 @@ func (f *Frame) lend(n int) []byte {
 	return b
 }
 
-// Address returns the address of memory that C works on beyond one call, such as a table that a tool fills in. The
-// memory moves to the heap; the caller keeps it alive for as long as C may use it.
+// Address returns the address of memory that C uses beyond one call, such as a table that a tool fills in. The memory
+// moves to the heap; the caller keeps it alive for as long as C may use it.
 func Address[T any](p *T) uintptr {
 	escape(unsafe.Pointer(p))
 	return uintptr(unsafe.Pointer(p))
@@ -126,7 +127,7 @@ func Address[T any](p *T) uintptr {
 
 var sink unsafe.Pointer // stays nil
 
-// escape makes the compiler put what p points to on the heap: the assignment, which never happens, would need it there.
+// escape makes the compiler allocate what p points to on the heap, because of an assignment that never happens.
 func escape(p unsafe.Pointer) {
 	if sink != nil {
 		sink = p

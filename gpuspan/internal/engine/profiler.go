@@ -106,7 +106,7 @@ func (p *Profiler) openBackend() error {
 		errors.New("the driver does not answer"))
 	defer cancel()
 	err := t.Call(ctx, open)
-	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is left behind
+	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is abandoned
 		t.Left.Store(true)
 		close(t.Quit)
 		p.Poller = timeline.New(p.Core, nil, p.spare)

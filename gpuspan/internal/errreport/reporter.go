@@ -15,7 +15,7 @@ const reportInterval = 10 * time.Second
 
 const maxReportKinds = 64
 
-// Reporter hands errors to the application's error handler, rate-limited by kind. It never panics.
+// Reporter passes errors to the application's error handler, rate-limited by kind. It never panics.
 type Reporter struct {
 	Handle func(error)
 
@@ -28,7 +28,7 @@ type reportKind struct {
 	suppressed int64
 }
 
-// Report hands err on unless an error of the same kind was handed on less than reportInterval ago.
+// Report passes err on unless an error of the same kind was passed on less than reportInterval ago.
 func (r *Reporter) Report(kind string, err error) {
 	now := time.Now()
 	r.mu.Lock()

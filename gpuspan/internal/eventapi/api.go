@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// Names are the symbols of a driver library; where several are given the first that exists is used.
+// Names are the symbols of a driver library; if several are given the first that exists is used.
 type Names struct {
 	EventCreate, EventDestroy, EventRecord, EventQuery, EventSynchronize, EventElapsed []string
 	StreamIsCapturing, ThreadExchangeCaptureMode                                       []string
@@ -58,7 +58,7 @@ func (a *API) Record(c *backend.Call) backend.Status {
 	return backend.Status(a.eventRecord.Call(c.Args[0], c.Args[1]))
 }
 
-// Query asks whether an event has happened.
+// Query reports whether an event has completed.
 func (a *API) Query(e backend.Event) backend.Status {
 	return backend.Status(a.eventQuery.Call(uintptr(e)))
 }
@@ -78,7 +78,7 @@ func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	return float64(ms) * 1e6, st
 }
 
-// statusCaptureImplicit is the answer for the legacy stream while a stream that it synchronises with is capturing.
+// statusCaptureImplicit is returned for the legacy stream while a stream that it synchronizes with is capturing.
 const statusCaptureImplicit = 906
 
 // Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit
@@ -117,8 +117,8 @@ func (a *API) exchange(mode int32) (before int32, st backend.Status) {
 	return f.Int32(0), st
 }
 
-// relaxed makes a call that would end the captures of other threads, and of this one, in the mode that threads of an
-// application are in.
+// relaxed makes a call that would end captures, of other threads and of this one, in the default mode of an
+// application's threads.
 func (a *API) relaxed(call func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -167,8 +167,9 @@ func (a *API) FreeEvents(_ backend.Context, events []backend.Event) {
 	}
 }
 
-// contextGone reports whether a status means that the context of the queried stream or event does not exist
-// any more. All that was made in it went with it, and must not be destroyed again: drivers call that undefined.
+// contextGone reports whether a status means that the context of the queried stream or event no longer exists.
+// Everything created in it was destroyed with it, and must not be destroyed again: the behavior of drivers is undefined
+// then.
 func contextGone(st backend.Status) bool {
 	switch st {
 	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed,
@@ -189,7 +190,7 @@ func (a *API) destroy(events []backend.Event) {
 
 const streamNonBlocking = 1
 
-// NewStream makes a non-blocking stream of the highest priority.
+// NewStream creates a non-blocking stream of the highest priority.
 func (a *API) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	st = a.In(c, func() backend.Status {
 		f := dl.NewFrame()
@@ -233,7 +234,7 @@ type Error struct {
 	API  string // CUDA or HIP
 	Call string // the function's name
 	Code int32  // CUresult or hipError_t
-	Name string // its name, e.g. CUDA_ERROR_NO_DEVICE; empty when the library does not know
+	Name string // its name, e.g. CUDA_ERROR_NO_DEVICE; empty if the library does not know it
 	Text string // the library's description; may be empty
 }
 

@@ -28,7 +28,7 @@ func (t *spanMaker) emit(r *record.Record, s *record.Stream, parent trace.SpanCo
 	if e := r.Extra; e != nil {
 		e.Elapsed.Set(time.Duration(r.GPU), r.Timed || r.Flags&record.FlagGiven != 0)
 	}
-	r.Span = parent // unless it gets one of its own
+	r.Span = parent // unless it has its own
 	if r.Quiet() {
 		t.count(context.Background(), r, s, parentNode)
 		return
@@ -51,8 +51,8 @@ func (t *spanMaker) emit(r *record.Record, s *record.Stream, parent trace.SpanCo
 	t.count(ctx, r, s, parentNode)
 }
 
-// makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the
-// statistics.
+// makeSpan starts and ends a section's span and returns ctx with it. A sampler or processor that panics costs the span,
+// not the statistics.
 func (t *spanMaker) makeSpan(ctx context.Context, r *record.Record, s *record.Stream) (out context.Context) {
 	out = ctx
 	defer t.p.Guard("a section's span was made")
@@ -100,7 +100,7 @@ func (t *spanMaker) describe(
 	return t.describeRest(kv, r)
 }
 
-// describeRest appends what most sections have nothing of. The status is there only where it is not ok.
+// describeRest appends attributes that few sections have. The status is only stated if it is not ok.
 func (t *spanMaker) describeRest(kv []attribute.KeyValue, r *record.Record) []attribute.KeyValue {
 	if r.Status != record.StatusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(record.StatusNames[r.Status]))
@@ -138,7 +138,7 @@ func (t *spanMaker) describeRest(kv []attribute.KeyValue, r *record.Record) []at
 	return describeCode(kv, r, t.p.Cfg.StackDepth)
 }
 
-// count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
+// count updates metrics and statistics with a resolved section. ctx has its span, for exemplars.
 func (t *spanMaker) count(ctx context.Context, r *record.Record, s *record.Stream, parentNode int32) {
 	defer t.p.Guard("a section was counted")
 	if !r.Quiet() {
@@ -153,7 +153,7 @@ func (t *spanMaker) count(ctx context.Context, r *record.Record, s *record.Strea
 	rec.Section(node, t.sample(r, s))
 }
 
-// sample returns a section as reports want it.
+// sample returns a section in the form of reports.
 func (t *spanMaker) sample(r *record.Record, s *record.Stream) report.Sample {
 	w := r.Work
 	out := report.Sample{

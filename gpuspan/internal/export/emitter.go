@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// EmitBudget is how many outermost sections of one stream become spans before it is another stream's turn.
+// EmitBudget is how many outermost sections of one stream become spans before another stream has its turn.
 const EmitBudget = 16
 
 // Exporter ends spans and updates metrics and statistics. It has a goroutine of its own, because all of this runs the
@@ -40,7 +40,7 @@ type spanMaker struct {
 	metrics *Metrics
 
 	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
-	linksKept int // which were as many at most
+	linksKept int // whose maximum this was
 
 	one       record.Record // of a plain section
 	sink      sink.Span     // reused for each span
@@ -62,7 +62,7 @@ func New(p *record.Core, m *Metrics, spare *record.SpareNests) *Exporter {
 	return t
 }
 
-// always is ready: what is left to do is done without waiting.
+// always is ready: the remaining work is done without waiting.
 var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // Loop works until told to stop. A panic ends it early; expected panics are recovered closer to their cause.
@@ -102,7 +102,7 @@ func (t *Exporter) Loop() (quit bool) {
 	}
 }
 
-// round makes spans of some of what each stream has that was read by then; more: there are others.
+// round exports some of what each stream has read by then; more: there is more.
 func (t *Exporter) round(until int64) (more bool) {
 	for _, s := range t.p.StreamList.All() {
 		more = t.Turn(s, until) || more
@@ -110,7 +110,7 @@ func (t *Exporter) round(until int64) (more bool) {
 	return more
 }
 
-// DrainUntil makes spans of all that was read by then, and returns how many steps still wait for their sections.
+// DrainUntil exports everything read by then, and returns how many steps still wait for their sections.
 func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	for t.round(until) {
 	}
@@ -136,7 +136,7 @@ func (t *Exporter) Turn(s *record.Stream, until int64) bool {
 	defer func() {
 		t.p.Exporting.Since.Store(0)
 		if done > 0 && s.InFlight.Add(-done) == 0 && s.IsClosed() {
-			t.p.Polling.Wake() // it can be forgotten
+			t.p.Polling.Wake() // it can be dropped
 		}
 	}()
 	for n := range EmitBudget {
@@ -210,7 +210,7 @@ func (t *Exporter) emitFinished(f tree.Finished) {
 	t.emit(f.Record, f.Stream, f.Parent.Span, f.Parent.Node)
 }
 
-// endStep feeds metrics and statistics with a step.
+// endStep updates metrics and statistics with a step.
 func (t *Exporter) endStep(f tree.FinishedStep) {
 	t.metrics.duration(f.Step.Ctx, f.Record, f.Stream)
 	if t.p.Recorder != nil {
@@ -227,7 +227,7 @@ func (t *spanMaker) nodeOf(st *record.OpState) int32 {
 	return int32(t.p.Recorder.Node(0, st.Op.Cfg.Info))
 }
 
-// print writes the report where an operation wants it.
+// print writes the report if an operation requests it.
 func (t *Exporter) print(c *record.OperationConfig) {
 	defer t.p.Guard("the report was printed")
 	if t.p.Recorder == nil {

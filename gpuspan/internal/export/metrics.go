@@ -54,7 +54,7 @@ type Metrics struct {
 	overhead                            metric.Float64ObservableCounter
 }
 
-// NewMetrics makes the instruments. Errors go to the error handler: a profiler without metrics is still one.
+// NewMetrics creates the instruments. Errors are passed to the error handler: a profiler works without metrics.
 func NewMetrics(p *record.Core) (m *Metrics) {
 	m = &Metrics{p: p, Callback: &Farewell{}, recorded: map[durationKey]*[]metric.RecordOption{}}
 	defer p.Guard("instruments were made")
@@ -105,7 +105,7 @@ func NewMetrics(p *record.Core) (m *Metrics) {
 	return m
 }
 
-// kit are instruments that were made, and the first that could not be.
+// kit holds the created instruments, and the first error.
 type kit struct {
 	list   []metric.Observable
 	failed error
@@ -210,7 +210,7 @@ func (f *Farewell) observe(ctx context.Context, o metric.Observer) error {
 	return nil
 }
 
-// Freeze keeps the figures and lets go of the profiler.
+// Freeze keeps the values and releases the profiler.
 func (f *Farewell) Freeze(ctx context.Context) {
 	m := f.live.Load()
 	if m == nil {

@@ -27,7 +27,7 @@ func records(r *record.Record, parent trace.SpanContext) bool {
 		func(l trace.Link) bool { return l.SpanContext.IsSampled() })
 }
 
-// sinkSpan hands a section's span to the sink. parent is valid where the section is inside another.
+// sinkSpan passes a section's span to the sink. parent is valid if the section is inside another.
 func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.SpanContext) {
 	defer t.p.Guard("a section's span was handed to the sink")
 	if !parent.IsValid() && r.Ctx != nil {
@@ -66,7 +66,7 @@ func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.Sp
 	t.p.Cfg.Sink.Section(x)
 }
 
-// sinkContext returns the identity of a section's span: that which was reserved, else drawn.
+// sinkContext returns the identity of a section's span: the reserved one, otherwise a new one.
 func (t *spanMaker) sinkContext(r *record.Record, parent *trace.SpanContext) trace.SpanContext {
 	c := trace.SpanContextConfig{
 		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState(),

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fileerr helps the file writers to name the file that their user knows.
+// Package fileerr helps file writers to name the file that their user knows.
 package fileerr
 
 import (

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Clock is the clock of the goroutines that start and end sections: nanoseconds since the profiler began,
-// monotonic. They become wall-clock times when spans are made, with the wall clock's offset of then, so that a step of
-// the wall clock bends no duration.
+// Clock is the clock of the goroutines that start and end sections: nanoseconds since the profiler started, monotonic.
+// They are converted to wall-clock times when spans end, with the wall clock's offset at that time, so that a step of
+// the wall clock does not change durations.
 type Clock struct {
 	base   time.Time
 	unix   int64            // of base
 	read   func() time.Time // nil: the process's own clock
 	ahead  func() int64     // wall clock minus (unix + elapsed), read now; nil where read is not
-	Offset atomic.Int64     // the same, as it is believed
+	Offset atomic.Int64     // the same, as currently assumed
 }
 
 // stepThreshold separates steps of the wall clock from the time between the wall and monotonic reads of one time.Now.
@@ -38,7 +38,8 @@ func New(now func() time.Time) *Clock {
 	return c
 }
 
-// Now returns time since the profiler began. time.Since costs half of time.Now, for it reads one clock instead of two.
+// Now returns time since the profiler started. time.Since costs half of time.Now, because it reads one clock instead of
+// two.
 func (c *Clock) Now() int64 {
 	if c.read == nil {
 		return int64(time.Since(c.base))
@@ -46,7 +47,7 @@ func (c *Clock) Now() int64 {
 	return c.ask()
 }
 
-// ask reads a clock that is not the process's own. One that panics is replaced by that.
+// ask reads a clock other than the process's own. If it panics it is replaced by that.
 func (c *Clock) ask() (ns int64) {
 	defer func() {
 		if recover() != nil {
@@ -66,8 +67,8 @@ func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
 // of the wall clock does not distort their differences.
 func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
 
-// Observe learns steps of the wall clock. One is there at a second reading, too: on a busy machine a time.Now in tens
-// of thousands is interrupted between its two clocks, for milliseconds even.
+// Observe detects steps of the wall clock. A step is confirmed by a second reading: on a busy machine, one time.Now in
+// tens of thousands is interrupted between its two clocks, even for milliseconds.
 func (c *Clock) Observe() {
 	if c.ahead == nil {
 		return

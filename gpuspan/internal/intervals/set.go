@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intervals is unions of intervals that arrive in any order.
+// Package intervals implements unions of intervals that arrive in any order.
 package intervals
 
 import (
@@ -15,15 +15,15 @@ type Interval[T int64 | float64] struct{ From, To T }
 // Set is a union, as disjoint intervals in order. The zero value is empty.
 type Set[T int64 | float64] struct{ List []Interval[T] }
 
-// Add puts an interval in; one without length is left out.
+// Add adds an interval; one without length is ignored.
 func (s *Set[T]) Add(from, to T) {
 	if !(to > from) {
 		return
 	}
 	u := s.List
-	// i: the first that ends at or after from; j: the first that begins after to. Those between grow together.
+	// i: the first that ends at or after from; j: the first that starts after to. The ones between are merged.
 	i := len(u)
-	if i > 0 && u[i-1].To >= from { // mostly the new one is the last
+	if i > 0 && u[i-1].To >= from { // usually the new one is the last
 		i = sort.Search(i-1, func(k int) bool { return u[k].To >= from })
 	}
 	j := i

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package property holds what should be true of any input against a hundred drawn ones, in this module's tests. A
-// failure prints the drawn values and the seed; -property.seed repeats the run, -property.checks draws more.
+// Package property checks properties of any input with a hundred generated ones, in this module's tests. A failure
+// prints the generated values and the seed; -property.seed repeats the run, -property.checks generates more.
 package property
 
 import (
@@ -19,7 +19,7 @@ var (
 	checks = flag.Int("property.checks", 100, "how many inputs each property is checked with")
 )
 
-// T is the test of one drawn input.
+// T is the test of one generated input.
 type T struct {
 	testing.TB
 	Rand  *rand.Rand // for generators of the test's own
@@ -49,7 +49,7 @@ func Check(t *testing.T, property func(*T)) {
 // Gen makes values.
 type Gen[V any] func(*T) V
 
-// Draw makes one value, and keeps it under a name for a failure's message.
+// Draw generates a value, and keeps it under a name for a failure's message.
 func (g Gen[V]) Draw(t *T, name string) V {
 	v := g(t)
 	t.drawn = append(t.drawn, fmt.Sprintf("%s=%v", name, v))

@@ -55,11 +55,11 @@ func (x Section) annotate(n *Nesting) {
 // reserves reports whether the section will have a span whose ID is known in advance.
 func (n *Nesting) reserves(p *Core, parent trace.SpanContext) bool {
 	return p.Cfg.IDs != nil && !p.refused.Load() &&
-		(parent.IsSampled() || !parent.IsValid()) && // else it is timed for metrics only
+		(parent.IsSampled() || !parent.IsValid()) && // otherwise it is timed for metrics only
 		(n.Step == nil || n.Step.Recorded)
 }
 
-// reserve draws the ids of a section's span. A section without a span uses the span around it.
+// reserve reserves the IDs of a section's span. A section without a span uses the span around it.
 func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids spanid.IDs) {
 	defer p.Guard("an id was drawn")
 	around := n.idsAround()
@@ -71,13 +71,13 @@ func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids 
 	case around.Trace.IsValid():
 		return spanid.IDs{Trace: around.Trace, Span: p.Cfg.IDs.DrawSpanID(n.Ctx, around.Trace)}
 	case n.root != nil && !n.root.Rec.Op.Op.Cfg.NoSpan:
-		return spanid.IDs{} // the trace has an id that is not known here
+		return spanid.IDs{} // the trace has an ID that is unknown here
 	}
 	ids.Trace, ids.Span = p.Cfg.IDs.DrawIDs(n.Ctx)
 	return ids
 }
 
-// idsAround returns the ids of the section around, or of the outermost one if that has ended meanwhile.
+// idsAround returns the IDs of the section around, or of the outermost one if that has ended meanwhile.
 func (n *Nesting) idsAround() (ids spanid.IDs) {
 	for _, sl := range []*Slot{n.around, n.root} {
 		if sl == nil || ids.Trace.IsValid() {

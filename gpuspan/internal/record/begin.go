@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Nesting is where a section hangs.
+// Nesting is the position of a section in the tree.
 type Nesting struct {
 	Ctx    context.Context
 	parent uint64
@@ -51,16 +51,16 @@ func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !p.TimeAll && !o.Cfg.Batch && Unsampled(parent)
 }
 
-// Unsampled reports whether the head of the trace is unsampled; without a trace it is false. IsValid would ask for a
-// span ID as well, which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an
-// atomic add that waits for all of them.
+// Unsampled reports whether the trace is unsampled at its head; without a trace it is false. IsValid would also check
+// for a span ID, which every tracer sets, and cost two more copies of the 64 bytes of a span context before an atomic
+// add that waits for all of them.
 func Unsampled(parent trace.Span) bool {
 	sc := parent.SpanContext()
 	return !sc.IsSampled() && sc.HasTraceID()
 }
 
-// begin starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
-// section's span, but the span around it is: the result is false then.
+// begin starts a section in the context of another. If that has ended, or is not timed, it is not the parent of the new
+// section's span; the span around it is, and the result is false.
 func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) (Section, bool) {
 	x, p := in.section, s.Core
 	switch {
@@ -92,7 +92,7 @@ func (s *Stream) joinStep(n *Nesting) (timed bool) {
 	return n.Step.Timed
 }
 
-// beginIn starts a section within another, which may be on another stream; false when that one has ended.
+// beginIn starts a section within another, which may be on another stream; false if that has ended.
 func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	from := x.Slot.Stream
 	from.Mu.Lock()
@@ -158,7 +158,7 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 		!TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.OpenLimit) {
 		return false
 	}
-	oldest.State = SlotHeld // End of it does nothing from now on
+	oldest.State = SlotHeld // its End does nothing from now on
 	s.Back = append(s.Back, int32(oldest.Index))
 	return true
 }

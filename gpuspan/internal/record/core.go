@@ -37,7 +37,7 @@ type Core struct {
 
 	Switch
 
-	Loops atomic.Int32 // running loops: sections look for their step only while there are any
+	Loops atomic.Int32 // running loops: sections search for their step only while there are any
 
 	Mu         sync.Mutex
 	Ops        atomic.Pointer[[]*OpState] // by Operation.id
@@ -55,7 +55,7 @@ type Core struct {
 	Statuses [timingStatuses]atomic.Int64
 	Misuses  misuse
 
-	LostLinks atomic.Int64 // requests that their batches' spans do not link to
+	LostLinks atomic.Int64 // requests to which their batches' spans do not link
 
 	Polling   polling
 	Exporting exporting
@@ -63,8 +63,8 @@ type Core struct {
 
 // exporting holds the signals between the polling thread and the exporting goroutine.
 type exporting struct {
-	Untimed atomic.Bool   // untimed sections are to be reported
-	Since   atomic.Int64  // hostClock when the work on a nest began; 0: resting
+	Untimed atomic.Bool   // untimed sections are pending for the report
+	Since   atomic.Int64  // hostClock when the work on a nest started; 0: idle
 	Wakeups chan struct{} // holds one
 }
 
@@ -73,14 +73,14 @@ func (e *exporting) Wake() { wakeUp(e.Wakeups) }
 // polling holds the signals between callers and the polling thread.
 type polling struct {
 	Idle    atomic.Bool   // the thread sleeps until woken
-	Passed  atomic.Int64  // hostClock when its last pass began
+	Passed  atomic.Int64  // hostClock when its last pass started
 	CPUNs   atomic.Int64  // processor time of the thread as of the last second
 	Wakeups chan struct{} // holds one
 }
 
 func (p *polling) Wake() { wakeUp(p.Wakeups) }
 
-// wakeUp wakes whoever waits for the channel, now or next.
+// wakeUp wakes a goroutine that waits for the channel, now or next.
 func wakeUp(wakeups chan<- struct{}) {
 	select {
 	case wakeups <- struct{}{}:
@@ -103,7 +103,7 @@ const (
 
 func (p *Core) Drop(r dropReason) { p.Drops[r].Add(1) }
 
-// Meet asks the backend for its name and its clock. Without one, or with one that panics, times are the host's.
+// Meet queries the backend's name and its clock. Without a backend, or if it panics, times are the host's.
 func (p *Core) Meet(b backend.Backend) (err error) {
 	p.SourceName, p.Clock = SourceHost, hostclock.New(time.Now)
 	if b == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Device is one device with its clock. All but the atomics belongs to the polling thread.
+// Device is one device with its clock. Everything except the atomics belongs to the polling thread.
 type Device struct {
 	Info     backend.Device
 	Attrs    []attribute.KeyValue // its identity: on metrics, and on the scope of its spans
@@ -29,10 +29,10 @@ type Device struct {
 	untimed  scope                // and of the others
 	stream   int                  // gpu.stream.id of the first stream, for the scope; 0: none yet, −1: too many
 	Anchorer *clockmap.Anchorer   // nil until the first stream
-	Axis     int64                // where the profiler's clock began on the axis of the anchorer
+	Axis     int64                // start of the profiler's clock on the axis of the anchorer
 	Failed   backend.Status       // the last anchor's, to report a change once
 
-	Floor     atomic.Int64 // ns of an empty section; 0: not known
+	Floor     atomic.Int64 // ns of an empty section; 0: unknown
 	UsualHalf atomic.Int64 // ns: half width within which most sections are, for the scope; 0: unknown
 	Drift     atomicFloat  // ppm
 	Anomalies atomic.Int64
@@ -71,8 +71,8 @@ func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
 	return kv
 }
 
-// Unusual reports whether a span with a half width of h ns states it: the scope's is no bound of it, or more than twice
-// as wide.
+// Unusual reports whether a span with a half width of h ns states it: the scope's is smaller, or more than twice as
+// wide.
 func (d *Device) Unusual(h int64) bool {
 	if d == nil {
 		return true
@@ -81,7 +81,7 @@ func (d *Device) Unusual(h int64) bool {
 	return h > usual || 2*h < usual
 }
 
-// scope is an instrumentation scope, for a tracer and for a sink. Either is made at its first span, when it is known
+// scope is an instrumentation scope, for a tracer and for a sink. Either is created at its first span, when it is known
 // whether metrics leave the process.
 type scope struct {
 	Tracer func() trace.Tracer
@@ -112,8 +112,8 @@ func (s *EventRecorder) Scope(timed bool) *scope {
 	return &s.Device.untimed
 }
 
-// MaxScopeStream bounds the scopes that differ in nothing but a stream's number: an SDK keeps the tracer of each for
-// ever, and a program may make one profiler after another.
+// MaxScopeStream bounds the scopes that differ only in a stream's number: an SDK keeps the tracer of each forever, and
+// a program may create one profiler after another.
 const MaxScopeStream = 64
 
 // Describe sets the attributes of the stream's spans. The scope states the first stream of a device, often the only

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// end ends a section with work, or with nil. All of it is one function, since calls are a part of its time.
+// end ends a section with work, or with nil. It is a single function, because calls are a significant part of its time.
 func (x Section) end(w *work.Work) {
 	if w != nil && w.Wrong() {
 		x.p.Misuses.InvalidWork.Add(1)
@@ -28,7 +28,7 @@ func (x Section) end(w *work.Work) {
 	p := s.Core
 	var memory int64
 	var hasMemory bool
-	if p.Cfg.MemoryUsage && x.Timed() { // else there may be no context to ask in
+	if p.Cfg.MemoryUsage && x.Timed() { // otherwise there may be no context for the query
 		memory, hasMemory = s.memoryUsage()
 	}
 	now := p.Clock.Now()
@@ -91,11 +91,11 @@ func (s *Stream) Crowded(now int64) bool {
 	return true
 }
 
-// wakeEvery is for how long the polling thread may not have looked at a stream before a crowded one wakes it.
+// wakeEvery is the time without polling after which a crowded stream wakes the polling thread.
 const wakeEvery = 2 * time.Millisecond
 
-// Looked notes that the polling thread has looked at the stream. An eighth of the slots is the least that is worth
-// waking it for. The stream's mutex must be held.
+// Looked records that the polling thread has read the stream. It is not worth waking it for less than an eighth of the
+// slots. The stream's mutex must be held.
 func (s *Stream) Looked() {
 	n := len(s.Slots)
 	s.Crowd = s.Pending.Size + max((n-s.Pending.Size)/2, n/8)
@@ -113,7 +113,7 @@ func (s *EventRecorder) wait(e backend.Event) {
 	}
 }
 
-// Release gives a slot back. The stream's mutex must be held.
+// Release frees a slot. The stream's mutex must be held.
 func (s *Stream) Release(sl *Slot) {
 	e := sl.Rec.Extra
 	if e != nil {

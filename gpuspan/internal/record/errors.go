@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Guard ends a panic of code that is not this library's: backends, providers, annotators, recorders. Use it deferred,
-// never under a mutex: the error handler is the application's.
+// Guard recovers from panics of code outside of this library: backends, providers, annotators, recorders. Use it
+// deferred, never under a mutex: the error handler is the application's.
 func (p *Core) Guard(doing string) {
 	if r := recover(); r != nil {
 		p.Errors.Report("panic", fmt.Errorf("recovered while %s: %v", doing, r))

@@ -14,14 +14,14 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// names are operations that are found by name: a bounded number, then one for all others.
+// names holds operations that are found by name: a bounded number, then one for all others.
 type names struct {
 	mu       sync.RWMutex
 	byName   map[string]*Operation
 	limit    int
 	create   func(string) *Operation
 	Overflow *Operation
-	dropped  atomic.Int64 // how often a name was too many
+	dropped  atomic.Int64 // how often there were too many names
 }
 
 // maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of
@@ -50,7 +50,7 @@ func (n *names) Operation(name string) *Operation {
 		n.dropped.Add(1)
 		return n.Overflow
 	}
-	name = strings.Clone(name) // it may be a part of something large
+	name = strings.Clone(name) // it may be part of a large string
 	o = n.create(name)
 	n.byName[name] = o
 	return o

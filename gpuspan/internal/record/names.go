@@ -22,7 +22,7 @@ var StatusNames = [timingStatuses]string{
 // SpanOf returns the span of a context that may be nil.
 func SpanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) }
 
-// Quiet reports whether the section only kept events warm: it counts, but its times are thrown away.
+// Quiet reports whether the section only kept events warm: it counts, but its times are discarded.
 func (r *Record) Quiet() bool { return r.Step != nil && !r.Step.Recorded }
 
 const SourceHost = semconv.GPUTimingSourceHost

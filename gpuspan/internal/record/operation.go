@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Public is what users hold of a value of this package: a type of package gpuspan, made once.
+// Public holds the type of package gpuspan for a value of this package, created once.
 type Public struct {
 	once  sync.Once
 	value any
@@ -38,7 +38,7 @@ type OperationConfig struct {
 	Sync       settings.SyncMode    // zero: as the Profiler
 	NoSpan     bool                 // in metrics and reports only
 	Batch      bool                 // timed whether or not the span around it is sampled
-	Print      io.Writer            // the report goes here when an outermost section resolves
+	Print      io.Writer            // receives the report when an outermost section resolves
 	PrintOnly  []string             // categories to print; none: all
 	Attributes []attribute.KeyValue // on each span
 }
@@ -105,7 +105,7 @@ func (o *Operation) Info() report.Info {
 	return o.Cfg.Info
 }
 
-// build makes the attributes that every span of the operation has. The name is the span's.
+// build creates the attributes that every span of the operation has. The name is the span's.
 func (o *Operation) build() []attribute.KeyValue {
 	kv := []attribute.KeyValue{semconv.GPUOperationTypeKey.String(o.Cfg.Info.Type)}
 	kv = spanattr.AppendStated(kv, semconv.GPUOperationCategoryKey, o.Cfg.Info.Category)

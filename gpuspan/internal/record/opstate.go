@@ -75,8 +75,8 @@ func (p *Core) register(o *Operation) *OpState {
 	return st
 }
 
-// shared is a list that any goroutine reads, and one that holds the profiler's mutex adds to. Readers have the shorter
-// slices, so the array can be shared.
+// shared is a list that any goroutine reads, and that is appended to under the profiler's mutex. Readers have the
+// shorter slices, so the array can be shared.
 type shared[T any] struct{ list atomic.Pointer[[]T] }
 
 func (s *shared[T]) All() []T {

@@ -20,16 +20,15 @@ type Position struct {
 
 	Untimed work.Tally // runs without a slot: unsampled, captured in full pools …
 
-	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds
-	// nothing.
+	// ended keeps the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
 	ended [ticketRing]atomic.Int64
 
-	children shared[*Position] // few: found by looking at each
-	Chunked  atomic.Bool       // the runs are chunks of what runs around them
+	children shared[*Position] // few: searched linearly
+	Chunked  atomic.Bool       // the runs are chunks of the section around them
 
 	// polling thread
 	Reported work.TallySnapshot // untimed runs that the recorder has received
-	Number   report.Node        // in the report; 0: not known yet
+	Number   report.Node        // in the report; 0: unknown yet
 }
 
 const (

@@ -33,7 +33,7 @@ func (s *EventRecorder) RecordStart(sl *Slot) {
 func (s *EventRecorder) RecordEnd(sl *Slot) {
 	r := &sl.Rec
 	switch {
-	case s.Closed: // the stream may not exist any more
+	case s.Closed: // the stream may no longer exist
 		r.OnHost(StatusTimeout)
 		return
 	case s.Failed != backend.StatusOK:
@@ -51,21 +51,21 @@ func (s *EventRecorder) RecordEnd(sl *Slot) {
 	}
 }
 
-// refused handles a record that the driver refused.
+// refused handles a record refused by the driver.
 func (s *EventRecorder) refused(r *Record, st backend.Status) {
 	if r.Failed(st) && s.Failed == backend.StatusOK {
 		s.Failed = st // retired; the polling thread reports it
 	}
 }
 
-// OnHost leaves a section to the host's times.
+// OnHost switches a section to host times.
 func (r *Record) OnHost(status TimingStatus) {
 	r.Flags |= FlagHost
 	r.Status = status
 }
 
-// Failed leaves a section to the host's times after an answer of the driver; it reports whether the device failed, and
-// not a graph was captured.
+// Failed switches a section to host times after a status of the driver; it reports whether the device failed, as
+// opposed to a graph capture.
 func (r *Record) Failed(st backend.Status) bool {
 	if st.Capture() {
 		r.OnHost(StatusCaptured)
@@ -93,8 +93,7 @@ func (s *EventRecorder) Record(c *backend.Call) (st backend.Status) {
 	return s.Backend.Record(c)
 }
 
-// recordHere records in the context that is current; for the legacy stream the question whether it captures needs that,
-// too.
+// recordHere records in the current context; for the legacy stream the query whether it captures needs that, too.
 func (s *EventRecorder) recordHere(c *backend.Call) backend.Status {
 	if s.Capture {
 		// another error shows again at the record
@@ -105,8 +104,8 @@ func (s *EventRecorder) recordHere(c *backend.Call) backend.Status {
 	return s.Backend.Record(c)
 }
 
-// recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call
-// costs all records.
+// recordBound makes the stream's context current for the record. It is a function of its own, because a deferred call
+// in record would cost all records.
 func (s *EventRecorder) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -134,7 +133,7 @@ func (s *EventRecorder) memoryUsage() (int64, bool) {
 	return used, st == backend.StatusOK
 }
 
-// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. Where there are more requests,
+// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. If there are more requests,
 // gpu.batch.size and the shares count all of them.
 const MaxLinks = 1024
 

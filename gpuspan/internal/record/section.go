@@ -155,7 +155,7 @@ func (x Occupant) change(f func(*Record)) {
 	s.Mu.Unlock()
 }
 
-// with changes the section's extra if the section is open.
+// with modifies the section's extra if the section is open.
 func (x Occupant) with(f func(*Extra)) { x.change(func(r *Record) { f(r.more()) }) }
 
 func (x Section) Context(ctx context.Context) context.Context {

@@ -55,9 +55,9 @@ type Slot struct {
 	Held     []*Record // resolved sections below this one
 	Nest     *Nest     // the nest of the section, if it was created before all sections in it were resolved; nil: not yet
 	Resolved int64     // host time at which the section resolved
-	Expired  bool      // reported, though the device has not finished it
+	Expired  bool      // reported, although the device has not finished it
 
-	_ uint64 // to whole lines of the cache
+	_ uint64 // pads to whole cache lines
 }
 
 type Flags uint16
@@ -112,11 +112,11 @@ type Claim struct {
 	Borrowed      *Slot // whose event startEvent is
 }
 
-// Result is the polling thread's, later the emitter's. The result in a slot stays empty where the record is copied out
-// as soon as it is read.
+// Result is the polling thread's, later the emitter's. The result in a slot stays empty if the record is copied out as
+// soon as it is read.
 type Result struct {
 	Times
-	Stamps      clockmap.Stamps // of the device; placed when the next anchor is there
+	Stamps      clockmap.Stamps // of the device; placed when the next anchor exists
 	Occurrence  int64
 	GPU         float64 // GPU duration in ns; valid when timed
 	Timed       bool    // gpu is known
@@ -145,7 +145,7 @@ type Extra struct {
 	Links  []trace.Link
 	Shares []int64 // items of each link; 0: not stated
 	Batch  int     // requests that were linked to, also beyond maxLinks
-	Kept   int     // links that the span has
+	Kept   int     // number of links on the span
 	Items  int64   // of all of them
 	Copied [work.Directions]int64
 	Moved  bool // some copied is set
@@ -157,7 +157,7 @@ type Extra struct {
 	Elapsed  *elapsed.Value
 }
 
-// more returns the record's extra, to be changed. The stream's mutex must be held.
+// more returns the record's extra for modification. The stream's mutex must be held.
 func (r *Record) more() *Extra {
 	if r.Extra == nil {
 		r.Extra = &Extra{}
@@ -167,7 +167,7 @@ func (r *Record) more() *Extra {
 }
 
 func (e *Extra) reset() {
-	e.Elapsed.Set(0, false) // where nothing was measured
+	e.Elapsed.Set(0, false) // if nothing was measured
 	e.Elapsed = nil
 	clear(e.Attrs)
 	clear(e.Links)
@@ -195,7 +195,7 @@ func (sl *Slot) Unchain() {
 	if sl.Refs.Add(-1) > 0 {
 		return
 	}
-	sl.Refs.Store(1) // as free slots have it
+	sl.Refs.Store(1) // as in free slots
 	s := sl.Stream
 	s.Mu.Lock()
 	s.Release(sl)

@@ -19,7 +19,7 @@ type Nest struct {
 	Own    Record
 	Held   []*Record // sections in it, in the order in which they were read
 	Step   *Slot     // instead of root: the boundaries of a step
-	Late   *Nest     // below whose span root hangs: that nest was not waited for any longer
+	Late   *Nest     // parent of root's span: a nest that was not waited for any longer
 	Around *OpState  // of the outermost section of a root that gets no span; else nil
 	Expiry bool      // of a step that the device does not finish
 	Kept   bool      // late nests refer to this one
@@ -29,7 +29,7 @@ type Nest struct {
 	Node int32
 }
 
-// Put empties a nest whose spans exist, for the next one.
+// Put clears a nest whose spans have ended, for the next one.
 func (n *Nest) Put(spare *SpareNests) {
 	for i, r := range n.Held {
 		putRecord(r)
@@ -64,8 +64,8 @@ func (n *Nest) Record(i int) *Record {
 	return n.Root
 }
 
-// SpareNests go back from the emitter to the polling thread, many at a time: a pool of the runtime's takes one at a
-// time from another processor.
+// SpareNests are returned from the emitter to the polling thread in batches: sync.Pool would take one at a time from
+// another processor.
 type SpareNests struct {
 	mu   sync.Mutex
 	list []*Nest
@@ -95,7 +95,7 @@ func putRecord(r *Record) {
 	RecordPool.Put(r)
 }
 
-// clear empties a record but for its extra, which is empty then, too.
+// clear clears a record except its extra, which is empty then, too.
 func (r *Record) clear() {
 	e := r.Extra
 	if e != nil {
@@ -135,6 +135,6 @@ func (q *Stamped) Count() int {
 	return q.Nest.Count()
 }
 
-// MaxInFlight bounds what of a stream is read and not yet a span, about 0.5 KiB each. Beyond it sections stay in their
-// slots, and what finds no slot is counted as dropped.
+// MaxInFlight bounds the sections of a stream that are read and not yet exported, about 0.5 KiB each. Beyond it
+// sections stay in their slots, and sections without a slot are counted as dropped.
 const MaxInFlight = 4096

@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// StepState is what sections need of the step that they belong to.
+// StepState is the part of a step that its sections need.
 type StepState struct {
 	Core      *Core
 	Owner     any             // the step; of package tree
 	Ctx       context.Context // of the step: the parent of its outermost sections
-	Timed     bool            // else its sections only count
+	Timed     bool            // otherwise its sections only count
 	Recorded  bool            // otherwise its sections only keep events warm, and nothing is reported of them
-	Device    *Device         // that the boundaries are timed on
-	around    *StepState      // that the loop's stream goes back to; under the stream's mutex
+	Device    *Device         // on which the boundaries are timed
+	around    *StepState      // to which the loop's stream returns; under the stream's mutex
 	Open      atomic.Int32    // sections that are not resolved
-	Cancelled atomic.Bool     // the iteration is no step
+	Cancelled atomic.Bool     // the iteration is not a step
 }
 
 type stepKey struct{}
@@ -28,7 +28,7 @@ func WithStep(ctx context.Context, st *StepState) context.Context {
 	return context.WithValue(ctx, stepKey{}, st)
 }
 
-// stepOf returns the step that a section belongs to: its context's, else the one that runs on its stream.
+// stepOf returns the step that a section belongs to: its context's, otherwise the one that runs on its stream.
 func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	if ctx != nil {
 		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {
@@ -48,7 +48,7 @@ func (s *Stream) SetStep(st *StepState) {
 	s.Mu.Unlock()
 }
 
-// ClearStep gives the stream back to the step around st.
+// ClearStep returns the stream to the step around st.
 func (s *Stream) ClearStep(st *StepState) {
 	s.Mu.Lock()
 	for at := &s.step; *at != nil; at = &(*at).around {

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Stream is gpuspan.Stream. Sections of one stream contend for its mutex, sections of different streams share nothing.
+// Stream is gpuspan.Stream. Sections of one stream contend for its mutex; sections of different streams share nothing.
 type Stream struct {
 	ID      int // gpu.stream.id
 	Label   string
@@ -33,13 +33,13 @@ type Stream struct {
 	Free    []int32     // indexes of free slots, last in first out: a warm slot is in the cache
 	Pending ring        // indexes of ended slots, in the order of their end events, which is the order of completion
 	LastID  uint64      // of a section; begins at the stream's number in its upper 24 bits
-	Crowd   int         // pending slots from which on the polling thread is woken, though it has just looked
+	Crowd   int         // number of pending slots at which the polling thread is woken, even if it has just read
 	Read    uint64      // sections that ended and were read back
 	Back    []int32     // indexes of open slots that were taken back
 	step    *StepState  // that sections without a step in their context belong to
 	named   []namedOpen // open sections of StartNamed
 
-	SaidHang uint64 // section that the watchdog spoke of; watchdog
+	SaidHang uint64 // section already reported by the watchdog
 
 	Public Public // of package gpuspan
 
@@ -99,7 +99,7 @@ type EventRecorder struct {
 	Handle  backend.StreamHandle
 	Device  *Device // nil: host times only
 	Context backend.Context
-	Capture bool // ask before each record
+	Capture bool // query before each record
 	Bound   bool // records need the device's context made current
 	Host    bool // no events: there is no device, or the stream was refused
 

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotated names and removes the files that a writer sets aside: <stem>-<UTC time><extension>.
+// Package rotated names and removes rotated files: <stem>-<UTC time><extension>.
 package rotated
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
-// format sorts by name as by time, and holds no colon, which Windows forbids.
+// format sorts by name as by time, and has no colon, which Windows forbids.
 const format = "20060102T150405.000Z"
 
 // Name returns the name of a file of this time. The stem may have a folder.
 func Name(stem, ext string, t time.Time) string { return stem + "-" + t.UTC().Format(format) + ext }
 
-// Timed reports whether the middle of a name begins with a time; a number may follow.
+// Timed reports whether the middle of a name starts with a time; a number may follow.
 func Timed(mid string) bool {
 	_, err := time.Parse(format, mid[:min(len(mid), len(format))])
 	return err == nil

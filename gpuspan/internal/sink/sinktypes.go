@@ -18,8 +18,7 @@ type Sink interface {
 	Section(*Span)
 }
 
-// Span is the span of a section. Its attributes are Facts, Constant's, and Attributes; no key is among two
-// of them.
+// Span is the span of a section. Its attributes are Facts, Constant's, and Attributes; no key is in two of them.
 type Span struct {
 	Context    trace.SpanContext
 	Parent     trace.SpanContext
@@ -79,7 +78,7 @@ var FactKeys = [NumFacts]attribute.Key{
 
 // Facts are the facts of one section, so that a sink need not go through attributes for what every section has.
 type Facts struct {
-	Known uint16           // bit 1<<f: Fact f is there
+	Known uint16           // bit 1<<f: Fact f is set
 	Bits  [NumFacts]uint64 // of a float64, or an int64
 }
 
@@ -88,7 +87,7 @@ func (f *Facts) Float(x Fact, v float64) {
 	f.Bits[x] = math.Float64bits(v)
 }
 
-// Stated sets an integer that is there unless it is 0.
+// Stated sets an integer unless it is 0.
 func (f *Facts) Stated(x Fact, v int64) {
 	if v != 0 {
 		f.Known |= 1 << x

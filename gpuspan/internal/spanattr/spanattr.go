@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost
-// the whole batch of spans in the exporter.
+// AppendValid appends attributes of the application. A string that is not UTF-8, such as a broken mangled name, would
+// cost the whole batch of spans in the exporter.
 func AppendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	for _, a := range own {
 		a.Key = attribute.Key(ValidText(string(a.Key)))

@@ -1,5 +1,5 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spanid draws the IDs of spans and reserves them before the spans exist.
+// Package spanid generates the IDs of spans and reserves them before the spans exist.
 package spanid

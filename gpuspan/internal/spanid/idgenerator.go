@@ -66,13 +66,13 @@ type IDs struct {
 	Span  trace.SpanID
 }
 
-// Fit reports whether ids are reserved, in the trace that the span will be in.
+// Fit reports whether IDs are reserved, in the trace of the span.
 func (i *IDs) Fit(parent trace.SpanContext) bool {
 	return i.Span.IsValid() && (!parent.IsValid() || parent.TraceID() == i.Trace)
 }
 
-// Reservation travels in the context in which a span is created. It serves one span: others that span processors start
-// in that context get ids of their own.
+// Reservation is passed in the context in which a span is created. It applies to one span: others that span processors
+// start in that context get IDs of their own.
 type Reservation struct {
 	IDs   IDs
 	taken atomic.Bool

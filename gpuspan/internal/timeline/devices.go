@@ -30,7 +30,7 @@ func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfSte
 type registrar struct {
 	Worker
 	p      *record.Core
-	back   backend.Backend  // nil: host times only
+	back   backend.Backend  // named by the application, without a backend
 	given  []*record.Device // that the application named, without a backend
 	closed bool             // back is
 }
@@ -137,8 +137,8 @@ func peaksOf(info backend.Device) report.Peaks {
 
 const floorRuns = 16
 
-// measureFloor finds the GPU duration of an empty section on an idle stream, in the median: two events with nothing in
-// between. The half width of the last one is what most sections will have.
+// measureFloor measures the GPU duration of an empty section on an idle stream, the median of several: two events with
+// nothing in between. The half width of the last one is what most sections will have.
 func measureFloor(d *record.Device, b backend.Backend) {
 	c := backend.Context(d.Info.Ordinal)
 	s, st := b.NewStream(c)

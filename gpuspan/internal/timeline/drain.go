@@ -56,7 +56,7 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 		t.giveUp(&s.Slots[i], t.p.Clock.Now())
 	}
 	if s.InFlight.Load() >= record.MaxInFlight {
-		return false, true // its spans are not wanted that fast
+		return false, true // its spans are not needed that fast
 	}
 	known := 0
 	if failed == backend.StatusOK {
@@ -112,8 +112,8 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 }
 
 // completed returns how many of the batch the device has finished. A stream completes in order, so the newest one's
-// event answers for all, and if that is not there a binary search takes a few questions. 0 if the order is not known,
-// as of events that foreign code records: then each is queried.
+// event suffices if it has completed; otherwise a binary search takes a few queries. 0 if the order is unknown, as of
+// events that foreign code records: then each is queried.
 func (t *reader) completed(s *record.Stream, n int) int {
 	for i := range n {
 		sl := &s.Slots[t.batch[i]]
@@ -134,7 +134,7 @@ func (t *reader) completed(s *record.Stream, n int) int {
 	return 1 + sort.Search(n-2, func(i int) bool { return !done(i + 1) })
 }
 
-// read finds out the times of a pending slot; false when the device has not got there.
+// read reads the times of a pending slot; false if the device has not completed it.
 func (t *reader) read(s *record.Stream, sl *record.Slot, failed backend.Status) bool {
 	r := &sl.Rec
 	if sl.Expired { // its span exists
@@ -160,14 +160,15 @@ func (t *reader) read(s *record.Stream, sl *record.Slot, failed backend.Status) 
 	return true
 }
 
-// queryFailed handles a status other than ready and not ready: asynchronous errors of the application's work show here.
+// queryFailed handles a status other than ready and not ready: asynchronous errors of the application's work are
+// reported here.
 func (t *reader) queryFailed(s *record.Stream, r *record.Record, st backend.Status) {
 	if r.Failed(st) {
 		t.retire(s, st)
 	}
 }
 
-// retire ends the use of a stream's events. Sections go on with host times.
+// retire ends the use of a stream's events. Sections continue with host times.
 func (t *reader) retire(s *record.Stream, st backend.Status) {
 	s.Mu.Lock()
 	if s.Failed == backend.StatusOK {
@@ -209,7 +210,7 @@ func (t *reader) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps
 	t.hostTimes(r)
 }
 
-// hostTimes gives sections without events the host's times.
+// hostTimes gives sections without events host times.
 func (t *reader) hostTimes(r *record.Record) {
 	r.Offset = t.p.Clock.Offset.Load()
 	switch {
@@ -254,7 +255,7 @@ func (t *reader) settle(sl *record.Slot) {
 func (t *reader) count(sl *record.Slot, r *record.Record) {
 	t.p.Statuses[r.Status].Add(1)
 	if r.Flags&record.FlagStep == 0 || !r.Step.Cancelled.Load() {
-		// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
+		// Numbered here and not at Start, where a counter shared by goroutines would cost them more than everything else.
 		r.Occurrence = r.Op.Timed.Count.Add(1) + r.Op.UntimedCount()
 	}
 	if r.Work.Stated() {
@@ -293,7 +294,7 @@ func takeOut(sl *record.Slot) *record.Record {
 	return r
 }
 
-// free gives a slot back whose record is not wanted.
+// free releases a slot whose record is not needed.
 func free(sl *record.Slot) {
 	sl.Stream.Mu.Lock()
 	sl.Stream.Release(sl)

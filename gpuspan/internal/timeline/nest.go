@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// MaxHeld bounds the records of all nests that wait for their outermost section. More records are measured and
-// counted but gets no span.
+// MaxHeld bounds the records of all nests that wait for their outermost section. Further records are measured and
+// counted but get no span.
 const MaxHeld = 8192
 
 // nester keeps outermost sections until those inside them are resolved.
@@ -32,7 +32,7 @@ func (t *nester) settleInner(r *record.Record, s *record.Stream, root *record.Sl
 		return
 	}
 	n := t.newNestOf(s, r)
-	// Where its outermost section was abandoned waiting for it, the span hangs directly below that one's.
+	// If its outermost section was abandoned while waiting for it, the parent is that section's span.
 	if n.Late = root.Nest; n.Late == nil {
 		t.p.Drop(record.DropNestLimit)
 		n.Around = root.Rec.Op
@@ -54,7 +54,7 @@ func (t *nester) newNest(s *record.Stream) *record.Nest {
 	return n
 }
 
-// newNestOf returns a record that is out of its slot already.
+// newNestOf returns the nest of a record that is out of its slot already.
 func (t *nester) newNestOf(s *record.Stream, root *record.Record) *record.Nest {
 	n := t.newNest(s)
 	n.Root = root

@@ -13,12 +13,12 @@ import (
 // A section is placed when an anchor has been taken after it was read, so that it is between two. That takes up to 60
 // ms.
 const (
-	PlaceLimit = 250 * time.Millisecond // then it is placed by the anchors before it
-	Crowded    = record.MaxInFlight / 4 // that many of one stream that wait are worth an anchor of their own
-	anchorGap  = 5 * time.Millisecond   // between two of those, at least
+	PlaceLimit = 250 * time.Millisecond // after which it is placed by the anchors before it
+	Crowded    = record.MaxInFlight / 4 // number of waiting sections of one stream that are worth an anchor of their own
+	anchorGap  = 5 * time.Millisecond   // minimum time between two of those
 	UsualQueue = 256                    // initial capacity of a stream's lists
 
-	placeTogether = 8 // passes, at most, while there are more to read: lists are handed over whole, with one wake-up
+	placeTogether = 8 // maximum number of passes while there is more to read: lists are passed on whole, with one wake-up
 )
 
 // placer places sections on the wall clock.
@@ -88,7 +88,7 @@ func Awaits(s *record.Stream, i int, of *record.Device) bool {
 	return false
 }
 
-// unbracketed reports whether no anchor was made since stamps were read.
+// unbracketed reports whether no anchor was taken since stamps were read.
 func unbracketed(d *record.Device, x *clockmap.Stamps) bool {
 	return d.Anchorer != nil && !d.Anchorer.Bracketed(x)
 }

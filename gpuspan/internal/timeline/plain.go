@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// plainSlot reports whether a section that ended and was timed is one.
+// plainSlot reports whether a timed section that ended is plain.
 func plainSlot(sl *record.Slot) bool {
 	r := &sl.Rec
 	return r.Root == sl && r.Flags&^record.FlagsPlain == 0 && r.Step == nil && sl.Nest == nil && len(sl.Held) == 0 &&
@@ -25,8 +25,7 @@ func (t *reader) queuePlain(s *record.Stream, sl *record.Slot, stamps *clockmap.
 	q.Occurrence = t.counted.Number(r.Op, &r.Work)
 }
 
-// Counted are plain sections of one operation that were numbered and are still to be added to its tally, many at a
-// time.
+// Counted is a batch of plain sections of one operation that were numbered and are still to be added to its tally.
 type Counted struct {
 	op   *record.OpState
 	n    int64
@@ -45,7 +44,7 @@ func (c *Counted) Number(op *record.OpState, w *work.Work) (occurrence int64) {
 	return c.last
 }
 
-// Add adds them to the tally, before others are numbered and when a pass over a stream is over.
+// Add adds them to the tally, before others are numbered and at the end of a pass over a stream.
 func (c *Counted) Add() {
 	if c.n == 0 {
 		return
@@ -55,7 +54,7 @@ func (c *Counted) Add() {
 	*c = Counted{}
 }
 
-// releasePlain gives slots back that queuePlain has read, some at a time.
+// releasePlain frees slots that queuePlain has read, some at a time.
 func releasePlain(s *record.Stream, list []int32) {
 	s.InFlight.Add(int32(len(list)))
 	for len(list) > 0 {

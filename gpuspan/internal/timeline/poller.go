@@ -24,7 +24,7 @@ const (
 	idleAfter   = 5 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
-	CloseLimit  = time.Second // what Shutdown waits for everything to be freed, at least
+	CloseLimit  = time.Second // minimum time that Shutdown waits until everything is freed
 )
 
 // Poller owns one goroutine, locked to its OS thread, on which all driver calls run except recording. Code of the
@@ -34,14 +34,14 @@ const (
 type Poller struct {
 	registrar
 	reader
-	Left   atomic.Bool // New went on without this thread, which then closes the backend by itself
+	Left   atomic.Bool // New continued without this thread, which then closes the backend by itself
 	locked bool
 
 	tidied  time.Time
 	Sleep   time.Duration
-	Longest time.Duration // that it sleeps, unless it is idle
+	Longest time.Duration // its sleep, unless it is idle
 	passes  int           // since sections were placed
-	busy    bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
+	busy    bool          // since the last upkeep a pass, also one of Flush, found an ended section
 }
 
 // New returns a Poller, which does nothing before Run.
@@ -53,14 +53,14 @@ func New(p *record.Core, b backend.Backend, spare *record.SpareNests) *Poller {
 	return t
 }
 
-// Run works until Quit is closed.
+// Run runs until Quit is closed.
 func (t *Poller) Run() {
 	t.Keep(func() bool {
 		if t.back != nil {
 			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
 			// the runtime.
 			runtime.LockOSThread()
-			if t.locked { // a thread before this one was lost
+			if t.locked { // a previous thread was lost
 				defer t.p.Guard("a new polling thread was prepared")
 				_ = t.back.ThreadInit()
 			}
@@ -162,8 +162,8 @@ func (t *Poller) loop() (quit bool) {
 	}
 }
 
-// rest returns the pause after a panic. The thread hears calls and its end in it, for it may not get to them before
-// the next panic, and the next.
+// rest returns the pause after a panic. The thread serves calls and its end during it, because it may not reach them
+// before the next panic.
 func (t *Poller) rest() (quit bool) {
 	select {
 	case <-time.After(MaxSleep):
@@ -233,9 +233,9 @@ func (t *Poller) upkeep(busy bool) (wait time.Duration) {
 	return wait
 }
 
-// maintain makes an anchor if one is due.
+// maintain takes an anchor if one is due.
 func (t *Poller) maintain(d *record.Device, busy bool) (wait time.Duration, st backend.Status) {
-	st = backend.StatusPanic // should the backend panic
+	st = backend.StatusPanic // in case the backend panics
 	defer t.p.Guard("a clock was anchored")
 	return d.Anchorer.Maintain(busy)
 }
@@ -270,7 +270,7 @@ func (t *Poller) Ended() map[*record.Stream]uint64 {
 	return out
 }
 
-// Unread counts records not yet read back, except those the device never finishes.
+// Unread counts records not yet read, except records that the device never finishes.
 func (t *Poller) Unread(targets map[*record.Stream]uint64) (n int) {
 	for s, target := range targets {
 		s.Mu.Lock()

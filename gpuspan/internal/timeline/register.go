@@ -72,21 +72,21 @@ func (t *registrar) register(h backend.StreamHandle, name string, c StreamConfig
 	case err == nil:
 	case known != nil:
 		return known, nil
-	case refused != nil: // once more, as where each request asks
+	case refused != nil: // registered again, as if each request does it
 		return refused, err
 	default:
 		s.Device = nil
 		prepare(s, nil)
 	}
 	s.Host = s.Host || s.Device == nil
-	if s.Closed = errors.Is(err, errTooManyStreams); !s.Closed { // else nothing would read its slots back: it only counts
+	if s.Closed = errors.Is(err, errTooManyStreams); !s.Closed { // otherwise nothing would read its slots: it only counts
 		addStream(p, s)
 	}
 	return s, err
 }
 
-// openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without
-// a device many streams may have the same handle, so that names distinguish streams with host times.
+// openStreamOf finds the stream of a handle. A refused one may be registered again, with other options; without a
+// device many streams may have the same handle, so that names distinguish streams with host times.
 func openStreamOf(
 	streams []*record.Stream, h backend.StreamHandle, name string, c StreamConfig,
 ) (known, refused *record.Stream) {
@@ -112,7 +112,7 @@ func onDevice(s *record.Stream, d *backend.Device) bool {
 	return d == nil && s.Device == nil || d != nil && s.Device != nil && sameDevice(s.Device.Info, *d)
 }
 
-// openStream asks the driver about the stream and makes its events.
+// openStream queries the driver about the stream and creates its events.
 func (t *registrar) openStream(s *record.Stream, h backend.StreamHandle, c StreamConfig, others int) error {
 	p := t.p
 	if others >= p.Cfg.Streams {
@@ -162,11 +162,11 @@ func (t *registrar) openStream(s *record.Stream, h backend.StreamHandle, c Strea
 
 const selfTestLimit = 50 * time.Millisecond
 
-// selfTest finds out whether a thread without a context can record on the stream, which saves making the context
-// current around each record. The thread is fresh and ends with the goroutine, as that one never unlocks it.
+// selfTest tests whether a thread without a context can record on the stream, which saves making the context current
+// around each record. The thread is new and ends with the goroutine, because it is never unlocked.
 func (t *registrar) selfTest(s *record.Stream) bool {
 	if c, st := s.Backend.Capturing(s.Handle); c || st != backend.StatusOK {
-		return false // a record now would end up in the application's graph
+		return false // a record now would be captured into the application's graph
 	}
 	call := &s.Slots[0].Start
 	done := make(chan backend.Status, 1)
@@ -182,8 +182,8 @@ func (t *registrar) selfTest(s *record.Stream) bool {
 	case <-time.After(registerLimit / 2):
 		return false
 	}
-	// Work that the stream already holds may keep the event from completing in time; then the record itself was the
-	// proof.
+	// Work that the stream already has may delay the event beyond the deadline; then the successful record itself was
+	// sufficient.
 	for deadline := time.Now().Add(selfTestLimit); ; time.Sleep(100 * time.Microsecond) {
 		switch st := s.Backend.Query(backend.Event(call.Args[0])); {
 		case st == backend.StatusOK:

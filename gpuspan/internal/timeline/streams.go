@@ -69,7 +69,7 @@ func removeStream(p *record.Core, s *record.Stream) {
 	p.StreamList.Set(slices.DeleteFunc(slices.Clone(p.StreamList.All()), func(o *record.Stream) bool { return o == s }))
 }
 
-// prepare makes the slots. events has two for each, or is nil.
+// prepare creates the slots. events has two for each, or is nil.
 func prepare(s *record.Stream, events []backend.Event) {
 	n := s.Core.Cfg.Slots
 	s.Slots = make([]record.Slot, n)

@@ -63,7 +63,7 @@ func (t *reader) reclaim(s *record.Stream) {
 		give := sl.State == record.SlotOpen && (closed || !step && record.TooOld(sl.Rec.HostStart, now, t.p.Cfg.OpenLimit) ||
 			full && sl.Rec.Root != sl && sl.Rec.Root.Nest != nil)
 		if give {
-			sl.State = record.SlotHeld // End of it does nothing from now on
+			sl.State = record.SlotHeld // its End does nothing from now on
 		} else if r := &sl.Rec; sl.State == record.SlotOpen && !step {
 			if forgotten++; forgotten == 1 || r.HostStart < since {
 				oldest, since = r.Op.Op.Cfg.Info.Name, r.HostStart

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// Watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a
-// device that hangs may take the polling thread with it into the driver.
+// Watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, because
+// a hanging device may block the polling thread in the driver.
 type Watchdog struct {
 	p    *record.Core
 	quit chan struct{}
@@ -24,7 +24,7 @@ type Watchdog struct {
 	saidStop  bool // the line about the polling thread was written
 }
 
-// StartWatchdog returns nil, which does nothing, where Settings.HangLimit is 0.
+// StartWatchdog returns nil, which does nothing, if Settings.HangLimit is 0.
 func StartWatchdog(p *record.Core) *Watchdog {
 	limit := p.Cfg.HangLimit
 	if limit == 0 {
@@ -86,7 +86,7 @@ func (w *Watchdog) Look() {
 	}
 	since := p.Exporting.Since.Load()
 	w.say(&w.saidSpans, since != 0, now-since, "gpuspan: the code that spans are handed to does not come back")
-	idle := p.Polling.Idle.Load() // before the time of the last pass, which is set before the flag falls
+	idle := p.Polling.Idle.Load() // before the time of the last pass, which is set before the flag is cleared
 	w.say(&w.saidStop, !idle, now-p.Polling.Passed.Load(),
 		"gpuspan: the polling thread does not come back from the driver")
 }

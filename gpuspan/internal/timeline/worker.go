@@ -11,7 +11,7 @@ import (
 
 var ErrStopped = errors.New("the profiler is shut down")
 
-// Worker is a goroutine that others hand functions to.
+// Worker is a goroutine that runs functions for others.
 type Worker struct {
 	Calls   chan func()
 	Wakeups chan struct{}

@@ -47,7 +47,7 @@ func adoptCopied(r *record.Record, d work.Direction, n int64) {
 	}
 }
 
-// sumUp gives a section around chunks the sum of their work, unless it states some of its own.
+// sumUp gives a section around chunks the sum of their work, unless it states its own.
 func sumUp(r *record.Record) {
 	if r.Work.Stated() || r.Extra != nil && r.Extra.Moved {
 		return
@@ -127,5 +127,5 @@ func (t *Assembler) Assemble(n *record.Nest) []Finished {
 	return t.list
 }
 
-// Release forgets the sections of the last nest.
+// Release drops the sections of the last nest.
 func (t *Assembler) Release() { clear(t.list) }

@@ -18,7 +18,7 @@ import (
 // The end event of a step is the start of the next, so steps follow each other without a gap, at one record a
 // boundary. A slot therefore lives until the next step has been read.
 
-// openStep takes a slot for a step and records its start, unless the step before ends there. nil: no slot is free.
+// openStep takes a slot for a step and records its start, unless the previous step ends there. nil: no slot is free.
 func openStep(s *record.Stream, l *Loop, st *Step) *record.Slot {
 	p, prev := s.Core, l.takePrev()
 	state := p.State(l.Op)
@@ -43,7 +43,7 @@ func openStep(s *record.Stream, l *Loop, st *Step) *record.Slot {
 	if prev.timed && r.Flags&record.FlagHost == 0 && s.Failed == backend.StatusOK {
 		r.Flags |= record.FlagStarted
 		r.StartEvent, r.Borrowed = backend.Event(prev.slot.End.Args[0]), prev.slot
-		prev = link{} // its reference goes with the event
+		prev = link{} // its reference is released with the event
 	} else if r.Flags&record.FlagHost == 0 {
 		s.RecordStart(sl)
 	}
@@ -78,7 +78,7 @@ func follow(r, before *record.Record) {
 	r.GPU = float64(end - r.StartNs)
 }
 
-// sealStep records the end boundary. chain: another step may follow and begin there.
+// sealStep records the end boundary. chain: another step may follow and start there.
 func sealStep(s *record.Stream, l *Loop, st *Step, chain bool) {
 	sl := st.slot
 	now := s.Core.Clock.Now()
@@ -111,7 +111,7 @@ func sealStep(s *record.Stream, l *Loop, st *Step, chain bool) {
 	}
 }
 
-// link is the end of a step, where the next one may begin. It holds a reference to the slot.
+// link is the end of a step, where the next one may start. It holds a reference to the slot.
 type link struct {
 	slot    *record.Slot
 	hostEnd int64

@@ -32,11 +32,11 @@ type Loop struct {
 	config LoopConfig
 
 	epoch   atomic.Pointer[int64] // nil: not stated
-	running atomic.Int32          // steps that are not over
+	running atomic.Int32          // steps that have not ended
 
 	mu    sync.Mutex
 	index int64
-	prev  link // to the step before, whose end event begins the next one
+	prev  link // to the previous step, whose end event starts the next one
 }
 
 // LoopConfig configures a loop.
@@ -109,7 +109,7 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	}
 }
 
-// run runs one step. The step ends also when the body panics, which leaves the loop.
+// run runs one step. The step ends even if the body panics, which leaves the loop.
 func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
 	if l.p == nil {
 		st := l.next()
@@ -167,8 +167,8 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, record.WithStep(st.Ctx, &st.StepState)
 }
 
-// hostStart returns when a step begins on the host: where the one before it ended, so that steps leave no gap there
-// either, else now.
+// hostStart returns when a step starts on the host: where the previous one ended, so that steps leave no gap there
+// either, otherwise now.
 func (l *Loop) hostStart() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 	return l.s.Scope(!l.s.Host).Tracer().Start(ctx, l.Op.Cfg.Info.Name, opts...)
 }
 
-// takePrev takes the end of the last step, which is then the caller's to release.
+// takePrev takes the end of the last step, which the caller must release.
 func (l *Loop) takePrev() link {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,7 +64,7 @@ func (st *stepPhases) fromStart(r *record.Record) {
 	}
 }
 
-// Boundary ends a step, once its sections are there.
+// Boundary ends a step, when its sections are complete.
 func (t *Assembler) Boundary(n *record.Nest, read int64) {
 	if n.Expiry {
 		t.settleStep(StepOf(n.Root), n.Root, n.Stream)
@@ -100,7 +100,7 @@ func (t *Assembler) CheckSealed(now int64, all bool) {
 // finishStep ends the step's span and frees its slot.
 func (t *Assembler) finishStep(st *Step) {
 	sl := st.slot
-	defer func() { // also when the application's code ends the goroutine
+	defer func() { // even if the application's code ends the goroutine
 		if b := sl.Rec.Borrowed; b != nil {
 			sl.Rec.Borrowed = nil
 			b.Unchain()
@@ -134,7 +134,7 @@ func (t *Assembler) settleStep(st *Step, r *record.Record, s *record.Stream) {
 		sample = sampleOf(st, r, s, times)
 	}
 	st.mu.Unlock()
-	// Not under the mutex: what follows is the application's code.
+	// Not under the mutex, because what follows is the application's code.
 	if cancelled {
 		st.endSpan(r.EndNs, nil, true)
 		return
@@ -192,7 +192,7 @@ type stepTimes struct {
 	phases                         []int64
 }
 
-// times adds up a step of that length, whose start on the device was shift ns after its start on the host.
+// times sums up a step of that length, whose start on the device was shift ns after its start on the host.
 func (st *stepPhases) times(total, shift float64) stepTimes {
 	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
 	var all union
@@ -278,7 +278,7 @@ func describe(st *Step,
 	return describeDeclared(st, kv)
 }
 
-// precisionOf returns the loop's stated precision, else the one that all sections share.
+// precisionOf returns the loop's stated precision, otherwise the one that all sections share.
 func (st *stepFLOPs) precisionOf(stated work.Precision) work.Precision {
 	if stated != work.PrecisionUnset || st.mixed {
 		return stated
@@ -286,7 +286,7 @@ func (st *stepFLOPs) precisionOf(stated work.Precision) work.Precision {
 	return st.precision
 }
 
-// sample is a step as reports want it.
+// sample is a step in the form of reports.
 func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) report.StepSample {
 	out := report.StepSample{
 		Index:      st.index,
@@ -345,7 +345,7 @@ func (st *stepPhases) exposed(of Phase, total float64) time.Duration {
 	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
 }
 
-// stretches are when something ran, on the step's device where its clock is the step's, else in ns of the host's
+// stretches are when something ran, on the step's device if its clock is the step's, otherwise in ns of the host's
 // clock from hostStart.
 type stretches struct{ device, host union }
 
@@ -366,7 +366,7 @@ func (s *stretches) join(shift float64) *union {
 	return &s.device
 }
 
-// maxIntervals bounds the memory of one union. A step of more disjoint stretches loses the exactness of the shortest
+// maxIntervals bounds the memory of one union. A step with more disjoint stretches loses the exactness of the shortest
 // gaps.
 const maxIntervals = 1 << 14
 

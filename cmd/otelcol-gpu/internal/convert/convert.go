@@ -42,7 +42,7 @@ type Reader func(ctx context.Context, path string, all bool, emit consumer.Consu
 // Result is what a Reader returns for a file.
 type Result struct {
 	Spans   int64
-	Cut     int64    // spans that were summed on others, or cut by a limit
+	Cut     int64    // spans that were summed into others, or dropped by a limit
 	Partial bool     // the file was read only in part; Remarks give the reason
 	Remarks []string // what was found, and irregularities, once each
 	Odd     []string // the remarks about oddities of the file
@@ -60,9 +60,9 @@ type Options struct {
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 	Rows      int      // operations in the table; 0 is all
-	HTML      bool     // write the page, too
+	HTML      bool     // also write the page
 	Pprof     string   // file for GPU time and idle time by stack; "": none
-	Terminal  *os.File // texts fit it, and names in tables stay whole; nil: output goes elsewhere, in lines of any length
+	Terminal  *os.File // terminal whose width limits texts and names; nil: output is not a terminal, lines have any length
 }
 
 // Errors of a run whose results are complete except for some files, which have been reported already.
@@ -74,9 +74,8 @@ var (
 // errNoSpans rejects files of a known format without any usable content.
 var errNoSpans = errors.New("it has no device activity and no host range or API call")
 
-// Run converts each file. A file that cannot be read is named with the reason on problems, and the others are
-// converted. Results take their names at the end, all at once: a run that fails or is killed leaves the results of an
-// earlier one alone.
+// Run converts each file. A file that cannot be read is reported on problems, and the others are converted. Results get
+// their names at the end, all at once: a run that fails or is killed does not change the results of an earlier one.
 func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	results, err := newResults(o.Out)
 	if err != nil {
@@ -134,7 +133,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(fmt.Errorf("interrupted in %s", printable.Line(file)), p.Stop())
-		case sink.err != nil: // of no file, so that the others would fail as well
+		case sink.err != nil: // not related to the file: the others would fail as well
 			_ = p.Stop()
 			return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(sink.err))
 		case err == nil && r.Spans == 0:
@@ -216,8 +215,8 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	return nil
 }
 
-// fileProfile is one profile of everything that files hold: gaps belong to the profiled program, whatever their
-// length, and a span waits for the end of its file.
+// fileProfile is one profile of all files: gaps belong to the profiled program, whatever their length, and a span waits
+// for the end of its file.
 var fileProfile = stackprofile.Options{
 	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
 }
@@ -257,8 +256,8 @@ func (s *sink) to(next consumer.ConsumeTracesFunc) consumer.ConsumeTracesFunc {
 	}
 }
 
-// read hands a file to both ends: what must be complete whatever the detail, the Chrome trace and the table, is read on
-// its own where the detail leaves something out.
+// read passes a file to both outputs: the Chrome trace and the table need everything, so they read it on their own if
+// the detail leaves something out.
 func (o Options) read(ctx context.Context, file string, files, all consumer.ConsumeTracesFunc) (Result, error) {
 	if o.Full {
 		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {

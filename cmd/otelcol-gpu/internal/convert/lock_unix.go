@@ -16,6 +16,6 @@ func lockFolder(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX) // file systems without locks do without
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX) // file systems without locks are used without
 	return func() { _ = f.Close() }, nil
 }

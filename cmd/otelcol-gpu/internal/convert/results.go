@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// Names of the results; a Chrome trace of files that were recorded far apart goes on in trace-1.json, trace-2.json …
+// Names of the results; a Chrome trace of files that were recorded far apart continues in trace-1.json, trace-2.json …
 const (
 	spansFile = "spans.json"
 	traceFile = "trace.json"
@@ -58,7 +58,7 @@ func (r *results) named(err error) error {
 	return err
 }
 
-// publish gives the results their names and returns the earlier run's files that are replaced or, since there is no new
+// publish gives the results their names and returns the earlier run's files that are replaced or, if there is no new
 // one of that name, removed.
 func (r *results) publish() (replaced []string, err error) {
 	unlock, err := lockFolder(r.out)
@@ -141,8 +141,8 @@ func (r *results) remove() { _ = os.RemoveAll(r.tmp) }
 // and so are a file and a link to it.
 type contents map[[sha256.Size]byte]string
 
-// repeats returns the first file with this content, if there is one. A single file is not looked at; errors are left to
-// the reader of the file.
+// repeats returns the first file with this content, if there is one. A single file is not read; errors are left to the
+// reader of the file.
 func (c contents) repeats(path string, files int) (first string, err error) {
 	if files < 2 {
 		return "", nil

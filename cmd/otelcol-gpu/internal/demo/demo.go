@@ -40,7 +40,7 @@ var overlay string
 // Options of Run.
 type Options struct {
 	Duration time.Duration // how long the workload runs
-	Out      string        // folder of the files; made if missing
+	Out      string        // folder of the files; created if missing
 	Terminal *os.File      // redraw the table in place while it runs; nil: none
 	// where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Send      string
@@ -90,7 +90,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer live.Close() // where the pipeline has not
+	defer live.Close() // if the pipeline has not done so
 	f.Page = live.Addr().String()
 	m, what, simulated := choose(o.Simulated)
 	defer m.close()
@@ -150,7 +150,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 	recorded := seen.State(page.Query{Range: time.Since(began)})
 	recorded.Live = false
-	width = summarytable.Terminal(o.Terminal).Long().Width // the terminal may have another one by now
+	width = summarytable.Terminal(o.Terminal).Long().Width // the terminal may have been resized
 	writeFindings(out, recorded.Findings, width)
 	if err := epilogue(out, f, width); err != nil || !o.HTML {
 		return err
@@ -165,7 +165,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	return err
 }
 
-// send chooses the exporter for a store: by HTTP for a URL, else by gRPC without TLS.
+// send selects the exporter for a store: HTTP for a URL, otherwise gRPC without TLS.
 func (f *files) send(to string) error {
 	if to == "" {
 		return nil
@@ -197,8 +197,8 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		"Devices are simulated, and every value is marked (gpu.timing.source=simulated).", sim.gpu
 }
 
-// factories returns the distribution's, with the table as one more exporter, and with the simulated device that the
-// workload runs on behind the gpu receiver.
+// factories returns the distribution's components, with the table as one more exporter, and with the simulated device
+// of the workload behind the gpu receiver.
 func (o Options) factories(
 	gpu *simgpu.GPU, table *summarytable.Table, seen *page.Model, listener net.Listener,
 ) func() (otelcol.Factories, error) {
@@ -228,7 +228,7 @@ func configuration(f files) ([]string, error) {
 	return []string{base, text}, err
 }
 
-// listenForPage listens at the page's usual address, or at a free port where something else (a Collector, another demo)
+// listenForPage listens at the page's usual address, or at a free port if another program (a Collector, another demo)
 // has that. The address is kept until the pipeline serves there: another demo may start meanwhile.
 func listenForPage() (net.Listener, error) {
 	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {

@@ -13,7 +13,7 @@ import (
 
 // machine is what the demo's services run on: the first CUDA device, or simulated ones.
 type machine interface {
-	// devices is how many there are; each has a rank of the training job.
+	// devices returns the number of devices; each has a rank of the training job.
 	devices() int
 	// queue creates a stream on a device, with a backend to time it.
 	queue(device int) (queue, error)
@@ -26,15 +26,15 @@ type machine interface {
 type queue interface {
 	backend() backend.Backend
 	handle() uintptr
-	// compute enqueues a kernel of about that much work, and returns the work that was really enqueued: the sections
+	// compute enqueues a kernel of about that much work, and returns the work that was actually enqueued: the sections
 	// declare nothing else.
 	compute(w gpuspan.Work, s shape) gpuspan.Work
 	copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work
 	// reduce enqueues an all-reduce of that many bytes among n ranks, all of which have arrived.
 	reduce(bytes int64, n int) gpuspan.Work
-	// allocate takes memory of the device, or, negative, gives it back.
+	// allocate allocates memory of the device, or, negative, frees it.
 	allocate(bytes int64)
-	// wait blocks until everything is done, as a service does that needs the result.
+	// wait blocks until everything is done, like a service that needs the result.
 	wait() error
 	close() error
 }
@@ -42,7 +42,7 @@ type queue interface {
 // shape sets how well a simulated kernel uses the device; real devices ignore it.
 type shape struct{ efficiency, occupancy float64 }
 
-// A simulated machine has several devices; the service has the first, which a rank of the job has, too.
+// A simulated machine has several devices; the service uses the first one, which a rank of the job uses, too.
 const simulatedDevices = 4
 
 // linkRate is what a device sends to all others together, in bytes per second: NVLink 4, 18 links of 25 GB/s.
@@ -85,7 +85,7 @@ func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 	return w
 }
 
-// reduce returns a ring's: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
+// reduce returns the traffic of a ring: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
 func (q simulatedQueue) reduce(bytes int64, n int) gpuspan.Work {
 	sent := 2 * float64(n-1) / float64(n) * float64(bytes)
 	q.gpu.Launch(q.stream, simgpu.Kernel{

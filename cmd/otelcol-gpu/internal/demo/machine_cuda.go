@@ -3,7 +3,7 @@
 
 //go:build linux && cgo
 
-// Loading the driver makes a binary depend on the system's loader, so that a static build (cgo off) leaves it out.
+// Loading the driver makes a binary depend on the system's loader, so a static build (cgo off) omits it.
 
 package demo
 
@@ -101,7 +101,7 @@ func (m realMachine) queue(device int) (_ queue, err error) {
 func (q *realQueue) backend() backend.Backend { return q.cuda }
 func (q *realQueue) handle() uintptr          { return uintptr(q.stream) }
 
-// do keeps the first error: what fails once on a device fails again.
+// do keeps the first error: after one failure on a device all calls fail.
 func (q *realQueue) do(f func() error) {
 	if q.failed == nil {
 		q.failed = q.driver.Do(q.context, f)

@@ -58,7 +58,7 @@ func (t telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
 }
 
-// failure is why a workload ended before its time.
+// failure is the reason why a workload ended early.
 type failure struct{ error }
 
 // runWorkload runs the service and the training job for about duration or until the context ends, and flushes their
@@ -69,7 +69,7 @@ func runWorkload(ctx context.Context, m machine, socket string, duration time.Du
 		return err
 	}
 	defer conn.Close()
-	// When one fails the others end, too: ranks wait for each other.
+	// If one fails the others end, too: ranks wait for each other.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var all sync.WaitGroup
@@ -133,8 +133,7 @@ func training(ctx context.Context, m machine, conn *grpc.ClientConn, rank int, r
 	})
 }
 
-// with runs f with a stream of a device and a profiler for it, and flushes everything in the order in which it was
-// made.
+// with runs f with a stream of a device and a profiler for it, and flushes everything in the order of creation.
 func (t telemetry) with(ctx context.Context, m machine, device int,
 	f func(*gpuspan.Profiler, queue) error,
 ) error {
@@ -161,8 +160,8 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// watchTable shows the table until the workload or the pipeline ends: each second, at the size that it then has, on the
-// screen of a terminal; elsewhere every 10 s, because nothing can be taken back.
+// watchTable shows the table until the workload or the pipeline ends: on a terminal each second, in its current size;
+// elsewhere every 10 s, because printed lines cannot be replaced.
 func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *summarytable.Table,
 	terminal *os.File,
 ) {

@@ -32,7 +32,7 @@ const (
 	longPrompt = 32768
 	longAnswer = 240
 
-	// A token of a request keeps keys and values of each layer in the device's memory, in bf16.
+	// A token of a request occupies keys and values of each layer in the device's memory, in bf16.
 	cacheBytes = 2 * 2 * layers * width
 )
 
@@ -59,8 +59,8 @@ func newOperations() operations {
 	}
 }
 
-// service answers requests as an inference server does, with continuous batching: each iteration takes in requests that
-// wait, processes their prompts, and makes one token for each request that is not done.
+// service answers requests as an inference server does, with continuous batching: each iteration accepts waiting
+// requests, processes their prompts, and generates one token for each active request.
 type service struct {
 	gpu    queue
 	stream *gpuspan.Stream
@@ -73,7 +73,7 @@ type service struct {
 type request struct {
 	ctx    context.Context // its span is what iterations link to
 	prompt int64           // tokens
-	tokens int             // still to be made
+	tokens int             // still to be generated
 	cache  int64           // bytes on the device while it is served
 	done   chan struct{}
 }
@@ -145,7 +145,7 @@ func (s *service) work() {
 	}
 }
 
-// admit takes up to n requests that wait; with wait it blocks for the first one. None: the queue is empty or closed.
+// admit accepts up to n waiting requests; with wait it blocks for the first one. None: the queue is empty or closed.
 func (s *service) admit(n int, wait bool) (admitted []*request) {
 	if wait {
 		r, ok := <-s.queue
@@ -188,7 +188,7 @@ func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency
 	x = op.Start(ctx, s.stream)
 	link(x, requests, requests[0].prompt)
 	total := gpuspan.Work{Items: tokens}
-	for range 4 { // four groups of layers, so that a trace can be read
+	for range 4 { // four groups of layers, to keep the trace readable
 		a := x.Start(s.ops.attention)
 		w := s.gpu.compute(attentionWork(tokens, layers/4), shape{efficiency: 0.76 * efficiency})
 		a.EndWith(w)
@@ -201,7 +201,7 @@ func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency
 	x.EndWith(total)
 }
 
-// decode makes one token for each request; every weight is read once, whatever their number.
+// decode generates one token for each request; every weight is read once, whatever their number.
 func (s *service) decode(requests []*request) {
 	ctx := context.Background()
 	n := int64(len(requests))
@@ -246,7 +246,7 @@ type trainer struct {
 	loop   *train.Loop
 	ops    operations
 	rank   int
-	ranks  *meeting // nil where it is the only one
+	ranks  *meeting // nil if it is the only one
 }
 
 func (t *trainer) run(ctx context.Context) error {
@@ -276,7 +276,7 @@ func (t *trainer) run(ctx context.Context) error {
 		flops += t.launch(2*layers, backward, shape{efficiency: 0.58})
 		b.End()
 		if done, err := t.reduce(ctx, step); !done {
-			step.Cancel() // the others have left
+			step.Cancel() // the others have stopped
 			return err
 		}
 
@@ -313,13 +313,13 @@ func (t *trainer) reduce(ctx context.Context, step *train.Step) (bool, error) {
 	return true, nil
 }
 
-// meeting is where ranks wait for each other.
+// meeting is a barrier of the ranks.
 type meeting struct {
 	size int
 
 	mu   sync.Mutex
 	here int
-	all  chan struct{} // closed when all of a round are here
+	all  chan struct{} // closed when all ranks of a round have arrived
 }
 
 // arrive returns when all ranks have arrived; false if the context ended before.

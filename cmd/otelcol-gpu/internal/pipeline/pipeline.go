@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipeline runs a Collector inside this process from YAML texts, for commands that are built of the same
+// Package pipeline runs a Collector inside this process from YAML texts, for commands that consist of the same
 // components as the service itself.
 package pipeline
 
@@ -37,9 +37,9 @@ type Pipeline struct {
 	stop      sync.Once
 }
 
-// Start runs a Collector until Stop, and returns once its pipelines run. The texts are merged, later ones over earlier
-// ones (maps by key, lists as a whole). Signals are left to the caller. A configuration or a component that does not
-// start is the error.
+// Start runs a Collector until Stop, and returns when its pipelines run. The texts are merged, later ones over earlier
+// ones (maps by key, lists as a whole). Signals are left to the caller. It returns the error of a configuration or a
+// component that does not start.
 func Start(ctx context.Context, info component.BuildInfo, factories func() (otelcol.Factories, error),
 	yaml ...string,
 ) (*Pipeline, error) {
@@ -107,10 +107,10 @@ func (p *Pipeline) Stop() error {
 // Done returns a channel that is closed when the Collector has ended, by Stop or by itself.
 func (p *Pipeline) Done() <-chan struct{} { return p.done }
 
-// Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
+// Quote returns a YAML string that the Collector reads literally: it would expand a dollar sign.
 func Quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "$$") }
 
-// Fill fills in a template of YAML (text/template), which has Quote as quote.
+// Fill fills in a YAML template (text/template), which has Quote as quote.
 func Fill(text string, data any) (string, error) {
 	t, err := template.New("pipeline").Funcs(template.FuncMap{"quote": Quote}).Parse(text)
 	if err != nil {
@@ -124,8 +124,8 @@ func Fill(text string, data any) (string, error) {
 // SourceType is the component type of a [Source].
 var SourceType = component.MustNewType("source")
 
-// Source makes receivers that other code pushes traces into once the pipelines run: the receiver source/NAME of a
-// configuration is where Next(NAME) leads to.
+// Source provides receivers into which other code pushes traces once the pipelines run: Next(NAME) leads to the
+// receiver source/NAME of a configuration.
 type Source struct{ next map[string]consumer.Traces }
 
 type sourceReceiver struct {
@@ -133,7 +133,7 @@ type sourceReceiver struct {
 	component.ShutdownFunc
 }
 
-// NewFactory makes the receiver factory.
+// NewFactory returns the receiver factory.
 func (s *Source) NewFactory() receiver.Factory {
 	s.next = map[string]consumer.Traces{}
 	create := func(_ context.Context, set receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces,
@@ -152,7 +152,7 @@ func (s *Source) Next(name string) consumer.Traces { return s.next[name] }
 // SinkType is the component type of a [Sink].
 var SinkType = component.MustNewType("sink")
 
-// Sink makes exporters that pass their input to functions, one call at a time. Input for a nil function is dropped.
+// Sink provides exporters that pass their input to functions, one call at a time. Input for a nil function is dropped.
 type Sink struct {
 	Traces  func(ptrace.Traces)
 	Metrics func(pmetric.Metrics)
@@ -189,7 +189,7 @@ func take[T any](mu *sync.Mutex, fn func(T), v T) error {
 	return nil
 }
 
-// AddTo makes the sink one of the exporters.
+// AddTo adds the sink to the exporters.
 func (s *Sink) AddTo(exporters map[component.Type]exporter.Factory) {
 	exporters[SinkType] = exporter.NewFactory(SinkType, func() component.Config { return &struct{}{} },
 		exporter.WithTraces(creates[exporter.Traces](s), component.StabilityLevelDevelopment),

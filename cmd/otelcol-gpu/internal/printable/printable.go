@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns the text in one line: control characters, marks that change the direction of writing, line and
-// paragraph separators and bytes that are no UTF-8 are written as escapes (\x1b, \u202e).
+// Line returns the text in one line: control characters, marks that change the direction of writing, line and paragraph
+// separators and invalid UTF-8 are written as escapes (\x1b, \u202e).
 func Line(s string) string { return escape(s, "") }
 
 // Text is like Line for text of several lines: line feeds and tabs are kept.

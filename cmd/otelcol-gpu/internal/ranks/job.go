@@ -18,7 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// notable is the share of the window from which on lateness is worth a word, maxLate how many ranks are named.
+// notable is the minimum share of the window from which lateness is reported, maxLate the maximum number of ranks that
+// are named.
 const (
 	notable = 0.01
 	maxLate = 3
@@ -37,7 +38,7 @@ func (p *Profiles) Jobs() (list []page.Job) {
 type analysis struct {
 	job   []*profile
 	lines map[*profile]*timeline
-	ahead map[int64]int64 // by how many ns the clock of a rank is ahead; nil: not known
+	ahead map[int64]int64 // ns by which the clock of a rank is ahead; nil: unknown
 	out   page.Job
 }
 
@@ -93,7 +94,7 @@ func (a *analysis) run() page.Job {
 	return *out
 }
 
-// even is by how much longer than another one a stage of a pipeline in balance may compute.
+// even is the factor by which the stages of a balanced pipeline may differ in computing time.
 const even = 1.1
 
 // stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives from others in pairs
@@ -117,7 +118,7 @@ func (a *analysis) stages(all []straggler.Collective) bool {
 	return len(a.job) > 2 && float64(most.Computing) <= even*float64(least.Computing)
 }
 
-// bubbles returns the share of the job's time in which its ranks do not compute, in their mean.
+// bubbles returns the mean share of the job's time in which a rank does not compute.
 func (a *analysis) bubbles() float64 {
 	var sum float64
 	for _, r := range a.out.Ranks {
@@ -126,8 +127,8 @@ func (a *analysis) bubbles() float64 {
 	return max(0, 1-sum/float64(len(a.out.Ranks))/float64(max(1, a.out.End-a.out.Start)))
 }
 
-// arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, else by the lengths of
-// runs, as if all runs of one collective ended together, so that the last rank to arrive runs shortest.
+// arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, otherwise by the
+// lengths of runs, as if all runs of one collective ended together, so that the last rank to arrive runs shortest.
 func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
 	list = straggler.Arrivals(all)
 	same := slices.Clone(all)
@@ -187,7 +188,7 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 			most = max(most, c.Held)
 		}
 		for _, c := range byRank[r.Rank].LastAt {
-			if c.Held > most/10 { // the others it lost by chance
+			if c.Held > most/10 { // time of the others that was lost by chance
 				keys = append(keys, c.Identity())
 			}
 		}
@@ -315,7 +316,7 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 	}
 	idle := union(gaps)
 	in, inTime := late.longest(idle)
-	if late.idle.Time > time.Duration(inTime) { // frames of call stacks are no spans
+	if late.idle.Time > time.Duration(inTime) { // frames of call stacks have no spans
 		in, inTime = late.idle.Name, int64(late.idle.Time)
 	}
 	if 2*inTime > idle.Length() {
@@ -326,10 +327,10 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 	}
 }
 
-// kernels reports whether the same kernels take longer on a rank than on the others, in the median, or it runs more of
-// them. Empty if neither explains much.
+// kernels reports whether the same kernels take longer on a rank than on the others, in the median, or whether it runs
+// more of them. Empty if neither explains much.
 func (a *analysis) kernels(late *profile) string {
-	const alike, slower = 0.1, 1.1 // numbers of kernels that differ by less are the same; times as long
+	const alike, slower = 0.1, 1.1 // numbers of kernels within this factor count as equal
 	var same, longer, more, most float64
 	name := ""
 	for _, k := range slices.Sorted(maps.Keys(late.kernels)) { // in order, as sums of floats depend on it

@@ -20,7 +20,7 @@ import (
 // Limits of the search for ranks without a profile.
 const (
 	largestWorld = 1 << 16
-	leastRuns    = 3 // of a kind of collective, to know how long one takes at least
+	leastRuns    = 3 // minimum number of a kind of collective, to know its shortest time
 )
 
 // kindOfRun distinguishes collectives that take equally long if all ranks arrive together.
@@ -82,7 +82,7 @@ func (a *analysis) missing(all []straggler.Collective) {
 			least[j.kindOfRun] = j.shortest
 		}
 	}
-	waited := map[int64]int64{} // for each rank without a profile, as if it were the last of those in its group
+	waited := map[int64]int64{} // for each rank without a profile, as if it were the last one in its group
 	var sum int64
 	for _, j := range joints {
 		if len(j.absent) == 0 || runs[j.kindOfRun] < leastRuns {
@@ -125,7 +125,7 @@ func membersOf(group string) (list []int64) {
 	return list
 }
 
-// listed names ranks, the first few of many.
+// listed names ranks, the first few if there are many.
 func listed(ranks []int64) string {
 	const most = 4
 	var names []string
@@ -142,7 +142,7 @@ func listed(ranks []int64) string {
 	return text
 }
 
-// absentFinding returns what ranks without a profile cost each of the others.
+// absentFinding returns the finding on how much time ranks without a profile cost each of the others.
 func absentFinding(j *page.Job) finding.Finding {
 	v := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
 	v.Subject, v.Gain = listed(j.Missing), j.Absent

@@ -49,21 +49,21 @@ type profile struct {
 
 	collectives []straggler.Collective
 	labels      map[string]string    // of process groups, for people
-	compute     []intervals.Interval // kernels that are no collectives
-	moves       []intervals.Interval // copies and memsets
+	compute     []intervals.Interval // kernels that are not collectives
+	moves       []intervals.Interval // of computation, by name
 	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
-	idle        finding.Location // where its host was for longest while its device was idle, by the findings on it
+	idle        finding.Location // where its host was longest while its device was idle, from its findings
 	steps       int
 	stepTime    float64 // s, of all steps
-	exposed     float64 // s, of communication that no computation hides, of all steps
+	exposed     float64 // s, of exposed communication, of all steps
 
 	// of the first of a job
 	shared map[string][]straggler.Collective // of one profile for each group of the job
-	doubt  bool                              // a profile of the job fits another one as well
+	doubt  bool                              // a profile of the job matches another job as well
 }
 
-// ran is how often and for how long, in ns, kernels of a name ran.
+// ran is how often and how long, in ns, kernels of a name ran.
 type ran struct{ count, time int64 }
 
 // hostRange is a range on a thread of the host.
@@ -73,7 +73,7 @@ type hostRange struct {
 	name   string
 }
 
-// Add takes spans of a file at the detail kernels. Files without a rank of a world of several are left out.
+// Add adds spans of a file at the detail kernels. Files without a rank are ignored.
 func (p *Profiles) Add(file string, td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
 		var r spanfacts.Resource
@@ -98,7 +98,7 @@ func (p *Profiles) Add(file string, td ptrace.Traces) {
 	}
 }
 
-// NotCompared reports that several files have collectives and no rank; empty if that is not so.
+// NotCompared returns the note that several files have collectives and no rank; empty otherwise.
 func (p *Profiles) NotCompared() string {
 	if p.rankless < 2 {
 		return ""
@@ -108,7 +108,7 @@ func (p *Profiles) NotCompared() string {
 		"environment or a name as rank3.sqlite)", p.rankless)
 }
 
-// Judged takes the findings on the devices of a file that was added, once.
+// Judged adds the findings on the devices of a file that was added, once.
 func (p *Profiles) Judged(file string, devices []facts.Report) {
 	if file == p.unranked && slices.ContainsFunc(devices, func(d facts.Report) bool { return len(d.Collectives) > 0 }) {
 		p.rankless++
@@ -181,9 +181,9 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 }
 
 // collective identifies a run by its process group and its number there. Groups of one mesh dimension share a
-// description, and groups that were split from another share a name, so a group is its unique name and its ranks; the
-// description serves where a source has no more. Transfers between two ranks are numbered by pair, since each rank
-// counts its own.
+// description, and groups that were split from another share a name, so a group is identified by its unique name and
+// its ranks, or by its description if a source has no more. Transfers between two ranks are numbered by pair, since
+// each rank counts its own.
 func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval) straggler.Collective {
 	m := s.Attributes()
 	c := straggler.Collective{Rank: x.rank, Name: kernel, Start: at.Start, End: at.End}
@@ -384,11 +384,11 @@ const clearly, timeGrain = 4, 1_000
 // meeting describes how a profile met the profiles of a job.
 type meeting struct {
 	first         *profile
-	collectives   []straggler.Collective // numbered as the job's
+	collectives   []straggler.Collective // numbered like the job's
 	clock, spread int64                  // see straggler.Met
 }
 
-// meets reports how a profile met the profiles of a job, whose first is given, and whether it did.
+// meets reports how a profile met the profiles of a job, starting with first, and whether it did.
 func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	if first.shared == nil {
 		first.shared = map[string][]straggler.Collective{}
@@ -419,7 +419,7 @@ func (x *profile) groups() map[string]bool {
 	return groups
 }
 
-// share keeps the collectives of groups that the job did not have, on the clock of its first profile.
+// share adds the collectives of groups that are new to the job, on the clock of its first profile.
 func (x *profile) share(y *profile, clock int64) {
 	fresh := y.groups()
 	for group := range x.shared {

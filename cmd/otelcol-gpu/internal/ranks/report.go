@@ -45,7 +45,7 @@ func Spans(jobs []page.Job) ptrace.Traces {
 }
 
 func jobSpan(s ptrace.Span, j *page.Job) {
-	sum := sha256.Sum256([]byte(fmt.Sprint(j.ID, j.World, j.Start, j.End, j.Ranks))) // the same profiles give the same ids
+	sum := sha256.Sum256([]byte(fmt.Sprint(j.ID, j.World, j.Start, j.End, j.Ranks))) // the same profiles give the same IDs
 	s.SetTraceID(pcommon.TraceID(sum[:16]))
 	s.SetSpanID(pcommon.SpanID(sum[16:24]))
 	s.SetName("ranks of a job")
@@ -283,11 +283,11 @@ func table(j *page.Job) string {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Rank, step, own, span(r.Computing),
 			span(r.Communicating), last, waited, held, caused, printable.Line(r.File))
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // strings.Builder accepts everything
 	return b.String()
 }
 
-// span writes a time with two digits behind the point.
+// span formats a time with two decimals.
 func span(d time.Duration) string {
 	switch {
 	case d == 0:

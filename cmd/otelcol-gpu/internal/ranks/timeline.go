@@ -14,7 +14,7 @@ import (
 
 // timeline is a profile's activities in order, for questions about many intervals.
 type timeline struct {
-	computing intervals.Set // kernels that are no collectives
+	computing intervals.Set // kernels that are not collectives
 	working   intervals.Set // and copies and memsets
 	busy      intervals.Set // and collectives
 
@@ -39,7 +39,7 @@ func (x *profile) timeline() *timeline {
 	return t
 }
 
-// union joins intervals in any order, in the time of sorting them.
+// union joins intervals in any order, at the cost of sorting them.
 func union(lists ...[]intervals.Interval) (set intervals.Set) {
 	list := slices.Concat(lists...)
 	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
@@ -79,7 +79,7 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 			stack = stack[:len(stack)-1]
 		}
 		times[r.name] += gaps.Within(r.Interval)
-		if len(stack) > 0 { // the range around is not the innermost meanwhile
+		if len(stack) > 0 { // the outer range is not the innermost during this one
 			around := stack[len(stack)-1]
 			times[around.name] -= gaps.Within(intervals.Interval{Start: r.Start, End: min(r.End, around.End)})
 		}

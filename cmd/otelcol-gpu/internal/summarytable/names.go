@@ -21,7 +21,7 @@ var runes = func() *runewidth.Condition {
 func cells(s string) int { return runes.StringWidth(s) }
 
 // shorten shortens the names of rows to a width. Names that would become equal are shortened in the middle instead. If
-// they would still be equal, they are numbered, or, if nothing has to fit, not shortened: rows always differ.
+// they would still be equal, they are numbered, or, without a width, not shortened: rows always differ.
 func shorten(rows [][]string, width int, fit bool) []string {
 	count := map[string]int{}
 	for _, r := range distinct(rows) {

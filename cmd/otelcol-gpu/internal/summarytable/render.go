@@ -271,11 +271,11 @@ var colours = map[string]string{
 }
 
 const (
-	leastName = 16 // columns of names, where the terminal has them
+	leastName = 16 // columns of names, if the terminal has them
 	mostName  = 60 // without a terminal
 )
 
-// write lays columns out.
+// write arranges columns.
 func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
 	widths := make([]int, len(columns))
 	for i, c := range columns {

@@ -27,8 +27,8 @@ type stats struct {
 	itemType string
 }
 
-// keyOf returns the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must
-// not live on.
+// keyOf returns the operation of a span. Profilers number the names of steps: ProfilerStep#7. The result must not refer
+// to the batch's memory.
 func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	name := span.Name()
 	if f.Kind == spanfacts.Step {
@@ -44,7 +44,7 @@ func statsOf(f *spanfacts.Facts) stats {
 	return stats{spansums.Of(f), f.ItemType}
 }
 
-// add adds x, or with sign -1 takes it away.
+// add adds x, or with sign -1 subtracts it.
 func (s *stats) add(x *stats, sign float64) {
 	s.Add(&x.Sums, sign)
 	if x.itemType != "" && s.itemType == "" {
@@ -64,7 +64,7 @@ func (s *stats) note() string {
 	return ""
 }
 
-// rate returns a sum divided by another, times a scale; "-" if it is not known.
+// rate returns a sum divided by another, times a scale; "-" if it is unknown.
 func (s *stats) rate(of, by int, format string, scale float64) string {
 	return ratio(s.Sums[of], s.Sums[by], format, scale)
 }

@@ -28,7 +28,7 @@ const (
 
 var others = &key{name: "(other operations)"}
 
-// position is an operation below another, nil where it is outermost. Operations are pointers of Table.names.
+// position is an operation below another, nil if it is outermost. Operations are pointers of Table.names.
 type position struct{ parent, op *key }
 
 // Table is safe for concurrent use. The zero value is not usable; see [New].
@@ -56,7 +56,7 @@ type part struct {
 	stats
 }
 
-// New makes an empty table.
+// New returns an empty table.
 func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[position]*stats{}, steps: map[position]*stats{},
@@ -65,7 +65,7 @@ func New() *Table {
 	}
 }
 
-// Add takes the GPU spans of a batch; it keeps no reference to it.
+// Add adds the GPU spans of a batch; it keeps no reference to it.
 func (t *Table) Add(td ptrace.Traces) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *Table) put(s *nestedSpan) {
 		(*below)[i].add(&s.stats, 1)
 	}
 	below, _ := t.waiting.Take(s.key)
-	for i := range below { // they are not outermost after all
+	for i := range below { // they are not outermost
 		x := &below[i]
 		lookup(t.ops, position{op: x.op}).add(&x.stats, -1)
 		lookup(t.ops, position{s.op, x.op}).add(&x.stats, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// Backend is a backend whose device does nothing and is done at once, unless a test says otherwise. It costs next to
-// nothing, so benchmarks over it show what the library costs.
+// Backend is a backend whose device completes everything immediately, unless a test sets otherwise. It costs almost
+// nothing, so benchmarks over it measure the library's cost.
 type Backend struct {
 	List []backend.Device
 

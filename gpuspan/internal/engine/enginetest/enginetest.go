@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Rig is a profiler over a scripted device, with the spans that it makes and the errors that it reports.
+// Rig is a profiler over a scripted device, with its spans and the errors that it reports.
 type Rig struct {
 	B     *Backend
 	P     *engine.Profiler
@@ -30,7 +30,7 @@ type Rig struct {
 	errs  []string
 }
 
-// Errors returns what was reported, a line each.
+// Errors returns the reported errors, a line each.
 func (f *Rig) Errors() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,13 +54,13 @@ func New(t *testing.T, b *Backend, opts ...Option) *Rig {
 	return f
 }
 
-// Flush waits until all spans of sections that ended are made.
+// Flush waits until all spans of ended sections have ended.
 func (f *Rig) Flush(t *testing.T) {
 	t.Helper()
 	Flush(t, f.P)
 }
 
-// Tidy does what is due each second, and makes the spans that come of it.
+// Tidy runs what is due each second, and ends the resulting spans.
 func (f *Rig) Tidy(t *testing.T) {
 	t.Helper()
 	p := f.P
@@ -71,7 +71,7 @@ func (f *Rig) Tidy(t *testing.T) {
 	require.NoError(t, p.Emitter.Call(context.Background(), func() { p.Emitter.DrainUntil(math.MaxInt64) }))
 }
 
-// Flush waits for as long as a slow machine takes, which may be longer than `flush_deadline`.
+// Flush waits as long as a slow machine needs, which may be longer than `flush_deadline`.
 func Flush(t *testing.T, p *engine.Profiler) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -98,7 +98,7 @@ func (f *Rig) Status(i int) (status, source string) {
 // Op is an operation for tests that need any.
 var Op = record.NewOperation("op")
 
-// Paused runs f while the polling thread rests, so that what is measured is the caller's cost alone.
+// Paused runs f while the polling thread is paused, so that only the caller's cost is measured.
 func Paused(p *engine.Profiler, f func()) {
 	release, resting := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{})

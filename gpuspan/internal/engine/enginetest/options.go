@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// What package gpuspan has as options, for tests of the engine alone.
+// The options of package gpuspan, for tests of the engine alone.
 type (
 	Option       = func(*record.Config)
 	StreamOption = func(*timeline.StreamConfig)
