@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Operation is something that can be timed: a name, a category and what else is the same each time it runs. Make each
+// Operation is something that can be timed: a name, a category and what else is equal in all its runs. Create each
 // once, usually as a package variable; it holds no measurements and works with any number of Profilers. A nil Operation
 // does nothing.
 type Operation struct{ operation *record.Operation }
@@ -48,9 +48,9 @@ func (o *Operation) Name() string { return o.real().Name() }
 // Info describes the operation as reports do.
 func (o *Operation) Info() report.Info { return o.real().Info() }
 
-// Start begins a section of the operation on a stream, below the span of ctx. It records an event and returns; it
-// never waits for the device. The result does nothing when o or s is nil, when profiling is off, or when the
-// operation's verbosity is above the profiler's.
+// Start starts a section of the operation on a stream, below the span of ctx. It records an event and returns; it never
+// waits for the device. The result does nothing if o or s is nil, if profiling is off, or if the operation's verbosity
+// is above the profiler's.
 //
 // A section below a span that is not sampled is counted with its work but not timed, unless [settings.MetricsAll] is
 // set.
@@ -68,17 +68,17 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	o.real().Launch(ctx, s.real(), f)
 }
 
-// Open begins a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it
-// knows. Pass it [Section.Events]; when it has enqueued both, call [Section.Recorded]. Without that, [Section.End] ends
-// the section with the host's times.
+// Open starts a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it
+// knows. Pass it [Section.Events]; when it has enqueued both, call [Section.Recorded]. Otherwise [Section.End] ends the
+// section with host times.
 func (o *Operation) Open(ctx context.Context, s *Stream) Section {
 	return Section{o.real().Open(ctx, s.real())}
 }
 
-// Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
+// Record records a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no
-// gpu.timing.source, and no range is annotated: it is over. With a negative d, one of more than a year, or a start
-// before 1970 or after 2199 it only counts, also as misuse.
+// gpu.timing.source, and no range is annotated, because it is over. With a negative d, one of more than a year, or a
+// start before 1970 or after 2199 it only counts, also as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	o.real().Record(ctx, s.real(), start, d, w.internal())
 }
@@ -101,7 +101,7 @@ func Describe(text string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Description = text })
 }
 
-// ItemType reports what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
+// ItemType sets what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
 func ItemType(t string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.ItemType = t })
 }
@@ -121,8 +121,8 @@ func Memset() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
-// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty if it is not
-// known. Its module is an attribute, gpu.kernel.module.
+// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty if it is unknown.
+// Its module is an attribute, gpu.kernel.module.
 func Kernel(name string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeKernel
@@ -132,8 +132,8 @@ func Kernel(name string) OperationOption {
 	})
 }
 
-// Collective makes the operation a collective (gpu.operation.type `collective`) of that name, as `all_reduce`, among
-// groupSize ranks; 0 is not known. Sizes follow the convention of NCCL's tests.
+// Collective makes the operation a collective (gpu.operation.type `collective`) of that name, such as `all_reduce`,
+// among groupSize ranks; 0: unknown. Sizes follow the convention of NCCL's tests.
 func Collective(name string, groupSize int) OperationOption {
 	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCollective
@@ -150,36 +150,36 @@ func Graph() OperationOption {
 }
 
 // HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code
-// (gpu.operation.type `host`): it has the host's times and is in reports, and is no GPU work, neither in their
+// (gpu.operation.type `host`): it has host times and is in reports, but does not count as GPU work, neither in their
 // totals nor for energy.
 func HostWork() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
 
-// Synchronous reports that the work is done when the section ends, as of a copy that blocks. Reports then know its
-// rates also where no device timed it; of other work the host knows when it was launched, not how long it ran.
+// Synchronous states that the work is done when the section ends, as for a blocking copy. Reports then include its
+// rates even if no device timed it; for other work the host knows when it was launched, not how long it ran.
 func Synchronous() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Synchronous = true })
 }
 
-// Attributes puts attributes of the application's own on each span of the operation.
+// Attributes adds attributes of the application to each span of the operation.
 func Attributes(kv ...attribute.KeyValue) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// AtVerbosity reports from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].
+// AtVerbosity sets the lowest verbosity of the profiler at which the operation is timed; default [VerbosityDefault].
 func AtVerbosity(v settings.Verbosity) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
 }
 
-// StatisticsOnly keeps the operation out of traces: its sections are timed and show up in metrics and reports.
+// StatisticsOnly keeps the operation out of traces: its sections are timed and appear in metrics and reports.
 func StatisticsOnly() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.NoSpan = true })
 }
 
-// Tile reports that the operation is one level of a tiled computation: `macro` for the tiles that are staged through
-// device memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like
-// [StatisticsOnly] they show up in metrics and reports, there under their level.
+// Tile makes the operation one level of a tiled computation: `macro` for the tiles that are staged through device
+// memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like [StatisticsOnly]
+// they appear in metrics and reports, there under their level.
 func Tile(level string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) {
 		c.Info.Level = level
@@ -187,9 +187,9 @@ func Tile(level string) OperationOption {
 	})
 }
 
-// Batched reports that the operation serves several requests at once, each linked by [Section.LinkItems] or
-// [Section.Link]. Its sections are timed whether or not the span around them is sampled, for the requests have traces
-// of their own; with the sampler of package gpuspan/sampler they are recorded when any of the requests is.
+// Batched states that the operation serves several requests at once, each linked by [Section.LinkItems] or
+// [Section.Link]. Its sections are timed whether or not the span around them is sampled, because the requests have
+// traces of their own; with the sampler of package gpuspan/sampler they are recorded if any of the requests is.
 func Batched() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Batch = true })
 }

@@ -67,13 +67,13 @@ func WithAnnotator(a Annotator) Option {
 	})
 }
 
-// WithIDGenerator reports that the TracerProvider draws its ids from g. Annotated sections then know the id of their
-// span from Start on; see [IDGenerator]. Without an annotator it changes nothing.
+// WithIDGenerator states that the TracerProvider gets its IDs from g. Annotated sections then know the ID of their span
+// from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
 	return optionFunc(func(c *record.Config) { c.IDs = g.real() })
 }
 
-// WithAttributes puts attributes of the application's own on every span of the profiler.
+// WithAttributes adds attributes of the application to every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *record.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
@@ -109,7 +109,7 @@ func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *record.Config
 // annotations (package nvtx). Its methods must be quick and may be called from different goroutines. A panic is
 // reported to the error handler, and the range is lost.
 type Annotator interface {
-	// RangeStart begins a range. sc is the span of the step, or of the section where ids are reserved ([WithIDGenerator]);
+	// RangeStart starts a range. sc is the span of the step, or of the section if IDs are reserved ([WithIDGenerator]);
 	// otherwise of the section's parent. It may be invalid, if neither is known. A section without a parent counts as
 	// sampled, because the sampler has not decided yet.
 	RangeStart(o *Operation, sc trace.SpanContext) uint64
@@ -120,7 +120,7 @@ type Annotator interface {
 // StepAnnotator is an Annotator that receives the number of a step. For other annotators RangeStart is called for
 // steps, too.
 type StepAnnotator interface {
-	// StepStart begins the range of a step; o is the operation of its loop.
+	// StepStart starts the range of a step; o is the operation of its loop.
 	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
 }
 
@@ -143,7 +143,7 @@ func (t annotator) Enabled() bool {
 	return !ok || e.Enabled()
 }
 
-// IDSource draws the ids of spans. It is the SDK's sdktrace.IDGenerator, which this package does not import.
+// IDSource generates the IDs of spans. It is the SDK's sdktrace.IDGenerator, which this package does not import.
 type IDSource interface {
 	NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID)
 	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
@@ -167,8 +167,8 @@ func (g *IDGenerator) real() *spanid.Generator {
 	return g.generator
 }
 
-// NewIDGenerator makes a generator that draws from next, such as one for the ids of a tracing service; nil means at
-// random, as the SDK does.
+// NewIDGenerator returns a generator that gets its IDs from next, such as one for the IDs of a tracing service; nil
+// means random IDs, as in the SDK.
 func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{spanid.New(next)} }
 
 // NewIDs returns the IDs that were reserved for the first span of a trace, or new ones.
@@ -176,7 +176,7 @@ func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) 
 	return g.real().NewIDs(ctx)
 }
 
-// NewSpanID draws an id for a span of a trace, or hands out the one that was reserved for it.
+// NewSpanID returns the ID reserved for a span of a trace, or a new one.
 func (g *IDGenerator) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
 	return g.real().NewSpanID(ctx, traceID)
 }

@@ -19,11 +19,11 @@ import (
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = record.Version
 
-// Profiler turns sections into spans, metrics and statistics. A nil Profiler is a disabled one: its streams and loops
-// are nil and do nothing (loops still run their body).
+// Profiler turns sections into spans, metrics and statistics. A nil Profiler is disabled: its streams and loops are nil
+// and do nothing (loops still run their body).
 type Profiler struct{ engine *engine.Profiler }
 
-// on returns the profiler that works; nil for a nil and for a zero Profiler, which do nothing.
+// on returns the profiler, or nil for a nil or a zero Profiler, which do nothing.
 func (p *Profiler) on() *engine.Profiler {
 	if p == nil {
 		return nil
@@ -39,7 +39,7 @@ func (p *Profiler) core() *record.Core {
 	return nil
 }
 
-// Package train builds its loops on the parts of a profiler that callers do not see.
+// Package train builds its loops on unexported parts of a profiler.
 func init() {
 	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
 	access.Stream = func(s any) *record.Stream { return s.(*Stream).real() }
@@ -88,10 +88,10 @@ func (p *Profiler) Source() string { return p.core().Source() }
 func (p *Profiler) Devices() []backend.Device { return p.core().Devices() }
 
 // Snapshot returns the statistics so far. It never waits for the device: sections that are still running there are
-// missing. It is empty with Settings.Report off.
+// missing. It is empty if Settings.Report is off.
 func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 
-// Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
+// Reset clears the statistics of Snapshot. Metrics and occurrence numbers continue.
 func (p *Profiler) Reset() { p.on().Reset() }
 
 // Stats returns the figures of one operation so far, over all its positions; false if it has not run. Operations of the
@@ -100,7 +100,7 @@ func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())
 }
 
-// Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without
+// Flush waits until every section that has ended is read and its span has ended, or ctx is done. A context without
 // deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
 func (p *Profiler) Flush(ctx context.Context) error { return p.on().Flush(ctx) }
 

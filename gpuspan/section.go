@@ -26,20 +26,20 @@ type Section struct{ section record.Section }
 // sampled and a slot was free.
 func (x Section) Timed() bool { return x.section.Timed() }
 
-// Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
-// that only counts.
+// Start starts a section within this one, on the same stream. If this one has ended, or is not timed, the new one only
+// counts.
 func (x Section) Start(o *Operation) Section {
 	return Section{x.section.Start(o.real())}
 }
 
-// StartOn begins a section within this one on another stream of the same profiler. On one of another profiler it does
-// nothing and counts as misuse.
+// StartOn starts a section within this one on another stream of the same profiler. On a stream of another profiler it
+// does nothing and counts as misuse.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
 	return Section{x.section.StartOn(o.real(), s.real())}
 }
 
-// Add declares work in between; it adds to what [Section.EndWith] declares. A section has one precision, the one stated
-// last: FLOPs of several belong in sections of their own.
+// Add declares work before the end of the section; [Section.EndWith] adds to it. A section has one precision, the last
+// one stated: FLOPs of several precisions belong in sections of their own.
 func (x Section) Add(w Work) { x.section.Add(w.internal()) }
 
 // AddCopied declares bytes that moved in a direction within the section, in addition to the device memory traffic that
@@ -60,7 +60,7 @@ func (x Section) LinkItems(ctx context.Context, items int64) { x.section.LinkIte
 // that states no work of its own gets the sum of theirs.
 func (x Section) Chunk(i, n int) { x.section.Chunk(i, n) }
 
-// SetAttributes puts attributes of the application's own on the span.
+// SetAttributes adds attributes of the application to the span.
 func (x Section) SetAttributes(kv ...attribute.KeyValue) { x.section.SetAttributes(kv...) }
 
 // Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared
@@ -68,8 +68,8 @@ func (x Section) SetAttributes(kv ...attribute.KeyValue) { x.section.SetAttribut
 func (x Section) Checksum(sum uint64) { x.section.Checksum(sum) }
 
 // Context makes sections that are started with the result children of this one. Spans of the host started with it
-// become siblings instead: the section's span does not exist until the device has finished. After End the result is as
-// good as ctx. It allocates twice, 96 bytes in all, for sections that only count, too.
+// become siblings instead: the section's span does not exist until the device has finished. After End the result is
+// equivalent to ctx. It allocates twice, 96 bytes in all, even for sections that only count.
 func (x Section) Context(ctx context.Context) context.Context { return x.section.Context(ctx) }
 
 // End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
@@ -77,14 +77,13 @@ func (x Section) End() { x.section.End() }
 
 // EndWith is like End, with the work of the section, in addition to what [Section.Add] declared.
 func (x Section) EndWith(w Work) {
-	// Field by field, which is inlined into the caller and passes registers: a copy of Work costs a quarter of a
-	// section.
+	// Field by field, which is inlined into the caller and uses registers: a copy of Work costs a quarter of a section.
 	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
 }
 
-// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once
-// on the foreign stream, the first one before the section's work and the other behind it. Both are 0 if the section is
-// not timed: then record nothing. They are the section's until Recorded or End, and gpuspan's afterwards; foreign code
+// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on
+// the foreign stream, the first one before the section's work and the other after it. Both are 0 if the section is not
+// timed: then record nothing. They belong to the section until Recorded or End, and to gpuspan afterwards; foreign code
 // must not record them later, nor after Stream.Close or Shutdown.
 func (x Section) Events() (start, end uintptr) { return x.section.Events() }
 
@@ -106,8 +105,8 @@ func elapsedOf(e *elapsed.Value) *Elapsed {
 	return e.Public.(*Elapsed)
 }
 
-// Elapsed is the measured time of a section or step, known once the device has finished and the times are read back. A
-// nil Elapsed, as of a section that is not timed, knows nothing.
+// Elapsed is the measured time of a section or step, known once the device has finished and the times are read. A nil
+// Elapsed, as of a section that is not timed, has no time.
 type Elapsed struct{ elapsed elapsed.Value }
 
 func newElapsed() *elapsed.Value {

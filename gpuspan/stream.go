@@ -71,8 +71,8 @@ func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Device = &d })
 }
 
-// ContextWithStream makes s the stream that code finds which is called with the result, so that one stream need not be
-// handed through all of a program's functions.
+// ContextWithStream stores s for the code that is called with the result, so that one stream need not be passed through
+// all of a program's functions.
 func ContextWithStream(ctx context.Context, s *Stream) context.Context {
 	return context.WithValue(cmp.Or(ctx, context.Background()), streamKey{}, s)
 }
@@ -90,12 +90,12 @@ func StreamFromContext(ctx context.Context) *Stream {
 type streamKey struct{}
 
 // Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated
-// stream. The name is for the reader of reports. The same handle gives the same Stream until it is closed; of streams
+// stream. The name is for readers of reports. The same handle gives the same Stream until it is closed; for streams
 // with host times the same handle and name do.
 //
 // The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream,
 // legacy default stream without [AllowLegacy] or without a current context, unknown handle, too many streams) gets host
-// times, and the reason goes to the error handler. Registration asks the driver and must not happen while the stream
+// times, and the reason goes to the error handler. Registration queries the driver and must not happen while the stream
 // captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
 	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
@@ -111,13 +111,13 @@ func (s *Stream) DeviceTimed() bool {
 	return r != nil && r.DeviceTimed()
 }
 
-// Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
-// ones are abandoned. Sections that are started later only count.
+// Close releases the stream: call it before the device stream is destroyed. Pending sections are still read, open ones
+// are abandoned. Sections that are started later only count.
 func (s *Stream) Close() { s.real().Close() }
 
-// StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first
-// Settings.Names names of a profiler become operations, all others share "(other)"; of a longer name the first 4,096
-// bytes count. It costs a look-up more than [Operation.Start].
+// StartNamed starts a section of an operation that is only known by name, below the span of ctx. The first
+// Settings.Names names of a profiler become operations, all others share "(other)"; the first 4,096 bytes of a longer
+// name count. It costs one lookup more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	return Section{s.real().StartNamed(ctx, name)}
 }
@@ -131,8 +131,8 @@ func (s *Stream) EndNamed(name string, w Work) {
 
 type syncOption settings.SyncMode
 
-// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over
-// the stream's, and that over the profiler's ([settings.Settings.Sync]).
+// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode overrides
+// the stream's, which overrides the profiler's ([settings.Settings.Sync]).
 func Sync(m settings.SyncMode) interface {
 	StreamOption
 	OperationOption

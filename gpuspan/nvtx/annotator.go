@@ -51,12 +51,12 @@ func Open(opts ...Option) (*Annotator, error) {
 // Enabled reports whether a tool listens.
 func (a *Annotator) Enabled() bool { return a != nil && a.domain != nil }
 
-// RangeStart begins the range of a section, which carries the ids of sc.
+// RangeStart starts the range of a section, which carries the IDs of sc.
 func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
 	return a.start(o, sc, noStep)
 }
 
-// StepStart begins the range of a step, whose number goes with the ids.
+// StepStart starts the range of a step, whose number is added to the IDs.
 func (a *Annotator) StepStart(o *gpuspan.Operation, sc trace.SpanContext, step int64) uint64 {
 	return a.start(o, sc, step)
 }
@@ -116,7 +116,8 @@ func appendIDs(b []byte, sc trace.SpanContext) []byte {
 	return hex.AppendEncode(append(b, " span_id="...), spanID[:])
 }
 
-// register makes an operation known at its first section. Operations are few and live as long as the process.
+// register registers an operation with the tool at its first section. Operations are few and live as long as the
+// process.
 func (a *Annotator) register(o *gpuspan.Operation) any {
 	op, _ := a.ops.LoadOrStore(o, &operation{
 		name: o.Name(), text: a.domain.register(o.Name()), category: a.domain.category(o.Info().Category),
@@ -158,26 +159,25 @@ func WithDomain(name string) Option { return optionFunc(func(c *config) { c.doma
 type IDs uint8
 
 const (
-	// IDsInPayload puts the span id into the payload, as the unsigned number whose hexadecimal form it is, and before
-	// ranges whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01",
-	// for steps followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's
-	// summaries by name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it.
-	// The default.
+	// IDsInPayload puts the span ID into the payload, as the unsigned number with that hexadecimal form, and before ranges
+	// whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01", for steps
+	// followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's summaries by
+	// name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it. The default.
 	IDsInPayload IDs = iota
-	// IDsInMessage puts both ids into the text of ranges whose trace is sampled: found by the eye, and a name of its
-	// own for every range.
+	// IDsInMessage puts both IDs into the text of ranges whose trace is sampled: visible, but with a name of its own for
+	// every range.
 	IDsInMessage
-	// NoIDs leaves both out.
+	// NoIDs omits both.
 	NoIDs
 )
 
-// WithIDs reports how ranges carry ids.
+// WithIDs selects how ranges carry IDs.
 func WithIDs(ids IDs) Option { return optionFunc(func(c *config) { c.ids = ids }) }
 
-// Exit ends the program with a code, as [os.Exit] does, which runs no deferred functions either: call it last, instead
-// of returning from main. Where a tool is attached it ends through the C library's exit. A Go program otherwise ends by
-// a system call, without the handlers of atexit, in which Nsight Systems writes the ranges that it still holds: the
-// last dozens would be missing. Where no tool was attached by [Open] it is os.Exit.
+// Exit ends the program with a code, like [os.Exit], which runs no deferred functions either: call it last, instead of
+// returning from main. If a tool is attached it ends through the C library's exit. A Go program otherwise ends by a
+// system call, without the handlers of atexit, in which Nsight Systems writes the ranges that it still holds: the last
+// dozens would be missing. If no tool was attached by [Open] it is os.Exit.
 func Exit(code int) {
 	if attached() {
 		if libc, err := dl.Open("libc.so.6", "libc.so"); err == nil {

@@ -100,7 +100,7 @@ func attach(path string) (*client, error) {
 	c.callbacks.size, c.callbacks.getTable = unsafe.Sizeof(c.callbacks), getTable
 	c.version.size, c.version.version, c.version.setVersion = unsafe.Sizeof(c.version), version, setInjVersion
 	current = c
-	clients[path] = c // also when it is refused: the tool has seen the tables
+	clients[path] = c // even if it is refused: the tool has seen the tables
 	if start.Call(getExportTable) == 0 {
 		c.core2.slots = [entries]uintptr{}
 		return nil, errors.New("cannot attach the NVTX tool " + path + ": it refused")

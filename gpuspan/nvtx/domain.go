@@ -45,7 +45,7 @@ func newDomain(c *client, name string) *domain {
 	return &domain{client: c, handle: f.CallPointer(create, 1), categories: map[string]uint32{}}
 }
 
-// cut leaves as much of a text as goes to the tool.
+// cut truncates a text to what is passed to the tool.
 func cut(s string) string { return s[:min(len(s), maxText)] }
 
 // register returns the tool's handle of a text, which is cheaper to pass than the text; 0 if the tool supports none.
@@ -86,7 +86,7 @@ func (d *domain) category(name string) uint32 {
 	return id
 }
 
-// call hands an event to one of the tool's functions, and the event's memory back.
+// call passes an event to one of the tool's functions, and releases the event's memory.
 func (d *domain) call(entry int, e *event) (id uint64) {
 	if fn := d.client.fn(entry); fn != 0 {
 		f := dl.NewFrame()
@@ -121,7 +121,7 @@ const (
 	messageRegistered = 3
 )
 
-// maxText is how much of a text goes to the tool.
+// maxText is the maximum length of a text passed to the tool.
 const maxText = 255
 
 // event is a call's memory on the heap, where it does not move: attributes and text.
@@ -143,12 +143,12 @@ func newEvent(category uint32) *event {
 	return e
 }
 
-// number makes a span id the payload: the unsigned number whose hexadecimal form it is.
+// number makes a span ID the payload: the unsigned number with that hexadecimal form.
 func (e *event) number(id [8]byte) {
 	e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
 }
 
-// start begins a text; more appends to it.
+// start starts a text; more appends to it.
 func (e *event) start() []byte { return e.text[:0] }
 
 // ascii makes the text the message. Long text is truncated; append then has moved it elsewhere.

@@ -340,7 +340,7 @@ func (s *scopeSpans) complete() (from int) {
 	return prependHead(s.spans, prepend(s.spans, s.room, s.head), 2)
 }
 
-// prepend writes v before at, and returns where it begins.
+// prepend writes v before at, and returns where it starts.
 func prepend(b []byte, at int, v []byte) int { return at - copy(b[at-len(v):at], v) }
 
 // prependHead writes the tag and the length of a field that goes from at to the end.

@@ -23,7 +23,7 @@ type Sender interface {
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
 
-// Later is an error after which the same request may succeed.
+// Later is an error after which a retry may succeed.
 type Later struct {
 	Err   error
 	After time.Duration // delay requested by the receiver; 0: none
@@ -78,7 +78,7 @@ const maxAnswer = 64 << 10
 
 func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, err error) {
 	memory := &lent{b: request}
-	defer memory.takeBack() // a transport may go on reading after it has returned
+	defer memory.takeBack() // a transport may continue to read after it has returned
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, &body{lent: memory})
 	if err != nil {
 		return 0, err

@@ -50,24 +50,23 @@ func Resource(kv ...attribute.KeyValue) Option {
 	return option(func(c *config) { c.resource = spanattr.AppendValid(c.resource, kv) })
 }
 
-// Client sets what requests are sent with, as for TLS; default: a client whose requests take 10 s at most.
+// Client sets the HTTP client of requests, as for TLS; default: a client with a timeout of 10 s.
 func Client(h *http.Client) Option { return option(func(c *config) { c.client = h }) }
 
-// To sends requests another way than HTTP.
+// To sends requests by another protocol than HTTP.
 func To(s Sender) Option { return option(func(c *config) { c.sender = s }) }
 
-// Interval returns how long a span waits for others at most; default 1 s.
+// Interval sets how long a span waits for others at most; default 1 s.
 func Interval(d time.Duration) Option { return option(func(c *config) { c.interval = d }) }
 
-// BatchSize returns how many spans one request holds at most; default 2048. One of 2 MiB holds no more, whatever they
-// are.
+// BatchSize sets the maximum number of spans of one request; default 2048. A request of 2 MiB is sent in any case.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
 // Queue sets the maximum number of waiting requests; if there are more, the newest is dropped. Default 16, at most 20
 // MB with batches of the default size.
 func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
 
-// RetryFor returns how long a request is tried again before it is dropped; default 1 min.
+// RetryFor sets how long a request is retried before it is dropped; default 1 min.
 func RetryFor(d time.Duration) Option { return option(func(c *config) { c.patience = d }) }
 
 const tracesPath = "/v1/traces"
@@ -107,7 +106,7 @@ func (c *config) complete() error {
 	return errors.Join(errs...)
 }
 
-// endpoint finds out where requests go.
+// endpoint returns where requests are sent.
 func endpoint(given string) (string, error) {
 	base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
 	if base != "" {

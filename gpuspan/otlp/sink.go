@@ -64,7 +64,7 @@ type request struct {
 
 // Stats counts spans.
 type Stats struct {
-	Sent int64 // taken by the receiver
+	Sent int64 // accepted by the receiver
 	// by reason: queue_full, rejected (permanently, by the receiver), retries (the receiver requested a retry too often,
 	// or was unreachable), shutdown
 	Dropped map[string]int64
@@ -149,7 +149,7 @@ func (s *Sink) enqueue() {
 	}
 }
 
-// run sends requests, one at a time. Where a sender ends the goroutine by runtime.Goexit another one goes on.
+// run sends requests, one at a time. If a sender ends the goroutine by runtime.Goexit another one continues.
 func (s *Sink) run() {
 	quit := false
 	defer func() {
@@ -229,10 +229,10 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 	}
 }
 
-// sayEvery is the least time between two reported errors.
+// sayEvery is the minimum time between two reported errors.
 const sayEvery = 10 * time.Second
 
-// send delivers a request and counts its spans, whatever the sender does. Its memory then serves another.
+// send delivers a request and counts its spans, whatever the sender does. Its memory is reused afterwards.
 func (s *Sink) send(r request) {
 	dropped, reason, err := int64(r.spans), rejected, errors.New("the sender did not return")
 	defer func() {
@@ -275,7 +275,7 @@ func (s *Sink) Stats() Stats {
 	return out
 }
 
-// Flush sends what there is and waits until it is taken or dropped, or ctx is done. Flush the profiler first.
+// Flush sends what is pending and waits until it is accepted or dropped, or ctx is done. Flush the profiler first.
 func (s *Sink) Flush(ctx context.Context) error {
 	if !s.made() {
 		return nil
@@ -315,7 +315,7 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	s.abort(context.Cause(ctx))
 	select {
 	case <-s.done:
-	case <-time.After(time.Second): // the sender does not look at its context
+	case <-time.After(time.Second): // the sender ignores its context
 		return fmt.Errorf("shutdown of gpuspan/otlp: the sender hangs, and what it has is left behind: %w",
 			context.Cause(ctx))
 	}

@@ -65,7 +65,7 @@ func parseOutput(line string) (o Output, err error) {
 }
 
 // FirstDivergence returns the index of the first output in which two runs differ: another operation or occurrence, or
-// another sum. Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
+// another sum. If one run is a prefix of the other it is the shorter one's length. false: the runs agree.
 func FirstDivergence(a, b []Output) (int, bool) {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -88,5 +88,5 @@ func Checksum(data []float32) uint64 {
 	return h.Sum64()
 }
 
-// Format writes a checksum as gpu.output.checksum holds it: 16 lower-case hex digits.
+// Format formats a checksum as in gpu.output.checksum: 16 lower-case hex digits.
 func Format(sum uint64) string { return fmt.Sprintf("%016x", sum) }

@@ -30,12 +30,12 @@ import (
 	"sync"
 )
 
-// Lookup finds the row of a model by the string that the driver gives ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB",
-// "AMD Instinct MI300X"). Vendor words, case and separators do not matter; everything else does: a name that the table
-// does not know in full ("NVIDIA H100", "… Laptop GPU") is not guessed at. A MIG suffix, as CUDA appends it ("NVIDIA
-// A100-SXM4-40GB MIG 1g.5gb"), gives the instance's part; an unknown profile is not found.
+// Lookup finds the row of a model by the driver's string ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB", "AMD
+// Instinct MI300X"). Vendor words, case and separators do not matter; everything else does: a name that is not in the
+// table in full ("NVIDIA H100", "… Laptop GPU") is not guessed. A MIG suffix, as CUDA appends it ("NVIDIA
+// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; an unknown profile is not found.
 //
-// It allocates; callers on hot paths keep the answer.
+// It allocates; callers on hot paths keep the result.
 func Lookup(model string) (Device, bool) {
 	base, profile := SplitMIG(model)
 	i, ok := index()[normalise(strings.ToLower(base))]
@@ -61,7 +61,7 @@ var index = sync.OnceValue(func() map[string]int {
 	return m
 })
 
-// SplitMIG cuts the MIG suffix off a model as CUDA writes it: "NVIDIA L4 MIG 1g.5gb" is "NVIDIA L4" and "1g.5gb".
+// SplitMIG splits the MIG suffix from a model as CUDA writes it: "NVIDIA L4 MIG 1g.5gb" is "NVIDIA L4" and "1g.5gb".
 // The profile is empty for a whole device.
 func SplitMIG(model string) (base, profile string) {
 	for i := 0; i+5 <= len(model); i++ {
@@ -93,9 +93,9 @@ func normalise(model string) string {
 // HostLink is the path between a device and its host: PCIe of a generation and width, or a chip-to-chip link whose
 // rate is stated. The zero value is an unknown link.
 type HostLink struct {
-	Generation int     // of PCIe; 0 where the link is not PCIe
+	Generation int     // of PCIe; 0 if the link is not PCIe
 	Lanes      int     // of PCIe
-	C2C        float64 // bytes per second in one direction of NVLink-C2C, where that is the link
+	C2C        float64 // bytes per second in one direction of NVLink-C2C, if that is the link
 }
 
 // Rate returns the peak in bytes per second of one direction; zero if unknown.
@@ -132,7 +132,7 @@ var laneRates = [...]float64{
 // counted as eighths by twos.
 const memorySlices = 8
 
-// gibi is how much more than the data sheet's GB a driver may report: sheets of the H200 and of Blackwell mean GiB.
+// gibi is the factor by which a driver may exceed the data sheet's GB: sheets of the H200 and of Blackwell mean GiB.
 const gibi = 1.08
 
 // Instance returns the part of the device that a MIG instance has: FLOP rates in proportion to its SMs, memory

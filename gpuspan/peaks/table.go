@@ -32,10 +32,10 @@ type Device struct {
 	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per second in one
 	// direction, all links together. Zero also for models that have none.
 	Interconnect float64
-	// Domain is how many devices reach each other at Interconnect: the devices of one board, of one rack, or two that a
-	// bridge joins. A collective over more than these uses another path too.
+	// Domain is how many devices reach each other at Interconnect: the devices of one board, of one rack, or two connected
+	// by a bridge. A collective over more than these uses another path too.
 	Domain int
-	// Power is the board's power limit as shipped (TDP, TBP), in watts.
+	// Power is the device's power limit as shipped (TDP, TBP), in watts.
 	Power float64
 	// SMs is the number of streaming multiprocessors (NVIDIA) or compute units (AMD).
 	SMs int

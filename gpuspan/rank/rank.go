@@ -55,8 +55,8 @@ var launchers = []launcher{
 
 var jobIDs = []string{"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID"}
 
-// Detect implements resource.Detector. Outside of a job the resource is empty. A value that is no number or contradicts
-// another one is left out, with an error that wraps resource.ErrPartialResource and names it: the rest holds.
+// Detect implements resource.Detector. Outside of a job the resource is empty. An invalid or contradictory value is
+// left out, with an error that wraps resource.ErrPartialResource and names it: the rest is valid.
 func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	getenv := d.Getenv
 	if getenv == nil {
@@ -98,7 +98,7 @@ type environment struct {
 	errs   []error
 }
 
-// variable is a number of the environment; without a name it is not set or makes no sense.
+// variable is a number of the environment; without a name it is not set or invalid.
 type variable struct {
 	name  string
 	value int64

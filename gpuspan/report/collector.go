@@ -14,14 +14,14 @@ import (
 
 const (
 	maxNodes   = 4096 // positions in the nesting; further ones are counted under overflowName
-	maxKernels = 32   // kernels remembered of one operation
+	maxKernels = 32   // kernels kept for one operation
 	maxLoops   = 64
 	maxPhases  = 64
 
 	overflowName = "(other)"
 
-	// starvedPart: a section is host-starved when the device finished within this part of its duration after the host
-	// did. Had work been queued ahead, the device would have finished much later than the host's End.
+	// starvedPart: a section is host-starved if the device finished within this part of its duration after the host did.
+	// If work had been queued ahead, the device would have finished much later than the host's End.
 	starvedPart = 20
 	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not the work.
 	floorFactor = 10
@@ -94,7 +94,7 @@ func WithDevices(d ...Device) Option {
 	})
 }
 
-// NewCollector makes a Collector that measures from now on.
+// NewCollector returns a Collector that measures from now on.
 func NewCollector(opts ...Option) *Collector {
 	c := &Collector{
 		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
@@ -120,7 +120,7 @@ func (c *Collector) SetDevice(d Device) {
 	c.devices[i] = d
 }
 
-// SetDropped states how many sections were lost for a reason, since the profiler began.
+// SetDropped sets how many sections were lost for a reason, since the profiler started.
 func (c *Collector) SetDropped(reason string, n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +142,8 @@ func (c *Collector) Node(parent Node, op Info) Node {
 		return n
 	}
 	if len(c.nodes) > maxNodes && op.Name != overflowName {
-		// One node for all that is too many, so that their time stays in the totals. It hangs below the root: a node
-		// of its own for every parent could again be too many.
+		// One node for all that exceed the limit, so that their time stays in the totals. It is below the root: a node for
+		// every parent could again exceed the limit.
 		p, parent, op = c.nodes[0], 0, Info{Name: overflowName}
 		if n, ok := p.children[op.Name]; ok {
 			return n
@@ -250,7 +250,7 @@ func (c *Collector) Reset() {
 	c.start = c.now()
 }
 
-// maxOpen bounds the disjoint intervals that may still grow together.
+// maxOpen bounds the disjoint intervals that may still grow.
 const maxOpen = 1024
 
 // union measures the union of intervals that arrive in any order, in bounded memory: the oldest of more than maxOpen

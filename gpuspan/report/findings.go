@@ -29,7 +29,7 @@ const (
 	ExposedCommunication Kind = "exposed_communication" // communication that nothing hides
 )
 
-// Finding is something that is probably worth a look.
+// Finding is something that probably deserves attention.
 type Finding struct {
 	Kind      Kind          `json:"kind"`      // what it is about
 	Subject   string        `json:"subject"`   // operation path or loop

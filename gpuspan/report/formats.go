@@ -25,7 +25,7 @@ func (s Summary) WriteCSV(w io.Writer) error {
 	for _, a := range (&Operation{}).attrs("all", &Figures{}) {
 		record = append(record, a.Key)
 	}
-	_ = c.Write(record) // errors stay until Flush
+	_ = c.Write(record) // errors are kept until Flush
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		for _, set := range []struct {
@@ -80,7 +80,7 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 // durationAttrs returns the statistics in seconds, the sum first.
 func durationAttrs(prefix string, d Durations) []slog.Attr {
 	figure := func(name string, v time.Duration) (a slog.Attr) {
-		if a.Key = prefix + name; d.Count > 0 { // then 0 is a figure
+		if a.Key = prefix + name; d.Count > 0 { // then 0 is a known value
 			a.Value = slog.Float64Value(v.Seconds())
 		}
 		return a
@@ -92,7 +92,7 @@ func durationAttrs(prefix string, d Durations) []slog.Attr {
 	}
 }
 
-// known returns a figure, without a value where it is zero.
+// known returns a figure, without a value if it is zero.
 func known[T comparable](key string, v T) slog.Attr {
 	var zero T
 	if v == zero {
@@ -242,7 +242,7 @@ func (l Loop) MarshalJSON() ([]byte, error) {
 }
 
 // WriteDOT writes the execution graph for Graphviz: sections (boxes) by nesting, the kernels that they launched
-// (ellipses) and the modules that hold the kernels (folders). Edges carry counts. "dot -Tsvg" draws it.
+// (ellipses) and the modules of the kernels (folders). Edges have counts. "dot -Tsvg" draws it.
 func (s Summary) WriteDOT(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph gpu {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];")

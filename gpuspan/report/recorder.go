@@ -46,7 +46,7 @@ func (z ZeroCopy) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (z ZeroCopy) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
-// IO is a number of bytes that moved over one link.
+// IO is a number of bytes moved over one link.
 type IO struct {
 	Read    int64 `json:"read,omitempty"`    // bytes read
 	Written int64 `json:"written,omitempty"` // bytes written
@@ -62,7 +62,7 @@ func (b *IO) add(o IO) {
 	b.Unsplit += o.Unsplit
 }
 
-// Sample is one finished run of an operation. Zero fields are not known or not stated.
+// Sample is one finished run of an operation. Zero fields are unknown or not stated.
 type Sample struct {
 	Timed       bool          // Start and Duration were measured; without it only the declared work is counted
 	Start       int64         // start on the wall clock, unix nanoseconds
@@ -133,8 +133,8 @@ func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) 
 // Recorder receives a profiler's measurements. Node, Section, Untimed and Step are called by one goroutine, the one
 // that reads the events, and must not block; Summary and Reset may be called by any goroutine at any time.
 type Recorder interface {
-	// Node numbers an operation below its parent's node. The same parent and name give the same node for the life of
-	// the Recorder, so callers may keep it.
+	// Node numbers an operation below its parent's node. The same parent and name give the same node for the life of the
+	// Recorder, so callers may keep it.
 	Node(parent Node, op Info) Node
 	// Section adds one finished run.
 	Section(n Node, s Sample)
@@ -145,13 +145,13 @@ type Recorder interface {
 	Step(loop string, s StepSample)
 	// Summary is a copy of everything so far.
 	Summary() Summary
-	// Reset forgets all figures. Nodes stay valid.
+	// Reset clears all figures. Nodes stay valid.
 	Reset()
 }
 
 // Sketch summarises a stream of durations in bounded memory.
 type Sketch interface {
-	// Add takes one duration in seconds, greater than or equal to 0.
+	// Add adds one duration in seconds, greater than or equal to 0.
 	Add(seconds float64)
 	// Quantile is the value at q in [0, 1] in seconds; false when nothing was added.
 	Quantile(q float64) (float64, bool)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Summary implements Recorder. Operations that have not run since the last Reset are left
-// out; the others are in order ByTime.
+// Summary implements Recorder. Operations that have not run since the last Reset are left out; the others are in order
+// ByTime.
 func (c *Collector) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *Collector) Summary() Summary {
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		if o.onHost() {
-			continue // no part of the GPU's time
+			continue // not part of the GPU's time
 		}
 		of := total
 		if !s.outermost(o) {

@@ -64,7 +64,7 @@ func (s Summary) Total() time.Duration {
 	return t
 }
 
-// above reports whether an operation around o is such.
+// above reports whether an operation around o has the property.
 func (s Summary) above(o *Operation, such func(*Operation) bool) bool {
 	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
 		if such(&s.Operations[p]) {
@@ -79,7 +79,7 @@ func (s Summary) outermost(o *Operation) bool {
 	return !s.above(o, func(a *Operation) bool { return !a.onHost() })
 }
 
-// onHost reports whether the operation is work on the host, which is no part of the GPU's time.
+// onHost reports whether the operation is work on the host, which is not part of the GPU's time.
 func (i *Info) onHost() bool { return i.Type == typeHost }
 
 const typeHost = "host" // semconv.GPUOperationTypeHost
@@ -105,7 +105,7 @@ type Durations struct {
 	P99    time.Duration // likewise
 }
 
-// Figures are the figures of a set of runs.
+// Figures hold the statistics of a set of runs.
 type Figures struct {
 	Count    int64              `json:"count"`                 // runs, timed or not
 	Duration Durations          `json:"duration,omitzero"`     // of the timed runs
@@ -143,8 +143,8 @@ type Rates struct {
 	Items         float64 `json:"items_per_second,omitempty"`      // as the operation counts them
 }
 
-// Rates divides the declared work of the timed runs by their duration. Runs with the host's times count only where the
-// operation is synchronous: of others the host knows when they were launched, not when they ran.
+// Rates divides the declared work of the timed runs by their duration. Host-timed runs count only if the operation is
+// synchronous: for others the host knows when they were launched, not when they ran.
 func (f Figures) Rates() Rates {
 	s := f.timed.time.Seconds()
 	if s <= 0 {
@@ -241,8 +241,8 @@ func (s Summary) ByName(name string) (Figures, bool) {
 	return s.sum(func(o *Operation) bool { return o.Name == name })
 }
 
-// Categories adds up the operations of each category, in order of first appearance. An operation below another one of
-// its own category is left out, since its time is within the other's.
+// Categories sums the operations of each category, in order of first appearance. An operation below another one of its
+// own category is left out, since its time is within the other's.
 func (s Summary) Categories() []Category {
 	var out []Category
 	seen := map[string]bool{}
@@ -288,7 +288,7 @@ func (s Summary) uncategorized() Category {
 	return out
 }
 
-// Category is the figures of all operations of one category.
+// Category holds the figures of all operations of one category.
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of it, nested ones counted once

@@ -20,7 +20,7 @@ type node struct {
 	figures
 }
 
-// figures is what Reset clears, but for Info.
+// figures is what Reset clears, except Info.
 type figures struct {
 	Operation                               // except for its position, shares and Durations
 	all, first, rest durations              // of the runs of Operation's figures
@@ -88,7 +88,7 @@ func (f *Figures) run(s Sample, d *durations, sketch func() Sketch) {
 	}
 	d.add(s.Duration, sketch)
 	if s.OnHost && !s.Synchronous {
-		return // from launch to return: no time of the work
+		return // from launch to return: not the time of the work
 	}
 	f.timed.add(work{s.Duration, s.Memory, s.PCIe, s.Items, s.FLOPs})
 }
@@ -113,8 +113,8 @@ func (f Figures) complete(d *durations) Figures {
 	return f
 }
 
-// durations are summed up by Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds, for a sum of
-// squares would lose the variance of long, even ones to rounding, and by a sketch where quantiles are wanted.
+// durations are summed up by Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds, because a sum
+// of squares would lose the variance of long, even ones to rounding, and by a sketch if quantiles are needed.
 type durations struct {
 	n            int64
 	total        time.Duration
@@ -157,7 +157,7 @@ func (w *durations) summary() Durations {
 	return d
 }
 
-// quantile keeps a sketch's estimate within the extremes, which are exact.
+// quantile limits a sketch's estimate to the extremes, which are exact.
 func quantile(s Sketch, q float64, d Durations) time.Duration {
 	v, ok := s.Quantile(q)
 	if !ok {
@@ -266,7 +266,7 @@ func (l *loop) summary(peaks Peaks) Loop {
 	for _, p := range l.phases {
 		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.summary()})
 	}
-	// A mean over precisions would compare with no peak at all, so MFU needs every step to state one precision.
+	// A mean over precisions has no peak to compare with, so MFU requires every step to state one precision.
 	if len(l.flopTime) == 1 {
 		for precision, f := range l.flopTime {
 			if peak := peaks.FLOPs[precision]; peak > 0 && f.seconds > 0 {

@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the number of columns that text reports keep to.
+// Width is the number of columns of text reports.
 const Width = 100
 
-// table sets rows in fixed columns: the first one left-aligned and cut to fit, the others right-aligned.
+// table arranges rows in fixed columns: the first one left-aligned and truncated to fit, the others right-aligned.
 type table struct {
 	b      *strings.Builder
 	widths []int
@@ -88,7 +88,7 @@ func (t *table) groups(groups ...group) {
 	t.b.WriteByte('\n')
 }
 
-// fit cuts or pads s to n columns.
+// fit truncates or pads s to n columns.
 func fit(s string, n int) string {
 	s = clean(s)
 	c := utf8.RuneCountInString(s)
@@ -99,7 +99,7 @@ func fit(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// clean replaces control characters: in names they would break the table and could steer the terminal.
+// clean replaces control characters, which in names would break the table and could control the terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -118,7 +118,7 @@ type unit struct {
 	name      string
 }
 
-// in writes a number in the first of units that its size is below, or else in the last.
+// in formats a number in the first of units that its size is below, otherwise in the last.
 func in(v float64, units ...unit) string {
 	i := slices.IndexFunc(units, func(u unit) bool { return math.Abs(v) < u.below })
 	if i < 0 {
@@ -130,13 +130,13 @@ func in(v float64, units ...unit) string {
 	return strconv.FormatFloat(v, 'f', 0, 64) + units[i].name
 }
 
-// duration writes four significant digits in at most seven columns.
+// duration formats four significant digits in at most seven columns.
 func duration(d time.Duration) string {
 	return in(float64(d), unit{999.5, 1, "ns"}, unit{999.95e3, 1e3, "µs"}, unit{999.95e6, 1e6, "ms"},
 		unit{9999.5e9, 1e9, "s"}, unit{0, 3600e9, "h"})
 }
 
-// digits writes about four significant digits and never an exponent below a million.
+// digits formats about four significant digits and never an exponent below a million.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case a < 9.9995:
@@ -152,7 +152,7 @@ func digits(v float64) string {
 	}
 }
 
-// scaled writes a figure that is absent when 0, divided by unit.
+// scaled formats a figure, divided by unit; 0 is absent.
 func scaled(v, unit float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return absent
@@ -176,7 +176,7 @@ func plural(n int64, thing string) string {
 	return thing + "s"
 }
 
-// plain writes a count in at most five columns: all digits below ten thousand.
+// plain formats a count in at most five columns: all digits below ten thousand.
 func plain(n int64) string {
 	name := ""
 	for _, next := range []string{"k", "M", "G"} {
@@ -196,7 +196,7 @@ func shown[T time.Duration | int64](v T, write func(T) string) string {
 	return write(v)
 }
 
-// percent writes a share of 0 to 1 as a number of percent.
+// percent formats a share of 0 to 1 as a number of percent.
 func percent(share float64) string {
 	if share == 0 || math.IsNaN(share) {
 		return absent
@@ -204,7 +204,7 @@ func percent(share float64) string {
 	return strconv.FormatFloat(share*100, 'f', 1, 64)
 }
 
-// size writes bytes with a decimal prefix, as rates have.
+// size formats bytes with a decimal prefix, as for rates.
 func size(b int64) string {
 	return in(float64(b), unit{1e3, 1, " B"}, unit{1e6, 1e3, " kB"}, unit{1e9, 1e6, " MB"}, unit{1e12, 1e9, " GB"},
 		unit{0, 1e12, " TB"})

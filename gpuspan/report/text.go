@@ -114,7 +114,7 @@ func (s Summary) table(b *strings.Builder, c columns, has func(*Operation) bool,
 		if has(o) {
 			row = append(row, cells(o)...)
 		}
-		for has(o) && len(row) < len(c.heads) { // of one that is there for the indentation alone nothing is missing
+		for has(o) && len(row) < len(c.heads) { // a row that is only there for the indentation needs no values
 			row = append(row, absent)
 		}
 		t.row(row...)

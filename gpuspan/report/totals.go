@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// ItemTotal is how many items of a type were processed.
+// ItemTotal is the number of processed items of a type.
 type ItemTotal struct {
 	Type  string  `json:"type"`                 // token, row, image
 	Count int64   `json:"count"`                // over all operations
 	Rate  float64 `json:"per_second,omitempty"` // per second of wall time; 0 when no time has passed
 }
 
-// Items adds up the items of all operations by type, largest first. An operation within one that counts the same type
-// is left out: its items are the other's. Operations that state items without a type are left out too.
+// Items sums the items of all operations by type, largest first. An operation within one that counts the same type is
+// left out: its items are the other's. Operations that state items without a type are left out too.
 func (s Summary) Items() []ItemTotal {
 	count := map[string]int64{}
 	for i := range s.Operations {
@@ -51,7 +51,7 @@ func (s Summary) Level(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Level })
 }
 
-// only leaves the operations whose group has the name. An operation without a group is in its parent's.
+// only keeps the operations whose group has the name. An operation without a group is in its parent's.
 func (s Summary) only(name string, group func(*Operation) string) Summary {
 	at := make([]int, len(s.Operations)) // new index + 1, also of the closest operation around that is left
 	in := make([]bool, len(s.Operations))

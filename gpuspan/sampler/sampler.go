@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sampler decides which batches are recorded. A batch serves requests of many traces and has at most one
-// parent, so a sampler that looks at the parent, or at the batch's own trace ID, records batches of requests that
-// are not recorded and leaves out batches of recorded requests.
+// parent, so a sampler that considers the parent, or the batch's own trace ID, records batches of requests that are not
+// recorded and drops batches of recorded requests.
 package sampler
 
 import (

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// FromEnv returns [Default] changed by the variables GPUSPAN_*, one for each of [Keys]. A value that is wrong keeps
-// its default; the error names each such variable, and each that no setting has. Empty variables count as not set.
+// FromEnv returns [Default] changed by the variables GPUSPAN_*, one for each of [Keys]. An invalid value keeps its
+// default; the error names each such variable, and each unknown one. Empty variables count as not set.
 func FromEnv() (Settings, error) {
 	s := Default()
 	byEnv := map[string]Key{}
@@ -45,15 +45,15 @@ func FromEnv() (Settings, error) {
 // subpackageVariables name the driver libraries, for packages cuda and hip.
 var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
 
-// Bind defines a flag for each setting, as -gpuspan.stack-depth, which changes s. Present values of s are the defaults.
-// Call Validate, or pass s to [WithSettings], after parsing.
+// Bind defines a flag for each setting, such as -gpuspan.stack-depth, which changes s. The current values of s are the
+// defaults. Call Validate, or pass s to [WithSettings], after parsing.
 func (s *Settings) Bind(fs *flag.FlagSet) {
 	for _, k := range s.keys() {
 		fs.Var(settingFlag(k), k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))
 	}
 }
 
-// settingFlag is a flag.Value. Package flag asks its zero value for the default, too.
+// settingFlag is a flag.Value. Package flag uses its zero value for the default, too.
 type settingFlag Key
 
 func (f settingFlag) String() string     { return Key(f).Default() }

@@ -85,7 +85,7 @@ func (s Schedule) Action(index int64) StepAction {
 	return StepRecord
 }
 
-// String returns which steps are recorded, counted from 1, as `steps 5 to 7, once`.
+// String returns which steps are recorded, counted from 1, such as `steps 5 to 7, once`.
 func (s Schedule) String() string {
 	s = s.normal()
 	idle := s.Wait + s.Warmup

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Key is one setting as the outside names it: the one table behind environment, flags and YAML.
+// Key is one setting as named outside of the code: the one table for environment, flags and YAML.
 type Key struct {
 	Name string // `stack_depth`, `schedule.active`; in YAML a dot is a level
 	Help string // effect, in a sentence
@@ -29,7 +29,7 @@ func (k Key) Flag() string {
 	return "gpuspan." + strings.ReplaceAll(strings.ReplaceAll(k.Name, "_", "-"), ".", "-")
 }
 
-// Default returns the value when nothing is set.
+// Default returns the value if nothing is set.
 func (k Key) Default() string {
 	if k.get == nil { // the zero Key
 		return ""
@@ -37,7 +37,7 @@ func (k Key) Default() string {
 	return k.get()
 }
 
-// EnvPrefix begins the names of environment variables.
+// EnvPrefix is the prefix of environment variables.
 const EnvPrefix = "GPUSPAN_"
 
 // Keys lists every setting, in the order of the documentation.

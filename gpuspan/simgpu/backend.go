@@ -43,7 +43,7 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 // ThreadInit does nothing: polling disturbs no capture here.
 func (g *GPU) ThreadInit() error { return nil }
 
-// StreamInfo answers for streams that this GPU made.
+// StreamInfo describes streams of this GPU.
 func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +65,7 @@ func (g *GPU) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.
 	return g.NewStream(c)
 }
 
-// NewStream makes a stream on a device.
+// NewStream creates a stream on a device.
 func (g *GPU) NewStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *GPU) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
 	return backend.StatusOK
 }
 
-// FreeEvents gives events back.
+// FreeEvents frees events.
 func (g *GPU) FreeEvents(_ backend.Context, events []backend.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +132,7 @@ func (g *GPU) Capturing(s backend.StreamHandle) (capturing bool, status backend.
 	return capturing, status
 }
 
-// Record stamps an event behind the stream's work.
+// Record stamps an event after the stream's work.
 func (g *GPU) Record(c *backend.Call) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +142,7 @@ func (g *GPU) Record(c *backend.Call) backend.Status {
 		return backend.StatusInvalidHandle
 	}
 	*e = event{device: e.device, gen: e.gen + 1, stream: st, captured: st.capturing}
-	if st.capturing { // as a driver: a fork point, not a time
+	if st.capturing { // like a driver: a fork point, not a time
 		return backend.StatusOK
 	}
 	now := g.now()

@@ -49,7 +49,7 @@ type device struct {
 	meter   *meter
 	engines [3]int64  // ns when the engine is free: compute, in, out
 	streams []*stream // in order of creation
-	turn    int64     // numbers what engines have run, for fairness
+	turn    int64     // counts what engines have run, for fairness
 	used    int64     // bytes allocated
 }
 
@@ -87,7 +87,7 @@ func WithSeed(seed uint64) Option { return optionFunc(func(c *config) { c.seed =
 // WithJitter sets the relative standard deviation of run times; the default is 0.02, 0 makes them exact.
 func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.jitter = share }) }
 
-// New makes a GPU on the given clock; nil means the host's real clock.
+// New returns a GPU on the given clock; nil means the host's real clock.
 func New(clock Clock, opts ...Option) *GPU {
 	clock = cmp.Or[Clock](clock, realClock{base: time.Now()})
 	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
@@ -148,7 +148,7 @@ func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
 	return d.spec, true
 }
 
-// Allocate takes (or, negative, gives back) device memory and reports whether there was room.
+// Allocate allocates (or, negative, frees) device memory and reports whether there was room.
 func (g *GPU) Allocate(ordinal int, bytes int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -33,7 +33,7 @@ type Copy struct {
 	Pageable  bool              // the host's memory is not pinned, which is slower
 }
 
-// Fixed costs of the model, of the size that public measurements of data-centre devices show.
+// Fixed costs of the model, as large as in public measurements of data-center devices.
 const (
 	launchLatency = 4 * time.Microsecond // from the host's call to the earliest start
 	kernelFloor   = 2 * time.Microsecond // the shortest kernel

@@ -39,7 +39,7 @@ type segment struct {
 	rates
 }
 
-// meter integrates segments. Pieces that have ended before the reading time are folded in and forgotten.
+// meter integrates segments. Pieces that have ended before the reading time are added up and dropped.
 type meter struct {
 	spec     Spec
 	last     int64 // everything before is in t

@@ -24,13 +24,13 @@ type stream struct {
 // Graph is captured work; see [GPU.EndCapture].
 type Graph struct{ pieces []piece }
 
-// Stream makes a stream on a device; it is 0 when there is no such device.
+// Stream creates a stream on a device; it is 0 if there is no such device.
 func (g *GPU) Stream(device int) backend.StreamHandle {
 	s, _ := g.NewStream(backend.Context(device))
 	return s
 }
 
-// on runs f with a stream, which the handle must be of.
+// on runs f with the stream of a handle, which must be valid.
 func (g *GPU) on(s backend.StreamHandle, f func(*stream) backend.Status) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +48,7 @@ func (g *GPU) stream(s backend.StreamHandle) (*stream, bool) {
 	return g.streams[s-1], true
 }
 
-// Launch enqueues a kernel and returns at once.
+// Launch enqueues a kernel and returns immediately.
 func (g *GPU) Launch(s backend.StreamHandle, k Kernel) backend.Status {
 	return g.on(s, func(st *stream) backend.Status {
 		d, r := g.devices[st.device].spec.plan(k)
@@ -56,7 +56,7 @@ func (g *GPU) Launch(s backend.StreamHandle, k Kernel) backend.Status {
 	})
 }
 
-// Copy enqueues a copy and returns at once.
+// Copy enqueues a copy and returns immediately.
 func (g *GPU) Copy(s backend.StreamHandle, c Copy) backend.Status {
 	engine := engineIn
 	switch c.Direction {

@@ -27,14 +27,14 @@ type Builder struct {
 	other   bool
 }
 
-// String takes an attribute that is a string.
+// String adds an attribute that is a string.
 func (b *Builder) String(key, value string) {
 	if key == string(semconv.GPUOperationTypeKey) {
 		b.step = value == semconv.GPUOperationTypeStep
 	}
 }
 
-// Int takes an attribute that is a whole number.
+// Int adds an attribute that is an integer.
 func (b *Builder) Int(key string, value int64) {
 	switch key {
 	case string(semconv.GPUStepIndexKey):
@@ -48,7 +48,7 @@ func (b *Builder) Int(key string, value int64) {
 	}
 }
 
-// Float takes an attribute that is a number. Durations that cannot be (negative, no number) are as if they were absent.
+// Float adds an attribute that is a number. Impossible durations (negative, NaN) count as absent.
 func (b *Builder) Float(key string, value float64) {
 	d, ok := duration(value)
 	if !ok {
@@ -68,7 +68,7 @@ func (b *Builder) Float(key string, value float64) {
 	}
 }
 
-// Row returns the row, and false when the span is no step or its duration is not known.
+// Row returns the row, and false if the span is not a step or its duration is unknown.
 func (b *Builder) Row() (Row, bool) {
 	b.row.HasSplit = b.overlap && b.other
 	slices.SortStableFunc(b.row.Phases, func(x, y Phase) int { return cmp.Compare(x.Name, y.Name) })
@@ -113,7 +113,7 @@ func WithLoop(name string) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.loop = name })
 }
 
-// NewExporter makes an Exporter that owns the writer and closes it at Shutdown.
+// NewExporter returns an Exporter that owns the writer and closes it at Shutdown.
 func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	e := &Exporter{w: w}
 	// Errors report contradictions to the code that makes the resource; the remaining attributes are valid.

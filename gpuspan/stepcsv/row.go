@@ -34,7 +34,7 @@ type Row struct {
 	Items    int64         // 0: not stated
 }
 
-// named are the phases that every file has a column for, in order.
+// named are the phases for which every file has a column, in order.
 var named = []struct{ phase, column string }{
 	{semconv.GPUStepPhaseNameData, "t_data_ms"},
 	{semconv.GPUStepPhaseNameForward, "t_fwd_ms"},

@@ -57,7 +57,7 @@ var ErrClosed = errors.New("step CSV is closed")
 type Config struct {
 	Path     string           // the file, "steps.csv"; its folder is created
 	Phases   []string         // further phases, each with a column; the standard ones need not be named
-	MaxBytes int64            // the file is renamed to steps-<UTC time>.csv when it is this long; 0: never
+	MaxBytes int64            // the file is renamed to steps-<UTC time>.csv at this length; 0: never
 	MaxFiles int              // renamed files to keep; 0: all
 	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
 }
@@ -81,8 +81,8 @@ type Writer struct {
 	done  bool
 }
 
-// Open opens or creates the file, and fails when its folder cannot be written to or when its header has other columns.
-// A file that has all of the phases and more keeps its columns.
+// Open opens or creates the file, and returns an error if its folder cannot be written to or its header has other
+// columns. A file that has all of the phases and more keeps its columns.
 func Open(cfg Config) (*Writer, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("step CSV needs a path")
@@ -161,7 +161,7 @@ func repair(f *os.File, wait func()) (size int64, repaired bool, err error) {
 	}
 }
 
-// lines returns how much of a file are whole lines, of all that there is.
+// lines returns the length of the complete lines of a file, and its whole length.
 func lines(f *os.File) (whole, all int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -189,7 +189,7 @@ func lines(f *os.File) (whole, all int64, err error) {
 	return 0, all, nil
 }
 
-// adopt reads the header of a file, and takes its columns when they hold all that are wanted.
+// adopt reads the header of a file, and uses its columns if they include all required ones.
 func adopt(f *os.File, want columns) (columns, error) {
 	header, err := csv.NewReader(bufio.NewReader(io.NewSectionReader(f, 0, 1<<20))).Read()
 	if err != nil {
@@ -211,7 +211,7 @@ func adopt(f *os.File, want columns) (columns, error) {
 }
 
 // Write appends rows in one write, so that rows of processes that append to the same file do not mix. After an error
-// nothing of them is in the file, and the call may be repeated.
+// none of them is in the file, and the call may be repeated.
 func (w *Writer) Write(rows ...Row) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +263,7 @@ func (w *Writer) append() error {
 	}
 	err = fmt.Errorf("cannot write step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	if n > 0 {
-		// Not to the size that is remembered: another process may have appended in between.
+		// Not to the known size: another process may have appended in between.
 		if info, serr := w.f.Stat(); serr == nil {
 			if terr := os.Truncate(w.cfg.Path, max(info.Size()-int64(n), 0)); terr != nil {
 				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", fileerr.Cause(terr)))
@@ -273,7 +273,7 @@ func (w *Writer) append() error {
 	return err
 }
 
-// rotate renames the file and begins a new one.
+// rotate renames the file and starts a new one.
 func (w *Writer) rotate() error {
 	if err := w.f.Close(); err != nil {
 		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
@@ -317,15 +317,14 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// create makes a file that does not exist, header and all, in one step: the ranks of a job open the same path at the
-// same moment, and each that found an empty file would write a header. Where that cannot be done (a file system without
-// links) the file is created by opening it.
+// create creates a file with its header in one step: the ranks of a job open the same path at the same moment, and each
+// that found an empty file would write a header. If that is impossible (a file system without links) the file is
+// created by opening it.
 func create(path string, header []byte) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	// os.CreateTemp would make a file that only its owner may read; this one has the mode of a file that is created by
-	// opening it.
+	// os.CreateTemp would create a file that only its owner may read; this one has the usual mode.
 	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s-%016x", filepath.Base(path), rand.Uint64()))
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

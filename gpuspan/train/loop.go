@@ -84,7 +84,7 @@ func Phases(ph ...Phase) LoopOption {
 	})
 }
 
-// Attributes puts attributes of the application's own on each step span.
+// Attributes adds attributes of the application to each step span.
 func Attributes(kv ...attribute.KeyValue) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
@@ -136,8 +136,8 @@ func (st *Step) Recording() bool { return st.real().Recording() }
 // the step is not recorded.
 func (st *Step) Span() trace.Span { return st.real().Span() }
 
-// Phase begins a section of the step, on the loop's stream, whose time counts for a phase. A phase may have many
-// sections; the step takes the union of their intervals. The section's span is a child of the step's.
+// Phase starts a section of the step, on the loop's stream, whose time counts for a phase. A phase may have many
+// sections; the step uses the union of their intervals. The section's span is a child of the step's.
 func (st *Step) Phase(ph Phase) gpuspan.Section {
 	return access.Section(st.real().Phase(tree.Phase(ph))).(gpuspan.Section)
 }
@@ -178,7 +178,7 @@ func (st *Step) AddItems(n int64) { st.real().AddItems(n) }
 // all devices of the loop (gpu.step.model.flop.count). It gives MFU; the FLOPs of the step's sections give HFU.
 func (st *Step) SetModelFLOPs(f float64) { st.real().SetModelFLOPs(f) }
 
-// SetAttributes puts attributes of the application's own on the step's span.
+// SetAttributes adds attributes of the application to the step's span.
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) { st.real().SetAttributes(kv...) }
 
 // Cancel marks the iteration as not a step, as when there is no more data: its span is not a step's, and nothing is

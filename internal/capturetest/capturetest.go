@@ -64,7 +64,7 @@ var build = sync.OnceValues(func() (Programs, error) {
 	return p, nil
 })
 
-// Build makes the programs, once for each test binary. Without gcc the test is skipped.
+// Build builds the programs, once for each test binary. Without gcc the test is skipped.
 func Build(t testing.TB) Programs {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -75,7 +75,7 @@ func Build(t testing.TB) Programs {
 	return p
 }
 
-// Remove deletes what Build made; for TestMain.
+// Remove deletes the results of Build; for TestMain.
 func Remove() {
 	if p, err := build(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(p.Shim))
@@ -165,13 +165,13 @@ func (p *Process) Ring() string {
 // Stderr returns what the process has written so far.
 func (p *Process) Stderr() string { return p.stderr.String() }
 
-// Kill ends the process at once, as a crash does.
+// Kill ends the process immediately, like a crash.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
 	_ = p.cmd.Wait()
 }
 
-// Exit ends it in order.
+// Exit ends it normally.
 func (p *Process) Exit() {
 	_, _ = io.WriteString(p.in, "exit\n")
 	_ = p.cmd.Wait()

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package countertracker makes one counter of a device's readings: of a rate, a counter, or deltas.
+// Package countertracker combines a device's readings into one counter: of a rate, a counter, or deltas.
 package countertracker
 
 import "time"

@@ -57,7 +57,7 @@ func Address() (string, error) {
 		case err == nil:
 			return address, l.Close()
 		case n%block == 0:
-			chosen += block - 1 // the whole block is another process's
+			chosen += block - 1 // the whole block belongs to another process
 		}
 		failed = err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Quantity is something that is read from a device, in base units. Quantities below NumRings are kept in the rings of
+// Quantity is a quantity that is read from a device, in base units. Quantities below NumRings are kept in the rings of
 // gpu_samples and can become span attributes and trace counters; the others are for metrics only.
 type Quantity uint8
 
@@ -23,7 +23,7 @@ type Kind uint8
 
 // Kinds of quantity.
 const (
-	// Instant is the value at the sample's time; between two samples it is read on the straight line.
+	// Instant is the value at the sample's time; it is interpolated linearly between two samples.
 	Instant Kind = iota
 	// Interval is a mean over the time since the previous sample, as every utilization is.
 	Interval
@@ -34,7 +34,7 @@ const (
 	Mask
 )
 
-// Form states how a raw value becomes one of its quantity.
+// Form is how a raw value is converted to its quantity.
 type Form uint8
 
 // Forms of raw values.

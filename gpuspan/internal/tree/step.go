@@ -63,7 +63,7 @@ type stepPhases struct {
 	// goroutine of the emitter
 	clocked   bool            // clock, first and firstHost are set
 	clock     clockmap.Stamps // of the first section on the step's device
-	first     float64         // where that began on the device's clock
+	first     float64         // its start on the device's clock
 	firstHost float64         // and in ns from hostStart
 	covered   stretches
 }
@@ -80,7 +80,7 @@ type phaseTime struct {
 	phase  Phase
 	spans  stretches     // measured
 	added  time.Duration // measured by others, at an unknown time within the step
-	set    time.Duration // instead of all that is measured
+	set    time.Duration // instead of all measured time
 	hasSet bool
 }
 
@@ -228,7 +228,7 @@ func (st *Step) seal(left bool) {
 	}
 }
 
-// close ends the step's changes. One that was cancelled is not counted.
+// close ends the step's changes. A canceled one is not counted.
 func (st *Step) close(left bool) (cancelled bool) {
 	l := st.Loop
 	st.mu.Lock()
@@ -270,10 +270,10 @@ const (
 	Comm Phase = semconv.GPUStepPhaseNameComm
 )
 
-// MaxPhases bounds the phases of a profiler, for each is an attribute name.
+// MaxPhases bounds the phases of a profiler, because each is an attribute name.
 const MaxPhases = 64
 
-// overflowPhase is what further ones are timed as.
+// overflowPhase is the phase of further ones.
 const overflowPhase Phase = "overflow"
 
 // phase finds a phase's operation, and the phase under which its time counts.
@@ -286,13 +286,13 @@ func (l *Loop) phase(ph Phase) (Phase, *record.Operation) {
 	return Phase(o.Cfg.Info.Name), o
 }
 
-// phaseOf returns the phase under which the time of one that the application named counts.
+// phaseOf returns the phase that the time of a phase named by the application counts for.
 func (l *Loop) phaseOf(ph Phase) Phase {
 	ph, _ = l.phase(ph)
 	return ph
 }
 
-// NewPhaseOperation makes what times a phase's sections: named and categorised as the phase.
+// NewPhaseOperation returns the operation of a phase's sections: its name and category are the phase's.
 func NewPhaseOperation(name string) *record.Operation {
 	return record.NewOperation(name, func(c *record.OperationConfig) { c.Info.Category = name })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Tally adds up the declared work of sections. Each word is zero until used, so most sections touch one or two.
+// Tally sums the declared work of sections. Each word is zero until used, so most sections touch one or two.
 type Tally struct {
 	Count   atomic.Int64
 	items   atomic.Int64
@@ -71,7 +71,7 @@ func (t *Tally) Load() (s TallySnapshot) {
 	return s
 }
 
-// Io splits work into what moved over device memory and over PCIe, as reports do.
+// Io divides work into bytes moved over device memory and over PCIe, as in reports.
 func (w *Work) Io(d Direction, copied *[Directions]int64) (memory, pcie report.IO) {
 	add := func(d Direction, read, written, unsplit int64) {
 		switch d {

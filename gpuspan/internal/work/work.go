@@ -39,14 +39,14 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
-// mostStated and mostFLOPs are the most bytes or items and FLOPs of one statement: far more than any device does in a
-// section, and few enough for sums of many to be exact or at least finite.
+// mostStated and mostFLOPs are the maximum bytes or items and FLOPs of one statement: far more than any device does in
+// a section, and few enough for sums of many to be exact or at least finite.
 const (
 	mostStated = 1 << 53
 	mostFLOPs  = 1e30
 )
 
-// Wrong reports whether a value cannot be. One that got through would make counters fall, or be no number forever.
+// Wrong reports whether a value is impossible. Such a value would make counters decrease, or be NaN forever.
 func (w *Work) Wrong() bool {
 	return Impossible(w.Read|w.Written|w.Bytes|w.Items) || ImpossibleFLOPs(w.FLOPs) || w.Precision > INT8
 }
@@ -69,7 +69,7 @@ func (w *Work) Sanitize() {
 	}
 }
 
-// Add sums work. A precision that is stated wins over one that is not.
+// Add sums work. A stated precision replaces an unstated one.
 func (w *Work) Add(o *Work) {
 	w.Read += o.Read
 	w.Written += o.Written
@@ -88,7 +88,7 @@ func (w *Work) Stated() bool {
 // Direction is where a copy went (gpu.copy.direction).
 type Direction uint8
 
-// Directions; zero means that the section is no copy, or that its bytes moved over device memory.
+// Directions; zero means that the section is not a copy, or that its bytes moved over device memory.
 const (
 	DirectionUnset Direction = iota
 	HostToDevice

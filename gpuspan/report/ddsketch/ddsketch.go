@@ -28,7 +28,7 @@ func New() report.Sketch {
 	return sketch{s}
 }
 
-// Add implements report.Sketch. Values that no sketch can hold (negative, NaN) are left out.
+// Add implements report.Sketch. Invalid values (negative, NaN) are ignored.
 func (k sketch) Add(seconds float64) {
 	if seconds >= 0 {
 		_ = k.s.Add(seconds)
