@@ -49,8 +49,8 @@ type Info struct {
 	// Name is the quantity's name in telemetry of the components and in recorded files.
 	Name string
 	Kind Kind
-	// Domain is the closed interval of values that a device can have. Others are errors of a driver or of an exporter
-	// and are dropped. Limits are far from what any device does.
+	// Domain is the closed interval of values that a device can have. Others are errors of a driver or of an exporter and
+	// are dropped. The limits are far beyond real values.
 	Domain Domain
 	// Metric is the metric of the gpu receiver, whose unit, instrument and description are the registry's.
 	Metric Metric
@@ -88,7 +88,7 @@ type Metric struct {
 	Off bool
 	// Float states that a counter has a fractional part.
 	Float bool
-	// NoPod states that a gauge describes the board, so that it does not name the pod that holds the device.
+	// NoPod states that a gauge describes the physical GPU, so that it does not name the pod that uses the device.
 	NoPod bool
 }
 
@@ -97,7 +97,7 @@ type Span struct {
 	Key attribute.Key
 	// Max selects the highest value in the span instead of the mean.
 	Max bool
-	// OwnOnly states that a MIG instance has the value only if it measures it itself. Otherwise it has its board's.
+	// OwnOnly states that a MIG instance has the value only if it measures it itself. Otherwise it has its physical GPU's.
 	OwnOnly bool
 	// Lean states that spans of several devices have the attribute at level lean.
 	Lean bool
@@ -137,11 +137,11 @@ type Field struct {
 	Pace Pace
 	// Since46 states that an older host engine does not know the field, and refuses the field group that has it.
 	Since46 bool
-	// Positive states that 0 is stored where the driver answers that it has no such value.
+	// Positive states that 0 is stored if the driver reports that it has no such value.
 	Positive bool
 	// Levels are the kinds of MIG instances that have the field.
 	Levels Level
-	// Extra states that not every device with profiling has the field: it is tried first and left out when refused.
+	// Extra states that not every device with profiling has the field: it is tried first and left out if refused.
 	Extra bool
 }
 

@@ -40,7 +40,7 @@ var errorNames = map[string]string{
 	"row_remap_uncorrected":    "uncorrected memory error (row remapped)",
 }
 
-// errorPoint takes a point of hw.errors.
+// errorPoint reads a point of hw.errors.
 func (m *Model) errorPoint(p pmetric.NumberDataPoint) {
 	kind := text(p, string(semconv.ErrorTypeKey))
 	d, at := m.pointDevice(p)
@@ -58,7 +58,7 @@ func (m *Model) errorPoint(p pmetric.NumberDataPoint) {
 	}
 }
 
-// sectionTime is a rise of gpu.section.time.
+// sectionTime is an increase of gpu.section.time.
 type sectionTime struct {
 	service, device string
 	starved         bool
@@ -66,7 +66,7 @@ type sectionTime struct {
 	time            float64 // unix ms
 }
 
-// sectionPoint takes a point of gpu.section.time of a process.
+// sectionPoint reads a point of gpu.section.time of a process.
 func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.NumberDataPoint, delta bool) {
 	d, at := m.pointDevice(p)
 	if d == nil {
@@ -160,10 +160,10 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 		fmt.Sprintf("%s had %.1f of %.1f GiB in use", device, used/gib, full.memory/gib), most, ""), true
 }
 
-// leastObserved is how much section time of a process a share of it needs, s.
+// leastObserved is the minimum section time of a process for a share of it, s.
 const leastObserved = 10
 
-// busyDevice is the utilization from which on a device is not starved, whatever one of its processes does.
+// busyDevice is the utilization above which a device is not starved, whatever one of its processes does.
 const busyDevice = 0.8
 
 // starved returns the training process that left its device without work for the largest share of its time. A service

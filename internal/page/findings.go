@@ -19,11 +19,11 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// leastRequests is how many requests of a service a median needs.
+// leastRequests is the minimum number of requests of a service for a median.
 const leastRequests = 5
 
-// found returns a finding of live telemetry: what happened, in words, the value that is compared with the threshold of
-// the kind, and the trace in which to look.
+// found returns a finding of live telemetry: the description, the value that is compared with the threshold of the
+// kind, and an example trace.
 func found(kind, subject, text string, share float64, trace string) finding.Finding {
 	f := finding.New(kind, finding.High)
 	f.Subject, f.Chain, f.Share, f.Trace = subject, []string{text}, share, trace
@@ -51,7 +51,7 @@ func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Sp
 	}
 }
 
-// regressed is an operation that takes more than before.
+// regressed is an operation that takes more time or energy than before.
 type regressed struct {
 	spanfacts.Regression
 	service string
@@ -59,7 +59,7 @@ type regressed struct {
 	trace   string
 }
 
-// maxRegressed bounds the regressions that are kept.
+// maxRegressed bounds the kept regressions.
 const maxRegressed = 100
 
 // regress reads a span of gpu_metrics on a regression; other spans are ignored. Its own times are the times of the
@@ -81,7 +81,7 @@ func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span
 // maxEvidence bounds the text of a finding that another component wrote.
 const maxEvidence = 512
 
-// regression returns the operation that rose most, of those reported from one time to another.
+// regression returns the operation with the largest increase, of those reported from one time to another.
 func (m *Model) regression(from, to float64) (f finding.Finding, ok bool) {
 	most := 0.0
 	m.regressed.each(func(x *regressed) {
@@ -106,7 +106,7 @@ func (m *Model) regression(from, to float64) (f finding.Finding, ok bool) {
 	return f, ok
 }
 
-// served takes the span of a request, as its server sees it.
+// served reads the span of a request, as its server sees it.
 func (m *Model) served(f *spanfacts.Facts) {
 	seconds := spanfacts.Elapsed(f.Start, f.End)
 	if q := m.requests.Get(f.Key.Trace); q != nil {
@@ -199,7 +199,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	return f, true
 }
 
-// neighbour returns another service that one of the devices worked for.
+// neighbour returns another service that used one of the devices.
 func (m *Model) neighbour(devices map[string]bool, service string) string {
 	for _, id := range slices.Sorted(maps.Keys(devices)) {
 		if d := m.devices[id]; d != nil {
@@ -211,7 +211,7 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 	return ""
 }
 
-// slowRequest returns the one that is furthest above the median of its service.
+// slowRequest returns the request that is furthest above the median of its service.
 func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	services := map[string][]*Request{}
 	add := func(q *Request) {
@@ -242,9 +242,9 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	return found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace), true
 }
 
-// throttled returns the operation during which the clock was held back most often: what ran at the same time has the
-// reasons too. It must have been held back for the threshold's share of its own time, and for the live
-// threshold's share of all operations' time.
+// throttled returns the operation during which the clock was throttled most often: concurrent operations have the
+// reasons too. The throttled time must be at least the threshold's share of its own time, and the live threshold's
+// share of all operations' time.
 func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	type held struct {
 		*operation
@@ -259,7 +259,7 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *held) float64 {
-		return x.Ratio(spansums.Held, spansums.Count) + x.Sums[spansums.HeldTime]/1e9 // of equals the longer
+		return x.Ratio(spansums.Held, spansums.Count) + x.Sums[spansums.HeldTime]/1e9 // of equal ones the longer
 	})
 	if x == nil {
 		return finding.Finding{}, false
@@ -269,7 +269,8 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }
 
-// deviceTime sums the seconds on the device of all operations that are no steps: sections inside others count as well.
+// deviceTime sums the device time in seconds of all operations that are not steps: sections inside others count as
+// well.
 func (m *Model) deviceTime(first, last int64) (sum float64) {
 	for k, o := range m.operations {
 		if k.kind != semconv.GPUOperationTypeStep {
@@ -280,7 +281,7 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 	return sum
 }
 
-// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take the
+// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take at least the
 // live threshold's share of all operations' time.
 func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
@@ -308,7 +309,7 @@ func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	return f, true
 }
 
-// largest returns the entry of the largest value.
+// largest returns the entry with the largest value.
 func largest[K comparable, V any](m map[K]V, value func(K, V) float64) (key K, best V) {
 	most, found := 0.0, false
 	for k, v := range m {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	profileWindow = 15 * time.Second // a requested time is rounded outward to it
+	profileWindow = 15 * time.Second // a requested time is rounded outward to multiples of it
 	profileSettle = 3 * time.Second
 	// shownNodes bounds a flame graph: 20,000 nodes are about a megabyte of JSON, and more than a screen has pixels
 	// for.
@@ -27,14 +27,13 @@ const (
 	maxProfileAnswers = 8
 )
 
-// liveProfile is the limits of the profile of a live page.
+// liveProfile has the limits of the profile of a live page.
 var liveProfile = stackprofile.Options{
 	Window: profileWindow, Settle: profileSettle, MaxWait: 30 * time.Second, MaxStacks: 5000, MaxSpans: 50_000,
 	Repeats: 100_000,
 }
 
-// reportProfile is one profile of everything that files hold: gaps have any length, and spans wait for the end of their
-// file.
+// reportProfile is one profile of all files: gaps have any length, and spans wait for the end of their file.
 var reportProfile = stackprofile.Options{
 	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: 1<<63 - 1, MaxWait: 1<<63 - 1,
 }
@@ -54,7 +53,7 @@ func (m *Model) profiled(td ptrace.Traces, now time.Time) {
 // ProfileQuery selects a profile.
 type ProfileQuery struct {
 	Query
-	Type             stackprofile.Type // that viewers show first
+	Type             stackprofile.Type // shown first by viewers
 	Service, Version string            // "": all
 }
 
@@ -115,7 +114,7 @@ func profileQuery(v url.Values) (q ProfileQuery, err error) {
 
 // handleProfiles serves the profile of a model, as pprof and as the tree of a flame graph.
 func handleProfiles(mux *http.ServeMux, m *Model) {
-	var one sync.Mutex // at a time asks the model, so that many readers do not keep spans waiting
+	var one sync.Mutex // one at a time queries the model, so that many readers do not delay spans
 	read := func(w http.ResponseWriter, r *http.Request) ([]*stackprofile.Profile, ProfileQuery, bool) {
 		q, err := profileQuery(r.URL.Query())
 		if err != nil {

@@ -30,7 +30,7 @@ import (
 
 // Limits of a Model: beyond them the oldest data is removed and counted.
 const (
-	bucketSeconds = 5   // what operations are summed over; a chosen range is rounded to it
+	bucketSeconds = 5   // length of the intervals over which operations are summed; a chosen range is rounded to it
 	keptSeconds   = 600 // ten minutes
 	maxBuckets    = 100_000
 	maxOperations = 10_000
@@ -40,11 +40,11 @@ const (
 	maxRecent     = 256 // newest spans of a device
 	maxServices   = 8   // names of the services that a device worked for
 	maxCounters   = 64  // throttle reasons of a device
-	maxBetween    = 75  // s from a sample to the next; beyond, nothing is known between them
+	maxBetween    = 75  // s from a sample to the next; beyond it the values between them are unknown
 	maxSkew       = 300 // s that another host's clock may be ahead: later data would push out the present
 )
 
-// Model is recent GPU work. Its methods may be called from any goroutine.
+// Model holds recent GPU work. Its methods may be called from any goroutine.
 type Model struct {
 	mu         sync.Mutex
 	now        func() time.Time
@@ -54,7 +54,7 @@ type Model struct {
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
 	requests   boundedmap.Recent[pcommon.TraceID, *Request]
-	slowest    *Request                                    // of the ones removed within the kept time, to be found
+	slowest    *Request                                    // of operations removed within the kept time
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests without an account, s
 	late       ring[late]
 	regressed  ring[regressed]
@@ -64,15 +64,15 @@ type Model struct {
 	stacks     *stackprofile.Builder // of a live page
 	resolved   time.Time             // when stacks were resolved last
 	generation uint64
-	since      int64 // index of the first bucket that is kept
+	since      int64 // index of the first kept bucket
 	latest     int64 // unix s beyond which a time is wrong
-	fixed      bool  // a report: nothing leaves by time
+	fixed      bool  // a report: nothing expires
 }
 
-// New makes an empty model that follows the clock.
+// New returns an empty model that follows the clock.
 func New() *Model { return NewWithClock(time.Now) }
 
-// NewWithClock makes an empty model that follows a clock of the caller's.
+// NewWithClock returns an empty model that follows the caller's clock.
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
@@ -82,7 +82,7 @@ func NewWithClock(now func() time.Time) *Model {
 	}
 }
 
-// NewFixed makes an empty model for a report: everything that is put into it stays, however old.
+// NewFixed returns an empty model for a report: everything added to it stays, however old.
 func NewFixed() *Model {
 	m := New()
 	m.fixed = true
@@ -95,7 +95,7 @@ type operationKey struct{ service, name, kind string }
 type operation struct {
 	category, precision, direction, itemType, model string
 	hostMemory                                      string   // of a copy
-	throttle                                        string   // why the clock was held back
+	throttle                                        string   // reasons for throttling
 	buckets                                         []bucket // by index, each once; of a report one
 	last                                            int64    // newest end, unix s
 	trace                                           string   // of the slowest span
@@ -125,8 +125,8 @@ type device struct {
 	samples         [keptSeconds]sample
 	recent          ring[recent]
 	counters        map[string]float64 // throttle times, by reason
-	services        []string           // that it worked for
-	memory          float64            // its size in bytes; 0: not known
+	services        []string           // services that used it
+	memory          float64            // its size in bytes; 0: unknown
 	first           int64              // second of the first span; 0: none came yet
 	sampled         int64              // second of the first metric; 0: none came yet
 }
@@ -138,7 +138,7 @@ type recent struct {
 	trace      pcommon.TraceID
 }
 
-// second is what spans covered of one second, by 64ths.
+// second is the part of one second that spans covered, by 64ths.
 type second struct {
 	at   int64
 	mask uint64
@@ -160,7 +160,7 @@ type sample struct {
 	known [measures]bool
 }
 
-// ring keeps the newest of a list.
+// ring keeps the newest entries of a list.
 type ring[T any] struct {
 	list []T
 	next int
@@ -198,7 +198,7 @@ func (m *Model) operation(k operationKey, at int64) *operation {
 	return o
 }
 
-// dropOldestOperations removes a tenth, so that a flood of names costs a sort now and then and not for each.
+// dropOldestOperations removes a tenth, so that a flood of names costs a sort now and then instead of one for each.
 func (m *Model) dropOldestOperations() {
 	type aged struct {
 		k    operationKey
@@ -255,8 +255,8 @@ func (m *Model) trim(o *operation, index int64) {
 	m.buckets -= n
 }
 
-// shorten removes the oldest quarter of the time that operations are kept of: many that are always there reach back
-// less far.
+// shorten removes the oldest quarter of the operations' time: if many operations are always active, the history is
+// shorter.
 func (m *Model) shorten() {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, o := range m.operations {

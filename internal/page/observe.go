@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Traces takes spans into the model. It keeps nothing of td.
+// Traces adds spans to the model. It keeps no reference to td.
 func (m *Model) Traces(td ptrace.Traces) { m.traces(td, nil) }
 
 // traces adds spans, which belong to a profile as well unless p is nil.
@@ -226,7 +226,7 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 	}
 }
 
-// Metrics takes the metrics of devices.
+// Metrics adds the metrics of devices.
 func (m *Model) Metrics(md pmetric.Metrics) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -319,8 +319,8 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 	}
 }
 
-// rose returns 1 if a counter grew since the previous point. A reason's counter may start with its first occurrence:
-// then it counts from 0, unless the device itself is new.
+// rose returns 1 if a counter increased since the previous point. A reason's counter may start with its first
+// occurrence: then it counts from 0, unless the device itself is new.
 func (d *device) rose(key string, v float64, at int64) float64 {
 	if d.increase(key, v, at) > 0 {
 		return 1
@@ -328,7 +328,7 @@ func (d *device) rose(key string, v float64, at int64) float64 {
 	return 0
 }
 
-// increase returns how much a counter grew since the point before, by the same rule.
+// increase returns the increase of a counter since the previous point, by the same rule.
 func (d *device) increase(key string, v float64, at int64) float64 {
 	before, ok := d.counters[key]
 	if ok || len(d.counters) < maxCounters {

@@ -41,7 +41,7 @@ type Profile struct {
 	Timeline *Timeline        `json:"timeline,omitempty"`
 
 	timeline *timeline
-	stacks   *stackprofile.Builder // until the profile is whole
+	stacks   *stackprofile.Builder // until the profile is complete
 	resolved []*stackprofile.Profile
 	whole    bool // it was read to its end
 }
@@ -69,10 +69,10 @@ type Comparison struct {
 type Book struct {
 	model    *Model
 	profiles []*Profile
-	more     int // profiles that found no room
+	more     int // profiles beyond the limit
 }
 
-// NewBook makes an empty report.
+// NewBook returns an empty report.
 func NewBook() *Book { return &Book{model: NewFixed()} }
 
 func (b *Book) profile(name string) *Profile {
@@ -91,7 +91,7 @@ func (b *Book) profile(name string) *Profile {
 	return p
 }
 
-// Spans takes spans of a profile. It keeps nothing of td.
+// Spans adds spans of a profile. It keeps no reference to td.
 func (b *Book) Spans(name string, td ptrace.Traces) {
 	if p := b.profile(name); p != nil {
 		p.Spans += int64(td.SpanCount())
@@ -209,7 +209,7 @@ func worked(r facts.Rate) float64 {
 // most returns the first n, and how many more there are.
 func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
-// State returns the report. The book takes nothing more.
+// State returns the report. Nothing can be added to the book afterwards.
 func (b *Book) State(jobs []Job) *State {
 	s := b.model.State(Query{})
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
@@ -260,7 +260,7 @@ func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofil
 type Job struct {
 	ID     string    `json:"id,omitempty"`
 	World  int64     `json:"world,omitempty"` // ranks of the job; 0: not stated
-	Says   string    `json:"says"`            // all of it in a few sentences
+	Says   string    `json:"says"`            // a summary in a few sentences
 	Method JobMethod `json:"method"`
 	Start  int64     `json:"start_unix_ns"` // of the rank that was recorded longest
 	End    int64     `json:"end_unix_ns"`
@@ -270,11 +270,11 @@ type Job struct {
 	Late []LateRank `json:"late,omitempty"`
 	// share of the communication of all ranks except the worst that is waiting for a late one, 0 to 1
 	WaitingShare float64 `json:"waiting_share,omitzero"`
-	// of the time, what stages of a pipeline that compute equally long do not compute in the mean, 0 to 1; no rank is
+	// mean share of the time in which stages of a pipeline that compute equally long do not compute, 0 to 1; no rank is
 	// late then
 	Bubbles float64 `json:"bubbles,omitzero"`
-	// Missing are ranks without a profile, and Absent how long each of the others waits for them in the mean; then the
-	// one that the others wait for longest is first.
+	// Missing are ranks without a profile, and Absent how long each of the others waits for them on average; then the one
+	// that the others wait for longest is first.
 	Missing []int64       `json:"missing,omitempty"`
 	Absent  time.Duration `json:"absent_ns,omitzero"`
 }
@@ -295,7 +295,7 @@ type Rank struct {
 	Rank          int64         `json:"rank"`
 	File          string        `json:"file"`
 	Step          time.Duration `json:"step_ns,omitzero"` // mean; 0: no steps
-	Own           time.Duration `json:"own_ns,omitzero"`  // mean step without communication that nothing hides
+	Own           time.Duration `json:"own_ns,omitzero"`  // mean step without exposed communication
 	Computing     time.Duration `json:"computing_ns"`
 	Communicating time.Duration `json:"communicating_ns"`
 	Collectives   int           `json:"collectives"` // that match
@@ -310,7 +310,7 @@ type Rank struct {
 // LateRank is a rank that delays the others.
 type LateRank struct {
 	Rank int64         `json:"rank"`
-	Each time.Duration `json:"each_ns"` // how long each of the others waits for it in the mean
+	Each time.Duration `json:"each_ns"` // how long each of the others waits for it on average
 	// At are the collectives at which it arrived last, most frequent first; First and Last are when, since its window
 	// began.
 	At    []LateAt      `json:"at,omitempty"`

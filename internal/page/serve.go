@@ -34,20 +34,20 @@ var assets embed.FS
 var scripts = []string{"base.js", "charts.js", "flames.js", "live.js", "profile.js", "main.js"}
 
 const (
-	// refresh is how often a browser is notified of news.
+	// refresh is how often a browser is notified of new data.
 	refresh = time.Second
 	// maxListeners is how many browsers are notified at a time; others poll.
 	maxListeners = 64
 	// maxAnswers is how many states are written at a time, each of at most about a megabyte.
 	maxAnswers = 64
-	// patience is how long a write to a browser may take that does not read.
+	// patience is the timeout of a write to a browser that does not read.
 	patience = 30 * time.Second
 )
 
 // Mark is near the beginning of every report.
 const Mark = "<!-- otelgpu -->"
 
-// policy lets the page run its own script and style and talk to its own server, and nothing else.
+// policy lets the page run its own script and style and connect to its own server, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -78,7 +78,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 			_, _ = w.Write(asset.content)
 		})
 	}
-	var one sync.Mutex // at a time asks the model, so that many browsers do not keep spans waiting
+	var one sync.Mutex // one at a time queries the model, so that many browsers do not delay spans
 	answer := func(w http.ResponseWriter, r *http.Request, kind string, form func(*State) ([]byte, error)) {
 		q, err := query(r.URL.Query())
 		if err != nil {
@@ -212,7 +212,7 @@ func events(m *Model, w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	last, quiet := uint64(0), 0
 	for {
-		// A write to a browser that does not read ends with the connection, not never.
+		// A write to a browser that does not read ends with the connection.
 		_ = out.SetWriteDeadline(time.Now().Add(patience))
 		var err error
 		if g := m.Generation(); g != last || quiet == 0 {
@@ -252,7 +252,7 @@ func script() []byte {
 	return bytes.Join(all, []byte("\n"))
 }
 
-// Report writes a state as one HTML file that needs nothing else.
+// Report writes a state as one self-contained HTML file.
 func Report(w io.Writer, s *State) error {
 	data, err := encode(s)
 	if err != nil {
@@ -283,7 +283,7 @@ func Report(w io.Writer, s *State) error {
 	return err
 }
 
-// WriteReport writes a report to a file of a folder, which is made if it is missing, and returns its path.
+// WriteReport writes a report to a file in a folder, which is created if missing, and returns its path.
 func WriteReport(folder, name string, s *State) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("cannot make the folder of the page: %w", err)

@@ -70,7 +70,7 @@ type Device struct {
 	Temperature []*float64 `json:"temperature"`
 	Throttled   []bool     `json:"throttled"`
 	Memory      []*float64 `json:"memory"`          // MiB in use
-	Limit       float64    `json:"limit,omitempty"` // MiB that it has
+	Limit       float64    `json:"limit,omitempty"` // total MiB
 	Recent      []Recent   `json:"recent"`          // oldest first
 }
 
@@ -181,7 +181,7 @@ type Health struct {
 
 // Query selects the content of a State.
 type Query struct {
-	Range    time.Duration // before now; 0 or more than ten minutes is all there is
+	Range    time.Duration // before now; 0 or more than ten minutes means everything
 	From, To time.Time     // time range of operations, steps and requests; zero: of Range
 	Service  string        // of the operations, steps and requests; empty: all services
 }
@@ -220,7 +220,7 @@ func (m *Model) State(q Query) *State {
 		return q.Service == "" || service == q.Service
 	}
 	joined := m.operationsOf(s, first, last, wanted)
-	if !m.fixed { // a report draws what ran, not seconds, and has findings of its own
+	if !m.fixed { // a report draws activities instead of seconds, and has findings of its own
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 		m.findingsOf(s, from, to, first, last)
 	}
@@ -272,7 +272,7 @@ func (m *Model) operationsOf(s *State, first, last int64, wanted func(service st
 			FLOPRate: sum.Ratio(spansums.FLOPs, spansums.FLOPTime), ByteRate: sum.Ratio(spansums.Bytes, spansums.ByteTime),
 			Roofline: sum.Ratio(spansums.Roofline, spansums.RoofTime), Bound: sum.Bound(), Trace: o.trace,
 		}
-		if o.direction == "" { // the bytes of a copy are no traffic of the device's memory
+		if o.direction == "" { // the bytes of a copy are not traffic of the device's memory
 			op.Intensity = sum.Ratio(spansums.BothFLOPs, spansums.BothBytes)
 		}
 		models[o.model] = true
@@ -338,11 +338,11 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 	})
 }
 
-// strip returns the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of
-// throttling any.
+// strip returns the device's last seconds, in at most shownCells cells: the mean of several seconds; throttling if any
+// second has it.
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
-	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
+	first := (newest/step - span/step + 1) * step // so that cells keep their seconds as time passes
 	out := Device{
 		ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
 		Recent: []Recent{},

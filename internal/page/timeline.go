@@ -29,8 +29,8 @@ const (
 	classes
 )
 
-// timeline is what ran on each row (a stream of a device) when, summed into cells of one length, a power of two in ns.
-// The length doubles when the time does not fit, so that memory does not grow with the profile.
+// timeline holds what ran on each row (a stream of a device) over time, summed into cells of one length, a power of two
+// in ns. The length doubles if the time does not fit, so that memory does not grow with the profile.
 type timeline struct {
 	origin int64 // unix ns of cell 0
 	length int64
@@ -38,7 +38,7 @@ type timeline struct {
 	rows   map[rowKey]*row
 	names  map[string]int32
 	list   []string
-	more   int64 // activities of rows that found no room
+	more   int64 // activities of rows beyond the limit
 }
 
 type rowKey struct{ device, stream int64 }
@@ -153,7 +153,7 @@ func (t *timeline) name(s string) int32 {
 	return int32(len(t.list))
 }
 
-// Timeline is what ran when, as the page draws it.
+// Timeline holds what ran over time, as the page draws it.
 type Timeline struct {
 	Start  float64  `json:"start"` // unix ms
 	Length float64  `json:"length"`

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// HeadSize is how many bytes of a file [Foreign] wants to see.
+// HeadSize is how many bytes of a file [Foreign] needs.
 const HeadSize = 4096
 
 // kind is a format that is known by name. Formats are recognized by their first bytes if documented, otherwise by the
@@ -30,7 +30,7 @@ func begins(with string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(with)) }
 }
 
-// kinds are the formats that profilers of GPUs write and that are not read.
+// kinds are formats of GPU profilers that are not supported.
 var kinds = []kind{
 	{
 		is: begins("NVIDIA Tegra Profiler"), ends: []string{".nsys-rep", ".qdrep", ".qdstrm"},
@@ -87,7 +87,7 @@ func table(head []byte) bool {
 		func(column string) bool { return bytes.Contains(first, []byte(column)) })
 }
 
-// documents are forms of JSON that are no traces, by keys and beginnings of texts that all of them have.
+// documents are forms of JSON that are not traces, by keys and prefixes of texts that all of them have.
 var documents = []struct {
 	keys         []string
 	says, remedy string
@@ -135,13 +135,13 @@ func Foreign(path string, head []byte) string {
 	return ""
 }
 
-// readable reports whether a file begins as those do that are read, whatever its name is.
+// readable reports whether a file starts like a supported one, whatever its name is.
 func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || begins("[")(head) }
 
 // IsSQLite looks for the magic string of SQLite (file format, section 1.3).
 func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
 
-// Head reads the beginning of a file, at most HeadSize bytes. A file that is shorter is no error.
+// Head reads the beginning of a file, at most HeadSize bytes. A shorter file is not an error.
 func Head(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -151,10 +151,10 @@ func Head(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, HeadSize))
 }
 
-// endings are what names of profiles that can be read end in.
+// endings are the endings of names of supported profiles.
 var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db"}
 
-// Endings lists what names of profiles end in.
+// Endings lists the endings of names of profiles.
 func Endings() []string { return slices.Clone(endings) }
 
 // InFolder reports whether a file of a folder should be read, by its name: profiles, and reports that need an export

@@ -18,13 +18,13 @@ type Job struct {
 	run   func(s *sim, sick bool)
 }
 
-// Profiles are the files of a job and the loss that was planted.
+// Profiles holds the files of a job and the planted loss.
 type Profiles struct {
 	Files []string // by rank
 	Loss  time.Duration
 }
 
-// Healthy is what jobs without a planted loss are.
+// Healthy is the kind of jobs without a planted loss.
 const Healthy = "healthy"
 
 // Run simulates the job and its healthy twin.

@@ -13,12 +13,12 @@ type Layout struct {
 	Name  string
 	Ranks int
 	Late  int
-	// Offset and Drift change the clocks of hosts: by up to an hour, and by up to 40 ppm.
+	// Layout is a job of several ranks in process groups, with one late rank.
 	Offset, Drift bool
 	groups        func(n int) []stage
 }
 
-// stage is what ranks do together in a step: they compute and then meet in each group.
+// stage is what ranks do together in a step: they compute and then run a collective in each group.
 type stage struct {
 	groups    []group
 	operation string
@@ -62,7 +62,7 @@ func Layouts() (list []Layout) {
 				{mesh(n, "default_pg", "0", n, 1), "allreduce", talking + 1},
 			}
 		}},
-		// As split_group names them: each rank counts only the groups that it made.
+		// As split_group names them: each rank counts only the groups that it created.
 		{"groups of one name", 4, func(n int) []stage {
 			return []stage{
 				{mesh(n, "undefined", "1", n/2, 1), "_allgather_base", talking},

@@ -53,7 +53,7 @@ type rank struct {
 	sequences   map[string]int64
 	offset      int64
 	drift       float64
-	slow        float64 // how many times as long kernels take, 0: once
+	slow        float64 // factor on the duration of kernels, 0: 1
 	first, last int64   // of the device's activities
 	waited      int64   // in collectives, for the last rank
 	held        int64   // that others together waited for this one
@@ -262,7 +262,7 @@ func (r *rank) copyIn(bytes int64, rate float64, pageable bool, stream int) (end
 	return end
 }
 
-// after lets a stream wait for a time, as cudaStreamWaitEvent does.
+// after lets a stream wait until a time, like cudaStreamWaitEvent.
 func (r *rank) after(stream int, t int64) {
 	r.call("cudaStreamWaitEvent", 2*us)
 	r.streams[stream] = max(r.streams[stream], t)

@@ -18,7 +18,7 @@ const (
 	maxText = 2048 // bytes of an attribute: Tempo's default limit
 )
 
-// clip cuts a string at a rune within n bytes, and makes it valid UTF-8, which OTLP demands.
+// clip truncates a string at a rune within n bytes, and makes it valid UTF-8, which OTLP requires.
 func clip(s string, n int) string {
 	if len(s) > n {
 		for n > 0 && !utf8.RuneStart(s[n]) {

@@ -44,7 +44,7 @@ func (b *builder) next() *job {
 	return &b.jobs[len(b.jobs)-1]
 }
 
-// device takes the activity in the slot.
+// device accepts the activity in the slot.
 func (b *builder) device(above *node, p *process) {
 	j := b.next()
 	j.node, j.above, j.of = nil, above, p
@@ -76,7 +76,7 @@ func (b *builder) hand() {
 	b.jobs = b.jobs[:0]
 }
 
-// wait returns when all jobs that were handed over are spans.
+// wait returns when all jobs that were handed over are written.
 func (b *builder) wait() {
 	back, ok := b.pipe.Wait(prefetch.Batches - 1)
 	b.over = !ok
@@ -85,8 +85,8 @@ func (b *builder) wait() {
 	}
 }
 
-// sweep runs the sweep of a writer. Where the level brings many spans and the program has several processors, it runs
-// in a goroutine of its own, which has ended when sweep returns, and the spans are made in this one.
+// sweep runs the sweep of a writer. If the level has many spans and the program has several processors, it runs in a
+// goroutine of its own, which has ended when sweep returns, and spans are written in this one.
 func (w *writer) sweep(ctx context.Context, s *sweep) error {
 	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
 		return s.run(ctx)

@@ -53,7 +53,7 @@ type capturedNode struct {
 	op, in string // innermost operator, and innermost annotation or module, around the launch
 	work   int    // 1 + index in works; 0: none
 	opaque bool
-	ran    bool // on the device at once, so it is no node
+	ran    bool // runs on the device immediately, so it is not a node
 }
 
 type capturedWork struct {
@@ -97,7 +97,7 @@ func textHash(s string) uint64 {
 	return h.Sum64()
 }
 
-// Captures goes over the events for captures of graphs.
+// Captures searches the events for captures of graphs.
 func (p *Profile) Captures(ctx context.Context) (Captures, error) {
 	if p.seq == 0 || !p.Names.any(beginsCapture) {
 		return Captures{}, nil
@@ -110,7 +110,7 @@ func (p *Profile) Captures(ctx context.Context) (Captures, error) {
 // LaunchesGraphs reports whether captures of other files may add operators to this one.
 func (p *Profile) LaunchesGraphs() bool { return p.Names.any(launchesGraph) }
 
-// Know takes captures of another profile, for Emit.
+// Know adds captures of another profile, for Emit.
 func (p *Profile) Know(c *Captures) { p.captures.add(c) }
 
 // graphs is a sweep over a profile that finds captures and replays.
@@ -185,8 +185,8 @@ func (g *graphs) call(r *record, f *frame, p *process, class timeline.Range) {
 	}
 }
 
-// capturing returns the capture that a launch of the thread goes to: the thread's own, else the only one of its
-// process, for a backward pass launches from a thread of its own.
+// capturing returns the capture that a launch of the thread belongs to: the thread's own, otherwise the only one of its
+// process, because a backward pass launches from a thread of its own.
 func (g *graphs) capturing(p *process, track uint32) (c *captured) {
 	for _, o := range slices.Backward(g.open) {
 		if o.process != p {

@@ -23,7 +23,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	if section, ok := s.onDevice(above, a.device); ok {
 		parent = section
 	}
-	// A source that knows under which live span the activity was launched states it; the link leads back to the window.
+	// A source that knows under which live span the activity was launched states it; the link points to the window.
 	live := spanRef{}
 	if a.detail.TraceParent != "" {
 		live, _ = parseTraceParent(a.detail.TraceParent)

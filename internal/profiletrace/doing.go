@@ -99,8 +99,8 @@ const (
 	ProfilerProcess int64 = -1 << 40
 )
 
-// OfProgram reports whether overhead, as CUPTI calls it, is no work of the profiler: code is loaded or compiled for the
-// program, or a queue is full. The calls in which that happens show it, too.
+// OfProgram reports whether overhead, as CUPTI calls it, is not work of the profiler: code is loaded or compiled for
+// the program, or a queue is full. The calls in which that happens show it, too.
 func OfProgram(overhead string) bool {
 	return containsAny(overhead, []string{"Loading", "Compiler", "COMPILER", "Command Buffer"})
 }
@@ -142,7 +142,7 @@ var dataModules = []string{
 	"webdataset/", "datasets/", "streaming/base/",
 }
 
-// queue reports whether a frame of Python takes from a queue, which another thread or process fills.
+// queue reports whether a Python frame reads from a queue, which another thread or process fills.
 func queue(frame string) bool {
 	file, call, ok := strings.Cut(frame, "): ")
 	if ok {
@@ -211,8 +211,8 @@ func loader(name string) bool {
 	return seen == data|get
 }
 
-// loaderWords are the words that loader knows: for data (1), for getting it (2), both, and those by which it is
-// something else (4).
+// loaderWords are the words that loader uses: for data (1), for fetching it (2), both, and words with another meaning
+// (4).
 var loaderWords = map[string]int{
 	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1,
 	"shard": 1,
@@ -226,8 +226,8 @@ var loaderWords = map[string]int{
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 
-// eventLoops are parts of the frames of Python that run requests from outside, and wait for it by themselves; polls
-// of the frames in which they wait, as others do for files and processes.
+// eventLoops are parts of the frames of Python that run requests from outside, and wait for them themselves; polls are
+// parts of the frames in which they wait, as others do for files and processes.
 var (
 	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
@@ -286,7 +286,7 @@ func peer(name string) bool {
 		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
 }
 
-// name takes the names of the range that the frame is.
+// name sets the names of the range that the frame is.
 func (f *frame) name(r *record, fl *nameFlag) {
 	switch {
 	case fl.moves && f.mover == 0:
@@ -326,7 +326,7 @@ func (t *thread) previous(s *sweep) int64 {
 	return last
 }
 
-// launched takes note of a call that put work on a device.
+// launched records a call that put work on a device.
 func (t *thread) launched(r *record) {
 	t.last = r.key + r.duration
 	if p := t.process; !p.hasMain {
@@ -347,7 +347,7 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 			s.threadsOf = append(s.threadsOf, &t.log)
 		}
 	}
-	if s.profiler != nil { // it holds any thread up
+	if s.profiler != nil { // it delays any thread
 		s.threadsOf = append(s.threadsOf, &s.profiler.log)
 	}
 	if a.hasLaunch {

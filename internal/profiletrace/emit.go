@@ -26,10 +26,10 @@ type Stats struct {
 	Memsets      int64
 	Steps        int64
 	Spans        int64
-	Cut          int64            // spans that a limit on the trace cut
+	Cut          int64            // spans dropped by a limit on the trace
 	DeepSteps    int64            // steps within 64 others, which have no totals of the device
-	Forgotten    int64            // activities whose launch was forgotten before they began, for want of memory
-	NamesDropped int64            // distinct names that were not kept, for want of memory
+	Forgotten    int64            // activities whose launch was evicted before they started
+	NamesDropped int64            // distinct names that were not kept
 	SpilledBytes int64            // written to the spill file
 	Devices      []facts.Report   // of the window, by device
 	Host         *finding.Finding // where the host's time went, of a file without activities of a device
@@ -38,7 +38,7 @@ type Stats struct {
 	Unused
 }
 
-// Unused is what of a file is not in its spans.
+// Unused is what is in a file but not in its spans.
 type Unused struct {
 	Skipped map[string]int64 // skipped or lost events, by reason
 	Faults  []string         // contradictions in the file's own statements
@@ -47,8 +47,8 @@ type Unused struct {
 // Skip counts an event that is left out.
 func (u *Unused) Skip(why string) { u.Skipped[why]++ }
 
-// Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
-// with the context's. It may be called again, and writes the same.
+// Emit writes the profile as traces, in batches that the function owns. It stops at the function's first error and when
+// the context ends. It may be called again, and writes the same.
 func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, emit)
 	s.Unused = Unused{maps.Clone(p.Skipped), slices.Concat(p.Faults, s.Strays.Named)}

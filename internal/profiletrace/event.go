@@ -43,7 +43,7 @@ type Event struct {
 }
 
 // CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put
-// what makes it unique, where the file's number is so only within a process.
+// what makes it unique, if the file's number is only unique within a process.
 const CorrelationBits = 40
 
 const correlationMask = 1<<CorrelationBits - 1

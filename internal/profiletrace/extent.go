@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Extent is which activities the analysis of a device's window takes: the value of gpu.window.extent. Spans and the
-// totals of steps do not depend on it. The zero Extent is ExtentAll.
+// Extent selects the activities that the analysis of a device's window includes: the value of gpu.window.extent. Spans
+// and the totals of steps do not depend on it. The zero Extent is ExtentAll.
 type Extent uint8
 
 // Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step: like HTA, they
@@ -45,7 +45,7 @@ func (b *stepBounds) add(e *Event) {
 	b.lastStart, b.lastEnd = max(b.lastStart, e.Start), max(b.lastEnd, e.End())
 }
 
-// extent returns the requested one, where the file has the steps for it.
+// extent returns the requested extent if the file has the steps for it.
 func (p *Profile) extent() Extent {
 	if !p.bounds.several {
 		return ExtentAll
@@ -53,7 +53,7 @@ func (p *Profile) extent() Extent {
 	return p.opts.Extent
 }
 
-// takes reports whether the analysis of a device takes the activity.
+// takes reports whether the analysis of a device includes the activity.
 func (p *Profile) takes(a *activity) bool {
 	switch x := p.extent(); {
 	case x == ExtentAll:

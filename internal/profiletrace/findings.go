@@ -21,7 +21,7 @@ import (
 // findingEvent is the name of the span events that findings are.
 const findingEvent = "finding"
 
-// chainMark parts the members of a chain.
+// chainMark separates the members of a chain.
 const chainMark = " -> "
 
 // PutFinding puts findings on a span, an event each.

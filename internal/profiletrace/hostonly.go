@@ -16,7 +16,7 @@ import (
 )
 
 // hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
-// to the innermost range, within a loader to that. The zero value is empty.
+// to the innermost range, within a loader to the loader. The zero value is empty.
 type hostOnly map[hostLocation]*finding.Location
 
 type hostLocation struct{ track, name uint32 }

@@ -22,11 +22,10 @@ func automatic(name string) bool {
 	return slices.ContainsFunc(automatics, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and
+// libraries are parts of names that only communication kernels have: collective libraries of NVIDIA, AMD, Habana and
 // Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it (dpsk::ep in DeepSeek's own build), Microsoft's MSCCL++,
 // the multicast instructions of PyTorch's symmetric memory, vLLM's and aiter's own all-reduce (cross_device_reduce,
-// quickreduce), FlashInfer's and
-// TensorRT-LLM's on user buffers.
+// quickreduce), FlashInfer's and TensorRT-LLM's on user buffers.
 var libraries = []string{
 	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "dpsk::ep::", "mscclpp", "multimem_",
 	"cross_device_reduce", "quickreduce", "userbuffers",
@@ -254,7 +253,7 @@ func FindTraceParent(name string) (rest, parent string) {
 	return cmp.Or(rest, "annotation"), parent
 }
 
-// instanceOf takes the number off the name of a module, by which PyTorch counts instances of a class: "nn.Module:
+// instanceOf removes the number from the name of a module, by which PyTorch counts instances of a class: "nn.Module:
 // Linear_83".
 func instanceOf(name string) (class string, instance int64, ok bool) {
 	i := strings.LastIndexByte(name, '_')

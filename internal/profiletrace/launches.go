@@ -76,7 +76,7 @@ func newLaunchTable(launches int64) *launchTable {
 	}
 }
 
-// put remembers a launch; the same correlation again replaces it.
+// put stores a launch; the same correlation again replaces it.
 func (t *launchTable) put(corr int64, l launch) {
 	for {
 		b := t.bucket(corr)

@@ -6,8 +6,8 @@ package profiletrace
 import "strings"
 
 // mangledName returns the last name of a nested name in Itanium's mangling ("_ZN2at6native13reduce_kernelI…"), where
-// every name is preceded by its length; that is all a short name needs, so that no demangler is. Wrappers are replaced
-// by the first name among their template arguments. Empty when the name is mangled otherwise.
+// every name is preceded by its length; a short name needs no more than that. Wrappers are replaced by the first name
+// among their template arguments. Empty for other manglings.
 func mangledName(s string) string {
 	rest, ok := strings.CutPrefix(s, "_Z")
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Names interns strings: equal strings get one number, so that a record holds four bytes for a name of hundreds.
-// Past its limit new names are all the number 0, an unknown name, and are counted.
+// Names interns strings: equal strings get one number, so that a record holds four bytes for a name of hundreds. Beyond
+// its limit new names are all the number 0, an unknown name, and are counted.
 type Names struct {
 	index map[string]uint32
 	list  []string

@@ -181,7 +181,7 @@ type process struct {
 	bySteps bool
 }
 
-// leads takes note of a thread that begins a step.
+// leads records a thread that starts a step.
 func (p *process) leads(track uint32) {
 	if !p.bySteps {
 		p.main, p.hasMain, p.bySteps = track, true, true
@@ -205,7 +205,7 @@ func (p *process) track(st *step) {
 	p.steps = append(p.steps, st)
 }
 
-// passed forgets steps that ended before an instant, as soon as they may be half of the kept ones.
+// passed drops steps that ended before an instant, as soon as they may be half of the kept ones.
 func (p *process) passed(t int64) {
 	if len(p.steps) >= max(p.sweep, openSteps) {
 		p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return s.end <= t })

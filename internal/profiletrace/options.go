@@ -27,7 +27,7 @@ type Options struct {
 	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is rejected: a few compressed
 	// megabytes may expand to any number.
 	MaxEvents int `mapstructure:"max_events"`
-	// BatchSpans is the most spans of one batch (default 1000).
+	// BatchSpans is the maximum number of spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
 	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
 	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
@@ -108,8 +108,8 @@ const (
 	minBytes = 200_000
 )
 
-// Check reports every problem of a configuration. It is not called Validate, for the path of an error would name a
-// field of Go that no configuration has.
+// Check reports every problem of a configuration. It is not called Validate, because the path of its error would name a
+// Go field that no configuration has.
 func (o *Options) Check() error {
 	var bad configvalidate.List
 	bad.If(o.BatchSpans <= 0, "`batch_spans` must be positive, found %d", o.BatchSpans)

@@ -89,7 +89,7 @@ type track struct {
 
 type processCount struct{ pid, calls int64 }
 
-// New begins a profile. Close must be called.
+// New starts a profile. Close must be called.
 func New(o Options, s Source) *Profile {
 	if o.BatchSpans <= 0 {
 		o.BatchSpans = defaultBatch
@@ -113,7 +113,7 @@ var ErrTimeRange = errors.New("time out of range")
 // maxTime keeps sums of times within int64: 2^62 ns are 146 years.
 const maxTime = int64(1) << 62
 
-// Add takes one event. One that cannot be taken is skipped; an error ends the profile.
+// Add adds one event. An event that cannot be added is skipped; an error ends the profile.
 func (p *Profile) Add(e *Event) error {
 	switch {
 	case e.Duration < 0:
@@ -151,7 +151,7 @@ func (p *Profile) Add(e *Event) error {
 	return nil
 }
 
-// Clock takes a reading of a device's clock, in any unit that is the same for all, at ns since the file's base.
+// Clock adds a reading of a device's clock, in any unit that is the same for all, at ns since the file's base.
 func (p *Profile) Clock(device, at int64, value float64) {
 	const devices = 256
 	if at < -maxTime || at > maxTime || !(value > 0) || len(p.clocks) == devices && p.clocks[device] == nil {

@@ -49,7 +49,7 @@ type known struct {
 	byID     map[int64]int    // node by its number; nil: not by numbers
 }
 
-// replaysOf goes over the events, and finds the captured graph of each launch of a graph.
+// replaysOf searches the events, and finds the captured graph of each launch of a graph.
 func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, error) {
 	if !p.LaunchesGraphs() || p.captures.Len()+p.captures.Lost == 0 && !p.Names.any(beginsCapture) {
 		return nil, Graphs{}, nil
@@ -158,8 +158,8 @@ const (
 	missingShare = 0.01
 )
 
-// nearest returns the captured graph that has all kernels of the replay and a few more, if there is one only. The sums
-// of the keys differ by the keys of the missing nodes, so that no list of a replay's kernels is kept.
+// nearest returns the captured graph that has all kernels of the replay and a few more, if there is exactly one. The
+// sums of the keys differ by the keys of the missing nodes, so that no list of a replay's kernels is kept.
 func (x captureIndex) nearest(r *replay) (best *match) {
 	for k, m := range x {
 		missing := k.count - r.count
@@ -203,7 +203,7 @@ func (c *Captures) index() captureIndex {
 	return m
 }
 
-// know puts a captured graph into the profile's words, with the ranges around launches where they are certain.
+// know translates a captured graph to the profile's names, with the ranges around launches if they are certain.
 func (p *Profile) know(m *match) *known {
 	k := &known{match: m, byKey: map[uint64][]int{}}
 	c := m.captured

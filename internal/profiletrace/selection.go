@@ -26,7 +26,7 @@ type traceKey struct {
 	step int64 // ordinal, -1: the window
 }
 
-// candidate ranks a span: the greater wins.
+// candidate ranks a span: the greater one is kept.
 type candidate struct {
 	step     bool
 	duration int64

@@ -77,7 +77,7 @@ func (b *brackets) next(s string, i int) {
 	}
 }
 
-// outside returns the index of the first c at or after from that is within no brackets, or len(s).
+// outside returns the index of the first c at or after from that is outside of all brackets, or len(s).
 func outside(s string, from int, c byte) int {
 	var b brackets
 	for i := from; i < len(s); i++ {
@@ -89,7 +89,7 @@ func outside(s string, from int, c byte) int {
 	return len(s)
 }
 
-// lastOutside returns the index of the last c that is within no brackets, or -1.
+// lastOutside returns the index of the last c that is outside of all brackets, or -1.
 func lastOutside(s string, c byte) int {
 	var b brackets
 	last := -1

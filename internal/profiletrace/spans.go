@@ -146,7 +146,7 @@ func (s *spans) scopeOf(k scopeKey, p *process) ptrace.ScopeSpans {
 		rs = s.batch.ResourceSpans().AppendEmpty()
 		s.resource(rs.Resource().Attributes(), p)
 		s.within[p.pid] = rs
-		s.scope(rs, scopeKey{pid: p.pid}) // the host's is the first, and goes if it stays empty
+		s.scope(rs, scopeKey{pid: p.pid}) // the host's is the first, and is removed if it stays empty
 	}
 	if k.isDevice {
 		s.scope(rs, k)

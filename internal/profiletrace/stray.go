@@ -105,7 +105,7 @@ func (p *Profile) findStrays() error {
 	return p.takeOut(&s, few)
 }
 
-// takeOut leaves the strays out, if they are few.
+// takeOut removes the strays, if they are few.
 func (p *Profile) takeOut(s *Strays, few int64) error {
 	first, last, bounds, hull := int64(math.MaxInt64), int64(math.MinInt64), newStepBounds(), s.last
 	err := p.sorter.each(func(r *record) error {

@@ -41,7 +41,7 @@ func newDeviceWindow(ordinal int64, p *process, s *timeline.Splitter) *deviceWin
 	return d
 }
 
-// add takes an activity of the process.
+// add adds an activity of the process.
 func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	if len(d.streams) == 0 {
 		d.first, d.end = a.start, a.end
@@ -54,7 +54,7 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 	}
 }
 
-// judge hands the activity to the engine of findings, with its launch.
+// judge passes the activity to the analysis, with its launch.
 func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	d.taking = proc
 	v := &s.one
@@ -127,7 +127,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	}
 }
 
-// maxWorked bounds the intervals that a device remembers for others: a gap is queried when it ends.
+// maxWorked bounds the intervals that a device keeps for others: a gap is queried when it ends.
 const maxWorked = 1 << 10
 
 // besideOf returns a function that tells, for launched work that does not start, which other device worked for more

@@ -73,7 +73,7 @@ type computed struct {
 	all   int64              // of kernels
 }
 
-// add takes a kernel that is no collective: those compute next to nothing.
+// add adds a kernel that is not a collective: collectives compute next to nothing.
 func (c *computed) add(a *activity, first bool) {
 	c.all += a.duration
 	w := a.launch.work

@@ -3,12 +3,12 @@
 
 package profiletrace
 
-// writer is the second sweep: it makes spans.
+// writer is the second sweep: it writes spans.
 type writer struct {
 	rule  *rule
 	sel   *selection
 	out   *spans
-	queue []*node // nodes that still gather, in the order of their starts
+	queue []*node // nodes that are still open, in the order of their starts
 	next  int     // length of queue at which it is looked through again
 
 	builder *builder // makes the spans; nil: the writer does

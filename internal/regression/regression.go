@@ -69,7 +69,7 @@ type Finding struct {
 	Before, Now         Side
 }
 
-// Series is the runs of one operation in one version. It is not safe for concurrent use, as Tracker.
+// Series holds the runs of one operation in one version. Like Tracker, it is not safe for concurrent use.
 type Series struct {
 	Version string
 
@@ -83,13 +83,13 @@ type Series struct {
 	days    [quantities]*days
 }
 
-// Gone reports whether the series is nil or was evicted; find it again then.
+// Gone reports whether the series is nil or was evicted; look it up again then.
 func (s *Series) Gone() bool { return s == nil || s.gone }
 
 // PerItem reports whether the runs' values are per item.
 func (s *Series) PerItem() bool { return s.op.key.PerItem }
 
-// operation is the versions of one operation.
+// operation holds the versions of one operation.
 type operation struct {
 	key      Key
 	versions []*Series // in the order of their first runs

@@ -449,6 +449,6 @@ func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	}
 }
 
-// toInt converts a whole number to int64. A counter that reaches 2^63, as bytes do within weeks, begins again at 0,
-// which rates handle as a restart; a counter that stayed at the largest number would show no more activity.
+// toInt converts a whole number to int64. A counter that reaches 2^63, as bytes do within weeks, restarts at 0, which
+// rates handle as a restart; a counter that stayed at the largest number would show no more activity.
 func toInt(v float64) int64 { return int64(math.Mod(v, 1<<63)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Spending is where time went: by class, and of idle time by cause.
+// Spending is where time went: by class, and idle time by cause.
 type Spending struct {
 	Parts  [timeline.ClassCount]int64
 	Idles  [timeline.Causes]int64
@@ -32,7 +32,7 @@ type locationKey struct {
 	Name, In uint32
 }
 
-// spent is how often and how long time went somewhere.
+// spent is how often and how long an entry occurred.
 type spent struct {
 	At                locationKey
 	Count, Time, Most int64

@@ -55,7 +55,7 @@ func (w *Worked) add(kernels int64, r *Rate, shapes string, t time.Duration, n f
 	}
 }
 
-// differs reports whether the work of two sides is another one, beyond rounding.
+// differs reports whether the work of two sides differs, beyond rounding.
 func (w Worked) differs(o Worked) bool {
 	far := func(a, b float64) bool { return max(a, b) > 1.001*min(a, b) }
 	return far(w.Kernels, o.Kernels) || far(w.FLOPs, o.FLOPs) || w.Precision != o.Precision || w.Shapes != o.Shapes
@@ -84,7 +84,7 @@ func (c Change) work() string {
 // Delta returns After minus Before.
 func (c Change) Delta() time.Duration { return c.After - c.Before }
 
-// Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.
+// Compare compares the devices of two profiles. Changes are sorted by their size, largest first.
 func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
 	var window [2]time.Duration

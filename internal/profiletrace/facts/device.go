@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Device collects the facts of one device: it takes its activities in the order of their starts.
+// Device collects the facts of one device from its activities, in the order of their starts.
 type Device struct {
 	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for the time before
 	// its first activity, in order; nil: not needed.
@@ -23,7 +23,7 @@ type Device struct {
 
 	any    bool
 	end    int64 // of activities
-	cursor int64 // up to which time has been given away
+	cursor int64 // time up to which everything is attributed
 	active []active
 	split  *timeline.Splitter
 
@@ -86,10 +86,10 @@ type active struct {
 	filled   float64 // 1 where it is not known
 }
 
-// maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
+// maxActive bounds concurrent activities; beyond it, time counts for the last of their class.
 const maxActive = 512
 
-// NewDevice makes a device without activities. Devices of one sweep may share a splitter.
+// NewDevice returns a device without activities. Devices of one sweep may share a splitter.
 func NewDevice(s *timeline.Splitter) *Device {
 	return &Device{
 		Totals: Totals{Copy: map[CopyKey]*Copies{}, Trials: trials{}, Moved: map[MoveKey]*Moved{}},
@@ -256,8 +256,8 @@ func (d *Device) begin(a *timeline.Activity) {
 	d.active = append(d.active, t)
 }
 
-// advance gives the time up to t to what ran: of several of the class that hides the others, to the one that began
-// first.
+// advance attributes the time up to t to what ran: of several activities of the class that hides the others, to the one
+// that started first.
 func (d *Device) advance(t int64) {
 	for len(d.active) > 0 && d.cursor < t {
 		best, soonest := 0, d.active[0].end
@@ -321,7 +321,7 @@ func (d *Device) give(a *active, from, to int64) {
 	d.took(c)
 }
 
-// half takes time in which the kernels that run leave multiprocessors without a block.
+// half adds time in which the running kernels leave multiprocessors without a block.
 func (d *Device) half(a *active, n time.Duration) {
 	filled := 0.0
 	for i := range d.active {
@@ -335,7 +335,7 @@ func (d *Device) half(a *active, n time.Duration) {
 	a.op.Empty += (1 - filled) * float64(n)
 }
 
-// stall takes time in which kernels run while pages that they touch move.
+// stall adds time in which kernels run while pages that they access are moved.
 func (d *Device) stall(n time.Duration) {
 	if i := slices.IndexFunc(d.active, func(a active) bool { return a.pages }); i >= 0 {
 		d.active[i].copy.Stalled += n

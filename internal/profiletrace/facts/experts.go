@@ -5,7 +5,7 @@ package facts
 
 import "time"
 
-// Experts sums up exchanges of tokens between ranks that hold experts: all-to-alls of which both sizes are known.
+// Experts sums exchanges of tokens between ranks that hold experts: all-to-alls of which both sizes are known.
 type Experts struct {
 	Count          int64
 	Sent, Received int64 // elements
@@ -15,7 +15,7 @@ type Experts struct {
 	Rate           float64 // highest, elements per ns
 }
 
-// add takes an exchange. The larger side bounds what it takes.
+// add adds an exchange. The larger side determines its minimum time.
 func (e *Experts) add(a *active) {
 	if a.sent <= 0 || a.received <= 0 || a.duration <= 0 {
 		return

@@ -14,14 +14,14 @@ type Batches struct {
 // LeastBatch is the minimum mean number of launches held back by such a gap if they arrive in batches.
 const LeastBatch = 2
 
-// idle takes idle time that the activity ended.
+// idle adds idle time that the activity ended.
 func (h *Batches) idle(a *timeline.Activity, s timeline.Share) {
 	if s.Cause == timeline.CauseDependency {
 		h.Gaps, h.until = h.Gaps+1, a.Start
 	}
 }
 
-// launched takes the launch of an activity.
+// launched adds the launch of an activity.
 func (h *Batches) launched(l *timeline.Launch) {
 	if h.until != 0 && l.Known && l.End <= h.until {
 		h.Launches++

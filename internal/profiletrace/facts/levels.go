@@ -3,7 +3,7 @@
 
 package facts
 
-// Level is the most bytes that were in use from a time on, until the next level's.
+// Level is the maximum number of bytes in use from a time on, until the next level's.
 type Level struct {
 	At    int64 `json:"at_unix_ns"`
 	Bytes int64 `json:"bytes"`
@@ -12,8 +12,8 @@ type Level struct {
 // maxLevels is how many Levels keep: more than a screen has columns.
 const maxLevels = 1000
 
-// Levels follow a quantity over time in bounded memory: of each cell of time they keep the largest value, and cells
-// become longer as there is more to keep.
+// Levels tracks a quantity over time in bounded memory: for each cell of time it keeps the largest value, and cells
+// become longer as more has to be kept.
 type Levels struct {
 	list []Level
 	cell int64 // ns; 0: every value is kept

@@ -37,7 +37,7 @@ type Peak struct {
 	Reason string // why it is not known
 }
 
-// PeakOf looks a model up; a suffix by which a driver marks a virtual function does not change the device.
+// PeakOf looks up a model; a suffix by which a driver marks a virtual function does not change the device.
 func PeakOf(model string) Peak {
 	if model == "" {
 		return Peak{Reason: "the file does not name the device (name it: --device MODEL, or `device` of the receiver)"}

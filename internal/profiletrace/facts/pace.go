@@ -16,7 +16,7 @@ import (
 // slower together, the cause is the device: its clocks were lowered, or another process used it.
 type pace struct {
 	samples []paced
-	stride  int // one kernel of so many is kept
+	stride  int // one kernel out of this many is kept
 	skipped int
 }
 
@@ -29,12 +29,12 @@ type paced struct {
 
 // Limits of pace.
 const (
-	maxPaced    = 1 << 14 // kernels that are kept; beyond, every second goes and one of twice as many is taken
+	maxPaced    = 1 << 14 // kept kernels; beyond this number, every second is dropped and the interval doubles
 	leastPaced  = 12      // of a kind
-	leastLength = 2_000   // ns: shorter ones vary by the clock's grain
+	leastLength = 2_000   // ns: shorter ones vary by the clock's resolution
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
-	Slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
+	Slower      = 1.1     // factor above which a part is slow: more than boost clocks vary
 	places      = 16      // of a kind in a step: a kernel is compared with those at the same position
 	certain     = 4       // standard errors of the difference of two parts
 )
@@ -182,7 +182,7 @@ func placesOf(list []paced) []int {
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
 	best := 0.0
-	for k := 2; k < len(sorted)-1; k++ { // one level alone may be chance
+	for k := 2; k < len(sorted)-1; k++ { // a single level may be chance
 		low, lowVar := moments(sorted[:k])
 		high, highVar := moments(sorted[k:])
 		n, m := float64(k), float64(len(sorted)-k)

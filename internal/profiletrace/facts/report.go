@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Report is what one device did over the window, and what would be gained. Its JSON holds durations in ns, rates in
-// FLOP and bytes per second, and shares from 0 to 1.
+// Report is the work of one device over the window, and the possible gains. Its JSON has durations in ns, rates in FLOP
+// and bytes per second, and shares from 0 to 1.
 type Report struct {
 	Ordinal int64         `json:"ordinal"`
 	Model   string        `json:"model,omitempty"` // empty: not stated
@@ -138,7 +138,7 @@ type Collective struct {
 	Time    time.Duration `json:"time_ns"`
 	Waiting time.Duration `json:"waiting_ns"`
 	Moving  time.Duration `json:"moving_ns"`
-	Mixed   bool          `json:"-"` // waiting cannot be distinguished, so that all counts as moving
+	Mixed   bool          `json:"-"` // waiting cannot be distinguished; everything counts as moving
 	Bytes   int64         `json:"-"`
 	Best    float64       `json:"-"` // bytes ÷ the shortest of the kind, per second; 0: not known
 }
@@ -156,14 +156,14 @@ type Context struct {
 	Windows bool     // the host runs Windows
 }
 
-// Memory is how the framework's allocated memory went.
+// Memory is the course of the framework's allocated memory.
 type Memory struct {
 	First, Highest int64
 	At             string // range in which it was highest
 	Levels         []Level
 }
 
-// Report returns the sums of the device, without findings. The device takes no further activities.
+// Report returns the sums of the device, without findings. No further activities may be added.
 func (d *Device) Report(f *Context) Report {
 	d.finish()
 	r := Report{
@@ -244,7 +244,7 @@ func (a *Spending) Locations(f *Context, c timeline.Cause) []finding.Location {
 	list := make([]finding.Location, 0, len(top))
 	for _, e := range top {
 		name, in := e.At.Name, e.At.In
-		if in&timeline.InnerName != 0 || c == timeline.CauseLoader && in != 0 { // of a loader the inner range is kept in it
+		if in&timeline.InnerName != 0 || c == timeline.CauseLoader && in != 0 { // within a loader the inner range is kept
 			name, in = in&^timeline.InnerName, name
 		}
 		p := finding.Location{Name: cmp.Or(f.Name(name), NoRange), Time: time.Duration(e.Time), Count: e.Count}
@@ -256,7 +256,7 @@ func (a *Spending) Locations(f *Context, c timeline.Cause) []finding.Location {
 	return list
 }
 
-// String returns one line for people: the parts of the window, of idle time the causes, and the rates.
+// String returns one line for people: the parts of the window, idle time by cause, and the rates.
 func (r Report) String() string {
 	part := func(t time.Duration) string {
 		return fmt.Sprintf("%s (%.3g %%)", finding.Duration(t), 100*float64(t)/float64(max(r.Window, 1)))

@@ -18,7 +18,7 @@ import (
 func (d *Device) operators(r *Report, f *Context) {
 	e := &r.Efficiency
 	var all, atPeak, atFLOPs float64
-	// in an order, so that sums are the same each time
+	// sorted, so that sums are reproducible
 	for _, k := range slices.SortedFunc(maps.Keys(d.ops), func(a, b opKey) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.shape, b.shape))
 	}) {
@@ -64,8 +64,8 @@ func (d *Device) operators(r *Report, f *Context) {
 	}
 }
 
-// PrecisionOf returns the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on
-// tensor cores show it in their names.
+// PrecisionOf returns the engine of a product of fp32: the record does not state whether TF32 was allowed, but names of
+// kernels on tensor cores show it.
 func PrecisionOf(precision, kernel string) string {
 	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
 		strings.Contains(kernel, "tensorop_s")) {
@@ -102,7 +102,7 @@ func (r *Rate) over(t time.Duration, p Peak, kernel string) {
 }
 
 func (d *Device) byKernel(r *Report, f *Context) {
-	for _, id := range slices.Sorted(maps.Keys(d.kern)) { // in an order, for many have one short name
+	for _, id := range slices.Sorted(maps.Keys(d.kern)) { // sorted, because many have one short name
 		k := d.kern[id]
 		if k.Name = f.Kernel(id); k.worked > 0 {
 			k.over(k.worked, f.Peak, k.Name)

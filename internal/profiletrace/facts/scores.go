@@ -15,7 +15,7 @@ type scores struct {
 	softmax bool
 }
 
-// scorePart is a kernel that makes, changes or uses scores.
+// scorePart is a kernel that computes, changes or uses scores.
 type scorePart struct {
 	op       *operatorSum
 	duration time.Duration
@@ -25,7 +25,7 @@ type scorePart struct {
 // maxParts is how many kernels there may be from one product to the other: scaling, mask, casts, softmax, dropout.
 const maxParts = 16
 
-// attends takes note of attention in parts. Kernels in it that only move bytes count as that.
+// attends records attention in parts. Kernels in it that only move bytes count as such.
 func (d *Device) attends(a *timeline.Activity, op *operatorSum) {
 	s := d.scores[a.Stream]
 	part := scorePart{op, a.Length(), a.Moves != timeline.MovesNothing}

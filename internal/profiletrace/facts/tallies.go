@@ -100,7 +100,7 @@ func (c *collective) comparable(k collectiveKey) bool {
 	return c.count >= leastRepeats && (k.bytes > 0 || k.occurrence > 0)
 }
 
-// leastRepeats is how many collectives of a kind it takes to know what one takes at least.
+// leastRepeats is the minimum number of collectives of a kind to know their shortest time.
 const leastRepeats = 3
 
 // CopyKey identifies a kind of copies.

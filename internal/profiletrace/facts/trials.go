@@ -37,7 +37,7 @@ type opCall struct {
 // Limits for recognizing autotuning.
 const (
 	manyNames   = 5  // of kernels in one call
-	UsualCalls  = 3  // times as many calls must have few
+	UsualCalls  = 3  // factor by which calls with few names must outnumber the others
 	maxOfTrial  = 64 // idle times kept per call; further ones stay with their cause
 	maxSearched = 1 << 10
 )

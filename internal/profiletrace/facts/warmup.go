@@ -16,7 +16,7 @@ type warmUp struct {
 	qualifies bool
 }
 
-// Limits: what begins a warm-up is never again done so often in a row.
+// Limits: after the warm-up, launches are never again that frequent in a row.
 const (
 	leastReplays = 3
 	leastEager   = 24

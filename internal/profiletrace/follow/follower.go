@@ -22,12 +22,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Read reads one file and hands on its batches. It must emit the same ones for the same content, whatever the file's
-// name, and others for another. An error means that the file is refused; it names the file.
+// Read reads one file and passes on its batches. It must emit the same ones for the same content, whatever the file's
+// name, and others for another. An error means that the file is rejected; it names the file.
 type Read func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error
 
-// ErrRepeated is what emit returns to a Read of a file whose content was handed on before: it was renamed, moved,
-// packed or copied. It ends the Read, which returns it, wrapped or not.
+// ErrRepeated is what emit returns to a Read of a file whose content was passed on before: it was renamed, moved,
+// compressed or copied. It ends the Read, which returns it, wrapped or not.
 var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
@@ -58,7 +58,7 @@ type sighting struct {
 	since time.Time
 }
 
-// New makes a follower; next is the consumer of batches.
+// New returns a follower; next is the consumer of batches.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next consumer.ConsumeTracesFunc) *Follower {
 	return &Follower{
 		cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
@@ -88,7 +88,7 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown stops reading, in the middle of a file where need be. It may be called twice, and without Start.
+// Shutdown stops reading, even in the middle of a file. It may be called twice, and without Start.
 func (f *Follower) Shutdown(ctx context.Context) error {
 	var err error
 	f.once.Do(func() {
@@ -203,8 +203,8 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 	return read, refused
 }
 
-// outside reports whether the file is not at fault: it may not be opened, its file system does not answer, the folder
-// of temporary files is full. That may pass without a change of the file.
+// outside reports whether the file is not at fault: it cannot be opened, its file system does not respond, the folder
+// of temporary files is full. That may change without a change of the file.
 func outside(err error) bool {
 	_, ok := errors.AsType[*fs.PathError](err)
 	return ok
@@ -224,7 +224,7 @@ func (f *Follower) settled(path string, v version, stable time.Duration) bool {
 	return now.Sub(s.since) >= stable
 }
 
-// file reads one file and hands its batches on, except batches that were taken before.
+// file reads one file and passes its batches on, except batches that were delivered before.
 func (f *Follower) file(ctx context.Context, path string, v version) (content uint64, err error) {
 	first, skip := true, 0
 	err = f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {

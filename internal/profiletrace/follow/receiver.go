@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// Consumer hands batches to next and counts them as the receiver's.
+// Consumer passes batches to next and counts them as the receiver's.
 func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTracesFunc, error) {
 	obs, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
 		ReceiverID: set.ID, Transport: "file", ReceiverCreateSettings: set,
@@ -53,8 +53,8 @@ type Summary struct {
 	Parts int64 // that it consists of
 }
 
-// Receiver is the component that follows files, counts their outcomes, and logs each reason for leaving something
-// out once for all files.
+// Receiver is the component that follows files, counts their outcomes, and logs each reason for leaving something out
+// once for all files.
 type Receiver struct {
 	*Follower
 	tel  Telemetry
@@ -65,7 +65,7 @@ type Receiver struct {
 
 var _ component.Component = (*Receiver)(nil)
 
-// maxTold bounds the reasons that are logged.
+// maxTold bounds the logged reasons.
 const maxTold = 100
 
 // NewReceiver creates the component; what is the plural of the units of a file: events, rows.

@@ -47,7 +47,8 @@ type state struct {
 	replay   int
 }
 
-// progress is how much of a file was taken. It goes by content: the file may have another name when it is read again.
+// progress is how much of a file was delivered. It is kept by content: the file may have another name when it is read
+// again.
 type progress struct {
 	Content uint64 `json:"content"`
 	Batches int    `json:"batches"`
@@ -155,7 +156,7 @@ func (s *state) load(ctx context.Context) (again int, err error) {
 	return again, s.client.Set(ctx, keyRunning, []byte("true"))
 }
 
-// back takes back the last replay batches.
+// back marks the last replay batches as not delivered.
 func (s *state) back(ctx context.Context) (again int, err error) {
 	take := func(p *progress) {
 		n := min(p.Batches, s.replay-again)
@@ -237,7 +238,7 @@ func (s *state) took(ctx context.Context, content uint64) error {
 	return s.set(ctx, keyBegun, s.begun)
 }
 
-// end forgets how much of the content was taken, and reports whether anything was.
+// end drops the progress of the content, and reports whether there was any.
 func (s *state) end(content uint64) bool {
 	n := len(s.begun)
 	s.begun = slices.DeleteFunc(s.begun, func(p progress) bool { return p.Content == content })

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profiletracetest adds spans up as other tools do with the rows of a profiler's file, for tests against their
+// Package profiletracetest sums spans as other tools sum the rows of a profiler's file, for tests against their
 // numbers.
 package profiletracetest
 
@@ -45,7 +45,7 @@ func Sum(list []Span) (ns int64) {
 	return ns
 }
 
-// Bytes returns what all of them moved.
+// Bytes returns the bytes moved by all of them.
 func Bytes(list []Span) (n int64) {
 	for _, s := range list {
 		n += s.Int("gpu.io.size")

@@ -96,8 +96,8 @@ func (j *judge) collectives(r *facts.Report) {
 	}
 }
 
-// pairwise reports whether a collective is a transfer between two ranks, as the stages of a pipeline have them. A
-// kernel named SendRecv alone does not show it: NCCL also runs it for all-to-all.
+// pairwise reports whether a collective is a transfer between two ranks, as between the stages of a pipeline. A kernel
+// named SendRecv alone does not show it: NCCL also runs it for all-to-all.
 func pairwise(name string) bool {
 	operation, _, _ := strings.Cut(name, " ")
 	return operation == "send" || operation == "recv"

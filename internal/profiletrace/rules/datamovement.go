@@ -31,8 +31,8 @@ var moveTexts = [timeline.MoveCount]struct{ done, remedy string }{
 // notableMove is the part of the time of all moves from which on a kind of them is named as a cause.
 const notableMove = 0.25
 
-// moves judges kernels that move bytes on the device and compute nothing. Where it claims their time, it returns the
-// operators without them, else as they are.
+// moves judges kernels that move bytes on the device and compute nothing. If it claims their time, it returns the
+// operators without them, otherwise unchanged.
 func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.Operator {
 	var alone time.Duration
 	var count int64

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// dependency judges launched work that did not begin: it waited for another device where that worked meanwhile.
+// dependency judges launched work that did not start: it waited for another device if that was working meanwhile.
 func (j *judge) dependency(d *facts.Totals) {
 	n := j.account.Idles[timeline.CauseDependency]
 	if n == 0 {

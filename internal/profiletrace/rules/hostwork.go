@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// hostRanges adds a finding for each range that alone is worth it, and one for the rest.
+// hostRanges adds a finding for each range that is worth one by itself, and one for the rest.
 func (j *judge) hostRanges() {
 	by := map[string]*finding.Location{}
 	in := map[string][]finding.Location{}
@@ -121,7 +121,7 @@ func (j *judge) otherThreads() {
 	}
 }
 
-// afterWaits judges work without a name that followed waits. Whether the waits were of use is not in the file.
+// afterWaits judges work without a name that followed waits. The file does not show whether the waits were necessary.
 func (j *judge) afterWaits() {
 	n := j.account.Idles[timeline.CauseAfterWait]
 	if n == 0 {

@@ -78,7 +78,7 @@ func (j *judge) idled(c timeline.Cause, kind string, sure finding.Certainty, wha
 	}
 }
 
-// held judges what held the host up and has no more to it than where.
+// held judges causes that delayed the host, about which only the location is known.
 func (j *judge) held(c timeline.Cause, kind string, sure finding.Certainty, what, remedy string) {
 	if j.account.Idles[c] > 0 {
 		j.add(j.idled(c, kind, sure, what, remedy))

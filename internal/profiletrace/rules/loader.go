@@ -8,7 +8,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// loader returns the name of the range that waited for data for longest.
+// loader returns the name of the range with the longest wait for data.
 func (j *judge) loader() string {
 	times := map[uint32]int64{}
 	for _, s := range j.account.Spent {

@@ -27,7 +27,7 @@ type slowOperator struct {
 	best                              facts.Operator // the longest
 }
 
-// why reports what makes it slow, by its shapes and kernels, and what may help.
+// why returns what makes it slow, by its shapes and kernels, and possible remedies.
 func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 	name, few := finding.Clip(o.best.Name), tiles(o.best.Name, o.best.Shapes)
 	mean := time.Duration(o.time) / time.Duration(max(1, o.count))

@@ -15,7 +15,7 @@ type Cause uint8
 
 // Causes.
 const (
-	CauseUnknown  Cause = iota // nothing is known: the next activity's launch is not in the file
+	CauseUnknown  Cause = iota // unknown: the next activity's launch is not in the file
 	CauseLoader                // the host waited for data
 	CauseHost                  // the host did something else, named or not
 	CauseDispatch              // the host launched one operation after another, slower than the device worked
@@ -39,7 +39,7 @@ var causes = [causeCount]string{
 	"dependency", "profiler", "no_load", "capture", "warm_up",
 }
 
-// causesForPeople are the ones that are called otherwise there.
+// causesForPeople are the causes with another name in sentences.
 var causesForPeople = map[Cause]string{
 	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
 	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank",
@@ -77,6 +77,6 @@ const (
 	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
 	longPiece  = int64(100 * time.Microsecond) // too long for a small operator
 	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
-	tinyCall   = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
+	tinyCall   = int64(20 * time.Microsecond)  // calls that query a property are part of the dispatch
 	clockSlack = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
 )

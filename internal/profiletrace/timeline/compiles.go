@@ -32,7 +32,7 @@ func Compiles(name string) bool {
 // compiling are parts of the names of all ranges that compile code, and of some others: most ranges have none.
 var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
 
-// compilers are parts of the paths of modules that make code.
+// compilers are parts of the paths of modules that compile code.
 var compilers = []string{
 	"_dynamo/convert_frame", "_dynamo/symbolic_convert", "_inductor/graph", "_inductor/scheduler", "_inductor/codegen",
 	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",

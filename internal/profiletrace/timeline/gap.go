@@ -26,7 +26,8 @@ type Lead struct {
 	Launches int // for so many more
 }
 
-// refill is within how many launches after a wait a device that runs empty again is still idle for it.
+// refill is the number of launches after a wait within which a device that runs empty again is still idle because of
+// it.
 const refill = 8
 
 // Unit is what work belongs together in: a step, else the outermost range on the host.
@@ -42,7 +43,7 @@ type Share struct {
 	Waited int64  // of CauseAfterWait: time for which work would have overlapped the device without the wait
 }
 
-// Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
+// Splitter finds the causes of gaps; its lists are reused. The zero value is ready.
 type Splitter struct {
 	pieces, other []piece
 	shares        []Share

@@ -211,7 +211,7 @@ func (l *Log) trim(before int64) {
 	l.next = 2 * len(l.done)
 }
 
-// join makes one piece of each two neighbours, under the name of the longer one. A hole between them stays as it is.
+// join merges each two neighboring pieces, under the name of the longer one. A hole between them stays.
 func (l *Log) join() {
 	keep := l.done[:0]
 	for i := 0; i < len(l.done); i++ {
