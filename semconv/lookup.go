@@ -85,7 +85,7 @@ type Span struct {
 	ID         string   // of the definition
 	Brief      string   // what such a span is
 	Types      []string // values of gpu.operation.type
-	Attributes []string // names of the attributes that it should have; others may be there
+	Attributes []string // names of the attributes that it should have; others may be present
 	Required   []string // the Attributes that it must have
 }
 

@@ -242,16 +242,20 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	return found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace), true
 }
 
+// leastThrottled is the throttled time, s, that is a finding whatever its share of all operations' time: a single slow
+// request matters to its sender, however much else ran.
+const leastThrottled = 0.05
+
 // throttled returns the operation during which the clock was throttled most often: concurrent operations have the
-// reasons too. The throttled time must be at least the threshold's share of its own time, and the live threshold's
-// share of all operations' time.
+// reasons too. The throttled time must be at least the threshold's share of its own time, and at least leastThrottled or
+// the live threshold's share of all operations' time.
 func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
-	least := semconv.FindingThrottleLiveThreshold * m.deviceTime(first, last)
+	least := min(semconv.FindingThrottleLiveThreshold*m.deviceTime(first, last), leastThrottled)
 	for k, o := range m.operations {
 		if b := o.between(first, last); b[spansums.Held] > 0 &&
 			b[spansums.HeldTime] >= max(least, semconv.FindingThrottleThreshold*b[spansums.Time]) {

@@ -201,6 +201,8 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 		"held for more":            {0, 1100 * time.Microsecond, 0, time.Second, 1},
 		"held in 4 % of its time":  {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
 		"held in 6 % of its time":  {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
+		"held for 49 ms of 100 s":  {0, 49 * time.Millisecond, 0, 100 * time.Second, 0},
+		"held for 51 ms of 100 s":  {0, 51 * time.Millisecond, 0, 100 * time.Second, 1},
 	} {
 		m := at()
 		section := func(name string, length time.Duration, attributes map[string]any) {

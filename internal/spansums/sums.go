@@ -32,7 +32,7 @@ const (
 	MFU               // gpu.step.mfu × time
 	MFUTime           //
 	Pageable          // copies through pageable memory
-	Held              // spans that did arithmetic while the clock was held back
+	Held              // spans with arithmetic while the clock was throttled
 	HeldTime          //
 	Coverage          // gpu.join.coverage of spans that were joined
 	Joined            // so many
@@ -91,14 +91,14 @@ func Of(f *spanfacts.Facts) (s Sums) {
 	return s
 }
 
-// Add adds x, or with sign -1 takes it away.
+// Add adds x, or with sign -1 subtracts it.
 func (s *Sums) Add(x *Sums, sign float64) {
 	for i, v := range x {
 		s[i] += sign * v
 	}
 }
 
-// Ratio returns one sum divided by another; 0 if it is not known.
+// Ratio returns one sum divided by another; 0 if it is unknown.
 func (s *Sums) Ratio(of, by int) float64 {
 	if s[by] <= 0 {
 		return 0
@@ -106,7 +106,7 @@ func (s *Sums) Ratio(of, by int) float64 {
 	return s[of] / s[by]
 }
 
-// Bound returns what limited most of the time, a value of gpu.roofline.bound; empty if it is not known.
+// Bound returns what limited most of the time, a value of gpu.roofline.bound; empty if unknown.
 func (s *Sums) Bound() string {
 	of := s[boundTime:]
 	longest := slices.Max(of)

@@ -23,7 +23,7 @@ type Options struct {
 	Weights   bool          // GPU time is weighted by the sampling threshold in a span's trace state
 }
 
-// DefaultOptions returns the connector's.
+// DefaultOptions returns the connector's defaults.
 func DefaultOptions() Options {
 	return Options{
 		Window: time.Minute, Settle: 5 * time.Second, MaxWait: time.Minute, MaxGap: time.Second,
@@ -61,7 +61,7 @@ type Stats struct {
 	Late       int64 // GPU spans that arrived after the span around them was counted
 	IdleLate   int64 // activities that arrived after the idle time around them was counted
 	Overflow   int64 // values counted under "(other stacks)"
-	Forgotten  int64 // spans that did not arrive and are no longer waited for; should one arrive, its time counts twice
+	Forgotten  int64 // spans that did not arrive and are no longer waited for; if one arrives later, its time counts twice
 }
 
 // Missing describes the stacks that lack their outer frames because too many spans waited; empty if there are none.
@@ -69,15 +69,15 @@ func (s Stats) Missing() string {
 	if s.Early == 0 {
 		return ""
 	}
-	return fmt.Sprintf("flame graph: the stacks of %d of %d GPU spans lack outer frames, because too many spans waited for them "+
-		"(their time is complete)", s.Early, s.Spans)
+	return fmt.Sprintf("flame graph: the stacks of %d of %d GPU spans lack outer frames, because too many spans waited "+
+		"for them (their time is complete)", s.Early, s.Spans)
 }
 
 // Builder aggregates spans. It is not safe for concurrent use.
 type Builder struct {
 	opts    Options
 	stats   Stats
-	early   bool // trees are counted before they are complete, for want of room
+	early   bool // trees are counted before they are complete, because there is no room
 	repeats spanfacts.Repeats
 	frames  generations[Frame, *Frame]
 	labels  generations[Labels, *Labels]
@@ -154,7 +154,7 @@ func (b *Builder) frame(k Kind, name, full string) *Frame {
 	}
 	f := newFrame(k, name, full)
 	if len(name) > maxName || len(full) > maxName {
-		return f // a key of such a length is not remembered
+		return f // keys of such a length are not kept
 	}
 	b.frames.put(Frame{k, strings.Clone(name), strings.Clone(full)}, f)
 	return f
@@ -220,7 +220,7 @@ type countedBelow struct {
 	energy float64 // J
 }
 
-// counted is what late spans below a span have to know of it.
+// counted is what late spans below a span need to know about it.
 type counted struct {
 	stack      *Stack
 	source     *Source

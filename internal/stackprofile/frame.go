@@ -16,7 +16,7 @@ type Kind uint8
 // Kinds of frames, from the root to the leaf.
 const (
 	Service  Kind = iota
-	Route         // a request as its server names it
+	Route         // a request, named by its server
 	Step          // of a loop
 	Range         // any other span of the host
 	Module        // of a neural network
@@ -39,7 +39,7 @@ func (k Kind) String() string { return kindNames[k] }
 type Frame struct {
 	Kind Kind
 	Name string // short
-	Full string // as the source has it; "" if it is Name
+	Full string // name in the source; "" if it is Name
 }
 
 // Labels distinguish samples of one stack. Unknown values are "", Rank is -1.
@@ -55,7 +55,7 @@ type Labels struct {
 // Source is the resource that samples belong to.
 type Source struct{ Service, Namespace, Version string }
 
-// Stack is a frame with those above it. Equal stacks are mostly, but not always, one pointer.
+// Stack is a frame with its ancestors. Equal stacks are mostly, but not always, one pointer.
 type Stack struct {
 	Up    *Stack // nil for the root
 	Frame *Frame
@@ -78,7 +78,7 @@ func (s *Stack) Frames(list []*Frame) []*Frame {
 // maxName bounds the text of a frame, in bytes.
 const maxName = 1024
 
-// newFrame returns the frame of a name as the source has it, and of the whole name if the source knows that, too.
+// newFrame returns the frame of a name in the source's form, and of the full name if the source knows that, too.
 func newFrame(k Kind, name, full string) *Frame {
 	f := &Frame{Kind: k}
 	if k == Kernel {
@@ -144,8 +144,8 @@ func shortened(name string) string {
 	return b.String()
 }
 
-// generations remembers values under keys in bounded memory: when the newer half is full, it becomes the older half,
-// which is forgotten. Keys in use move to the newer half.
+// generations keeps values under keys in bounded memory: when the newer half is full, it becomes the older half, which
+// is dropped. Keys in use move to the newer half.
 type generations[K comparable, V any] struct {
 	newer, older map[K]V
 	max          int // of a half
@@ -168,7 +168,7 @@ func (g *generations[K, V]) put(k K, v V) {
 	case len(g.newer) >= g.max && g.older == nil:
 		g.older, g.newer = g.newer, make(map[K]V, g.max)
 	case len(g.newer) >= g.max:
-		g.older, g.newer = g.newer, g.older // its memory serves again
+		g.older, g.newer = g.newer, g.older // its memory is reused
 		clear(g.newer)
 	}
 	g.newer[k] = v

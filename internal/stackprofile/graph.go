@@ -51,8 +51,8 @@ type GraphNode struct {
 	Trace  string         `json:"t,omitempty"` // of the slowest span
 }
 
-// NewGraph returns the tree of the samples, of about maxNodes nodes: beyond, the samples with the least values are
-// summed below "(other stacks)" of their service.
+// NewGraph returns the tree of the samples, with about maxNodes nodes: beyond that, the samples with the smallest
+// values are summed below "(other stacks)" of their service.
 func NewGraph(list []*Profile, maxNodes int) *Graph {
 	g := &Graph{Sources: []GraphLabel{}, Frames: []GraphFrame{}, Tags: []GraphTags{{}}, Nodes: []GraphNode{}}
 	var samples []*Sample

@@ -14,7 +14,7 @@ import (
 // timeline is a device's activities between which idle time was not counted yet.
 type timeline struct {
 	pending []activity
-	horizon uint64 // no pending span of the device begins before
+	horizon uint64 // no pending span of the device starts before
 	busy    uint64 // end of the latest activity that was counted; 0: none
 	sampled bool   // that activity
 	evicted bool   // it is no longer in Builder.devices
@@ -28,7 +28,7 @@ type activity struct {
 	labels     *Labels
 	source     *Source
 	key        spanfacts.Key
-	sampled    bool // others like it were not
+	sampled    bool // similar ones were not
 }
 
 // settleIdle counts the idle time of each device up to the first span that waits.

@@ -136,8 +136,8 @@ func (b *Builder) profile(at uint64, src *Source) *Profile {
 	}
 	w := b.windows[start]
 	if w == nil && len(b.windows) >= maxWindows {
-		// Senders whose clocks are anywhere must not take memory without bound: the window of the latest time holds
-		// the values of further ones.
+		// Senders with arbitrary clocks must not use memory without limit: the window of the latest time holds the values of
+		// further ones.
 		b.stats.Overflow++
 		if b.windows[b.latest] == nil {
 			b.latest = 0
@@ -251,7 +251,7 @@ func Totals(list []*Profile) (sum [types]float64) {
 	return sum
 }
 
-// rounding makes whole numbers of values, so that their sum is the rounded sum of the values.
+// rounding converts values to whole numbers whose sum is the rounded sum of the values.
 type rounding struct{ exact, given float64 }
 
 func (r *rounding) next(v float64) int64 {

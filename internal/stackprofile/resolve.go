@@ -17,7 +17,7 @@ type tree struct {
 	due            bool
 }
 
-// maxDepth bounds the way up; parents that form a circle end there.
+// maxDepth bounds the walk up; cycles of parents end there.
 const maxDepth = 1024
 
 // Resolve counts the trees that are complete and have been quiet for the settle time, and trees in which a span has
@@ -245,7 +245,7 @@ func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
 	return -1
 }
 
-// charge takes joules off the span around them, if that states its energy with its descendants' only.
+// charge subtracts joules from the span around them, if that states its energy only with its descendants'.
 func (b *Builder) charge(joules float64, r *resolved) {
 	switch {
 	case joules == 0:
@@ -259,7 +259,7 @@ func (b *Builder) charge(joules float64, r *resolved) {
 	}
 }
 
-// owe remembers device time that was counted below a span that has not arrived.
+// owe records device time that was counted below a span that has not arrived.
 func (b *Builder) owe(k spanfacts.Key, c covered) {
 	for b.pieces >= b.opts.MaxSpans && b.below.Len() > 1 {
 		b.below.DropOldest()
@@ -283,7 +283,7 @@ func (b *Builder) owe(k spanfacts.Key, c covered) {
 // maxOwed bounds the pieces of time that wait for one span.
 const maxOwed = 10_000
 
-// fold makes one piece of every two neighbors. Their sum stays exact, but not where they are.
+// fold merges every two neighbors into one piece. Their sum stays exact, but not their positions.
 func fold(list []covered) []covered {
 	slices.SortStableFunc(list, func(x, y covered) int { return cmp.Compare(x.start, y.start) })
 	last := map[*timeline]int{} // in out: the neighbor of the next piece of the device
@@ -408,8 +408,8 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	b.done.put(s.key, d)
 }
 
-// union returns the length of the union of intervals, in the order of their start, within [start, end). Where the gaps
-// of folded pieces are is not known: the result is the most that the union can be.
+// union returns the length of the union of intervals, in the order of their start, within [start, end). The gaps of
+// folded pieces have unknown positions: the result is the maximum of the union.
 func union(list []covered, start, end uint64) (sum int64) {
 	at, gaps := start, uint64(0)
 	for _, c := range list {

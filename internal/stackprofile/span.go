@@ -38,7 +38,7 @@ type span struct {
 	gpu        bool
 	placed     bool // its times are usable
 	projected  bool // a profiler derived it from a range of the host
-	whole      bool // it states no energy of its own: energy is total less what descendants have
+	whole      bool // it states no energy of its own: energy is total minus what descendants have
 }
 
 const (
@@ -64,7 +64,7 @@ const (
 	maxJoules  = 1e12 // of one span; no device uses more in a century
 )
 
-// Add accepts spans at a time in unix nanoseconds. It keeps nothing of td.
+// Add adds spans at a time in unix nanoseconds. It keeps no reference to td.
 func (b *Builder) Add(td ptrace.Traces, now int64) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
@@ -152,7 +152,7 @@ func (b *Builder) known(k spanfacts.Key) bool {
 
 func remote(flags uint32) bool { return flags&0x300 == 0x300 }
 
-// flushNest puts sections that ran within others of their stream below those.
+// flushNest moves sections that ran within others of their stream below those.
 func (b *Builder) flushNest() {
 	spanfacts.Nest(b.nest, func(inner, outer int) {
 		in, out := &b.spans[b.nested[inner]], &b.spans[b.nested[outer]]
@@ -310,7 +310,7 @@ func (b *Builder) host(x *span, s ptrace.Span) {
 			name = strings.TrimSpace(method + " " + route)
 		}
 	case runtime:
-		return // a call into the driver is a part of what made it
+		return // a call into the driver is part of what called it
 	}
 	x.frame = b.frame(kind, name, "")
 }
@@ -389,7 +389,7 @@ func (b *Builder) deviceOf(f *spanfacts.Facts, src *Source) *timeline {
 	return t
 }
 
-// evictDevices forgets the half of the devices whose latest counted activity is the oldest. Idle time around their next
+// evictDevices drops the half of the devices whose latest counted activity is the oldest. Idle time around their next
 // activities is not counted.
 func (b *Builder) evictDevices() {
 	b.settleIdle(false)

@@ -35,16 +35,15 @@ type Arrival struct {
 	Rank        int64
 	Collectives int // that were matched
 	Last        int // at which this rank arrived last
-	// Waited is for how many seconds this rank waited for the last one, HeldUp for how many the others together
-	// waited for this one, Delay how long this rank alone held all others up: by how much it was later than the rank
-	// before it.
+	// Waited is how many seconds this rank waited for the last one, HeldUp how many the others together waited for this
+	// one, Delay how long this rank alone delayed all others: by how much it was later than the rank before it.
 	Waited, HeldUp, Delay float64
 	// Caused is how many seconds the others together waited because of this rank, at any collective: a rank that arrives
 	// last because it was itself delayed, at a collective without the others, is not charged for that part.
 	Caused float64
 	// LastAt are this rank's runs at which it arrived last and caused most of that itself, by start.
 	LastAt []Lateness
-	// Clock is by how many seconds the rank's clock was ahead of the others', by the matched ends.
+	// Clock is how many seconds the rank's clock was ahead of the others', by the matched ends.
 	Clock float64
 }
 
@@ -160,7 +159,7 @@ func Arrivals(all []Collective) []Arrival {
 	return out
 }
 
-// meeting is the end of a collective for a rank, and whose doing it was that it ended then: parts of 1.
+// meeting is the end of a collective for a rank, and the parts of 1 by which ranks caused it.
 type meeting struct {
 	end   int64
 	blame map[int64]float64
@@ -186,7 +185,7 @@ func (h *history) before(t int64) (meeting, bool) {
 	return (*h)[i-1], true
 }
 
-// match puts the runs of one collective together, copies of them.
+// match groups copies of the runs by collective.
 func match(all []Collective) [][]Collective {
 	byKey := map[Identity][]Collective{}
 	var order []Identity
@@ -211,10 +210,10 @@ func match(all []Collective) [][]Collective {
 	return out
 }
 
-// align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end
-// of the ranks whose clocks are known, or a line through these where the clock drifts. It begins with one rank and goes
-// on to the ranks that it meets, for a rank may meet only some of the others. Ranks that never meet, not even by way of
-// others, are aligned apart.
+// align computes how far each rank's clock is ahead: the median over its collectives of its end minus the median end of
+// the ranks whose clocks are known, or a line through these if the clock drifts. It starts with one rank and continues
+// with the ranks that it meets, because a rank may meet only some of the others. Ranks that never meet, not even
+// through others, are aligned apart.
 func align(groups [][]Collective) map[int64]clock {
 	ahead := map[int64]clock{} // of the first rank, whose clock is the reference
 	for len(groups) > 0 {

@@ -9,20 +9,20 @@ import (
 	"slices"
 )
 
-// reading is by how many ns a clock is ahead at a time on it.
+// reading is how many ns a clock is ahead at a time on it.
 type reading struct {
 	at    int64
 	ahead float64
 }
 
-// clock is a line through readings: ahead at a time, and by how much more with each ns after that.
+// clock is a line through readings: ahead at a time, with its change per ns.
 type clock struct {
 	at    int64
 	ahead float64
 	rate  float64
 }
 
-// aheadAt returns by how many ns the clock is ahead when it shows t.
+// aheadAt returns how many ns the clock is ahead when it shows t.
 func (c clock) aheadAt(t int64) float64 { return c.ahead + c.rate*float64(t-c.at) }
 
 // Limits of a drift: crystals drift by 100 ppm at most, and a line through few or noisy readings follows the noise.

@@ -8,8 +8,8 @@ import "math"
 const (
 	// A rank is slow repeatedly if the median of its last delays is above the limits; at least minPast of pastDelays.
 	pastDelays, minPast = 16, 8
-	// repeatedSigmas is how far: fewer standard errors than in a single step, for the median of noise is seldom above
-	// outlierShare.
+	// repeatedSigmas is the limit: fewer standard errors than in a single step, because the median of noise is seldom
+	// above outlierShare.
 	repeatedSigmas = 2.5
 	// The noise of own times is estimated from their last changes, from minChanges on.
 	pastChanges, minChanges = 256, 8
@@ -112,7 +112,7 @@ func (h *History) add(p *peers) {
 		own[i] = p.ranks[i].Own
 	}
 	center := median(own)
-	// A center takes part of each rank's noise with it, half of it if there are two.
+	// A center includes part of each rank's noise, half of it if there are two.
 	scale := math.Sqrt(float64(n) / float64(max(1, n-1)))
 	for i := range p.ranks {
 		r := &p.ranks[i]

@@ -14,7 +14,7 @@ import (
 // maxJobs bounds the loops that are known, maxRanks the ranks of one.
 const maxJobs, maxRanks = 1 << 12, 1 << 16
 
-// Loop is what ranks that are compared have in common.
+// Loop identifies ranks that are compared with each other.
 type Loop struct{ Service, Job, Name string }
 
 // Limits of Jobs.
@@ -53,7 +53,7 @@ type loop[T any] struct {
 	history  History
 }
 
-// stepID is a step of a run of the loop. A job that goes back to a checkpoint begins a new run.
+// stepID is a step of a run of the loop. A job that is restarted from a checkpoint starts a new run.
 type stepID struct{ run, index int64 }
 
 func (a stepID) compare(b stepID) int {
@@ -74,7 +74,7 @@ type step[T any] struct {
 // noneCompared is below every index.
 const noneCompared = -1 << 63
 
-// NewJobs makes an empty collection.
+// NewJobs returns an empty collection.
 func NewJobs[T any](limits Limits) *Jobs[T] {
 	return &Jobs[T]{limits: limits, loops: make(map[Loop]*loop[T])}
 }
@@ -94,7 +94,7 @@ func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now
 		if len(g.loops) >= maxJobs {
 			return Full
 		}
-		// the caller's may be of a batch's memory
+		// the caller's may refer to a batch's memory
 		key = Loop{strings.Clone(key.Service), strings.Clone(key.Job), strings.Clone(key.Name)}
 		l = &loop[T]{steps: make(map[stepID]*step[T]), ranks: make(map[int64]lastStep), compared: noneCompared}
 		g.loops[key] = l
@@ -102,7 +102,7 @@ func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now
 	id := stepID{l.run, index}
 	last, known := l.ranks[rank]
 	switch {
-	case start < l.begun: // a late word of the run before
+	case start < l.begun: // a late step of the previous run
 		id.run--
 		if known {
 			id.run = min(id.run, last.run)
@@ -152,9 +152,8 @@ type Compared[T any] struct {
 	History *History
 }
 
-// Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take:
-// of one loop in the order of their indices. Loops without steps since before forget are
-// forgotten.
+// Due removes the steps that are complete or have waited long enough, all of them if final, and passes each to take: of
+// one loop in the order of their indices. Loops without steps since before forget are dropped.
 func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 	for key, l := range g.loops {
 		for _, id := range slices.SortedFunc(maps.Keys(l.steps), stepID.compare) {

@@ -28,12 +28,12 @@ const (
 // Peers divides the ranks of one step into sets whose work is comparable, and counts the ranks that are in none.
 //
 // Ranks that do the same work run the same collectives: ranks of a process group are peers if they ended the step at
-// the same collective of the group, and so are the peers of peers. Ranks that hand tensors to each other are different
-// stages of a pipeline, whose work differs by design: a group that has two stages of one pipeline makes no peers.
+// the same collective of the group, and so are the peers of peers. Ranks that transfer tensors to each other are
+// different stages of a pipeline, whose work differs by design: a group with two stages of one pipeline has no peers.
 // Stages without replicas are compared with one another, and so are all ranks if no collectives are known.
 //
-// Ranks that run no collective in a step, as between two synchronizations of gradients, are divided as in the step
-// before it that had some. A nil history remembers nothing.
+// Ranks that run no collective in a step, as between two synchronizations of gradients, are divided as in the last step
+// that had some. A nil history remembers nothing.
 func (h *History) Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 	byRank := make(map[int64]int, len(ranks))
 	groups := map[string]map[int64][]int{} // ranks by index, by the sequence at which they ended
@@ -128,7 +128,7 @@ func (h *History) joinRemembered(ranks []Rank, peers *union) []bool {
 	return remembered
 }
 
-// remember notes that ranks are peers. The number of a set is its first rank.
+// remember records that ranks are peers. The number of a set is its first rank.
 func (h *History) remember(set []Rank) {
 	if h == nil {
 		return

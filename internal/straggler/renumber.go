@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Limits of the search for the collective at which a record begins.
+// Limits of the search for the collective at which a record starts.
 const (
 	maxShift   = 1024 // runs of a group
 	maxPairs   = 64   // of runs that are examined for one shift
@@ -63,7 +63,7 @@ func byGroup(all []Collective) map[string][]*Collective {
 	return groups
 }
 
-// shifted is what follows if run i+by of one list is run i of the other.
+// shifted is the result if run i+by of one list is run i of the other.
 type shifted struct {
 	by     int
 	clock  int64 // ns, by which the other's clock is ahead, in the median

@@ -6,7 +6,7 @@ package straggler
 const (
 	// maxNames bounds the sections directly in one, maxDepth the levels; further ones are dropped.
 	maxNames, maxDepth = 64, 16
-	// explains is the share of a section's delay that one section in it must have to be named with it.
+	// explains is the minimum share of a section's delay that one section in it must have to be named with it.
 	explains = 0.5
 	// separator separates a section from the one in it.
 	separator = "/"

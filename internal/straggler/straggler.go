@@ -55,10 +55,9 @@ type Result struct {
 	Median float64 // of the ranks' own time, s
 	Slow   bool    // the rank is slow; the following fields are set only then
 
-	// Delay is by how many seconds the rank is above the median: in Section where one is named, else in the step.
+	// Delay is how many seconds the rank is above the median: in Section if one is named, otherwise in the step.
 	Delay float64
-	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty if unknown
-	// known.
+	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty if unknown.
 	Section string
 	// Phase is the phase that the section is or belongs to; empty: none.
 	Phase string
@@ -98,7 +97,7 @@ func newPeers(ranks []Rank) peers {
 	return p
 }
 
-// compare makes the results, and names the sections of the ranks that are slow.
+// compare returns the results, and names the sections of the ranks that are slow.
 func (p *peers) compare(slow func(rank int, delay float64) bool) Comparison {
 	c := Comparison{Results: make([]Result, len(p.ranks))}
 	var inPhases, inLoose *level

@@ -116,7 +116,7 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// leastPeak is below every link and every pipe: a smaller number was meant in GB/s or TFLOP/s.
+// leastPeak is below every link and every pipe: a smaller number was probably meant in GB/s or TFLOP/s.
 const leastPeak = 1e6
 
 func (p *PeakConfig) validate(key string) error {

@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// MappingConfig makes GPU spans of another producer's spans. A span with gpu.operation.type is never changed. The first
-// of the user's mappings whose conditions all hold is used, and then the first of the presets' mappings: a mapping can
-// add to the values of a preset.
+// MappingConfig converts another producer's spans to GPU spans. A span with gpu.operation.type is never changed. The
+// first of the user's mappings whose conditions all hold is used, and then the first of the presets' mappings: a
+// mapping can add to the values of a preset.
 type MappingConfig struct {
 	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
 	Scope string `mapstructure:"scope"`
@@ -121,7 +121,7 @@ func (a *AttributeConfig) validate(key string) error {
 	return bad.Err()
 }
 
-// mapper makes GPU spans of other producers' spans.
+// mapper converts spans of other producers to GPU spans.
 type mapper struct{ own, presets []MappingConfig }
 
 // mapAll maps the spans of a batch that are not GPU spans yet and returns the number of mapped spans.

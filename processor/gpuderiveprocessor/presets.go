@@ -82,7 +82,7 @@ var presets = map[string][]MappingConfig{
 		genAI("internal", "gen_ai.usage.output_tokens"), genAI("server", "gen_ai.usage.output_tokens"),
 		genAI("internal", "gen_ai.usage.completion_tokens"), genAI("server", "gen_ai.usage.completion_tokens"),
 	},
-	// Services on the SDK of any language that use our attribute names for timed sections (a pair of CUDA events, mostly),
+	// Services on the SDK of any language that use our attribute names for timed sections (usually a pair of CUDA events),
 	// and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
 	// OpenTelemetry eBPF Instrumentation: CUDA calls as seen from outside of the process.
@@ -99,8 +99,8 @@ var presets = map[string][]MappingConfig{
 			}, cudaDevice...),
 		},
 	},
-	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the names
-	// of kernels and copies identify them: operators of the host have "Collective name" too.
+	// Events of the PyTorch profiler that another tool converted to spans, arguments by their names in the file. Only the
+	// names of kernels and copies identify them: operators of the host have "Collective name" too.
 	"pytorch": {
 		pytorch("*[nr]ccl*", pytorchTypes{kernel: semconv.GPUOperationTypeCollective}),
 		pytorch("*HtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionHostToDevice)),

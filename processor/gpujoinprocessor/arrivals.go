@@ -13,14 +13,14 @@ import (
 
 // arrivals are the requests of one service whose spans have arrived, by the devices on which they ran. Several servers
 // of one name, such as replicas on one host, have one count: what runs on other devices is subtracted from it before a
-// board's own requests are, else each board would miss the requests of all others.
+// physical GPU's own requests are, because otherwise each GPU would miss the requests of all others.
 type arrivals struct {
 	sets []requestTimes
 	// nested are the parents of requests (true), and requests (false): a request inside another one is not counted again.
 	nested boundedmap.Recent[attribution.Key, bool]
 }
 
-// requestTimes are the starts and ends of requests on the same boards, each in order.
+// requestTimes are the starts and ends of requests on the same physical GPUs, each in order.
 type requestTimes struct {
 	boards       []string
 	starts, ends []int64
@@ -29,11 +29,11 @@ type requestTimes struct {
 const (
 	// maxArrivals bounds the requests of a set, maxSets the sets of a service.
 	maxArrivals, maxSets = 1 << 15, 1 << 8
-	// arrivalsKept is for how long they are kept, in waits of a batch.
+	// arrivalsKept is how long they are kept, in waits of a batch.
 	arrivalsKept = 4
 )
 
-// arrive notes a request.
+// arrive records a request.
 func (l *loads) arrive(x *target, s *attribution.Span) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *loads) arrive(x *target, s *attribution.Span) {
 	}
 }
 
-// of returns the set of a target's boards; nil if there is no room.
+// of returns the set of a target's physical GPUs; nil if there is no room.
 func (a *arrivals) of(x *target) *requestTimes {
 	for i := range a.sets {
 		set := &a.sets[i]
@@ -85,7 +85,7 @@ func (r *requestTimes) add(start, end, keep int64) {
 	r.ends = slices.Insert(r.ends, i, end)
 	old, _ := slices.BinarySearch(r.ends, r.ends[len(r.ends)-1]-keep)
 	if old = max(old, len(r.ends)-maxArrivals); old > len(r.ends)/2 {
-		// Of later times the difference of both counts stays as it is, although these starts are of other requests.
+		// For later times the difference of both counts does not change, although these starts are of other requests.
 		r.starts, r.ends = slices.Delete(r.starts, 0, old), slices.Delete(r.ends, 0, old)
 	}
 }
@@ -97,7 +97,8 @@ func (r *requestTimes) running(t int64) int {
 	return max(0, started-ended)
 }
 
-// elsewhere returns how many requests of a service ran at a time on other boards only. The caller holds the lock.
+// elsewhere returns how many requests of a service ran at a time on other physical GPUs only. The caller holds the
+// lock.
 func (l *loads) elsewhere(load, board string, t int64) (n int) {
 	a := l.arrived[load]
 	if a == nil {

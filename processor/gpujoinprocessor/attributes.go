@@ -17,7 +17,7 @@ import (
 )
 
 // measured are the attributes of the catalogue: means over the span, time-weighted, and highest values. A MIG instance
-// has ratios of its own; other values are its board's where it lacks them.
+// has ratios of its own; other values are its physical GPU's if it lacks them.
 var measured = func() (list []spanValue) {
 	for _, q := range gpuquantity.All() {
 		if span := &q.Info().Span; span.Key != "" {
@@ -27,14 +27,14 @@ var measured = func() (list []spanValue) {
 	return list
 }()
 
-// spanValue is a quantity that a span has an attribute of.
+// spanValue is a quantity for which a span has an attribute.
 type spanValue struct {
 	*gpuquantity.Span
 	key      string
 	quantity gpuquantity.Quantity
 }
 
-// wholeCoverage is the coverage from which it is the normal one.
+// wholeCoverage is the coverage from which it counts as complete.
 const wholeCoverage = 0.99
 
 // attributes writes a span's values from the samples.
@@ -63,7 +63,7 @@ func (a *attributes) room(g *gpuSpan, at *target) int {
 	return 3 + int(g.derives)
 }
 
-// write joins one span with its device and board in the current view. False: no sample is near.
+// write joins one span with its device and physical GPU in the current view. False: no sample is near.
 func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
@@ -121,7 +121,7 @@ func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shar
 	return coverage > 0
 }
 
-// fullMeans writes everything that the device and its board measure.
+// fullMeans writes everything that the device and its physical GPU measure.
 func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *target, start, end int64) {
 	dev := at.dev
 	for i := range measured {
@@ -137,8 +137,8 @@ func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *target, start, en
 	}
 }
 
-// measure returns the value of a quantity over a span, of a device of the board or of the board where the device lacks
-// it; power also by the energy counter, for boards that do not sample it.
+// measure returns the value of a quantity over a span, from a device of the physical GPU or from the GPU if the device
+// lacks it; power also from the energy counter, for GPUs that do not sample it.
 func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quantity, start, end int64,
 ) (x float64, ok bool) {
 	span := &f.Info().Span
@@ -182,7 +182,7 @@ func (a *attributes) leanMeans(to pcommon.Map, at *target, start, end int64, how
 	}
 }
 
-// either returns the device when it measures the field, else its board.
+// either returns the device if it measures the field, otherwise its physical GPU.
 func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Field) gpusamplesextension.DeviceView {
 	if dev.Has(f) {
 		return dev
@@ -190,7 +190,7 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 	return board
 }
 
-// holdback is how much of a span, and why, any of its devices was held back.
+// holdback is how long and why any of a span's devices was throttled.
 type holdback struct {
 	known bool
 	part  float64 // of the span, on the device where it is most
@@ -206,8 +206,8 @@ func (h *holdback) add(dev gpusamplesextension.DeviceView, start, end int64) {
 	}
 }
 
-// throttle reports for how long and why a device was held back; it reports whether it was. At level lean a time of 0
-// is not stated, and one of the whole span only by its reasons.
+// throttle writes for how long and why a device was throttled; it reports whether it was. At level lean a time of 0 is
+// not stated, and one of the whole span only by its reasons.
 func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
 	if !h.known {
 		return false
@@ -229,7 +229,7 @@ func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
 	return true
 }
 
-// met writes the events of its boards that fell into the span.
+// met writes the events of its physical GPUs that occurred during the span.
 func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
 	var xids pcommon.Slice
 	hasXID := false
@@ -254,7 +254,7 @@ func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
 	}
 }
 
-// spanEvent adds an event by the names that the gpu receiver gives its log records.
+// spanEvent adds an event with the names that the gpu receiver uses in its log records.
 func (a *attributes) spanEvent(g *gpuSpan, e gpusamplesextension.Event) {
 	ev := g.span.Events().AppendEmpty()
 	ev.SetTimestamp(pcommon.Timestamp(e.Time - a.shift))

@@ -81,8 +81,9 @@ func (b *batch) reset() {
 	b.waiting = 0
 }
 
-// scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step,
-// the framework's operator below it, the kernel below that), for the fair share needs the nearest ancestor on the GPU.
+// scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step, the
+// framework's operator below it, the kernel below that), because energy attribution needs the nearest ancestor on the
+// GPU.
 func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
 	b.seed = id.seed
 	all := td.ResourceSpans()
@@ -129,7 +130,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 }
 
 // nestScratch holds what nest needs of the spans of one request. Batches wait for seconds and need it for microseconds,
-// so it is not a part of them.
+// so it is not part of them.
 var nestScratch = sync.Pool{New: func() any { return new([]spanfacts.NestSpan) }}
 
 // nest moves spans that ran inside others of their stream below those. A loop's phase, and sections of the code that it
@@ -182,7 +183,7 @@ func (b *batch) bridge() {
 	}
 }
 
-// maxBridge bounds the walk through host spans; a circle of parents ends there too.
+// maxBridge bounds the walk through host spans; cycles of parents end there too.
 const maxBridge = 128
 
 // mark writes on each scope what most of its spans would repeat: the source of the samples, if all have the same, and
@@ -231,7 +232,7 @@ func (b *batch) mark() {
 type pendingRequest struct {
 	mu    sync.Mutex
 	td    ptrace.Traces
-	batch *batch // nil once it was taken: a request that is tried again was written to
+	batch *batch // nil once it was taken: a retried request has been written to
 }
 
 type pendingKey struct{}

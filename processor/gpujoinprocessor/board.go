@@ -62,7 +62,7 @@ func (b *board) watermark(v gpusamplesextension.View) int64 {
 	return oldest - b.meter.shift
 }
 
-// meter reads a board's energy on the clock of spans. Without an energy counter the power is integrated.
+// meter reads a physical GPU's energy on the clock of spans. Without an energy counter the power is integrated.
 type meter struct {
 	dev   gpusamplesextension.DeviceView
 	field gpusamplesextension.Field
@@ -117,8 +117,8 @@ func (m *meter) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot
 }
 
 // bend returns how much the energy of an interval is above a straight line: power that is not constant between two
-// samples changes along a straight line, so its integral is a parabola. Without it the energy of a short span would
-// depend on where the settled time has divided the interval.
+// samples changes linearly, so its integral is a parabola. Without it the energy of a short span would depend on where
+// the settled time has divided the interval.
 func (m *meter) bend(from, to int64, value float64) float64 {
 	if m.field != gpusamplesextension.Power || to-from < 2 {
 		return 0
@@ -194,7 +194,7 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 		l.counted += max(0, value-l.last)
 	}
 	l.last = value
-	// Below a millionth of the whole it is rounding.
+	// A loss below a millionth of the whole is rounding.
 	if lost := l.counted - (dealt - l.dealt) - l.lost; lost > 1e-6*l.counted {
 		more[uncovered] = lost
 		l.lost += lost

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// leastError is the part of a span's energy from which its error is stated.
+	// leastError is the share of a span's energy from which its error is stated.
 	leastError = 0.05
-	// sensorSlack is how far a cell's mean power may lie outside of the power at its two ends. An energy counter and a
+	// sensorSlack is how far a cell's mean power may be outside of the power at its two ends. An energy counter and a
 	// power sensor are different sensors; beyond that, the power changed between the samples.
 	sensorSlack = 0.1
 )
 
-// cell is the time between two samples of a board, and between which bounds its power is there.
+// cell is the time between two samples of a physical GPU, with the bounds of its power there.
 type cell struct {
 	from, to  int64 // on the clock of samples
 	low, high float64

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	// Samples names the gpu_samples extension with the device samples. Default none: spans pass unchanged.
 	Samples *component.ID `mapstructure:"samples"`
-	// Settle is how long after its time an instant of a device is dealt out, so that spans of other processes can
-	// arrive. Longer than the export interval of the SDKs (5 s by default). Default 6s.
+	// Settle is how long after its time an instant of a device is attributed, so that spans of other processes can arrive.
+	// Longer than the export interval of the SDKs (5 s by default). Default 6s.
 	Settle time.Duration `mapstructure:"settle"`
 	// MaxWait bounds the time for which a batch waits for samples and for the settled time. Default 10s.
 	MaxWait time.Duration `mapstructure:"max_wait"`
@@ -29,7 +29,7 @@ type Config struct {
 	// RetryOnFailure configures retries when the next component refuses a joined batch. Default: retried forever, because
 	// the queue is bounded and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
-	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 1048576.
+	// MaxSpans bounds the spans that energy attribution keeps at once, waiting and remembered. Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
 	// Shift moves the clock of the samples against the spans' clock: a sample of time t describes what spans did at
 	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
@@ -37,7 +37,7 @@ type Config struct {
 	Shift time.Duration `mapstructure:"shift"`
 	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
-	// EnergyOnMIG gives spans on MIG instances their share of the board's energy. Default false.
+	// EnergyOnMIG gives spans on MIG instances their share of the physical GPU's energy. Default false.
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
 	// Events adds a span event for each XID, memory error and throttle change, in addition to the attributes. Default
 	// false.
@@ -68,10 +68,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// maxShift: more is a mistake of units.
+// maxShift: a larger one has a wrong unit.
 const maxShift = time.Hour
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

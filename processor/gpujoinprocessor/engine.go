@@ -15,11 +15,11 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// engine is the state of the join: the boards under one lock. Each method takes the lock of the samples once.
+// engine is the state of the join: the physical GPUs under one lock. Each method takes the lock of the samples once.
 type engine struct {
 	cfg      *Config
 	reader   gpusamplesextension.Reader
-	uses     gpusamplesextension.UseReader // nil: unknown which process holds which device
+	uses     gpusamplesextension.UseReader // nil: unknown which process uses which device
 	ordinals map[int64]string
 	loads    loads
 
@@ -29,8 +29,8 @@ type engine struct {
 	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
 }
 
-// boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples
-// is a board of its own.
+// boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose physical GPU has no
+// samples is one of its own.
 func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	view, ok := dev.Board()
 	if !ok {
@@ -149,7 +149,7 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	return remove(td, known)
 }
 
-// remove takes spans out of a request; it returns their number.
+// remove removes spans from a request and returns their number.
 func remove(td ptrace.Traces, which map[ptrace.Span]bool) (n int) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -174,7 +174,7 @@ func (e *engine) giveBack(b *batch) {
 	}
 }
 
-// await notes until when the batch waits for which boards.
+// await sets until when the batch waits for which physical GPUs.
 func (b *batch) await() {
 	b.latest = 0
 	for i := range b.targets.list {
@@ -298,7 +298,7 @@ func (e *engine) elsewhere(own *board, k attribution.Key) (value float64) {
 	return value
 }
 
-// known returns the number of spans that the fair share knows.
+// known returns the number of spans that energy attribution keeps.
 func (e *engine) known() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// join returns the queue's consumer: it waits, writes and sends on.
+// join returns the queue's consumer: it waits, writes and sends.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 	passes := false
 	b := pendingBatch(ctx, td, p.engine)
@@ -95,7 +95,7 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 	}
 }
 
-// drainPatience is how long a drain waits for the next batch to leave.
+// drainPatience is how long a drain waits for the next batch to be released.
 const drainPatience = time.Second
 
 // drain lets the consumer continue while batches are released. A queue in memory drains by itself; one in a storage
@@ -116,7 +116,7 @@ func (p *joinProcessor) drain(ctx context.Context) {
 	}
 }
 
-// write joins the spans under one lock of the samples, and takes those out of the request that were there twice.
+// write joins the spans under one lock of the samples, and removes duplicates from the request.
 func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	e := p.engine
 	e.mu.Lock()
@@ -166,7 +166,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	}
 }
 
-// oversize reports that a request is larger than the whole queue, so that trying again can't help.
+// oversize means that a request is larger than the whole queue, so that a retry cannot help.
 func (p *joinProcessor) oversize(td ptrace.Traces) bool {
 	var m ptrace.ProtoMarshaler
 	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
@@ -187,7 +187,7 @@ func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	p.stats.released(ctx, b, n, oversize, p.now())
 	err := p.next.ConsumeTraces(ctx, td)
 	if err != nil {
-		p.engine.giveBack(b) // the sender repeats it, which is not to be taken for a lost answer
+		p.engine.giveBack(b) // the sender repeats it, which must not count as a lost response
 	}
 	return err
 }

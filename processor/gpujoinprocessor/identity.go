@@ -18,12 +18,12 @@ type resourceInfo struct {
 	server   uint64  // of requests: the service with a known load; 0: none
 	load     string  // the name of that load
 	loads    *loads  // nil if server is 0
-	weight   float64 // of requests: how many each represents, as the resource states it
+	weight   float64 // of requests: how many each represents, as stated by the resource
 	workload gpusamplesextension.Workload
 }
 
-// identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it
-// only.
+// identifier computes process identities. The seed lives as long as the processor, because numbers are compared within
+// it only.
 type identifier struct {
 	seed  maphash.Seed
 	loads *loads
@@ -36,9 +36,9 @@ var (
 	processKeys  = [...]string{"process.pid", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"}
 )
 
-// resource reads a resource. A process is named by service.instance.id (with service.name and service.namespace); else
-// by process.pid with host and container; else by all attributes of the resource together. All attributes always was
-// refused: one process may have several providers whose resources differ in details.
+// resource reads a resource. A process is identified by service.instance.id (with service.name and service.namespace);
+// otherwise by process.pid with host and container; otherwise by all attributes of the resource together. Always using
+// all attributes was rejected: one process may have several providers whose resources differ in details.
 func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	var r resourceInfo
 	instance, pid, service := false, false, ""
@@ -79,7 +79,7 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 		r.process = i.of(attrs, processKeys[:])
 	default:
 		for k, v := range attrs.All() {
-			r.process += i.pair(k, v) // a sum, for the order of attributes means nothing
+			r.process += i.pair(k, v) // a sum, because the order of attributes has no meaning
 		}
 	}
 	return r

@@ -31,7 +31,7 @@ type loads struct {
 // maxServers bounds the processes that sent requests.
 const maxServers = 1 << 12
 
-// serve notes that a process sent a request of a server.
+// serve records that a process sent a request of a server.
 func (l *loads) serve(process, server uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *loads) serve(process, server uint64) {
 	l.servers[process] = server
 }
 
-// processOf returns the number of the process in the fair share: its server's if it sent requests.
+// processOf returns the number of the process in the energy attribution: its server's if it sent requests.
 func (l *loads) processOf(process uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ type packed struct {
 	build  xpdata.MapBuilder
 }
 
-// packedSpan is where a span's values begin, and its form.
+// packedSpan is the start of a span's values, and its form.
 type packedSpan struct{ form, first int32 }
 
 // column is one attribute of a form.
@@ -47,10 +47,10 @@ type column struct {
 // noForm is the form of a span without attributes.
 const noForm = -1
 
-// recentForms bounds the search for a form; one that was met longer ago is kept twice.
+// recentForms bounds the search for a form; an older one is stored twice.
 const recentForms = 8
 
-// take empties the attributes of all spans of a request.
+// take removes the attributes of all spans of a request.
 func (p *packed) take(td ptrace.Traces) {
 	p.others = pcommon.NewSlice()
 	p.texts = append(p.texts[:0], "")
@@ -69,7 +69,7 @@ func (p *packed) take(td ptrace.Traces) {
 	}
 }
 
-// add takes the attributes of the next span.
+// add adds the attributes of the next span.
 func (p *packed) add(attrs pcommon.Map, known map[string]uint64) {
 	if attrs.Len() == 0 {
 		p.spans = append(p.spans, packedSpan{form: noForm})
@@ -122,7 +122,7 @@ func (p *packed) text(s string, known map[string]uint64) uint64 {
 	return n
 }
 
-// form finds the form of a span's attributes; the search begins at the last span's.
+// form finds the form of a span's attributes; the search starts at the last span's.
 func (p *packed) form(attrs pcommon.Map) int {
 	if n := len(p.forms); n > 0 {
 		if fits(p.forms[p.last], attrs) {
@@ -156,7 +156,7 @@ func fits(form []column, attrs pcommon.Map) bool {
 	return true
 }
 
-// give puts back the attributes of the i-th span, with room for some more.
+// give restores the attributes of the i-th span, with room for some more.
 func (p *packed) give(i int, attrs pcommon.Map, room int) {
 	s := p.spans[i]
 	if s.form == noForm {

@@ -100,7 +100,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 			Sizer:        exporterhelper.RequestSizerTypeBytes,
 			QueueSize:    cfg.Queue.Size,
 			StorageID:    cfg.Queue.Storage,
-			NumConsumers: 1, // the order of batches is kept, and T only moves forward
+			NumConsumers: 1, // the order of batches is kept, and T only increases
 		})))
 	return p, err
 }
@@ -244,17 +244,17 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}
 	held = true
 	fresh := p.engine.arrive(b, now, false)
-	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and gives out that
+	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and returns that
 		b.packed.take(td)
 	}
-	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with data from the storage
+	if fresh || p.cfg.Queue.Storage == nil { // otherwise the consumer was first, with data from the storage
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)
 	return nil
 }
 
-// refused counts a request that the queue did not take, and explains a full queue to the sender.
+// refused counts a request that the queue did not accept, and explains a full queue to the sender.
 func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error) error {
 	full := errors.Is(err, exporterhelper.ErrQueueIsFull)
 	p.stats.refused(ctx, int64(td.SpanCount()), full)

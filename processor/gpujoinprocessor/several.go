@@ -13,11 +13,11 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// spot is a further device of spans that are on several, as spans of a model that is spread over them.
+// spot is a further device of spans on several devices, such as spans of a model that is divided among them.
 type spot struct {
 	board *board
 	dev   gpusamplesextension.DeviceView // while the samples are locked
-	again bool                           // the board is a device's before it, too, another instance
+	again bool                           // the physical GPU belongs to a device before it, too, another instance
 }
 
 // devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the devices of the span's

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// fault is why a GPU span cannot be joined; the value of `reason` in the processor's own metrics.
+// fault is the reason why a GPU span cannot be joined; the value of `reason` in the processor's own metrics.
 type fault uint8
 
 const (

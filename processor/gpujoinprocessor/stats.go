@@ -59,8 +59,8 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 
 func (s *stats) shutdown() { s.tb.Shutdown() }
 
-// accepted counts the GPU spans of a request that was taken which never will have samples; it returns those whose
-// device was not found.
+// accepted counts the GPU spans of an accepted request which will never have samples; it returns those whose device was
+// not found.
 func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	var bad [faults]int64
 	for i := range b.spans {
@@ -98,7 +98,7 @@ func (s *stats) refused(ctx context.Context, n int64, full bool) {
 	s.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, n, why)
 }
 
-// released counts a batch that leaves.
+// released counts a batch that is released.
 func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason, now time.Time) {
 	s.held.Add(int64(-n))
 	s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(n), s.reasons[why])

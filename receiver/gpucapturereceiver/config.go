@@ -17,7 +17,7 @@ import (
 
 // Config of the receiver.
 type Config struct {
-	// Folder is where processes make their rings: their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
+	// Folder is where processes create their rings: their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
 	Folder string `mapstructure:"folder"`
 	// Window is how long each window records (default 200ms, at most 60s).
 	Window time.Duration `mapstructure:"window"`
@@ -52,7 +52,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem.
@@ -85,13 +85,13 @@ func (c *Config) kinds() uint32 {
 	return out
 }
 
-// budget returns the most records of one window.
+// budget returns the maximum number of records of one window.
 func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Window.Seconds())) }
 
 // Result is the outcome of one window.
 type Result struct {
 	profiletrace.Stats
-	Outcome  string           // recorded, budget, or why there is nothing
+	Outcome  string           // recorded, budget, or the reason why there is nothing
 	Records  int64            // activities of the device that were read
 	Dropped  map[string]int64 // lost records, by reason
 	Message  string           // of a refused window, for people

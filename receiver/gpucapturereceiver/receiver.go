@@ -34,7 +34,7 @@ import (
 // rescanInterval is how often the folder is scanned for new processes.
 const rescanInterval = time.Second
 
-// captureReceiver looks for rings and opens windows, one goroutine for each process.
+// captureReceiver finds rings and opens windows, one goroutine for each process.
 type captureReceiver struct {
 	cfg  *Config
 	log  *zap.Logger
@@ -69,7 +69,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*cap
 	}, nil
 }
 
-// Start begins to look for processes. A folder that is not there yet is no error: processes may be started later.
+// Start begins to search for processes. A missing folder is not an error: processes may be started later.
 func (r *captureReceiver) Start(context.Context, component.Host) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -217,8 +217,8 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 	}
 }
 
-// Capture records one window of the process now and hands its spans to emit. The process is looked for in the folder of
-// the configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has
+// Capture records one window of the process now and passes its spans to emit. The process is searched in the folder of
+// the configuration, by the process ID that it has itself or, if the Collector is in another namespace, that it has
 // here.
 func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTracesFunc) (Result, error) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))

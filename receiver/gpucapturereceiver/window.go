@@ -28,7 +28,7 @@ import (
 // pollInterval is how often a window's ring is read: the ring holds more than ten times what CUPTI delivers in it.
 const pollInterval = 2 * time.Millisecond
 
-// answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at most so long.
+// answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at most that long.
 const answerTimeout = 10 * time.Second
 
 // window is one window of one process.
@@ -43,7 +43,7 @@ type window struct {
 	begin, end clocks
 }
 
-// clocks are where the clocks stood at one moment.
+// clocks are the readings of the clocks at one moment.
 type clocks struct {
 	cupti, wall int64
 	set         bool
@@ -163,7 +163,7 @@ func (w *window) take(r ring.Record, most int) {
 	}
 }
 
-// pushed is whose launches they were.
+// pushed identifies who launched them.
 type pushed struct {
 	parent   string // traceparent; empty: no span
 	requests string // traceparents of requests that were served together
@@ -197,7 +197,7 @@ func traceParent(p ring.Pushed) string {
 	return fmt.Sprintf("00-%s-%s-%02x", hex.EncodeToString(p.TraceID[:]), hex.EncodeToString(p.SpanID[:]), p.Flags)
 }
 
-// spans makes the window a profile, as if it were a file.
+// spans converts the window to a profile, as if it were a file.
 func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTracesFunc) (Result, error) {
 	if !w.begin.set {
 		if len(w.raw) > 0 {
@@ -265,7 +265,7 @@ func (w *window) describe(m *profiletrace.Meta) {
 	offset := w.begin.wall - w.begin.cupti
 	switch jump := w.jump(); {
 	case jump != 0:
-		offset += int64(jump) // the clock after it is the one that was meant to be right
+		offset += int64(jump) // the clock after the step is assumed to be the right one
 	case w.end.set:
 		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by
 		// both ends.
@@ -309,11 +309,11 @@ func (n *names) of(number uint32) uint32 {
 	return id
 }
 
-// event returns a record as profiletrace takes it.
+// event converts a record for profiletrace.
 func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 	start, end := int64(r.Start()), int64(r.End())
 	if start <= 0 || end < start {
-		return profiletrace.Event{}, false // CUPTI writes 0 where it has no time
+		return profiletrace.Event{}, false // CUPTI writes 0 for unknown times
 	}
 	e := profiletrace.Event{
 		Start: start - w.begin.cupti, Duration: end - start, Process: int64(w.ring.Info.PID), HasProcess: true,

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// clockPatience is how long a source that answers may have no new sample, and by how much its samples may be behind.
+// clockPatience is how long a working source may have no new sample, and by how much its samples may be behind.
 const clockPatience = 10 * time.Second
 
 // clockState compares the times of a source's samples with this machine's clock.
@@ -48,7 +48,7 @@ func (c *clockState) take(b *gpudata.Batch, devices int, now time.Time, sampling
 			return fmt.Errorf("no new sample for more than %s, though the source answers (its clock stands still or was set "+
 				"back, or the driver hangs; check the clock and restart the host engine)", patience)
 		})
-	case newest == 0: // nothing new to judge by
+	case newest == 0: // nothing new to compare
 	case off > clockSlack:
 		c.set("ahead", func() error {
 			return fmt.Errorf("samples are %s ahead of this machine's clock (synchronize the clocks, then restart the host "+
@@ -71,7 +71,7 @@ func (c *clockState) set(kind string, err func() error) {
 	}
 }
 
-// checkClock adds the notice of a source whose samples are not of the present. A recording has times of its own.
+// checkClock adds the notice of a source whose samples are not current. A recording has times of its own.
 func (r *gpuReceiver) checkClock(source string, devices int, b *gpudata.Batch, now time.Time) {
 	if source == sourceReplay {
 		return

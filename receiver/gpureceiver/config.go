@@ -32,11 +32,11 @@ type Config struct {
 	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` continues
 	// with the next source. DCGM takes 5s to report that nothing listens. Default 10s.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
-	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default
-	// 30s.
+	// RetryInterval is the longest time between two attempts to open a source; attempts start after 1s and the time
+	// doubles. Default 30s.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
 
-	// DCGM, NVML, Replay and Simulated are for the source of that name; the others are not looked at.
+	// DCGM, NVML, Replay and Simulated are for the source of that name; the others are ignored.
 	DCGM      DCGMConfig      `mapstructure:"dcgm"`
 	NVML      NVMLConfig      `mapstructure:"nvml"`
 	Replay    ReplayConfig    `mapstructure:"replay"`
@@ -49,7 +49,7 @@ type Config struct {
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 
-// MetricConfig switches one metric.
+// MetricConfig enables or disables one metric.
 type MetricConfig struct {
 	// Enabled emits the metric.
 	Enabled bool `mapstructure:"enabled"`
@@ -63,9 +63,9 @@ type DCGMConfig struct {
 	Embedded bool `mapstructure:"embedded"`
 	// MaxKeepAge is how long the host engine keeps samples: the longest stall without loss. Default 2m.
 	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
-	// Profiling watches the profiling fields (1001 to 1012) where the devices have them. Default true.
+	// Profiling watches the profiling fields (1001 to 1012) if the devices have them. Default true.
 	Profiling bool `mapstructure:"profiling"`
-	// MaxStaleness drops newest values that are older than this against the newest of the same read. Default 1m.
+	// MaxStaleness drops newest values that are older than this compared with the newest of the same read. Default 1m.
 	MaxStaleness time.Duration `mapstructure:"max_staleness"`
 }
 
@@ -138,7 +138,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.

@@ -45,9 +45,9 @@ type handler interface {
 	late(source, op string)
 	// lost: an open source failed and was closed.
 	lost(source string, err error)
-	// unavailable: no source could be opened; the next try is after d.
+	// unavailable: no source could be opened; the next attempt is after d.
 	unavailable(err error, d time.Duration)
-	// finished: a finite source has no more.
+	// finished: a finite source has ended.
 	finished(source string)
 }
 
@@ -59,7 +59,7 @@ type candidate struct {
 	opened  bool
 }
 
-// errLate is returned by a call that was not waited for any longer.
+// errLate is returned by a call that is no longer waited for.
 var errLate = errors.New("no answer")
 
 func (c *candidate) start(op string, fn func() error) {
@@ -68,7 +68,7 @@ func (c *candidate) start(op string, fn func() error) {
 	go func() { pending <- fn() }()
 }
 
-// wait waits for the running call; errLate when it takes longer than d, the context's error when that ends.
+// wait waits for the running call; errLate if it takes longer than d, the context's error if that ends.
 func (c *candidate) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -83,7 +83,7 @@ func (c *candidate) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run returns when the context ends (nil), or when the source has no more (io.EOF).
+// run returns when the context ends (nil), or when the source has ended (io.EOF).
 func (e *engine) run(ctx context.Context) error {
 	defer e.release()
 	backoff := e.retryMin
@@ -200,8 +200,8 @@ func (e *engine) read(ctx context.Context, c *candidate) error {
 	}
 }
 
-// A shutdown waits for a call that still runs for pendingTimeout, since a source that answers does so in milliseconds,
-// and in all for releaseTimeout: an embedded host engine takes 2 s to stop.
+// A shutdown waits for a running call for pendingTimeout, since a working source responds in milliseconds, and in all
+// for releaseTimeout: an embedded host engine takes 2 s to stop.
 const (
 	pendingTimeout = time.Second
 	releaseTimeout = 3 * time.Second

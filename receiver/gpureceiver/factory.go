@@ -77,7 +77,7 @@ func (f *factory) shared(set receiver.Settings, of component.Config, give func(*
 	return r, err
 }
 
-// newSources returns the sources that the configuration asks for, in the order in which they are tried.
+// newSources returns the configured sources, in the order in which they are tried.
 func newSources(cfg *Config, simulated *simgpu.GPU) []gpudata.Source {
 	switch cfg.Source {
 	case sourceDCGM:
@@ -117,8 +117,8 @@ func unwanted(cfg *Config) []gpuquantity.Quantity {
 	})
 }
 
-// plainIPv4 takes the brackets away that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): whoever
-// writes a manifest does not know which kind of address a node has, and older releases of DCGM do not know brackets.
+// plainIPv4 removes the brackets that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): the author of
+// a manifest does not know which kind of address a node has, and older releases of DCGM do not accept brackets.
 func plainIPv4(endpoint string) string {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil || strings.Contains(host, ":") {

@@ -174,7 +174,7 @@ func emitProcesses(w *pointWriter, d *deviceState) {
 	}
 }
 
-// emitStatus writes all states, for one that is missing looks like one that is unknown.
+// emitStatus writes all states, because a missing one would look like an unknown one.
 func emitStatus(w *pointWriter, d *deviceState) {
 	t, health := d.newest, d.health
 	switch health {

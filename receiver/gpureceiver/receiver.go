@@ -48,7 +48,7 @@ type gpuReceiver struct {
 	telemetry   *metadata.TelemetryBuilder
 
 	start, stop   sync.Once
-	forget        func() // forgets this instance in the factory
+	forget        func() // removes this instance from the factory
 	startErr      error
 	cancel        context.CancelFunc
 	done          sync.WaitGroup

@@ -77,7 +77,7 @@ func (r *gpuReceiver) finished(source string) {
 	r.set.Logger.Info("GPU source has no more data", zap.String("source", source))
 }
 
-// warn warns when a source stops to answer and whenever the reason changes; repetitions are for debugging.
+// warn warns when a source stops responding and whenever the reason changes; repetitions are logged at level debug.
 func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 	fields = append(fields, zap.Error(err))
 	if r.trouble == err.Error() {

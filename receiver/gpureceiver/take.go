@@ -122,7 +122,7 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	return &r.scratch[n]
 }
 
-// throttled integrates the mask and notes what began and what ended.
+// throttled integrates the mask and records starts and ends.
 func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesState) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
@@ -204,7 +204,7 @@ type seriesState struct {
 // gapFactor: time between two samples further apart than this many intervals is not covered by them.
 const gapFactor = 3
 
-// clockSlack: a source's clock may be ahead of this machine's by so much.
+// clockSlack: a source's clock may be ahead of this machine's by this much.
 const clockSlack = time.Second
 
 // add adds a newer value and returns a counter's increase and whether the value was accepted. If the last one is in the
@@ -256,7 +256,7 @@ func (s *seriesState) mean() float64 {
 // emitted begins the next emission.
 func (s *seriesState) emitted() { s.fresh, s.integral, s.covered = false, 0, 0 }
 
-// giveUp writes no more samples.
+// giveUp stops writing samples.
 func (d *deviceState) giveUp() {
 	if d.writer != nil {
 		d.writer.Close()

@@ -219,7 +219,7 @@ type counting struct {
 	known bool
 }
 
-// works remembers what operators compute by the text of their inputs: a training step is like the one before.
+// works caches the work of operators by the text of their inputs: a training step is like the previous one.
 type works struct {
 	known map[string]operatorWork
 	key   []byte

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
-// knowCaptures reads the traces in which graphs were captured, where the file launches any. One that cannot be read is
-// a fault of the file that is read, not an error.
+// knowCaptures reads the traces with captures of graphs, if the file launches any. One that cannot be read is a fault
+// of the file that is read, not an error.
 func (c *collect) knowCaptures(ctx context.Context) error {
 	if len(c.opts.Captures) == 0 || !c.p.LaunchesGraphs() {
 		return nil
@@ -81,7 +81,7 @@ func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captu
 	return p.Captures(ctx)
 }
 
-// graphFaults reports for how many launches of graphs nothing is known of the operators, and why.
+// graphFaults reports for how many launches of graphs the operators are unknown, and why.
 func graphFaults(g *profiletrace.Graphs) (list []string) {
 	if g.Lost > 0 {
 		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+

@@ -14,7 +14,7 @@ const (
 	kindNone     profiletrace.Kind = 255 - iota // counted by category and left out
 	kindIgnore                                  // known to repeat other events
 	kindOverhead                                // the profiler's own work
-	kindCounters                                // a kernel that CUPTI ran again and again to count: its times are no work
+	kindCounters                                // a kernel that CUPTI ran repeatedly to count: its times are not work
 )
 
 // mtiaCommands are the commands run by the command processors of an MTIA device.

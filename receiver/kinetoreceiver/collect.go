@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// collect hands the events of a trace to a profile.
+// collect passes the events of a trace to a profile.
 type collect struct {
 	p      *profiletrace.Profile
 	meta   metaReader
@@ -46,7 +46,7 @@ func (c *collect) Wants(phase byte) bool {
 	return phase != 's' && phase != 't' && phase != 'f'
 }
 
-// Event takes one event; what cannot be used is counted by reason.
+// Event adds one event; unusable ones are counted by reason.
 func (c *collect) Event(j *chromejson.Event) error {
 	if c.restored != nil {
 		if mine, err := c.restored.event(j); mine {
@@ -156,7 +156,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	return c.p.Add(e)
 }
 
-// window takes the profiler's own record of when it recorded.
+// window reads the profiler's own record of when it recorded.
 func (c *collect) window(j *chromejson.Event) {
 	start, ok := chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)
@@ -189,7 +189,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 	return true
 }
 
-// memory takes an event of PyTorch's allocator; events of host memory are left out.
+// memory adds an event of PyTorch's allocator; events of host memory are left out.
 func (c *collect) memory(j *chromejson.Event) error {
 	e := &c.event
 	*e = profiletrace.Event{Kind: profiletrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
@@ -217,7 +217,7 @@ func (c *collect) memory(j *chromejson.Event) error {
 	return c.p.Add(e)
 }
 
-// parented takes the ids of a span out of an annotation's name.
+// parented removes the IDs of a span from an annotation's name.
 func parented(d *profiletrace.Detail, name []byte) []byte {
 	if !bytes.Contains(name, []byte("00-")) && !bytes.Contains(name, []byte("trace_id=")) {
 		return name
@@ -275,8 +275,8 @@ func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []b
 	}
 }
 
-// deviceOf returns the device of a row: the number itself, or that at the end of "GPU 3". Of a row that is called
-// otherwise, as "stream 3", the device is not known: it is below zero.
+// deviceOf returns the device of a row: the number itself, or the one at the end of "GPU 3". For a row with another
+// name, such as "stream 3", the device is unknown: the result is below zero.
 func (c *collect) deviceOf(pid []byte) int64 {
 	name := strings.ToLower(string(unquote(pid)))
 	if strings.Contains(name, "stream") || name == "" || name == "null" {

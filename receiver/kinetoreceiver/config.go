@@ -37,7 +37,7 @@ var (
 	_ confmap.Validator   = (*Config)(nil)
 )
 
-// Unmarshal refuses numbers that the options do not take.
+// Unmarshal rejects numbers that the options do not accept.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem.

@@ -60,7 +60,7 @@ var withinKernels = producer{
 
 var warpRow = []byte(`"warp `)
 
-// process takes the name of a process.
+// process reads the name of a process.
 func (c *collect) process(j *chromejson.Event) {
 	if string(j.Name) != "process_name" || c.foreign != nil {
 		return

@@ -16,8 +16,8 @@ import (
 // maxInputs bounds the text of an operator's inputs: those above take hundreds of bytes.
 const maxInputs = 1 << 14
 
-// inputs are dimensions, types and values of an operator's inputs, as raw JSON. A requested value that is missing, or
-// not of the expected form, sets bad. It is used again for every operator.
+// inputs holds dimensions, types and values of an operator's inputs, as raw JSON. A requested value that is missing, or
+// not of the expected form, sets bad. It is reused for every operator.
 type inputs struct {
 	dims, types, values [][]byte
 	bad                 bool

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metaReader gathers the fields of the top level.
+// metaReader collects the fields of the top level.
 type metaReader struct {
 	meta    profiletrace.Meta
 	maker   maker

@@ -134,7 +134,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	return st, err
 }
 
-// read hands the events of a file to the profile.
+// read passes the events of a file to the profile.
 func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, error) {
 	p := c.p
 	b := bufio.NewReaderSize(r, 1<<16)
@@ -152,7 +152,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 			return Stats{}, compressed(err)
 		}
 	}
-	head, _ := whole.Peek(profilefile.HeadSize) // what cannot be read is left to the readers
+	head, _ := whole.Peek(profilefile.HeadSize) // the readers report what cannot be read
 	head = slices.Clone(head)
 	var js chromejson.Stats
 	if isRocprofiler(whole) {
@@ -202,8 +202,8 @@ func compressed(err error) error {
 
 const gzipMagic, zstdMagic = "\x1f\x8b", "\x28\xb5\x2f\xfd"
 
-// Unpack goes by the first bytes, not by the name: what follows gzip's or zstd's magic number is unpacked, all else is
-// handed on as it is. The function that is returned ends the unpacking.
+// Unpack decides by the first bytes, not by the name: content with the magic number of gzip or zstd is decompressed,
+// everything else is passed on unchanged. The returned function ends the decompression.
 func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -72,7 +72,7 @@ func (r *restorer) begin() {
 	r.batch, r.spans, r.size, r.hasLast = ptrace.NewTraces(), map[int64]ptrace.SpanSlice{}, 0, false
 }
 
-// flush puts the batch away until the whole file was read.
+// flush stores the batch until the whole file was read.
 func (r *restorer) flush() error {
 	if r.size == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (r *restorer) flush() error {
 	return err
 }
 
-// event takes an event if it is, or belongs to, a span. Events without identifiers are the reader's, as in any
-// file: programs may write such with gpuspan/chrometrace.
+// event reads an event if it is, or belongs to, a span. Events without identifiers are the reader's, as in any file:
+// programs may write them with gpuspan/chrometrace.
 func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 	if j.Phase == 'i' && string(j.Cat) == "event" {
 		r.mark(j)

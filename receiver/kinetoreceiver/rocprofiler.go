@@ -90,7 +90,7 @@ func isRocprofiler(b *bufio.Reader) bool {
 	return bytes.Contains(head, []byte(`"rocprofiler-sdk-tool"`))
 }
 
-// read hands the file's records to the collector's profile.
+// read passes the file's records to the collector's profile.
 func (r *rocprofiler) read(from io.Reader) error {
 	r.json = json.NewDecoder(from)
 	r.json.UseNumber()
@@ -134,7 +134,7 @@ func (r *rocprofiler) processes() error {
 	return fmt.Errorf("%w: rocprofiler-sdk-tool is %v", ErrSyntax, t)
 }
 
-// process begins a process: numbers and names are its own.
+// process starts a process: numbers and names are its own.
 func (r *rocprofiler) process() {
 	r.agents, r.kernels, r.markers = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}
 	r.names, r.pid, r.gpus = nil, 0, 0
@@ -364,7 +364,7 @@ func (r *rocprofiler) dispatch(e *profiletrace.Event, x *rocRecord) string {
 	return cmp.Or(r.kernels[d.Kernel], "kernel "+strconv.FormatUint(d.Kernel, 10))
 }
 
-// on puts an activity on the first of some agents that is a GPU.
+// on assigns an activity to the first of some agents that is a GPU.
 func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
 	for _, h := range agents {
 		if a := r.agents[h.Handle]; a.gpu {

@@ -36,7 +36,7 @@ const (
 // tablesMPI have the calls of MPI that may wait for other ranks.
 var tablesMPI = []string{"MPI_COLLECTIVES_EVENTS", "MPI_P2P_EVENTS", "MPI_START_WAIT_EVENTS"}
 
-// collect hands the rows of an export to a profile.
+// collect passes the rows of an export to a profile.
 type collect struct {
 	db        *database
 	p         *profiletrace.Profile

@@ -62,7 +62,7 @@ var others = []struct{ table, says string }{
 	{"OPS", "a database of rocprof (record with rocprofv3 --output-format json)"},
 }
 
-// useful reports by an error why there is nothing to read.
+// useful returns an error that states why there is nothing to read.
 func (d *database) useful() error {
 	for _, o := range others {
 		if d.has(o.table) {

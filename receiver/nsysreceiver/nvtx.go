@@ -57,7 +57,7 @@ type markedSpan struct {
 	hasStep bool
 }
 
-// ofMark reads what gpuspan/nvtx writes before a range that has the span's id as its payload.
+// ofMark reads the mark that gpuspan/nvtx writes before a range with the span's ID as its payload.
 var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
 
 // ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which
@@ -161,7 +161,7 @@ func (c *collect) mark(n *nvtx, process int64, m []string) {
 	n.marks[spanKey{process, id}] = s
 }
 
-// span hangs a range below the span whose id it carries.
+// span makes the span whose ID a range carries its parent.
 func (n *nvtx) span(e *profiletrace.Event, id uint64) {
 	s, ok := n.marks[spanKey{e.Process, id}]
 	if !ok || profiletrace.ParseTraceParent(s.parent) != nil {

@@ -48,9 +48,9 @@ type Stats struct {
 	Rows int64 // rows of the tables that are used
 }
 
-// ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing
-// is emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
-// nothing behind. An error of emit ends reading and is returned.
+// ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which emit owns. Nothing
+// is emitted before the whole file was read, so that a rejected file (ErrNotExport; the error names it) leaves nothing
+// behind. An error of emit ends reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	st, err := read(ctx, path, o, emit)
 	if err != nil {

@@ -163,7 +163,7 @@ func (r *rocpd) of(event any, column string) (any, error) {
 	return table.Find("id", id, column)
 }
 
-// on puts an activity on the first of some agents that is a GPU.
+// on assigns an activity to the first of some agents that is a GPU.
 func (r *rocpd) on(e *profiletrace.Event, agents ...any) bool {
 	for _, v := range agents {
 		if id, ok := number(v); ok && r.agents[id].gpu {

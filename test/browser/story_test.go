@@ -91,7 +91,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^train .* rank 0 late by [\d.]+ ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
 		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request beside the median
-		`(?m)^  late_rank, rank 0: `, `(?m)^  slow_request, `, `(?m)^  throttle, `, `(?m)^  pageable_copies, `,
+		`(?m)^  late rank: rank 0 of 4 `, `(?m)^  slow request: `, `(?m)^  throttle: `, `(?m)^  pageable copies: `,
 	} {
 		assert.Regexp(t, want, said.String())
 	}

@@ -79,7 +79,7 @@ type attributeEntry struct {
 	Annotations      annotations `yaml:"annotations"`
 }
 
-// annotations are what Weaver's attributes have no key for.
+// annotations are properties for which Weaver's attributes have no key.
 type annotations struct {
 	Type string `yaml:"type"` // of OpenTelemetry's attribute that is referred to
 	// values of a list's elements, or the written values of OpenTelemetry's attribute
@@ -340,14 +340,14 @@ func (e *attributeEntry) attribute(section string) attribute {
 	return a
 }
 
-// initialisms are written as here in Go names; every other part is capitalised.
+// initialisms are written in this form in Go names; every other part is capitalized.
 var initialisms = map[string]string{
 	"gpu": "GPU", "hw": "HW", "io": "IO", "id": "ID", "pci": "PCI", "bdf": "BDF", "sm": "SM",
 	"dram": "DRAM", "flop": "FLOP", "flops": "FLOPS", "ecc": "ECC", "xid": "XID", "l2": "L2", "ai": "AI",
 	"mfu": "MFU", "hfu": "HFU", "pcie": "PCIe", "nvlink": "NVLink", "cuda": "CUDA",
 }
 
-// goName makes the Go name of a dotted name; template segments are left out.
+// goName returns the Go name of a dotted name; template segments are left out.
 func goName(name string) string {
 	var b strings.Builder
 	for _, p := range strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '_' }) {

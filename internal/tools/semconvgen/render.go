@@ -63,7 +63,7 @@ func (r *registry) GroupsOf(page string) (list []group) {
 	return list
 }
 
-// anchor returns the fragment of a heading, as GitHub makes it.
+// anchor returns the fragment of a heading in GitHub's form.
 func anchor(title string) string {
 	keep := func(c rune) rune {
 		switch {
@@ -77,7 +77,7 @@ func anchor(title string) string {
 	return strings.Map(keep, title)
 }
 
-// goType is how an attribute of a type is made of a value.
+// goType is how an attribute of a type is created from a value.
 type goType struct{ Param, Method string }
 
 var goTypes = map[string]goType{

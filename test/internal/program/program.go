@@ -87,8 +87,8 @@ func (p *Program) Output() string { return p.out.String() }
 // PID returns the number of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// Stop asks the program to end (SIGTERM), waits for it, and after the given time kills it, which is an error. So is
-// an exit status that is not 0.
+// Stop ends the program (SIGTERM), waits for it, and after the given time kills it, which is an error. So is an exit
+// status that is not 0.
 func (p *Program) Stop(limit time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -96,7 +96,7 @@ func (p *Program) Stop(limit time.Duration) error {
 	return p.Wait(limit)
 }
 
-// Kill ends the program at once (SIGKILL) and waits for that.
+// Kill ends the program immediately (SIGKILL) and waits for that.
 func (p *Program) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err

@@ -246,8 +246,20 @@ func writeFindings(out io.Writer, list []finding.Finding, width int) {
 	}
 	fmt.Fprintln(out, "\nWhat stands out:")
 	for _, f := range list {
-		fmt.Fprintln(out, printable.Wrapped(printable.Line(f.String()), width, "  ", "    "))
+		fmt.Fprintln(out, printable.Wrapped(printable.Line(sentence(f)), width, "  ", "    "))
 	}
+}
+
+// sentence returns a finding as the page shows it: kind, cause and effect, remedy and example.
+func sentence(f finding.Finding) string {
+	text := strings.ReplaceAll(f.Kind, "_", " ") + ": " + strings.Join(f.Chain, " -> ")
+	if f.Remedy != "" {
+		text += "; try: " + f.Remedy
+	}
+	if f.Trace != "" {
+		text += " (trace " + f.Trace + ")"
+	}
+	return text
 }
 
 func epilogue(out io.Writer, f files, width int) error {

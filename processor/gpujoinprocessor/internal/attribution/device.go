@@ -13,9 +13,9 @@ type Limits struct {
 	// Remember is how long an ended span, or the sum of children whose parent has not arrived, is kept after its last
 	// change, in settled time. Default 2 minutes.
 	Remember time.Duration
-	// Free is how far back free time can be taken by a late span. Default 5 minutes.
+	// Free is how far back a late span can take free time. Default 5 minutes.
 	Free time.Duration
-	// FreeIntervals bounds the pieces of free time; the oldest leave. Default 16,384.
+	// FreeIntervals bounds the pieces of free time; the oldest are dropped. Default 16,384.
 	FreeIntervals int
 }
 
@@ -32,7 +32,7 @@ func (b *Budget) Used() int { return b.used }
 // Totals are sums since the Device was created, in the counter's unit. Attributed + Unattributed + Unseen is the
 // counter's increase; Attributed + Late is the sum over the spans.
 type Totals struct {
-	Attributed   float64 // dealt out to spans when it was settled
+	Attributed   float64 // attributed to spans when it was settled
 	Unattributed float64 // settled while no span was active
 	Unseen       float64 // settled as the part of spans that ran but never arrive: see Load and Span.Weight
 	Late         float64 // taken later from Unattributed by spans that arrived late
@@ -87,16 +87,16 @@ func (d *Device) Settled() (t int64, ok bool) { return d.settled, d.started }
 // Totals returns the sums so far.
 func (d *Device) Totals() Totals { return d.totals }
 
-// Share is what one span has.
+// Share is the part of one span.
 type Share struct {
 	Value   float64 // its own part and its descendants'
 	Own     float64 // its own part
-	Covered int64   // ns of it in which the counter was known; 0: Value means nothing
+	Covered int64   // ns of it in which the counter was known; 0: Value is undefined
 	Late    int64   // ns that were settled before it arrived and that no descendant of it holds
 	Ended   bool    // its end is settled; false: Value is its value so far
 }
 
-// Handle is where a span that arrived is kept. The zero Handle has no span.
+// Handle identifies a span that arrived. The zero Handle has no span.
 type Handle struct{ node ref }
 
 // Share returns the share of span k. at is the Handle returned on its arrival; false if it was refused or dropped.
@@ -130,7 +130,7 @@ func (d *Device) MarkRejected(k Key, at Handle) {
 // nothing, requests wait longer than Remember.
 func (d *Device) Pin(k Key, at Handle) { d.pin(k, at, true) }
 
-// Unpin ends Pin. True: it was ended before, so the span was there twice.
+// Unpin ends Pin. True: it had ended before, so the span was a duplicate.
 func (d *Device) Unpin(k Key, at Handle) (again bool) { return !d.pin(k, at, false) }
 
 func (d *Device) pin(k Key, at Handle, pinned bool) (was bool) {
@@ -143,7 +143,7 @@ func (d *Device) pin(k Key, at Handle, pinned bool) (was bool) {
 	return was
 }
 
-// OnOtherDevices returns what descendants on this device have of the span k, which is on another device.
+// OnOtherDevices returns the part of descendants on this device of the span k, which is on another device.
 func (d *Device) OnOtherDevices(k Key) float64 {
 	n := d.node(&k)
 	if n == nil || n.known {
@@ -159,7 +159,7 @@ func (d *Device) Awaits(k Key) bool {
 	return n != nil && !n.known
 }
 
-// Close gives the budget back. The device is not used afterwards.
+// Close releases the budget. The device is not used afterwards.
 func (d *Device) Close() {
 	d.budget.used -= d.nodes.n
 	d.nodes.each(func(n *node) {
@@ -174,7 +174,7 @@ type Arrival uint8
 
 // Results of an arrival.
 const (
-	Refused Arrival = iota // no ID, no length, another span has its ID, or no room is left: it takes no part
+	Refused Arrival = iota // no ID, no length, another span has its ID, or no room is left: it gets no share
 	Known                  // it had arrived before, with these times, and is unchanged, so a batch can arrive twice
 	Taken                  // it takes part
 )
@@ -226,8 +226,8 @@ func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int
 	return Taken, Handle{n.self}, now
 }
 
-// Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device
-// (a host span between a step and its kernels) and that turned out to have a parent.
+// Pass moves what waits for the placeholder k to its parent: k is the ID of a span that never uses the device (a host
+// span between a step and its kernels) and that turned out to have a parent.
 func (d *Device) Pass(k Key, parent [8]byte) {
 	if n := d.node(&k); n != nil && !n.known && parent != ([8]byte{}) {
 		d.remembered.remove(n)

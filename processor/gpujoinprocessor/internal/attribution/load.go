@@ -28,9 +28,9 @@ type Level struct {
 	Running float64
 }
 
-// Values of Level.Running that are no readings.
+// Values of Level.Running that are not readings.
 const (
-	Lapsed = -1 // nothing is known up to the next level
+	Lapsed = -1 // unknown up to the next level
 	Ahead  = -2 // the next level's reading is valid from here on
 )
 
@@ -184,7 +184,7 @@ func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	return float64(p.to-p.from) / share
 }
 
-// maxWeights bounds the different weights of a device's spans; further ones become the nearest known one.
+// maxWeights bounds the different weights of a device's spans; further ones are rounded to the nearest known one.
 const maxWeights = 1 << 6
 
 // weight returns the index of a weight.

@@ -20,10 +20,10 @@ type Span struct {
 	// Weight is the number of spans that this one represents, as its sampler states it. Below 1: one.
 	Weight float64
 
-	hash uint32 // of the key, for the devices of one budget; 0: not known yet
+	hash uint32 // of the key, for the devices of one budget; 0: unknown yet
 }
 
-// times returns a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the
+// times returns a hash of the span's times. A sender that repeats a span repeats its times; processes that generate the
 // same random IDs do not.
 func (s *Span) times() uint32 {
 	const mix = 0x9E3779B97F4A7C15 // 2^64 / golden ratio, as in Fibonacci hashing
@@ -42,7 +42,7 @@ const counted = maxWeights
 // timed returns onDevice or onHost.
 func (n *node) timed() uint8 { return n.class >> 7 }
 
-// maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
+// maxHeight bounds the length of a chain of ancestors, because each start and end walks it.
 const maxHeight = 128
 
 // node is a span in the tree. It exists as a placeholder from the moment its first child arrives: the children's sum is
@@ -103,7 +103,7 @@ func (l *list) remove(n *node) {
 	n.prev, n.next = 0, 0
 }
 
-// touch makes n the last.
+// touch moves n to the end.
 func (l *list) touch(n *node, t int64) {
 	n.changed = t
 	if l.last == n.self {
@@ -119,8 +119,8 @@ func (l *list) touch(n *node, t int64) {
 	l.last = n.self
 }
 
-// newNode makes a node within the budget, for a key with its hash; when that is used up the longest unchanged
-// remembered one leaves. Nil: all are pending or have children.
+// newNode returns a node within the budget, for a key with its hash; if the budget is used up the longest unchanged
+// remembered node is evicted. Nil: all are pending or have children.
 func (d *Device) newNode(k *Key, hash uint32) *node {
 	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
 		n := d.at(d.remembered.first)
@@ -148,7 +148,7 @@ func (d *Device) expire() {
 	d.free.forget(d.settled - int64(d.limits.Free))
 }
 
-// forget removes a remembered node. One with children stays; it is forgotten after them. So does one that is pinned.
+// forget evicts a remembered node. One with children stays; it is evicted after them. So does one that is pinned.
 func (d *Device) forget(n *node) {
 	if n.kids > 0 || n.opened > 0 || n.pinned {
 		d.remember(n)
@@ -182,7 +182,7 @@ func (d *Device) of(s *Span) *node {
 	return d.nodes.find(&s.Key, s.hash)
 }
 
-// Hash works out what Fetch needs of a span, for all devices of the budget.
+// Hash computes what Fetch needs of a span, for all devices of the budget.
 func (b *Budget) Hash(s *Span) { s.hash = b.slab.hash(&s.Key) }
 
 // Fetch reads the memory at which the search for a span will start; the span has its hash. That memory is not cached,

@@ -44,7 +44,7 @@ func (x *points) first() int64 {
 	return t
 }
 
-// pop takes the earliest point, if it is not after the time to.
+// pop returns the earliest point, if it is not after the time to.
 func (x *points) pop(to int64) (p point, ok bool) {
 	t := x.first()
 	if t > to || t == math.MaxInt64 {
@@ -79,7 +79,7 @@ type run struct {
 	head int
 }
 
-// push takes a point that is not before the last one; false: it is.
+// push adds a point that is not before the last one; otherwise it returns false.
 func (r *run) push(p point) bool {
 	n := len(r.list)
 	if n > r.head && r.list[n-1].t > p.t {
@@ -106,7 +106,7 @@ func (r *run) pop() point {
 	return p
 }
 
-// heap is a binary min-heap. container/heap was refused for the allocation of every push into an interface.
+// heap is a binary min-heap. container/heap was rejected because it allocates at every push into an interface.
 type heap []point
 
 func (h *heap) push(p point) {
@@ -193,13 +193,13 @@ func (f *freeTime) forget(t int64) {
 	}
 }
 
-// drop removes the n oldest; a quarter of the list at least, so that the copy is paid by many.
+// drop removes the n oldest, at least a quarter of the list, so that the cost of the copy is amortized.
 func (f *freeTime) drop(n int) {
 	n = min(max(n, f.max/4), len(f.list))
 	f.list = f.list[:copy(f.list, f.list[n:])]
 }
 
-// take removes [from, to] from the list and appends what of it was free to dst.
+// take removes [from, to] from the list and appends its free parts to dst.
 func (f *freeTime) take(from, to int64, dst []interval) []interval {
 	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].to > from })
 	j := i

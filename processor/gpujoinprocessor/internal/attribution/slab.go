@@ -19,10 +19,10 @@ type slab struct {
 	seed   maphash.Seed // of the indexes: keys come from outside the process
 	chunks []*[chunkNodes]node
 	spare  []ref
-	made   ref // nodes that were ever taken
+	made   ref // all nodes ever allocated
 }
 
-// take returns a node without content.
+// take returns an empty node.
 func (s *slab) take() *node {
 	var r ref
 	if i := len(s.spare) - 1; i >= 0 {
@@ -78,7 +78,7 @@ func newIndex(s *slab) index {
 // hash returns the hash of a key in all indexes of the slab, never 0.
 func (s *slab) hash(k *Key) uint32 { return uint32(maphash.Comparable(s.seed, *k)) | 1<<31 }
 
-// find looks for a key with its hash; nil when there is no such node.
+// find searches for a key with its hash; nil if there is no such node.
 func (x *index) find(k *Key, h uint32) *node {
 	for i := x.home(h); x.slots[i].node != 0; i = x.next(i) {
 		if x.slots[i].hash == h {
@@ -90,7 +90,7 @@ func (x *index) find(k *Key, h uint32) *node {
 	return nil
 }
 
-// add takes a node whose key is not there yet, with its hash.
+// add adds a node whose key is not in the index yet, with its hash.
 func (x *index) add(n *node, hash uint32) {
 	if x.n++; 2*x.n > len(x.slots) {
 		old := x.slots
@@ -112,7 +112,7 @@ func (x *index) put(s slot) {
 	x.slots[i] = s
 }
 
-// remove takes a node out that is there. Those behind it move up, so that no search ends at the gap.
+// remove removes a node of the index. The nodes after it move up, so that no search ends at the gap.
 func (x *index) remove(n *node) {
 	gap := x.home(x.slab.hash(&n.key))
 	for x.slots[gap].node != n.self {

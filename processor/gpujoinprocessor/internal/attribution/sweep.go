@@ -36,7 +36,7 @@ func (d *Device) Settle(to int64, m Meter) {
 	d.expire()
 }
 
-// fetch reads the nodes that start up to a time, whose memory is in no cache: see Fetch.
+// fetch reads the nodes that start up to a time, whose memory is not cached: see Fetch.
 func (d *Device) fetch(to int64) {
 	for i := 1; i < len(d.points.runs); i += 2 {
 		r := &d.points.runs[i]
@@ -157,7 +157,7 @@ func (d *Device) enter(n *node) {
 	n.mark = p.own[timed]
 }
 
-// leave takes n out of the innermost and gives it its part.
+// leave removes n from the innermost and gives it its part.
 func (d *Device) leave(n *node) {
 	p := &d.procs.all[n.proc]
 	p.advance(d.v)
@@ -168,7 +168,7 @@ func (d *Device) leave(n *node) {
 		d.active--
 	}
 	if p.inner[timed] == 0 {
-		p.weight[timed] = 0 // what subtraction left
+		p.weight[timed] = 0 // process is the part of one process of the device.
 	}
 }
 
@@ -176,7 +176,7 @@ func (d *Device) leave(n *node) {
 type process struct {
 	id    uint64
 	inner [2]int // innermost active spans: timed on the device, timed on the host
-	nodes int    // pending spans; at 0 the process is forgotten
+	nodes int    // pending spans; at 0 the process is dropped
 	own   [2]sum // integral of dV / crowd; of host-timed spans only while there are none on the device
 	seen  sum    // V up to which own was advanced
 
@@ -211,7 +211,7 @@ func (p *process) advance(v sum) {
 	p.seen = v
 }
 
-// processes are the processes with pending spans. A node knows its own by number.
+// processes are the processes with pending spans. A node refers to its own by number.
 type processes struct {
 	all   []process
 	byID  map[uint64]int32
@@ -235,7 +235,7 @@ func (p *processes) join(id uint64) int32 {
 	return i
 }
 
-// leave takes a span away again.
+// leave removes a span.
 func (p *processes) leave(i int32) {
 	a := &p.all[i]
 	if a.nodes--; a.nodes == 0 {
@@ -259,8 +259,8 @@ type Knot struct {
 	Time    int64   // ns
 	Value   float64 // known increase since the first knot
 	Covered int64   // ns since the first knot in which the increase is known
-	// Bend is how the counter runs from the knot before to this one: at the part s of that time it is
-	// Bend × s × (1 − s) above the straight line.
+	// Bend is the course of the counter from the previous knot to this one: at the part s of that time it is Bend × s × (1
+	// − s) above the straight line.
 	Bend float64
 }
 

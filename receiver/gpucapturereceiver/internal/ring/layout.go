@@ -3,9 +3,9 @@
 
 // Package ring reads the rings that libotelgpu_capture.so writes; ../../shim/ring.h is the format.
 //
-// A ring is written by another process, maybe another user's and maybe hostile: nothing in it is believed. Records are
-// copied out by read calls, for a mapping of a file that is truncated under the reader would end this process. Only the
-// header's page is mapped, for the few words that both sides change, and a fault in it is an error.
+// A ring is written by another process, possibly another user's and possibly hostile: nothing in it is trusted. Records
+// are copied out by read calls, because a mapping of a file that is truncated during a read would end this process.
+// Only the header's page is mapped, for the few words that both sides change, and a fault in it is an error.
 package ring
 
 import (
@@ -70,7 +70,7 @@ type layout struct {
 	names, namesCap         uint64
 }
 
-// check refuses what does not fit into a file of that size.
+// check rejects what does not fit into a file of that size.
 func (l layout) check(header uint32, size uint64) error {
 	fits := func(at, n, each uint64) bool { return at <= size && n <= maxFile/each && at+n*each <= size }
 	switch {
@@ -102,7 +102,7 @@ const (
 	WindowEnd   Kind = 7
 )
 
-// Kinds of record that a window asks for.
+// Kinds of record that a window requests.
 const (
 	KindKernel uint32 = 1 << iota
 	KindCopy
@@ -117,7 +117,7 @@ const RecordSize = 96
 // MaxLinks bounds the requests of one push.
 const MaxLinks = 128
 
-// NoName is the number of a name that found no room.
+// NoName is the number of a name for which there was no room.
 const NoName = math.MaxUint32
 
 // Record is the bytes of one record. Times are ns of the clock that WindowBegin and WindowEnd relate to others.
@@ -175,7 +175,7 @@ type Pushed struct {
 	SpanID  [8]byte
 	Flags   byte
 	Thread  uint32
-	// The contexts of the numbers that follow are requests that the launches served together, so many; so many more
-	// were pushed and not kept.
+	// The contexts of the numbers that follow are requests that the launches served together; LinksLost more were pushed
+	// and not kept.
 	Links, LinksLost uint32
 }

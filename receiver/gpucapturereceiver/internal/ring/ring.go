@@ -35,7 +35,7 @@ type Device struct {
 	Name string
 }
 
-// Counts are the writer's, since it began.
+// Counts are the writer's counters since it started.
 type Counts struct {
 	Records       uint64 // written
 	DroppedFull   uint64 // the reader was too slow
@@ -73,7 +73,7 @@ type State struct {
 	Refused  bool
 	Reason   Reason
 	Message  string // for people; of a refusal
-	Answered uint32 // number of the newest request that was dealt with
+	Answered uint32 // number of the newest request that was handled
 	CUPTI    uint32 // version of its interface; 0 before the first window
 }
 
@@ -91,7 +91,7 @@ type Ring struct {
 	buf    []byte
 }
 
-// Open opens a ring. Links, files of other kinds and files whose owner is not the process that they name are refused.
+// Open opens a ring. Links, files of other kinds and files whose owner is not the process that they name are rejected.
 func Open(path string) (*Ring, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -184,7 +184,7 @@ func (r *Ring) word32(at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
 }
 
-// Request asks the process for a window: so long, those kinds of record, at most budget of them. It returns the
+// Request requests a window of the process: its length, the kinds of record, at most budget of them. It returns the
 // request's number.
 func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint32, error) {
 	var number uint32
@@ -233,7 +233,7 @@ func (r *Ring) State() (s State, err error) {
 	return s, err
 }
 
-// Counts returns the writer's.
+// Counts returns the writer's counters.
 func (r *Ring) Counts() (c Counts, err error) {
 	err = r.guard(func() {
 		c = Counts{
@@ -285,7 +285,7 @@ func (r *Ring) Discard() error {
 	})
 }
 
-// Name returns the text of a name's number; false if it found no room in the ring, or the ring is broken there.
+// Name returns the text of a name's number; false if there was no room for it in the ring, or the ring is broken there.
 func (r *Ring) Name(number uint32) (string, bool) {
 	if number == NoName {
 		return "", false
@@ -330,7 +330,7 @@ func (r *Ring) readNames(number uint32) error {
 			}
 			length := uint64(binary.LittleEndian.Uint32(part[at:]))
 			if length > maxName || last && at+4+length > uint64(len(part)) {
-				r.seen = used // the rest makes no sense
+				r.seen = used // the rest is invalid
 				return ErrBroken
 			}
 			if at+4+length > uint64(len(part)) {
@@ -398,7 +398,7 @@ func (r *Ring) Devices() []Device {
 	return out
 }
 
-// Alive reports whether the process that writes the ring is there: it holds a lock as long as it lives.
+// Alive reports whether the process that writes the ring exists: it holds a lock as long as it lives.
 func (r *Ring) Alive() bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: 0, Len: 1}
 	if err := unix.FcntlFlock(r.file.Fd(), unix.F_GETLK, &lock); err != nil {
@@ -407,7 +407,7 @@ func (r *Ring) Alive() bool {
 	return lock.Type != unix.F_UNLCK
 }
 
-// Close lets go of the ring; the file stays.
+// Close releases the ring; the file stays.
 func (r *Ring) Close() {
 	if r.page != nil {
 		_ = unix.Munmap(r.page)

@@ -57,13 +57,13 @@ type rawValue struct {
 	more   int64 // of a process its memory in bytes
 }
 
-// api is the part of DCGM's client library that is used. Nothing but init is called without a connection.
+// api is the part of DCGM's client library that is used. Only init is called without a connection.
 type api interface {
 	// init connects; target is "embedded", "host:port" or "unix:///path".
 	init(target string) error
 	shutdown() error
 	gpus() ([]uint, error)
-	// instances is the MIG hierarchy, empty without MIG.
+	// instances returns the MIG hierarchy, empty without MIG.
 	instances() ([]instance, error)
 	// status is dcgmGetGpuStatus: 1 ok, 4 lost, 7 detached, …
 	status(gpu uint) int
@@ -89,7 +89,7 @@ type api interface {
 // errTooMany means that a backlog is larger than one read returns.
 var errTooMany = errors.New("more values than one read takes")
 
-// callError is a call that the library answered with an error code.
+// callError is a call for which the library returned an error code.
 type callError struct {
 	call string
 	code int
@@ -117,7 +117,7 @@ func timedOut(err error) bool     { return hasCode(err, codeTimeout) }
 func disconnected(err error) bool { return hasCode(err, codeNotConnected) }
 func tooMany(err error) bool      { return errors.Is(err, errTooMany) || hasCode(err, codeInsufficientSize) }
 
-// unsupported reports that a board of this kind has no profiling here: no fault.
+// unsupported reports that a device of this kind has no profiling here, which is not a fault.
 func unsupported(err error) bool { return hasCode(err, codeNotSupported, codeModuleNotLoaded) }
 
 // Types of a field.
@@ -144,7 +144,7 @@ const (
 	statusNoData = -14 // watched, no sample yet: the placeholder row of valuesSince
 )
 
-// number returns the value as a double; false when it is blank or no number.
+// number returns the value as a double; false if it is blank or not a number.
 func (v *rawValue) number() (float64, bool) {
 	switch v.typ {
 	case typeInt:
@@ -155,7 +155,7 @@ func (v *rawValue) number() (float64, bool) {
 	return 0, false
 }
 
-// text returns the value as a string; false when it is blank or no string.
+// text returns the value as a string; false if it is blank or not a string.
 func (v *rawValue) text() (string, bool) {
 	return v.s, v.typ == typeString && v.status == statusOK && !blankStrings[v.s]
 }

@@ -32,7 +32,7 @@ func (s *session) list() (inventory, error) {
 	slices.Sort(gpus)
 	inv := inventory{gpus: gpus}
 	if len(gpus) > 0 {
-		// No hierarchy (an old driver, no MIG) is no error of the connection: then there are boards only.
+		// A missing hierarchy (an old driver, no MIG) is not an error of the connection: then there are physical GPUs only.
 		inv.instances, _ = s.api.instances()
 	}
 	inv.key = fmt.Sprint(inv.gpus, inv.instances)
@@ -45,7 +45,7 @@ type facts struct {
 	number map[uint16]float64
 }
 
-// discover makes the devices from the inventory.
+// discover creates the devices from the inventory.
 func (s *session) discover() error {
 	inv, err := s.list()
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *session) discover() error {
 	return nil
 }
 
-// chooseRivals leaves out the fast fields to which every board has the better one.
+// chooseRivals drops the fast fields for which every device has a better one.
 func (s *session) chooseRivals(known map[entity]*facts) {
 	s.without = nil
 	for standIn, f := range byID {
@@ -228,7 +228,7 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 	}
 }
 
-// watched returns the boards, or the GPU instances, that are not lost, each once: a group refuses what occurs twice.
+// watched returns the physical GPUs, or the GPU instances, that are not lost, each once: a group rejects duplicates.
 func (s *session) watched(kind entityKind) (list []entity) {
 	for _, p := range s.parts {
 		if e := p.entities[0]; e.kind == kind && !s.left[p.gpu] && !slices.Contains(list, e) {

@@ -46,8 +46,8 @@ func newInDCGM46(id uint16) bool { return byID[id] != nil && byID[id].Since46 }
 const (
 	// fieldXID carries the number of the last XID. Its samples are events.
 	fieldXID = 230
-	// fieldProcesses has a sample for each process that computes on a board, all of one look with one time. DCGM's
-	// header names it internal; a library that does not know it, or gives no process there, costs nothing.
+	// fieldProcesses has a sample for each process that computes on a device, all of one reading with one time. DCGM's
+	// header names it internal; a library that does not know it, or lists no process there, costs nothing.
 	fieldProcesses = 221
 )
 
@@ -93,7 +93,7 @@ func (f *field) convert(v float64) float64 {
 // mebi converts DCGM's MB.
 const mebi = 1 << 20
 
-// maxEntities is how many entities go-dcgm and older host engines take in a group.
+// maxEntities is how many entities go-dcgm and older host engines accept in a group.
 const maxEntities = 64
 
 // intersect keeps the wanted fields that are supported; an empty list of supported ones means that they are unknown.
@@ -104,7 +104,7 @@ func intersect(wanted, supported []uint16) []uint16 {
 	return without(wanted, func(id uint16) bool { return !slices.Contains(supported, id) && !newInDCGM46(id) })
 }
 
-// basic keeps the fields that every device with profiling has; the rest is tried first and left out when refused.
+// basic keeps the fields that every device with profiling has; the rest is tried first and dropped if refused.
 func basic(fields []uint16) []uint16 {
 	return without(fields, func(id uint16) bool { return byID[id].Extra })
 }

@@ -232,7 +232,7 @@ func (c *client) status(gpu uint) int {
 }
 
 func (c *client) fieldType(id uint16) byte {
-	// An id between two known ones has an entry that is empty.
+	// An ID between two known ones has an empty entry.
 	if meta := c.FieldByID(id); meta != nil && meta.id == id {
 		return meta.typ
 	}
@@ -285,7 +285,7 @@ func (c *client) watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds
 	if err := c.check("dcgmWatchFields", c.Watch(c.handle, group, fieldGroup, everyMicros, keepSeconds, 0)); err != nil {
 		return err
 	}
-	// The first read then has values of all fields; a host engine that does not wait only makes it a later one.
+	// The first read then has values of all fields; if a host engine does not wait, it is only a later one.
 	_ = c.UpdateAll(c.handle, 1)
 	return nil
 }

@@ -30,7 +30,7 @@ type class struct {
 	wait    time.Duration
 }
 
-// How long until a refused class is tried again: from so long, doubled each time, up to so long.
+// Time until a refused class is tried again: the first, doubled each time, and the last.
 const (
 	profilingRetryMin = 10 * time.Second
 	profilingRetryMax = 5 * time.Minute

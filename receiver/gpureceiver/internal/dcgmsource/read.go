@@ -39,7 +39,7 @@ const (
 	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, instead of
 	// histories: one round trip in all, instead of one for each field of each device. After a stall the history is read.
 	coarse = 500 * time.Millisecond
-	// processesEvery is the shortest time between two looks at the processes.
+	// processesEvery is the minimum time between two readings of the processes.
 	processesEvery = 10 * time.Second
 	// xidsEvery is how often the history of XIDs is read without a new one: one from the kernel log can carry a time
 	// before the newest.
@@ -59,7 +59,7 @@ func (w *watch) due(now time.Time, pace time.Duration) bool {
 	if w.kind == histories || w.every <= pace {
 		return true
 	}
-	// Half a pace early rather than a whole one late.
+	// Half an interval early rather than a whole one late.
 	return now.Sub(w.read) >= w.every-pace/2
 }
 
@@ -119,7 +119,7 @@ func (s *session) failed(err error) error {
 	return nil
 }
 
-// again calls fn until it does not time out: a host engine that was stopped answers the next call, and has kept the
+// again calls fn until it does not time out: a host engine that was stopped responds to the next call, and has kept the
 // samples.
 func again(fn func() error) (err error) {
 	for range maxFails {
@@ -205,8 +205,8 @@ func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (next int64,
 	return next, err
 }
 
-// readLatest appends the newest sample of each field if it is a new one. Where samples lie further apart than they
-// should, those between are read as history.
+// readLatest appends the newest sample of each field if it is new. If samples are further apart than they should be,
+// those between are read as history.
 func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 	from := s.begin(b)
 	newest := int64(0)
@@ -256,7 +256,7 @@ func (s *session) finish(b *gpudata.Batch, from int) {
 	b.Values = kept
 }
 
-// value takes one raw value.
+// value adds one raw value.
 func (s *session) value(b *gpudata.Batch, v *rawValue) {
 	f := byID[v.field]
 	devices := s.byPart[v.entity]

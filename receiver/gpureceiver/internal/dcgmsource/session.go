@@ -32,13 +32,13 @@ type session struct {
 	watches   []*watch
 	groups    map[string]uintptr // by the entities
 	classes   []*class
-	without   []uint16      // fast fields that are not watched, for every board gives the better rival
+	without   []uint16      // fast fields that are not watched, because every device has the better one
 	left      map[uint]bool // boards that are lost and not watched
 	nameless  []uint        // devices without a UUID
 	started   int64         // the host engine's clock at discovery, µs
 	inventory string
 	checked   time.Time // when the list of devices was last read
-	dead      bool      // the connection does not answer any more
+	dead      bool      // the connection no longer responds
 	fails     int       // reads that failed in a row while the connection answered
 
 	// Of the present read.
@@ -55,8 +55,8 @@ type part struct {
 	gives    []uint16 // of a board: the fields that it has, of the fields that others can replace
 }
 
-// kept is what outlives sessions: after a restart of the host engine or a new connection, counters go on, no sample and
-// no XID is taken twice, and reading goes on where it stopped.
+// kept is what outlives sessions: after a restart of the host engine or a new connection, counters continue, no sample
+// and no XID is counted twice, and reading continues where it stopped.
 type kept struct {
 	devices map[string]*deviceState // by hw.id
 	xids    seenXIDs
@@ -99,7 +99,8 @@ func newSession(a api, set Settings, k *kept, now func() time.Time) (*session, e
 	return s, nil
 }
 
-// unique makes a name: field-group names are unique per host engine over all clients, also dead ones not yet noticed.
+// unique returns a unique name: field-group names are unique per host engine over all clients, including dead ones not
+// yet noticed.
 func unique(kind string) string {
 	var r [4]byte
 	_, _ = rand.Read(r[:])
@@ -240,7 +241,7 @@ func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	return handle, nil
 }
 
-// group returns the group of the entities; watches of the same ones share it, for a host engine has 62 for all its
+// group returns the group of the entities; watches of the same ones share it, because a host engine has 62 for all its
 // clients.
 func (s *session) group(entities []entity) (uintptr, error) {
 	key := fmt.Sprint(entities)
@@ -338,12 +339,11 @@ const (
 	statusDetached = 7
 )
 
-// silence is for how long a board may give blanks only before it counts as failed: a driver that is busy recovers.
+// silence is how long a device may return only blanks before it counts as failed: a busy driver recovers.
 const silence = 5 * time.Second
 
-// judge derives the state of the boards from the data of a read. The host engine is queried only about a board that
-// gave nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a
-// second.
+// judge derives the state of the devices from the data of a read. The host engine is queried only about a device that
+// returned only blanks. A lost one is no longer watched: the host engine would store thousands of blanks a second.
 func (s *session) judge(b *gpudata.Batch) {
 	now := s.now()
 	lost := false

@@ -36,8 +36,8 @@ const (
 	maxText = 256
 )
 
-// reads are the reads that run now, by the number that the library hands back to collect. A pointer may not be handed
-// through C.
+// reads are the reads in progress, by the number that the library passes back to collect. A Go pointer must not be
+// passed through C.
 var reads struct {
 	mu   sync.Mutex
 	next uintptr
@@ -72,7 +72,7 @@ var collect = sync.OnceValue(func() uintptr {
 	})
 })
 
-// scalar returns what counts of a value. Only the bytes that its type has are read.
+// scalar returns the used part of a value. Only the bytes of its type are read.
 func (v *fieldValue) scalar(kind int32, entity uint32) scalar {
 	x := scalar{ts: v.ts, entity: entity, status: v.status, field: v.field, kind: uint8(kind), typ: uint8(v.typ)}
 	switch x.typ {

@@ -18,7 +18,7 @@ import (
 type seenXIDs struct {
 	list    []seenXID
 	session int   // counts sessions
-	since   int64 // events from before the first read (µs, the host engine's clock) happened before anybody counted
+	since   int64 // events from before the first read (µs, the host engine's clock) are not counted
 }
 
 type seenXID struct {
@@ -28,7 +28,7 @@ type seenXID struct {
 }
 
 const (
-	// maxSeen bounds the memory; the oldest half goes first.
+	// maxSeen bounds the memory; the oldest half is dropped first.
 	maxSeen = 4096
 	// xidJitter is by how much the time of one event differs between two starts of the host engine.
 	xidJitter = 2 * time.Second

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpudata is what every source of device data speaks: values with the time of their own measurement, and the
-// interface Source.
+// Package gpudata defines what every source of device data returns: values with the time of their own measurement, and
+// the interface Source.
 package gpudata
 
 import (
@@ -25,7 +25,7 @@ type Source interface {
 	Open() error
 	// Devices describes what Batch.Values refers to by index. The slice is not changed later.
 	Devices() []gpusamplesextension.Device
-	// Pace is the time between two Reads that the source wants, after Open.
+	// Pace is the time between two Reads that the source requires, after Open.
 	Pace() time.Duration
 	// Read appends everything that was measured since the last Read. After an error the source must be closed and opened
 	// again. io.EOF means that a finite source has ended.
@@ -46,7 +46,7 @@ type Value struct {
 	Quantity gpuquantity.Quantity
 }
 
-// Event is something that happened to a device.
+// Event is an event of a device.
 type Event struct {
 	Device uint16
 	gpusamplesextension.Event
@@ -68,7 +68,7 @@ type Notice struct {
 	Kind    NoticeKind
 	Devices []string // names
 	Err     error    // why
-	Normal  bool     // for devices of this kind: no fault
+	Normal  bool     // for devices of this kind: not a fault
 }
 
 // NoticeKind is the kind of missing data.
@@ -97,7 +97,7 @@ const (
 // Condition is the state of a device's memory.
 type Condition struct{ remapFailed, remapPending, retirePending bool }
 
-// Take notes a value, of whatever quantity.
+// Take records a value, of whatever quantity.
 func (c *Condition) Take(q gpuquantity.Quantity, v float64) {
 	switch q {
 	case gpuquantity.RemapFailed:
@@ -145,7 +145,7 @@ const (
 	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
 	DropNotFinite                       // NaN or infinite
 	DropOutOfRange                      // no device can have it
-	DropMalformed                       // a part of a recording that makes no sense
+	DropMalformed                       // an invalid part of a recording
 	DropOverrun                         // a backlog too large to read: one for each time, the values are not known
 	NumDropReasons    = iota
 )

@@ -20,7 +20,7 @@ type Library interface {
 	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the function reads or writes. A
 	// *uint64 receives results of 64 bits and, in its lower half, of 32.
 	Call(function string, args ...any) Return
-	// ErrorString is the library's word for a value.
+	// ErrorString is the library's text for a value.
 	ErrorString(ret Return) string
 }
 

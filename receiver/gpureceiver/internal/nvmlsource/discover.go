@@ -32,7 +32,7 @@ type unit struct {
 
 func (u *unit) mig() bool { return u.instance >= 0 }
 
-// discover lists boards and instances, and makes them the source's if they are not yet.
+// discover lists devices and instances, and sets them as the source's if they are not yet.
 func (s *source) discover() (changed bool, err error) {
 	n, ret := s.number("nvmlDeviceGetCount_v2")
 	if ret != nvml.Success {

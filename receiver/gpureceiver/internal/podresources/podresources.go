@@ -31,7 +31,7 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// Client asks one kubelet.
+// Client queries one kubelet.
 type Client struct{ conn *grpc.ClientConn }
 
 // New returns a client of the socket; it connects with the first call.

@@ -39,7 +39,7 @@ func New(root string) *Host {
 // maxParents bounds the way up.
 const maxParents = 16
 
-// Of describes a process. A nil Host knows nothing.
+// Of describes a process. A nil Host returns nothing.
 func (h *Host) Of(pid int64) (f Facts) {
 	if h == nil {
 		return f

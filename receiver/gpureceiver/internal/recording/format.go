@@ -136,8 +136,8 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF when the file is truncated, a *LineError for a line that
-// makes no sense.
+// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF if the file is truncated, a *LineError for an invalid
+// line.
 func (r *Reader) Next() (Record, error) {
 	if !r.lines.Scan() {
 		switch err := r.lines.Err(); {

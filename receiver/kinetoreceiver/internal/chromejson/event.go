@@ -44,7 +44,7 @@ const (
 // seldom are the fields whose values are mostly equal to an earlier event's.
 const seldom = 1<<keyPhase | 1<<keyCat | 1<<keyPID | 1<<keyTID
 
-// parsed is where the values of an event are, by the numbers of their keys. The first is for the key that was read
+// parsed holds where the values of an event are, by the numbers of their keys. The first is for the key that was read
 // last among the phase and the keys without a number.
 type parsed struct {
 	values [8]value
@@ -98,7 +98,7 @@ func (p *parsed) setPhase(v []byte) byte {
 	return p.phase
 }
 
-// set takes the values of fields out of the window.
+// set takes the values of fields from the window.
 func (e *Event) set(b []byte, p *parsed) {
 	*e = Event{Phase: p.phase}
 	v := &p.values

@@ -13,7 +13,7 @@ import (
 )
 
 // Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds: exactly, ties of
-// further digits to even. It is not ok when it is no number or beyond int64.
+// further digits to even. ok is false if it is not a number or beyond int64.
 func Micros(b []byte) (ns int64, ok bool) {
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		b = b[1 : len(b)-1]
@@ -74,7 +74,7 @@ func eightDigits(x uint64) (n uint64, ok bool) {
 	return (x&pairs*(100+1_000_000<<32) + x>>16&pairs*(1+10_000<<32)) >> 32, true
 }
 
-// microsSlow takes everything that JSON allows: exponents, many digits.
+// microsSlow accepts everything that JSON allows: exponents, many digits.
 func microsSlow(b []byte) (int64, bool) {
 	r, ok := rational(b)
 	if !ok {

@@ -17,9 +17,9 @@ import (
 type Handler interface {
 	// Wants reports whether events of a phase (0: none) are passed to Event. Others are only counted.
 	Wants(phase byte) bool
-	// Event takes one element of traceEvents, or of a trace that is an array.
+	// Event receives one element of traceEvents, or of a trace that is an array.
 	Event(e *Event) error
-	// Meta takes every other field of the top level: the key without quotes, the value as raw JSON.
+	// Meta receives every other field of the top level: the key without quotes, the value as raw JSON.
 	Meta(key, value []byte) error
 }
 
@@ -35,7 +35,7 @@ const (
 	maxWindow = 64 << 20 // the longest event or field of the top level
 )
 
-// Stats counts what Read went through.
+// Stats counts what Read read.
 type Stats struct {
 	Bytes    int64 // of JSON
 	Events   int64 // elements of traceEvents that are objects
@@ -137,7 +137,7 @@ func (d *reader) fill() error {
 	return nil
 }
 
-// failed is a stream that broke off.
+// failed is a stream that was interrupted.
 type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }

@@ -159,8 +159,8 @@ var quote, opening, closing = []byte{'"'}, []byte{'['}, []byte{']'}
 
 func skipNested(b []byte, i int) (int, error) {
 	const checked = 64
-	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond. Depth has no
-	// limit, for nothing here calls itself.
+	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond. Depth is
+	// unlimited, because nothing here is recursive.
 	var kinds uint64
 	depth := 0
 	j := i
