@@ -247,8 +247,8 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 const leastThrottled = 0.05
 
 // throttled returns the operation during which the clock was throttled most often: concurrent operations have the
-// reasons too. The throttled time must be at least the threshold's share of its own time, and at least leastThrottled or
-// the live threshold's share of all operations' time.
+// reasons too. The throttled time must be at least the threshold's share of its own time, and at least leastThrottled
+// or the live threshold's share of all operations' time.
 func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	type held struct {
 		*operation
