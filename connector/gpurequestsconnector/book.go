@@ -253,8 +253,8 @@ func (b *book) hostTimed(s *span, now int64) {
 	b.merge(s.key, s.above(), now)
 }
 
-// merge makes one request of an inner one and the next one at or above k. Servers around an engine send a span of the
-// same request: the engine's counts, and has the joules of both.
+// merge combines an inner request with the next one at or above k. Servers around an engine send a span of the same
+// request: the engine's counts are used, with the joules of both.
 func (b *book) merge(inner, k key, now int64) {
 	for range maxDepth {
 		if k.Span.IsEmpty() {
@@ -291,8 +291,7 @@ func (b *book) absorb(inner, outer key) {
 	delete(b.requests, outer)
 }
 
-// merge combines an inner request with the next one at or above k. Servers around an engine send a span of the same
-// request: the engine's counts are used, with the joules of both.
+// open creates a request, with room for its accounts.
 func (b *book) open(k key, now int64) *request {
 	for len(b.requests) >= b.cfg.MaxRequests {
 		b.close(b.byAge.Front().Value.(*request), evicted, now)

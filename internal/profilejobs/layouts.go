@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Layout is a job of several ranks that meet in process groups, with one rank that is late.
+// Layout is a job of several ranks in process groups, with one late rank.
 type Layout struct {
 	Name  string
 	Ranks int
 	Late  int
-	// Layout is a job of several ranks in process groups, with one late rank.
+	// Offset and Drift change the clocks of hosts: by up to an hour, and by up to 40 ppm.
 	Offset, Drift bool
 	groups        func(n int) []stage
 }

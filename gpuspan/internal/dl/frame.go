@@ -87,8 +87,7 @@ func (f *Frame) Buffer(i, n int) []byte {
 	return b
 }
 
-// Buffer makes argument i the address of n zeroed bytes, which belong to the caller until Free. If C gets the address
-// within other memory, i is a slot behind the arguments of the call.
+// Words is like Buffer, for n zeroed integers of 64 bits.
 func (f *Frame) Words(i, n int) []uint64 {
 	b := f.Buffer(i, 8*max(n, 1))
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), n)

@@ -166,7 +166,6 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 // failing answers the n-th call with an error.
 type failing struct {
 	*enginetest.Backend
-	mu   sync.Mutex
 	n    int
 	left int
 	how  string

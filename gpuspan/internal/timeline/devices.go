@@ -30,8 +30,8 @@ func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfSte
 type registrar struct {
 	Worker
 	p      *record.Core
-	back   backend.Backend  // named by the application, without a backend
-	given  []*record.Device // that the application named, without a backend
+	back   backend.Backend  // nil: host times only
+	given  []*record.Device // named by the application, without a backend
 	closed bool             // back is
 }
 

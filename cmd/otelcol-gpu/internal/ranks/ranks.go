@@ -50,7 +50,7 @@ type profile struct {
 	collectives []straggler.Collective
 	labels      map[string]string    // of process groups, for people
 	compute     []intervals.Interval // kernels that are not collectives
-	moves       []intervals.Interval // of computation, by name
+	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
 	idle        finding.Location // where its host was longest while its device was idle, from its findings

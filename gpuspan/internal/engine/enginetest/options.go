@@ -18,11 +18,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// The options of package gpuspan, for tests of the engine alone.
-type (
-	Option       = func(*record.Config)
-	StreamOption = func(*timeline.StreamConfig)
-)
+// Option is an option of package gpuspan, for tests of the engine alone.
+type Option = func(*record.Config)
+
+// StreamOption is an option of a stream in package gpuspan.
+type StreamOption = func(*timeline.StreamConfig)
 
 func WithSettings(s settings.Settings) Option { return func(c *record.Config) { c.Settings = s } }
 

@@ -168,7 +168,7 @@ func (d *Device) leave(n *node) {
 		d.active--
 	}
 	if p.inner[timed] == 0 {
-		p.weight[timed] = 0 // process is the part of one process of the device.
+		p.weight[timed] = 0 // subtraction leaves a rounding error
 	}
 }
 
