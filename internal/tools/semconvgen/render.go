@@ -232,29 +232,30 @@ func (a attribute) ValuesLike() string {
 // Meaning returns the brief with the values of an enumeration or an example, with other places where the attribute is
 // written, and with what its absence means. page is the one on which the text is printed.
 func (r *registry) Meaning(a attribute, page string) string {
-	text := a.Brief
+	var text strings.Builder
+	text.WriteString(a.Brief)
 	example, isText := a.Example.(string)
 	switch {
 	case len(a.Findings) > 0:
-		text += " Values: [kinds of findings](../finding-kinds.md)."
+		text.WriteString(" Values: [kinds of findings](../finding-kinds.md).")
 	case r.firstWithValues(a) != a.Name:
-		text += " Values as of `" + r.firstWithValues(a) + "`."
+		text.WriteString(" Values as of `" + r.firstWithValues(a) + "`.")
 	case len(a.Members) > 0:
-		text += " Values: " + a.valueList() + "."
+		text.WriteString(" Values: " + a.valueList() + ".")
 	case isText:
-		text += " Example: `" + example + "`."
+		text.WriteString(" Example: `" + example + "`.")
 	}
 	if page != "resource" {
 		for _, place := range []string{"scope", "resource"} {
 			if slices.Contains(a.Places, place) && !strings.HasPrefix(a.Absent, "see the "+place) {
-				text += " Also on the " + place + "."
+				text.WriteString(" Also on the " + place + ".")
 			}
 		}
 	}
 	if a.Absent != "" {
-		text += " Absent: " + a.Absent + "."
+		text.WriteString(" Absent: " + a.Absent + ".")
 	}
-	return text
+	return text.String()
 }
 
 // firstWithValues returns the first attribute, by name, that has the same values.
