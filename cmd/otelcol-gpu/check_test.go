@@ -26,7 +26,7 @@ const (
 		"spans":[{"traceId":"01000000000000000000000000000001","spanId":"0100000000000001","name":"gemm",
 		"startTimeUnixNano":"1764000000000000000","endTimeUnixNano":"1764000000001000000",
 		"attributes":[{"key":"gpu.operation.type","value":{"stringValue":"kernel"}}]}]}]}]}`
-	wrongLine = `span "gemm": attribute gpu.operation.type: "gemm" is none of `
+	wrongLine = `span "gemm": attribute gpu.operation.type: "gemm" is not one of `
 )
 
 var wrongSpan = strings.Replace(rightSpan, `"kernel"`, `"gemm"`, 1)

@@ -317,6 +317,6 @@ func TestBrokenIdentifiersAreCounted(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, broken, 0o600))
 		_, st := restored(t, path, kinetoreceiver.Options{})
 		assert.EqualValues(t, total-1, st.Restored, id)
-		assert.Equal(t, map[string]int64{"trace_id, span_id or parent_span_id is no identifier": 1}, st.Skipped, id)
+		assert.Equal(t, map[string]int64{"trace_id, span_id or parent_span_id is not an identifier": 1}, st.Skipped, id)
 	}
 }

@@ -117,7 +117,7 @@ func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
 		}
 		v, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil {
-			return found, fmt.Errorf("%q: value %q of %s is no number", s.cfg.Endpoint, fields[0], line[:end])
+			return found, fmt.Errorf("%q: value %q of %s is not a number", s.cfg.Endpoint, fields[0], line[:end])
 		}
 		found = true
 		s.counters.Write(s.out, LoadSeries{s.cfg.Service, s.cfg.Endpoint + labels}, form, at, v)

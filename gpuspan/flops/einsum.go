@@ -92,7 +92,7 @@ func parseTerm(s string) ([]rune, error) {
 		case r == ellipsis || unicode.IsLetter(r):
 			term = append(term, r)
 		default:
-			return nil, fmt.Errorf("%q is no letter", r)
+			return nil, fmt.Errorf("%q is not a letter", r)
 		}
 	}
 	return term, nil

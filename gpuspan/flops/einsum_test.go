@@ -204,9 +204,9 @@ func TestEquationsThatCannotBeSayWhy(t *testing.T) {
 	for equation, want := range map[string]string{
 		"ij,jk->il":                    "output has 'l', which no operand has",
 		"ij->ii":                       "output has 'i' twice",
-		"i1":                           "operand 1: '1' is no letter",
+		"i1":                           "operand 1: '1' is not a letter",
 		"i......":                      "operand 1: more than one \"...\"",
-		"i->j->k":                      "is no letter",
+		"i->j->k":                      "is not a letter",
 		strings.Repeat("i,", 40) + "i": "41 operands (at most 32)",
 	} {
 		_, err := flops.ParseEinsum(equation)

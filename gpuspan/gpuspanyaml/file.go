@@ -142,7 +142,7 @@ func below(n *yaml.Node, at []string) (*yaml.Node, error) {
 			}
 		}
 		if n = next; n == nil {
-			return nil, fmt.Errorf("there is no node `%s`", strings.Join(at[:i+1], "."))
+			return nil, fmt.Errorf("missing node `%s`", strings.Join(at[:i+1], "."))
 		}
 	}
 }

@@ -168,7 +168,7 @@ func lines(f *os.File) (whole, all int64, err error) {
 		return 0, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, 0, errors.New("it is no regular file")
+		return 0, 0, errors.New("it is not a regular file")
 	}
 	all = info.Size()
 	b := make([]byte, 4096)

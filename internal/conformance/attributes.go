@@ -55,7 +55,7 @@ func (r *Report) attributes(attrs pcommon.Map, on, kind, where string) {
 	slices.Sort(names)
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
-			r.violation(kind, where, "attribute "+name+": stands there twice", "write each name once")
+			r.violation(kind, where, "attribute "+name+": occurs twice", "write each name once")
 		}
 	}
 }
@@ -77,10 +77,10 @@ func attribute(name string, v pcommon.Value, on string) (what, remedy string) {
 	}
 	for _, s := range texts(v) {
 		if s == "" {
-			return "empty (what is unknown is absent)", ""
+			return "empty (omit unknown values)", ""
 		}
 		if len(a.Members) > 0 && !a.Open && !slices.Contains(a.Members, s) {
-			return fmt.Sprintf("%q is none of %s", s, strings.Join(a.Members, ", ")), ""
+			return fmt.Sprintf("%q is not one of %s", s, strings.Join(a.Members, ", ")), ""
 		}
 	}
 	switch v.Type() {
@@ -125,7 +125,7 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 		return fmt.Sprintf("%s, want %s", v.Type(), a.Type), "a list, of one element too"
 	}
 	if v.Slice().Len() == 0 {
-		return "empty (what is unknown is absent)", ""
+		return "empty (omit unknown values)", ""
 	}
 	for _, e := range v.Slice().All() {
 		if e.Type() != want {

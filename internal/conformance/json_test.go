@@ -30,7 +30,7 @@ func TestRequestsAreReadLineByLine(t *testing.T) {
 	got := texted(&r)
 	require.Len(t, got, 3)
 	assert.True(t, strings.HasPrefix(got[0],
-		`spans.json:2: span "attention": attribute gpu.timing.source: "tsc" is none of`), got[0])
+		`spans.json:2: span "attention": attribute gpu.timing.source: "tsc" is not one of`), got[0])
 	assert.True(t, strings.HasSuffix(got[0], "[2 times]"), got[0])
 	assert.Equal(t, `spans.json:3: metric hw.energy: unit "kJ", want "J"`, got[1])
 	assert.True(t, strings.HasPrefix(got[2], `spans.json:6: log record "gpu.boom"`), got[2])

@@ -57,7 +57,7 @@ func (r *Report) scope(s pcommon.InstrumentationScope, schema string) {
 	where := fmt.Sprintf("scope %q", s.Name())
 	r.attributes(s.Attributes(), "scope", "scope", where)
 	if version, ok := strings.CutPrefix(schema, schemas); ok && schema != semconv.SchemaURL {
-		r.violation("scope", where, fmt.Sprintf("%q is no version of the schema", version), "it is "+semconv.SchemaURL)
+		r.violation("scope", where, fmt.Sprintf("%q is not a version of the schema", version), "it is "+semconv.SchemaURL)
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
 		violation(fmt.Sprintf("a span of type %s has no %s", f.Type, name), byRegistry)
 	})
 	if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed && !f.Kind.Work() {
-		violation(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is no GPU work", f.Type), "leave it out")
+		violation(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is not GPU work", f.Type), "leave it out")
 	}
 	if r.Strict {
 		r.outside(s, &f, violation)
@@ -102,7 +102,7 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, violation func(what,
 		violation("has no trace ID or no span ID", "it cannot be joined with samples of the device")
 	}
 	if s.Kind() < ptrace.SpanKindUnspecified || s.Kind() > ptrace.SpanKindConsumer {
-		violation(fmt.Sprintf("kind %d is none of OTLP's", s.Kind()), "0 to 5; 1 is internal")
+		violation(fmt.Sprintf("kind %d is not in OTLP", s.Kind()), "0 to 5; 1 is internal")
 	}
 	if f.Start == 0 || f.End == 0 {
 		violation("has no start or no end", inNanoseconds)

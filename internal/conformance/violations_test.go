@@ -176,11 +176,11 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"a list without elements", at(func(m pcommon.Map) { m.PutEmptySlice("gpu.xid") }),
-			`attribute gpu.xid: empty (what is unknown is absent)`,
+			`attribute gpu.xid: empty (omit unknown values)`,
 		},
 		{
 			"an empty text", at(func(m pcommon.Map) { m.PutStr("hw.name", "") }),
-			`attribute hw.name: empty (what is unknown is absent)`,
+			`attribute hw.name: empty (omit unknown values)`,
 		},
 		{
 			"NaN", at(func(m pcommon.Map) { m.PutDouble("gpu.energy", math.NaN()) }),
@@ -188,15 +188,15 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"an unknown value", at(func(m pcommon.Map) { m.PutStr("gpu.timing.source", "tsc") }),
-			`attribute gpu.timing.source: "tsc" is none of cuda_event, `,
+			`attribute gpu.timing.source: "tsc" is not one of cuda_event, `,
 		},
 		{
 			"an unknown value of another", at(func(m pcommon.Map) { m.PutStr("gpu.copy.direction", "up") }),
-			`attribute gpu.copy.direction: "up" is none of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer`,
+			`attribute gpu.copy.direction: "up" is not one of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer`,
 		},
 		{
 			"an unknown type", at(func(m pcommon.Map) { m.PutStr("gpu.operation.type", "gemm") }),
-			`attribute gpu.operation.type: "gemm" is none of collective, copy, graph, host, kernel, memset, request, section, share, step`,
+			`attribute gpu.operation.type: "gemm" is not one of collective, copy, graph, host, kernel, memset, request, section, share, step`,
 		},
 		{
 			"per cent", at(func(m pcommon.Map) { m.PutDouble("gpu.sm.utilization", 88) }),
@@ -213,7 +213,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"twice", func(_ pcommon.InstrumentationScope, s ptrace.Span) { twice(s) },
-			`attribute gpu.duration: stands there twice (write each name once)`,
+			`attribute gpu.duration: occurs twice (write each name once)`,
 		},
 		{
 			"no GPU span", at(func(m pcommon.Map) { m.Remove("gpu.operation.type") }),
@@ -221,7 +221,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"GPU time of a request", at(func(m pcommon.Map) { m.PutStr("gpu.operation.type", "request") }),
-			`attribute gpu.duration: on a span of type request, which is no GPU work (leave it out)`,
+			`attribute gpu.duration: on a span of type request, which is not GPU work (leave it out)`,
 		},
 		{"an account of nothing", at(func(m pcommon.Map) {
 			m.PutStr("gpu.operation.type", "share")
@@ -238,7 +238,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"no kind of span", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetKind(6) },
-			`kind 6 is none of OTLP's (0 to 5; 1 is internal)`,
+			`kind 6 is not in OTLP (0 to 5; 1 is internal)`,
 		},
 		{
 			"no span ID", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetSpanID([8]byte{}) },
@@ -330,8 +330,8 @@ func TestASchemaOfTheFamilyHasAVersionThatExists(t *testing.T) {
 	for url, want := range map[string]string{
 		semconv.SchemaURL:                         "",
 		"https://opentelemetry.io/schemas/1.37.0": "",
-		family + "0.1":                            `"0.1" is no version of the schema`,
-		family + "0.1.0/":                         `"0.1.0/" is no version of the schema`,
+		family + "0.1":                            `"0.1" is not a version of the schema`,
+		family + "0.1.0/":                         `"0.1.0/" is not a version of the schema`,
 	} {
 		td, _, _ := good()
 		td.ResourceSpans().At(0).ScopeSpans().At(0).SetSchemaUrl(url)
@@ -486,7 +486,7 @@ func TestEveryViolationOfAMetricIsNamed(t *testing.T) {
 				p.Attributes().PutStr("gpu.measurement.source",
 					"guess")
 			}),
-			`metric hw.energy: attribute gpu.measurement.source: "guess" is none of dcgm, `,
+			`metric hw.energy: attribute gpu.measurement.source: "guess" is not one of dcgm, `,
 		},
 		{
 			"time before start", point(func(p pmetric.NumberDataPoint) { p.SetStartTimestamp(now + 1) }),

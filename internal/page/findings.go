@@ -268,7 +268,7 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	if x == nil {
 		return finding.Finding{}, false
 	}
-	text := fmt.Sprintf("the clock was held back in %.0f of %.0f spans of %s, %s of GPU time (%s)", x.Sums[spansums.Held],
+	text := fmt.Sprintf("the clock was throttled in %.0f of %.0f spans of %s, %s of GPU time (%s)", x.Sums[spansums.Held],
 		x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle)
 	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }

@@ -58,7 +58,7 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	}{
 		{s.Strays.Count, "time more than a day from all other events"},
 		{s.DeepSteps, "totals of the device, of a step within 64 others"},
-		{s.Forgotten, "launch that was forgotten before its work began, for want of memory"},
+		{s.Forgotten, "launch that was dropped before its work started, because there was no room"},
 		{s.NamesDropped, "name beyond the limit of memory"},
 	} {
 		if loss.n > 0 {

@@ -325,9 +325,9 @@ def test_words_that_nobody_knows_are_named_once(exporter, gpu, caplog):
     otelgpu.flush(5)
     said = [r.getMessage() for r in caplog.records]
     assert len(said) == 4 and otelgpu.stats()["error"] == 6
-    assert "gpu.flop.precision: 'BF16' is none of bf16, fp16, fp32," in said[0]
-    assert "gpu.operation.type: 'kopy' is none of collective, copy," in said[1]
-    assert "gpu.copy.direction: 'h2d' is none of" in said[2] and "'pined' is none of managed" in said[3]
+    assert "gpu.flop.precision: 'BF16' is not one of bf16, fp16, fp32," in said[0]
+    assert "gpu.operation.type: 'kopy' is not one of collective, copy," in said[1]
+    assert "gpu.copy.direction: 'h2d' is not one of" in said[2] and "'pined' is not one of managed" in said[3]
 
 
 def test_off_by_the_environment(exporter, gpu, monkeypatch):

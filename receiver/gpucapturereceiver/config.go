@@ -68,7 +68,7 @@ func (c *Config) Validate() error {
 	bad.If(c.MaxProcesses < 1, "`max_processes` must be at least 1, found %d", c.MaxProcesses)
 	bad.If(len(c.Kinds) == 0, "`kinds` must not be empty (of %v)", kindNames())
 	for _, k := range c.Kinds {
-		bad.If(!slices.Contains(kindNames(), k), "`kinds` has %q, which is none of %v", k, kindNames())
+		bad.If(!slices.Contains(kindNames(), k), "`kinds` has %q, which is not one of %v", k, kindNames())
 	}
 	bad.Join(c.Spans.Check())
 	return bad.Err()

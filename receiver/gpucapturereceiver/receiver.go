@@ -271,14 +271,14 @@ func notFound(pid int, folder string) error {
 		return fmt.Errorf(
 			"process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
 	case missing(library):
-		return fmt.Errorf("process %d cannot be captured: its CUDA_INJECTION64_PATH names %s, which is not there",
+		return fmt.Errorf("process %d cannot be captured: its CUDA_INJECTION64_PATH names %s, which does not exist",
 			pid, library)
 	case missing(its):
-		return fmt.Errorf("process %d has no ring: its folder %s is not there (make it before the process starts: "+
+		return fmt.Errorf("process %d has no ring: its folder %s does not exist (create it before the process starts: "+
 			"mkdir -m 0700 %s)", pid, its, its)
 	case filepath.Clean(its) != filepath.Clean(folder):
 		return fmt.Errorf("process %d has no ring in %s: its OTELGPU_CAPTURE_DIR is %s (--folder %s)", pid, folder, its, its)
 	}
-	return fmt.Errorf("process %d has no ring in %s: it has not used CUDA yet, or the folder was not there when it did "+
+	return fmt.Errorf("process %d has no ring in %s: it has not used CUDA yet, or the folder did not exist when it did "+
 		"(OTELGPU_CAPTURE_VERBOSE=1 makes it say why)", pid, folder)
 }

@@ -233,13 +233,13 @@ func TestMissingProcessesAndRingsAreNamed(t *testing.T) {
 		want        string
 		environment []string
 	}{
-		{"names /not/there.so, which is not there", []string{"CUDA_INJECTION64_PATH=/not/there.so"}},
-		{"names there.so, which is not there", []string{"CUDA_INJECTION64_PATH=there.so"}},
-		{"has no ring in " + dir + ": it has not used CUDA yet, or the folder was not there when it did", []string{
+		{"names /not/there.so, which does not exist", []string{"CUDA_INJECTION64_PATH=/not/there.so"}},
+		{"names there.so, which does not exist", []string{"CUDA_INJECTION64_PATH=there.so"}},
+		{"has no ring in " + dir + ": it has not used CUDA yet, or the folder did not exist when it did", []string{
 			"CUDA_INJECTION64_PATH=" + library, "OTELGPU_CAPTURE_DIR=" + dir + "/",
 		}},
 		{
-			"its folder " + dir + "/none is not there (make it before the process starts: mkdir -m 0700 " + dir + "/none)",
+			"its folder " + dir + "/none does not exist (create it before the process starts: mkdir -m 0700 " + dir + "/none)",
 			[]string{"CUDA_INJECTION64_PATH=" + library, "OTELGPU_CAPTURE_DIR=" + dir + "/none"},
 		},
 	} {
@@ -328,7 +328,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"`every` must be 0 (no windows) or at least `window`, 2m0s, found 1s\n"+
 		"`budget` must be from 1 to 5000000 records per second, found 0\n"+
 		"`max_processes` must be at least 1, found 0\n"+
-		"`kinds` has \"runtime\", which is none of [kernel copy memset graph]")
+		"`kinds` has \"runtime\", which is not one of [kernel copy memset graph]")
 }
 
 // hostile writes a ring with random contents behind a header that may be right, and reads it as far as it goes.

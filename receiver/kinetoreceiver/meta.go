@@ -45,7 +45,7 @@ func (m *metaReader) field(key string, v []byte) {
 		if n, ok := chromejson.Int(v); ok {
 			m.meta.Base = n
 		} else {
-			m.faults = append(m.faults, "baseTimeNanoseconds is no number")
+			m.faults = append(m.faults, "baseTimeNanoseconds is not a number")
 		}
 	case "deviceProperties":
 		m.devices(v)

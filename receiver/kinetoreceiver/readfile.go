@@ -177,7 +177,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 		c.meta.faults = append(c.meta.faults, "only the beginning could be read: "+partial)
 	}
 	if js.NoEvents > 0 {
-		p.Skipped["event that is no object"] += js.NoEvents
+		p.Skipped["event that is not an object"] += js.NoEvents
 	}
 	if js.Rest > 0 {
 		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read",

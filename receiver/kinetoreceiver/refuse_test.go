@@ -150,7 +150,7 @@ func TestReadablePartsAreRead(t *testing.T) {
 	}{
 		"other elements": {
 			"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2,
-			map[string]int64{"event that is no object": 4},
+			map[string]int64{"event that is not an object": 4},
 			"",
 		},
 		"a second trace":  {"[" + oneEvent + "][" + second + "]", 1, nil, "what follows the end of the trace at byte "},

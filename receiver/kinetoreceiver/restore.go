@@ -44,10 +44,10 @@ const maxRead = 256
 
 // Reasons for leaving out events of a restored file.
 const (
-	brokenIDs   = "trace_id, span_id or parent_span_id is no identifier"
-	brokenTimes = "start or end of a span is no time"
-	strayMark   = "event of a span that does not stand before it"
-	noSpan      = "point of a counter, which is no span"
+	brokenIDs   = "trace_id, span_id or parent_span_id is not an identifier"
+	brokenTimes = "start or end of a span is not a time"
+	strayMark   = "event of a span that does not precede it"
+	noSpan      = "point of a counter, which is not a span"
 )
 
 const originKey = "origin" // placeholder of a resource until the end of the file, which has it

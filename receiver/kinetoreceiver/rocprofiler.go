@@ -332,7 +332,7 @@ func (r *rocprofiler) kind(key string) error {
 			e.Correlation = 0
 		}
 		if e.Kind.Device() && e.Device < 0 {
-			r.c.p.Skip("activity of an agent that is no GPU of the list")
+			r.c.p.Skip("activity of an agent that is not a listed GPU")
 			return nil
 		}
 		if x.Start == 0 {

@@ -112,7 +112,7 @@ func TestFilesOfRocprofv3WithWorkOfOthers(t *testing.T) {
 	text = strings.Replace(text, `"dispatch_info": {"agent_id": {"handle": 3}`, `"dispatch_info": {"agent_id": {"handle": 9}`, 1)
 	_, st := convert(t, text, Options{Detail: DetailKernels})
 	assert.Zero(t, st.Kernels+st.Copies)
-	assert.Equal(t, map[string]int64{"activity of an agent that is no GPU of the list": 2}, st.Skipped)
+	assert.Equal(t, map[string]int64{"activity of an agent that is not a listed GPU": 2}, st.Skipped)
 }
 
 func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {

@@ -172,7 +172,7 @@ func (r *rocpd) on(e *profiletrace.Event, agents ...any) bool {
 			return true
 		}
 	}
-	r.c.p.Skip("activity of an agent that is no GPU of the list")
+	r.c.p.Skip("activity of an agent that is not a listed GPU")
 	return false
 }
 

@@ -44,7 +44,7 @@ func TestDatabasesOfRocprofv3(t *testing.T) {
 	spans, batches, st := convert(t, export(t, run...), Options{Detail: DetailKernels})
 	assert.EqualValues(t, 1, st.Kernels)
 	assert.EqualValues(t, 1, st.Copies)
-	assert.Equal(t, map[string]int64{"activity of an agent that is no GPU of the list": 1}, st.Skipped)
+	assert.Equal(t, map[string]int64{"activity of an agent that is not a listed GPU": 1}, st.Skipped)
 	require.Len(t, st.Faults, 1)
 	assert.Contains(t, st.Faults[0], "times count from the start of the machine")
 

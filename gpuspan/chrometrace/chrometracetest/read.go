@@ -259,7 +259,7 @@ func integer(raw json.RawMessage) (int64, error) {
 		return 0, fmt.Errorf("is missing")
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return 0, fmt.Errorf("%s is no integer", raw)
+		return 0, fmt.Errorf("%s is not an integer", raw)
 	}
 	if v < 0 || v > 1<<32-1 {
 		return 0, fmt.Errorf("%d does not fit", v)
@@ -287,7 +287,7 @@ func length(raw json.RawMessage) (int64, error) {
 func nanoseconds(raw json.RawMessage) (int64, error) {
 	r, ok := new(big.Rat).SetString(string(raw))
 	if !ok {
-		return 0, fmt.Errorf("%q is no number", raw)
+		return 0, fmt.Errorf("%q is not a number", raw)
 	}
 	r.Mul(r, big.NewRat(1000, 1))
 	if !r.IsInt() {

@@ -176,7 +176,7 @@ function operations(view) {
     {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
     {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
     {title: "FLOP/s", of: (o) => o.flopRate, cell: (o) => or(o.flopRate, (v) => scaled(v, "FLOP/s"))},
-    {title: "throttled", help: "runs during which the clock was held back", of: (o) => o.held, cell: (o) => or(o.held, count)},
+    {title: "throttled", help: "runs with a throttled clock", of: (o) => o.held, cell: (o) => or(o.held, count)},
     {title: "trace", of: (o) => o.trace, cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")},
   ], all, {key: "operations", sort: ["GPU time", true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
   return [split];

@@ -197,7 +197,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		}
 		delete(f.seen, p)
 		if err := f.state.done(ctx, p, entry{v, content}); err != nil {
-			f.log.Error("cannot remember what was read", zap.Error(err))
+			f.log.Error("cannot record which files were read", zap.Error(err))
 		}
 	}
 	return read, refused
@@ -246,7 +246,7 @@ func (f *Follower) file(ctx context.Context, path string, v version) (content ui
 			return err
 		}
 		if err := f.state.took(ctx, content); err != nil {
-			f.log.Error("cannot remember what was read", zap.Error(err))
+			f.log.Error("cannot record which files were read", zap.Error(err))
 		}
 		return nil
 	})

@@ -59,7 +59,7 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (c *Cause) UnmarshalText(text []byte) error {
 	i := slices.Index(causes[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("%q is no cause of idle time", text)
+		return fmt.Errorf("%q is not a cause of idle time", text)
 	}
 	*c = Cause(i)
 	return nil

@@ -412,7 +412,7 @@ class Runtime:
         out.update(node.attributes)
         for key, words in n.WORDS.items():
             if key in out and out[key] not in words:
-                self.trouble(key, f"{out[key]!r} is none of {', '.join(words)}")
+                self.trouble(key, f"{out[key]!r} is not one of {', '.join(words)}")
         if node.requests > len(node.links):
             out[n.BATCH_SIZE] = node.requests
         if node.first:

@@ -118,7 +118,7 @@ func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 		v.Certainty = finding.Medium
 	}
 	if len(l.At) > 0 {
-		v.Chain = append(v.Chain, "it comes last at "+names(l.At))
+		v.Chain = append(v.Chain, "it arrives last at "+names(l.At))
 	}
 	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", span(l.Each)))
 	if length := j.End - j.Start; length > 0 {
@@ -155,7 +155,7 @@ func says(j *page.Job) string {
 	b.WriteString(": ")
 	late := func(text string) string {
 		if len(j.Late) == 0 {
-			return "no rank stands out"
+			return "no rank is late"
 		}
 		return fmt.Sprintf(text, j.Late[0].Rank, span(j.Late[0].Each))
 	}
@@ -207,7 +207,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 			continue
 		}
 		fmt.Fprintf(b,
-			"rank %d is the straggler: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+			"rank %d is the straggler: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
 			l.Rank, r.Last, r.Collectives, names(l.At), span(r.Caused), span(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
