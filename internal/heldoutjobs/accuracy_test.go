@@ -212,7 +212,7 @@ Package [heldoutjobs](../internal/heldoutjobs) simulates %d kinds of jobs of 1 t
 none, and writes their profiles in three styles: PyTorch with frames and shapes, an older PyTorch (whole microseconds,
 neither frames, shapes nor process groups), and Nsight Systems without operators. Devices, models, causes' sizes and
 names are drawn from a seed. The loss is the difference to the same job without the cause. The package imports nothing
-of the analysis, and the jobs below are of seeds that were first run after the last change.
+of the analysis, and the jobs below are of seeds that were first run after the last change of a rule.
 
 %s
 
