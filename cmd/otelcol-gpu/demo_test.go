@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,7 +148,8 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	found := map[string]finding.Finding{}
 	for _, f := range recorded.Findings {
 		found[f.Kind] = f
-		require.Contains(t, stdout, f.String())
+		require.Contains(t, stdout, "  "+strings.ReplaceAll(f.Kind, "_", " ")+": "+strings.Join(f.Chain, " -> "))
+		require.Contains(t, stdout, f.Remedy+" (trace "+f.Trace+")\n")
 	}
 	require.Equal(t, long, found[semconv.GPUFindingKindSlowRequest].Trace)
 	require.Regexp(t, `^[\d.]+m?s, the median of \d+ takes [\d.]+m?s; it used [\d.]+ J$`, found[semconv.GPUFindingKindSlowRequest].Chain[0])

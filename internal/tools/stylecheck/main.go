@@ -97,7 +97,11 @@ func run(root string, list, update bool) error {
 	return compare(matches, baseline)
 }
 
-// trackedFiles returns the files under version control that people read.
+// maxSize is the number of bytes of the largest file permitted under version control: programs and databases, which
+// are larger, are there by mistake.
+const maxSize = 1 << 20
+
+// trackedFiles returns the files under version control that people read. It fails if any file is too large.
 func trackedFiles(root string) ([]string, error) {
 	cmd := exec.Command("git", "ls-files", "-z")
 	cmd.Dir = root
@@ -107,6 +111,10 @@ func trackedFiles(root string) ([]string, error) {
 	}
 	var files []string
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && info.Size() > maxSize {
+			return nil, fmt.Errorf("%s has %d bytes, more than %d: remove it from version control, or store it elsewhere",
+				name, info.Size(), maxSize)
+		}
 		if readable(name) {
 			files = append(files, name)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,10 @@ func TestCountsMayDecreaseAndNeverIncrease(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, baseline))
 	require.NoError(t, err)
 	require.Contains(t, string(data), "a.md: 1\n")
+
+	write("program", strings.Repeat("x", maxSize+1))
+	git("add", ".")
+	require.ErrorContains(t, run(root, false, false), "program has 1048577 bytes")
+	write("program", strings.Repeat("x", maxSize))
+	require.NoError(t, run(root, false, false))
 }
