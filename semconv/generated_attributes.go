@@ -1224,7 +1224,7 @@ const (
 	GPUThrottleReasonHWThermalSlowdown         = "hw_thermal_slowdown"         // hardware thermal limit
 	GPUThrottleReasonSwPowerCap                = "sw_power_cap"                // power limit reached
 	GPUThrottleReasonSwThermalSlowdown         = "sw_thermal_slowdown"         // software thermal limit
-	GPUThrottleReasonSyncBoost                 = "sync_boost"                  // held back by a group of devices that boost together
+	GPUThrottleReasonSyncBoost                 = "sync_boost"                  // limited by a group of devices that boost together
 )
 
 // Values of gpu.throttle.reasons; others may occur.

@@ -50,7 +50,7 @@ func TestFindingsArePrinted(t *testing.T) {
 			attributes: map[string]any{"gpu.energy": 2.5 * float64(i)},
 		}))
 	}
-	// A clock that is held back in 2 of 3 runs of gemm, and in what ran beside one of them.
+	// A clock that is throttled in 2 of 3 runs of gemm, and in what ran beside one of them.
 	capped := map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}}
 	free := map[string]any{"gpu.flop.count": 1e9}
 	for i := range byte(3) {
@@ -192,7 +192,7 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 // One copy of 4 bytes and one throttled span of a thousand cost nothing. Both sides of each threshold.
 func TestLiveFindingsHaveThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
-		copied, held, free time.Duration // free: other runs of the operation that is held back
+		copied, held, free time.Duration // free: other runs of the throttled operation
 		all                time.Duration
 		want               int
 	}{

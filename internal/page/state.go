@@ -89,7 +89,7 @@ type Operation struct {
 	Type      string  `json:"type"`
 	Category  string  `json:"category,omitempty"`
 	Memory    string  `json:"memory,omitempty"` // of the host, of a copy: pageable, pinned or managed
-	Held      int64   `json:"held,omitempty"`   // runs during which the clock was held back
+	Held      int64   `json:"held,omitempty"`   // runs during which the clock was throttled
 	Precision string  `json:"precision,omitempty"`
 	Model     string  `json:"model,omitempty"`
 	Count     int64   `json:"count"`

@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
 
 // TestTwoSendersGolden is a trainer and an inference server on one device, whose batches interleave: what a user of the
-// whole pipeline gets to see. The device works harder in the second second, is held back by its power limit then, and
+// whole pipeline gets to see. The device works harder in the second second, is throttled by its power limit then, and
 // reports an XID.
 func TestTwoSendersGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

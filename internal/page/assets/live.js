@@ -19,7 +19,7 @@ const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
 
 // What stands out?
 function standsOut() {
-  if (!state.findings.length) return nothing("Nothing yet:", "no device reports an error, no rank is late, no operation takes more than before, no request takes twice the median, no clock is held back, no memory is almost full, no device is starved, and no copy moves through pageable memory.");
+  if (!state.findings.length) return nothing("Nothing yet:", "no device reports an error, no rank is late, no operation takes more than before, no request takes twice the median, no clock is throttled, no memory is almost full, no device is starved, and no copy moves through pageable memory.");
   return [el("ul", {class: "findings"}, ...state.findings.map((f) => el("li", {class: "finding"}, el("strong", {}, f.kind.replaceAll("_", " ") + ": "), el("bdi", {}, f.chain.join(" → ")), f.evidence ? el("bdi", {}, "; " + f.evidence) : "", f.remedy ? el("span", {class: "dim"}, " Try: " + f.remedy) : "", f.trace ? [" (", traceLink(f.trace, "trace " + f.trace.slice(0, 8)), ")"] : "")))];
 }
 

@@ -335,7 +335,7 @@ func TestTheTableHasFindings(t *testing.T) {
 	for i := range byte(30) {
 		list = append(list, span{id: 100 + i, name: "long " + string('a'+rune(i)), attrs: section(10e-3, nil)})
 	}
-	for i := range byte(10) { // what runs beside something that is held back has the reasons now and then
+	for i := range byte(10) { // what runs beside a throttled operation has the reasons now and then
 		s := span{id: 20 + i, name: "often", attrs: section(3e-3, map[string]any{"gpu.flop.count": 1e9})}
 		if i == 0 {
 			s.attrs = section(3e-3, throttled)

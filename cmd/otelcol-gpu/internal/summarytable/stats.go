@@ -52,7 +52,7 @@ func (s *stats) add(x *stats, sign float64) {
 	}
 }
 
-// note returns what stands out of the operation's runs. What ran while others were held back has the reasons too, so a
+// note returns what stands out of the operation's runs. What ran while others were throttled has the reasons too, so a
 // few are none.
 func (s *stats) note() string {
 	switch {
