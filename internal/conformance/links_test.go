@@ -20,6 +20,8 @@ var (
 	mdLink  = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noWord  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+
+	testName = regexp.MustCompile(`\b(?:Test|Benchmark)[A-Z]\w+`)
 )
 
 // anchors are what a link to a heading of a document may name.
@@ -73,4 +75,27 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// A command of a document runs the tests that it names: go test says nothing of a pattern that matches none.
+func TestTestsNamedInDocumentsExist(t *testing.T) {
+	var tests []byte
+	walk(t, "*_test.go", func(path string) {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		tests = append(tests, source...)
+	})
+	named := 0
+	walk(t, "*.md", func(path string) {
+		if strings.Contains(path, "docs/adr/") || filepath.Base(path) == "CHANGELOG.md" { // records of the past
+			return
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, name := range testName.FindAllString(string(text), -1) {
+			named++
+			assert.Contains(t, string(tests), "\nfunc "+name, path)
+		}
+	})
+	assert.Greater(t, named, 10, "they are found")
 }
