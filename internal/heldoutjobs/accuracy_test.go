@@ -105,9 +105,12 @@ const (
 )
 
 // A sample of each kind in one style; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes,
-// and the page of the documentation.
+// and the page of the documentation. The sample judges its rates, so -short, as under the race detector, omits it whole.
 func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	all := os.Getenv("OTELGPU_ALL_JOBS") != ""
+	if testing.Short() && !all {
+		t.Skip("one goroutine: the race detector only makes it slow")
+	}
 	kinds := Kinds()
 	require.GreaterOrEqual(t, len(kinds), 60)
 	var list []outcome

@@ -287,6 +287,9 @@ func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
 
 // The assumptions are 5 ppm at once and 3 ppm a second besides.
 func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine: the race detector only makes it slow")
+	}
 	const restless = 200 // ppb per √s: two hundred times what the other simulations have
 	for _, c := range []struct {
 		name   string
