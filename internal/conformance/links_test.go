@@ -77,7 +77,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A command of a document runs the tests that it names: go test says nothing of a pattern that matches none.
+// go test succeeds if a pattern matches no test, so documents must follow when tests are renamed.
 func TestTestsNamedInDocumentsExist(t *testing.T) {
 	var tests []byte
 	walk(t, "*_test.go", func(path string) {

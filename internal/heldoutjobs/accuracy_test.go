@@ -105,7 +105,8 @@ const (
 )
 
 // A sample of each kind in one style; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes,
-// and the page of the documentation. The sample judges its rates, so -short, as under the race detector, omits it whole.
+// and the page of the documentation. With -short, as under the race detector, no job is analyzed: the rates of a smaller
+// sample would mean little.
 func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	all := os.Getenv("OTELGPU_ALL_JOBS") != ""
 	if testing.Short() && !all {

@@ -15,7 +15,7 @@ import (
 
 // Allowed reports whether the Host header of a request names this machine. It is localhost or a name below it, an
 // address, or one of hosts, which are in lower case. Requests that did not arrive at a loopback address are always
-// allowed: the names of a machine in a network are not known to it.
+// allowed: a machine does not know its names in a network.
 func Allowed(r *http.Request, hosts []string) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok || !at.IP.IsLoopback() {

@@ -123,6 +123,16 @@ func TestFlamesAreTheStacksAsATree(t *testing.T) {
 	assert.InDelta(t, 6e9, total, 1)
 }
 
+// pprofTop returns the table of go tool pprof with all nodes.
+func pprofTop(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "pprof", "-top", "-nodefraction=0"}, args...)...)
+	cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	b, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(b))
+	return string(b)
+}
+
 // go tool pprof reads the address, also as the base of a difference.
 func TestGoToolPprofReadsThePage(t *testing.T) {
 	if testing.Short() {
@@ -131,19 +141,12 @@ func TestGoToolPprofReadsThePage(t *testing.T) {
 	m, _ := profiledModel(t)
 	srv := httptest.NewServer(Handler(m, ""))
 	defer srv.Close()
-	tool := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "pprof", "-top", "-nodefraction=0"}, args...)...)
-		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		b, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(b))
-		return string(b)
-	}
-	text := tool(srv.URL + "/pprof?type=gpu_time&window=10m")
+	text := pprofTop(t, srv.URL+"/pprof?type=gpu_time&window=10m")
 	assert.Regexp(t, `(?m)^ +4s +66\.67% .* gemm$`, text)
 	assert.Regexp(t, `(?m)^ +2s +33\.33% .* norm$`, text)
-	text = tool("-sample_index=gpu_energy", "-unit=microjoules", srv.URL+"/pprof?type=gpu_energy")
+	text = pprofTop(t, "-sample_index=gpu_energy", "-unit=microjoules", srv.URL+"/pprof?type=gpu_energy")
 	assert.Regexp(t, `(?m)^ *8000000.* gemm$`, text)
-	text = tool("-base", srv.URL+"/pprof?window=1m", srv.URL+"/pprof?window=10m")
+	text = pprofTop(t, "-base", srv.URL+"/pprof?window=1m", srv.URL+"/pprof?window=10m")
 	assert.Regexp(t, `(?m)^ +4s +.* gemm$`, text)
 	assert.NotRegexp(t, `(?m) norm$`, text)
 }
@@ -172,24 +175,17 @@ func TestGoToolPprofReadsEveryTypeAndDisjointVersions(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	srv := httptest.NewServer(Handler(m, ""))
 	defer srv.Close()
-	tool := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "pprof", "-top", "-nodefraction=0"}, args...)...)
-		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		b, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(b))
-		return string(b)
-	}
 	for kind, want := range map[string]string{"gpu_time": "8s", "gpu_energy": "8000000", "gpu_idle": "1s"} {
-		text := tool("-sample_index="+kind, "-unit="+map[string]string{"gpu_energy": "microjoules"}[kind], srv.URL+"/pprof")
+		text := pprofTop(t, "-sample_index="+kind, "-unit="+map[string]string{"gpu_energy": "microjoules"}[kind], srv.URL+"/pprof")
 		assert.Regexp(t, `nodes accounting for `+want+`\w*, 100% of `, text)
 		assert.Regexp(t, `(?m)^ .* chat$`, text)
 	}
 	versions := srv.URL + "/pprof?service=chat&version="
 	for _, flag := range []string{"-diff_base", "-base"} {
-		text := tool(flag, versions+"1", versions+"2")
+		text := pprofTop(t, flag, versions+"1", versions+"2")
 		assert.Regexp(t, `(?m)^ +4s .* new_kernel$`, text)
 		assert.Regexp(t, `(?m)^ +-4s .* old_kernel$`, text)
-		text = tool(flag, versions+"none", versions+"2")
+		text = pprofTop(t, flag, versions+"none", versions+"2")
 		assert.Regexp(t, `(?m)^ +4s .* new_kernel$`, text, "a base without samples")
 	}
 }

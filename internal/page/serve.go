@@ -61,8 +61,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 //
-// Requests to a loopback address are answered for localhost, addresses and the given hosts only. Else a site could
-// point a name of its own to the loopback, whose pages a browser would let read all that is here.
+// Requests to a loopback address are answered for localhost, addresses and the given hosts only, which are in lower
+// case (see package localhost).
 func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	mux := http.NewServeMux()
 	for path, asset := range map[string]struct {

@@ -5,7 +5,6 @@ package gpujoinprocessor
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
@@ -85,15 +84,16 @@ func (r *requestTimes) add(start, end, keep int64) {
 	r.ends = slices.Insert(r.ends, i, end)
 	old, _ := slices.BinarySearch(r.ends, r.ends[len(r.ends)-1]-keep)
 	if old = max(old, len(r.ends)-maxArrivals); old > len(r.ends)/2 {
-		// For later times the difference of both counts does not change, although these starts are of other requests.
+		// As many starts as ends are dropped, so the number of running requests at later times stays right, even if they
+		// belong to different requests.
 		r.starts, r.ends = slices.Delete(r.starts, 0, old), slices.Delete(r.ends, 0, old)
 	}
 }
 
 // running returns how many of the requests run at a time.
 func (r *requestTimes) running(t int64) int {
-	started := sort.Search(len(r.starts), func(i int) bool { return r.starts[i] > t })
-	ended := sort.Search(len(r.ends), func(i int) bool { return r.ends[i] > t })
+	started, _ := slices.BinarySearch(r.starts, t+1)
+	ended, _ := slices.BinarySearch(r.ends, t+1)
 	return max(0, started-ended)
 }
 

@@ -9,7 +9,7 @@ import "time"
 type Experts struct {
 	Count          int64
 	Sent, Received int64 // elements
-	Unequal        int64 // sum of what each exchange sent more than it received, or received more than it sent
+	Unequal        int64 // sum of the differences between sent and received
 	Exposed        time.Duration
 	Unhidden       float64 // elements that moved in exposed time
 	Rate           float64 // highest, elements per ns
@@ -38,8 +38,8 @@ func (e *Experts) Uneven() float64 {
 	return 2 * float64(e.Unequal) / float64(e.Sent+e.Received)
 }
 
-// Waiting returns the exposed time of the exchanges beyond what they take at the highest rate of them; 0 if they are
-// too few to know that.
+// Waiting returns the exposed time of the exchanges beyond their time at the highest observed rate; 0 if there are too
+// few exchanges to know that rate.
 func (e *Experts) Waiting() time.Duration {
 	if e.Count < leastRepeats {
 		return 0

@@ -235,11 +235,12 @@ func (r *registry) Meaning(a attribute, page string) string {
 	var text strings.Builder
 	text.WriteString(a.Brief)
 	example, isText := a.Example.(string)
+	first := r.firstWithValues(a)
 	switch {
 	case len(a.Findings) > 0:
 		text.WriteString(" Values: [kinds of findings](../finding-kinds.md).")
-	case r.firstWithValues(a) != a.Name:
-		text.WriteString(" Values as of `" + r.firstWithValues(a) + "`.")
+	case first != a.Name:
+		text.WriteString(" Values as of `" + first + "`.")
 	case len(a.Members) > 0:
 		text.WriteString(" Values: " + a.valueList() + ".")
 	case isText:

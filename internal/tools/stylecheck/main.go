@@ -97,8 +97,8 @@ func run(root string, list, update bool) error {
 	return compare(matches, baseline)
 }
 
-// maxSize is the number of bytes of the largest file permitted under version control: programs and databases, which
-// are larger, are there by mistake.
+// maxSize is the maximum size of a file under version control in bytes. Larger files, such as programs and databases,
+// were added by mistake.
 const maxSize = 1 << 20
 
 // trackedFiles returns the files under version control that people read. It fails if any file is too large.
