@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,14 +41,14 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	// six steps each.
 	assert.Contains(t, lines[0],
 		"a step is 36.5ms (20.6 %) shorter: 177.59ms before, 141.09ms after; idle: loader -57.6 ms")
-	assert.Contains(t, lines[3], "-57.550     58.733     1.183  idle: loader")
+	assert.Contains(t, lines[4], "-57.550     58.733     1.183  idle: loader")
 	assert.Contains(t, out, "aten::cudnn_convolution")
 	assert.Contains(t, out, "wgrad_alg0_engine")
 	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "findings.md"))
 	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(guide), "a step is ")
 	example, _, _ = strings.Cut("a step is "+example, "\n```")
-	require.Equal(t, strings.Split(example, "\n"), lines[:5], "of docs/findings.md")
+	require.Equal(t, strings.Split(example, "\n"), lines[:6], "of docs/findings.md")
 
 	back, err := convertOutput(t, "--compare", with, without)
 	require.NoError(t, err)
@@ -57,6 +58,60 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	same, err := convertOutput(t, "--compare", with, with)
 	require.NoError(t, err)
 	assert.Contains(t, same, "a step is 0s (0 %)")
+}
+
+// products returns a trace of two steps with matrix products of one shape and type, as PyTorch writes it.
+func products(n, rows int, kind string, each float64) string {
+	var list []string
+	at, id := 1000.0, 0
+	put := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for step := range 2 {
+		begin := at
+		for range n {
+			id++
+			put(`{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":%g,"dur":20,"args":{"External id":%d,`+
+				`"Input Dims":[[%d,512],[512,512]],"Input type":[%[4]q,%[4]q]}}`, at, id, rows, kind)
+			put(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":%g,"dur":5,`+
+				`"args":{"correlation":%d}}`, at+10, id)
+			put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%g,"dur":%g,`+
+				`"args":{"device":0,"stream":7,"correlation":%d,"External id":%[3]d}}`, at+20, each, id)
+			at += 20 + each
+		}
+		at += 100
+		put(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":1,"tid":1,"ts":%g,"dur":%g}`,
+			step, begin, at-begin)
+	}
+	return `{"schemaVersion":1,"traceEvents":[` + strings.Join(list, ",") + `]}`
+}
+
+func TestCompareTellsMoreWorkFromSlowerWork(t *testing.T) {
+	dir := t.TempDir()
+	base := writeFile(t, dir, "base.json", products(12, 8, "float", 100))
+	for name, c := range map[string]struct{ after, want string }{
+		"calls": {
+			products(24, 8, "float", 100),
+			"+1.200      1.200     2.400  aten::mm (more work: 12 → 24 kernels, 50.3 → 101 MFLOP, 41.9 → 41.9 GFLOP/s)",
+		},
+		"shapes": {
+			products(12, 16, "float", 200),
+			"(more work: 50.3 → 101 MFLOP, 41.9 → 41.9 GFLOP/s, f32[8,512] f32[512,512] → f32[16,512] f32[512,512])",
+		},
+		"type": {
+			products(12, 8, "c10::BFloat16", 50),
+			"(faster: fp32 → bf16, 41.9 → 83.9 GFLOP/s, f32[8,512] f32[512,512] → bf16[8,512] bf16[512,512])",
+		},
+		"speed": {products(12, 8, "float", 150), "+0.600      1.200     1.800  aten::mm (slower: 41.9 → 28 GFLOP/s)"},
+	} {
+		after := writeFile(t, dir, name+".json", c.after)
+		out, err := convertOutput(t, "--compare", base, after)
+		require.NoError(t, err)
+		assert.Contains(t, out, c.want, name)
+		_, err = convertOutput(t, "--compare", "--html", "--out", filepath.Join(dir, name), base, after)
+		require.NoError(t, err)
+		s, _ := reportState(t, filepath.Join(dir, name, "compare.html"))
+		_, how, _ := strings.Cut(strings.TrimSuffix(c.want, ")"), "(")
+		assert.Equal(t, how, s.Comparison.Operators[0].Reason+": "+s.Comparison.Operators[0].How, name)
+	}
 }
 
 func TestCompareTakesTwoProfilesWithADevice(t *testing.T) {

@@ -243,6 +243,13 @@ func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofil
 	for i, n := range c.Names {
 		c.Names[i] = filepath.Base(n)
 	}
+	for _, list := range [][]facts.Change{c.Operators, c.Kernels} {
+		for i := range list {
+			x := &list[i]
+			x.Name, x.How = clip(x.Name), clip(x.How)
+			x.Work[0].Shapes, x.Work[1].Shapes = nil, nil // How has them
+		}
+	}
 	b := NewBook()
 	for i, n := range names {
 		if names[0] == names[1] {

@@ -234,6 +234,8 @@ func TestTheComparisonStatesTheLargestChangeFirst(t *testing.T) {
 	assert.Equal(t, []string{"idle: loader", "−57.6 ms"}, bars[:2])
 	assert.Contains(t, b.tip(b.middle("#comparison svg rect", 0)), "58.7 ms before, 1.18 ms after")
 	b.readable()
+	assert.Contains(t, b.column("comparison", "before → after"), "136 → 133 kernels")
+	assert.Contains(t, b.column("comparison", "more or slower work"), "more kernels, each shorter")
 	for _, bar := range []string{"idle: loader", "idle: launch-bound"} {
 		assert.Contains(t, b.text("#where .legend"), bar, "parts have the names of the comparison")
 	}

@@ -304,10 +304,13 @@ function comparison(view) {
       text(L - 8, y + 13, short(p.name, Math.floor(L / 6.6)), "end", "label"), text(d < 0 ? mid - w - 5 : mid + w + 5, y + 13, signed(d), d < 0 ? "end" : "start", "label"));
   });
   const change = (caption, key, list, more) => table(caption, [{title: key, left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "change", of: (r) => Math.abs(r.after_ns - r.before_ns), cell: (r) => el("span", {class: r.after_ns < r.before_ns ? "less" : "greater"}, signed(r.after_ns - r.before_ns))},
-    {title: "before", of: (r) => r.before_ns, cell: (r) => nanos(r.before_ns)}, {title: "after", of: (r) => r.after_ns, cell: (r) => nanos(r.after_ns)}], list, {key: "change " + key, sort: ["change", true], filter: (r) => r.name, most: 20, more});
+    {title: "before", of: (r) => r.before_ns, cell: (r) => nanos(r.before_ns)}, {title: "after", of: (r) => r.after_ns, cell: (r) => nanos(r.after_ns)},
+    {title: "more or slower work", left: true, of: (r) => r.reason || ""}, {title: "before → after", left: true, of: (r) => r.how || "", cell: (r) => named(r.how || "")}], list, {key: "change " + key, sort: ["change", true], filter: (r) => `${r.name} ${r.reason || ""} ${r.how || ""}`, most: 20, more});
+  const by = c.by_work || {}, split = [["amount of work", by.work_ns], ["speed of the same work", by.rate_ns], ["operators of only one profile", by.one_side_ns], ["operators with unknown work", by.unknown_ns]].filter(([, v]) => Math.abs(v || 0) >= 1000);
   return [el("p", {class: "headline"}, el("strong", {}, `${unit === "a step" ? "A step" : "The window"} is ${nanos(Math.abs(delta))} (${percent(Math.abs(delta) / Math.max(1, c.before_ns))}) ${delta < 0 ? "shorter" : "longer"}`), `: ${nanos(c.before_ns)} in `, named(c.names[0]), `, ${nanos(c.after_ns)} in `, named(c.names[1]), "."),
+    split.length && Math.max(Math.abs(by.work_ns || 0), Math.abs(by.rate_ns || 0)) >= 1000 ? el("p", {}, `Operators: ${split.map(([n, v]) => `${n} ${signed(v)}`).join(", ")}.`) : null,
     el("figure", {}, chart(`Change of each part of ${unit}`, W, H, ...parts), legend([["less time", "better"], ["more time", "worse"]])),
-    el("div", {class: "split"}, change(`Operators, time of their kernels in ${unit}`, "operator", c.operators || [], c.moreOperators), change(`Kernels, time in ${unit}`, "kernel", c.kernels || [], c.moreKernels))];
+    change(`Operators, time of their kernels in ${unit}`, "operator", c.operators || [], c.moreOperators), change(`Kernels, time in ${unit}`, "kernel", c.kernels || [], c.moreKernels)];
 }
 
 // What was read?

@@ -26,6 +26,7 @@ type Comparison struct {
 	Parts      []Change      `json:"parts"` // they add up to the difference of the step but for rounding
 	Operators  []Change      `json:"operators"`
 	Kernels    []Change      `json:"kernels"`
+	ByWork     By            `json:"by_work,omitzero"`
 	StepCounts [2]int64      `json:"steps"`
 	Models     [2]string     `json:"models"` // of the first device of each; empty: not stated
 }
@@ -36,49 +37,9 @@ type Change struct {
 	Before time.Duration `json:"before_ns"`
 	After  time.Duration `json:"after_ns"`
 	Work   [2]Worked     `json:"work,omitzero"` // before and after, of operators and kernels
-}
-
-// Worked is what an operator or kernel did in a step, which distinguishes more work from slower work.
-type Worked struct {
-	Kernels   float64 `json:"kernels"`
-	FLOPs     float64 `json:"flops,omitzero"`
-	Precision string  `json:"precision,omitempty"` // of most of it
-	Shapes    string  `json:"shapes,omitempty"`    // of the inputs that took most of the time
-	most      time.Duration
-}
-
-func (w *Worked) add(kernels int64, r *Rate, shapes string, t time.Duration, n float64) {
-	w.Kernels += float64(kernels) / n
-	w.FLOPs += r.FLOPs / n
-	if t > w.most {
-		w.most, w.Precision, w.Shapes = t, r.Precision, shapes
-	}
-}
-
-// differs reports whether the work of two sides differs, beyond rounding.
-func (w Worked) differs(o Worked) bool {
-	far := func(a, b float64) bool { return max(a, b) > 1.001*min(a, b) }
-	return far(w.Kernels, o.Kernels) || far(w.FLOPs, o.FLOPs) || w.Precision != o.Precision || w.Shapes != o.Shapes
-}
-
-// String returns the work in words.
-func (w Worked) String() string {
-	list := []string{fmt.Sprintf("%.4g kernels", w.Kernels)}
-	if w.FLOPs > 0 {
-		list = append(list, strings.TrimSpace(fmt.Sprintf("%.3g GFLOP %s", w.FLOPs/1e9, w.Precision)))
-	}
-	if w.Shapes != "" {
-		list = append(list, w.Shapes)
-	}
-	return strings.Join(list, ", ")
-}
-
-// work returns how the work changed, for a line of the table; empty if it is the same or is on one side only.
-func (c Change) work() string {
-	if min(c.Before, c.After) <= 0 || !c.Work[0].differs(c.Work[1]) {
-		return ""
-	}
-	return " (" + c.Work[0].String() + " → " + c.Work[1].String() + ")"
+	// Reason is whether it is more work or slower work ("more work, slower"), How what changed in the work.
+	Reason string `json:"reason,omitempty"`
+	How    string `json:"how,omitempty"`
 }
 
 // Delta returns After minus Before.
@@ -89,8 +50,7 @@ func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
 	var window [2]time.Duration
 	parts, operators, kernels := changes{}, changes{}, changes{}
-	var works [2]map[string]*[2]Worked // of operators and of kernels
-	works[0], works[1] = map[string]*[2]Worked{}, map[string]*[2]Worked{}
+	works := [2]worked{{}, {}} // of operators and of kernels
 	for side, list := range [2][]Report{before, after} {
 		if len(list) > 0 {
 			c.Models[side] = list[0].Model
@@ -116,11 +76,11 @@ func Compare(before, after []Report) Comparison {
 			}
 			for _, o := range r.Operators {
 				put(operators, o.Name, o.Time)
-				boundedmap.Of(works[0], o.Name)[side].add(o.Kernels, &o.Rate, o.Shapes, o.Time, n)
+				works[0].of(o.Name, side).add(o.Kernels, &o.Rate, o.Shapes, o.Time, n)
 			}
 			for _, k := range r.ByKernel {
 				put(kernels, k.Name, k.Time)
-				boundedmap.Of(works[1], k.Name)[side].add(k.Count, &k.Rate, "", k.Time, n)
+				works[1].of(k.Name, side).add(k.Count, &k.Rate, "", k.Time, n)
 			}
 			for _, k := range r.Copies {
 				name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
@@ -137,7 +97,11 @@ func Compare(before, after []Report) Comparison {
 	for i, list := range [][]Change{c.Operators, c.Kernels} {
 		for k := range list {
 			list[k].Work = *works[i][list[k].Name]
+			list[k].explain()
 		}
+	}
+	for i := range c.Operators {
+		c.ByWork.add(&c.Operators[i])
 	}
 	return c
 }
@@ -172,6 +136,11 @@ func (c Comparison) Write(w io.Writer, rows int) error {
 	}
 	if _, err := fmt.Fprintf(w, "%s\n", c.headline(unit)); err != nil {
 		return err
+	}
+	if by := c.ByWork.String(); by != "" {
+		if _, err := fmt.Fprintf(w, "%s\n", by); err != nil {
+			return err
+		}
 	}
 	for _, t := range []struct {
 		title string

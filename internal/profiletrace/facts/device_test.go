@@ -161,29 +161,6 @@ func TestReportOmitsARateThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// A doubled batch at the same rate is more work, not a slower kernel.
-func TestCompareStatesTheWork(t *testing.T) {
-	side := func(batch int64) Report {
-		return Report{
-			Window: time.Duration(batch) * time.Millisecond, Steps: 2,
-			Operators: []Operator{
-				{
-					Name: "mm", Kernels: 4, Time: time.Duration(batch) * time.Millisecond, Shapes: fmt.Sprintf("[%d,64]", batch),
-					Rate: Rate{FLOPs: float64(batch) * 2e9, Precision: "bf16"},
-				},
-				{Name: "add", Kernels: 2, Time: time.Microsecond},
-			},
-			ByKernel: []Kernel{{Name: "gemm", Count: 4 * batch, Time: time.Duration(batch) * time.Millisecond}},
-		}
-	}
-	c := Compare([]Report{side(8)}, []Report{side(16)})
-	var b bytes.Buffer
-	require.NoError(t, c.Write(&b, 0))
-	assert.Contains(t, b.String(), "mm (2 kernels, 8 GFLOP bf16, [8,64] → 2 kernels, 16 GFLOP bf16, [16,64])\n")
-	assert.Contains(t, b.String(), "gemm (16 kernels → 32 kernels)\n")
-	assert.Contains(t, b.String(), "  add\n", "it does the same")
-}
-
 // times returns the changes without the work.
 func times(list []Change) (bare []Change) {
 	for _, c := range list {
