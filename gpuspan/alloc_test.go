@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hostTimed returns a profiler whose sections cost what the library itself costs: there is no driver, and its
-// goroutines sleep while the slots last.
+// hostTimed returns a profiler without a driver, so that only the library's own cost is measured. Its goroutines sleep
+// until the slots run out.
 func hostTimed(tb testing.TB, slots int) (*gpuspan.Profiler, *gpuspan.Stream) {
 	tb.Helper()
 	p, err := gpuspan.New(nil, set(func(s *settings.Settings) { s.Slots = slots }),
@@ -36,7 +36,7 @@ func remoteParent(flags trace.TraceFlags) context.Context {
 		trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: flags}))
 }
 
-// The public types must add nothing to what package record costs, so this goes through them.
+// The public types must not allocate more than package record, so the test uses them.
 func TestAllocationsOfThePublicAPI(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")
@@ -65,12 +65,12 @@ func TestAllocationsOfThePublicAPI(t *testing.T) {
 		}},
 		{"nil stream", 0, func() { op.Start(sampled, nil).EndWith(w) }},
 	} {
-		const runs = 100 // of far fewer sections than slots, so that no other goroutine wakes up
+		const runs = 100 // far fewer than slots, so that no other goroutine wakes up
 		require.Equal(t, tt.want, testing.AllocsPerRun(runs, tt.run), tt.name)
 	}
 }
 
-// The slot's rarely used part is allocated once, too, so the calls are made on sections whose slots have it.
+// A slot allocates its rarely used part once, so the test uses slots that already have it.
 func TestElapsedCostsTwoAllocations(t *testing.T) {
 	_, s := hostTimed(t, 256)
 	op := gpuspan.NewOperation("op")
@@ -90,8 +90,8 @@ func TestElapsedCostsTwoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSection is Start and EndWith through the public types, without a driver. The ratio to BenchmarkSDKSpan in
-// the same run is what counts.
+// BenchmarkSection measures Start and EndWith through the public types, without a driver. Compare it with
+// BenchmarkSDKSpan of the same run.
 func BenchmarkSection(b *testing.B) {
 	p, s := hostTimed(b, 1<<12)
 	op := gpuspan.NewOperation("op")
@@ -109,7 +109,7 @@ func BenchmarkSection(b *testing.B) {
 	}
 }
 
-// BenchmarkSDKSpan is a span of the SDK with eight attributes, started and ended in the caller.
+// BenchmarkSDKSpan measures starting and ending an SDK span with eight attributes.
 func BenchmarkSDKSpan(b *testing.B) {
 	tp := sdktrace.NewTracerProvider()
 	tracer := tp.Tracer("bench")

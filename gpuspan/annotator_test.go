@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// ranges is an annotator that keeps account.
+// ranges is an annotator that records its calls.
 type ranges struct {
 	mu    sync.Mutex
 	next  uint64
@@ -63,7 +63,7 @@ func TestOneAnnotationGivesSpanAndRange(t *testing.T) {
 		step.Phase(train.Forward).End()
 		r.clock.Advance(time.Millisecond)
 	}
-	op.Start(ctx, s) // forgotten: Shutdown ends its range
+	op.Start(ctx, s) // never ended: Shutdown ends its range
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.NoError(t, r.p.Shutdown(context.Background()))
@@ -75,7 +75,7 @@ func TestOneAnnotationGivesSpanAndRange(t *testing.T) {
 	require.Equal(t, a.trace[2], a.trace[3])
 }
 
-// Whenever the profiler is shut down, each range that began has ended, once.
+// Every started range ends exactly once, whenever the profiler is shut down.
 func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
 	for range 20 {
 		a := &ranges{open: map[uint64]string{}}

@@ -21,11 +21,10 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The sketch of the library's face as programs: what it shows is here as it stands there, with stand-ins for C calls,
-// loaders and models. One name differs: the option that says from which verbosity on an operation is timed is
-// AtVerbosity, for Verbosity is the type.
+// The examples of the library's design document as programs, with stubs for C calls, loaders and models. One name
+// differs: the option for the verbosity from which an operation is timed is AtVerbosity, because Verbosity is the type.
 
-// What the inference service of the next example launches through cgo; here on a simulated device.
+// cgo launches the work of the inference service below on a simulated device.
 type cgo struct {
 	gpu   *simgpu.GPU
 	clock *simgpu.ManualClock
@@ -81,7 +80,7 @@ func (w *worker) run(ctx context.Context, b *batch) {
 	decode.Launch(ctx, w.stream, func() { w.C.busy(w.raw, 4*time.Millisecond) }) // C.launch_graph(w.raw, w.graph)
 }
 
-// An inference service whose streams belong to cgo.
+// An inference service that creates its streams in C.
 func Example_inference() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
@@ -121,7 +120,7 @@ func parentName(names map[string]string, parent trace.SpanContext) string {
 	return "the request"
 }
 
-// Stand-ins for a training program.
+// Stubs of a training program.
 type images struct{ N int64 }
 
 type dataLoader struct{ left int }
@@ -174,7 +173,7 @@ func Example_training() {
 		bwd.End()
 		step.AddPhase(train.Comm, comms.Elapsed())
 		step.SetModelFLOPs(modelFLOPs)
-		clock.Advance(10 * time.Millisecond) // the example's device needs its clock moved
+		clock.Advance(10 * time.Millisecond) // the example drives the clock of its device
 	}
 
 	clock.Advance(time.Second)
@@ -195,8 +194,7 @@ func Example_training() {
 	// comm 1ms
 }
 
-// Every call of the library's face, as a program meets it: nil does nothing, off does nothing, and a name matches what
-// it names.
+// Every call of the API: a nil receiver and a disabled profiler do nothing.
 func Example_face() {
 	prof, err := gpuspan.New(nil) // never nil; without a driver: host clock, and it reports that
 	ctx := context.Background()

@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// What users of an SDK do without thinking must not panic, block or lose what was measured.
+// Common misuse must not panic, block or lose measurements.
 
 func TestNilProvidersAndCallbacksAreTheDefaults(t *testing.T) {
 	gpu := simgpu.New(simgpu.NewManualClock(time.Unix(1_700_000_000, 0)))
@@ -109,7 +109,7 @@ func TestASectionMayEndElsewhereAndTwice(t *testing.T) {
 	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64(), "the work of one End")
 }
 
-// A section that was started before Shutdown, one after it, and all methods of the profiler after it.
+// Ends a section that started before Shutdown, starts another after it, and calls every method of the profiler.
 func TestUseAfterShutdown(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -134,8 +134,8 @@ func TestUseAfterShutdown(t *testing.T) {
 	require.Len(t, r.spans.Ended(), before)
 }
 
-// Many goroutines with a section each, on a few streams: each is a span or counted. GPUSPAN_TEST_GOROUTINES=100000 takes
-// half a minute.
+// Many goroutines run one section each on a few streams. Each section becomes a span or is counted as dropped.
+// GPUSPAN_TEST_GOROUTINES=100000 takes half a minute.
 func TestManyGoroutines(t *testing.T) {
 	n := 10_000
 	if v := os.Getenv("GPUSPAN_TEST_GOROUTINES"); v != "" {
@@ -202,7 +202,7 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 	}
 }
 
-// A worker that is started by fork and exec, as with os/exec, has nothing of its parent's, which goes on.
+// A child process that os/exec starts inherits no profiler, and the parent keeps measuring.
 func TestProgramsThatAreStartedMeanwhile(t *testing.T) {
 	if os.Getenv("GPUSPAN_TEST_CHILD") != "" {
 		gpu := simgpu.New(simgpu.NewManualClock(time.Unix(1_700_000_000, 0)))

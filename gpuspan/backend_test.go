@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// Backends that were written when the interface had fewer methods.
+// Backends written for an earlier version of the interface, which had fewer methods.
 type (
 	nothing struct{ backend.Unimplemented }
 	listing struct{ nothing }
@@ -57,7 +57,7 @@ func TestABackendNeedsNoLaterMethod(t *testing.T) {
 	}
 }
 
-// refusing is a device whose driver makes no events.
+// refusing is a device whose driver cannot create events.
 type refusing struct{ *simgpu.GPU }
 
 func (refusing) NewEvents(backend.Context, []backend.Event) backend.Status {

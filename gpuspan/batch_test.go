@@ -84,8 +84,7 @@ func TestLinksOfEqualPartsOfTheItemsStateNothing(t *testing.T) {
 	}
 }
 
-// iteration is the span of a batch of n requests, which state 1, 2, 3 … items; odd selects the ones that are not
-// sampled.
+// iteration returns the span of a batch of n requests with 1, 2, 3 … items; odd selects the unsampled ones.
 func iteration(t *testing.T, r *rig, n int, odd func(int) bool) sdktrace.ReadOnlySpan {
 	t.Helper()
 	s, _ := r.stream()
@@ -107,7 +106,7 @@ func requestContext(i int, sampled bool) context.Context {
 	}))
 }
 
-// withLinks is a provider that keeps so many links of a span.
+// withLinks returns an option for a provider with a limit of links per span.
 func withLinks(spans *tracetest.SpanRecorder, limit int) gpuspan.Option {
 	l := sdktrace.NewSpanLimits()
 	l.LinkCountLimit = limit
@@ -134,7 +133,7 @@ func TestABatchOf256RequestsKeepsEveryLinkAndItsItems(t *testing.T) {
 	require.Empty(t, r.errs)
 }
 
-// The SDK keeps the last links that come, sampled or not, and moves all others for each.
+// The SDK keeps the last links, sampled or not, and shifts all others for each new one.
 func TestLinkLimitOfTheSDKIsDetectedCountedAndReported(t *testing.T) {
 	r, reader := metricRig(t)
 	notSampled := func(i int) bool { return i%2 == 1 }

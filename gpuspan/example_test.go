@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// simulated is a device whose clock the example moves, so that its output is always the same.
+// simulated returns a device whose clock the example controls, so that its output is reproducible.
 func simulated(opts ...gpuspan.Option) (*gpuspan.Profiler, *simgpu.GPU, *simgpu.ManualClock, *tracetest.SpanRecorder) {
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
@@ -33,7 +33,7 @@ func simulated(opts ...gpuspan.Option) (*gpuspan.Profiler, *simgpu.GPU, *simgpu.
 	return prof, gpu, clock, spans
 }
 
-// Operations are made once, usually as package variables.
+// Create operations once, usually as package variables.
 var prefill = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
 
 func Example() {
@@ -135,7 +135,7 @@ func ExampleLoop_Steps() {
 	// step 4 took 5 ms, forward 2 ms
 }
 
-// Each run keeps a log of what its sections computed; the first line that differs says where they part.
+// Each run logs checksums of what its sections computed; the first differing line shows where two runs diverge.
 func Example_outputs() {
 	run := func(weight float32) []outputs.Output {
 		var log strings.Builder
@@ -174,7 +174,7 @@ func ExampleOperation_nil() {
 	// Output: false 0s
 }
 
-// New takes a backend and the application's providers; Shutdown makes the spans of what has ended.
+// New takes a backend and the application's providers; Shutdown exports the spans of ended sections.
 func ExampleNew() {
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock) // cuda.Open() on a machine with a GPU
@@ -183,7 +183,7 @@ func ExampleNew() {
 		fmt.Println(err)
 	}))
 	if err != nil {
-		fmt.Println(err) // the profiler works all the same, with the host's times
+		fmt.Println(err) // the profiler still works, with host times
 	}
 	fmt.Println(prof.Source(), len(prof.Devices()), prof.Enabled())
 	fmt.Println(prof.Shutdown(context.Background()), prof.Enabled())
@@ -223,13 +223,13 @@ func ExampleProfiler_Snapshot() {
 		clock.Advance(5 * time.Millisecond)
 	}
 
-	summary := prof.Snapshot() // no span is needed for it
+	summary := prof.Snapshot() // needs no spans
 	figures, _ := summary.ByName("prefill")
 	fmt.Println(figures.Count, "runs,", summary.Total().Round(100*time.Microsecond))
 	// Output: 3 runs, 6ms
 }
 
-// An operation of the host's, as a span of an SDK would time it.
+// A host operation, timed as by an SDK span.
 func ExampleOperation_Record() {
 	prof, gpu, _, spans := simulated()
 	ctx := context.Background()
@@ -245,7 +245,7 @@ func ExampleOperation_Record() {
 	// Output: queue 00:00:01 250ms
 }
 
-// Names that are only known at run time, as of layers of a loaded model.
+// Names that are only known at run time, such as layers of a loaded model.
 func ExampleStream_StartNamed() {
 	prof, gpu, clock, spans := simulated(gpuspan.WithNamed(func(name string) []gpuspan.OperationOption {
 		if strings.HasPrefix(name, "layers.") {
@@ -274,7 +274,7 @@ func ExampleStream_StartNamed() {
 	// layers.1 layer
 }
 
-// A scheduler that needs a section's time asks for it before the section ends, and waits only if it wants to.
+// A scheduler that needs a section's time requests it before the section ends, and can wait for it.
 func ExampleSection_Elapsed() {
 	prof, gpu, clock, _ := simulated()
 	ctx := context.Background()
@@ -299,7 +299,7 @@ func ExampleSection_Elapsed() {
 	// known: true 3ms
 }
 
-// Functions that are called within a section find it in their context.
+// Functions called within a section find it in their context.
 func ExampleSection_Context() {
 	prof, gpu, clock, spans := simulated()
 	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
@@ -318,7 +318,7 @@ func ExampleSection_Context() {
 	// Output: decode in prefill true
 }
 
-// A request's stream travels in its context.
+// The context of a request carries its stream.
 func ExampleContextWithStream() {
 	prof, gpu, _, _ := simulated()
 	defer func() { _ = prof.Shutdown(context.Background()) }()

@@ -25,7 +25,7 @@ var (
 	inlineCode = regexp.MustCompile("`[^`\n]+`")
 )
 
-// face lists the exported names of a package: its own, and methods as Type.Method.
+// face lists the exported names of a package, methods as Type.Method.
 func face(t *testing.T, dir string) (names, methods []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -66,7 +66,7 @@ func face(t *testing.T, dir string) (names, methods []string) {
 	return names, methods
 }
 
-// A name that neither the guide nor an example needs is one too many for the reader.
+// Every exported name must appear in the guide or in an example.
 func TestEachNameIsUsedInTheGuideOrAnExample(t *testing.T) {
 	var code strings.Builder
 	guide, err := os.ReadFile(filepath.Join("..", "docs", "gpuspan.md"))
@@ -105,8 +105,8 @@ func TestEachNameIsUsedInTheGuideOrAnExample(t *testing.T) {
 	}
 }
 
-// What stands around the code of a document, for each of its blocks that is no program: declarations at the top, and what
-// the lines of the block find in their function.
+// around is the code that completes a document's code block: imports and declarations at the top, and statements before
+// and after the block in its function.
 type around struct{ imports, top, before, after string }
 
 var blocks = map[string][]around{
@@ -153,7 +153,7 @@ var (
 	cgoCall = regexp.MustCompile(`(?m)^\s*C\.\w+\(.*\)`)
 )
 
-// Every Go block of the documents compiles, with C calls and what is left out put aside.
+// Every Go block of the documents compiles, except for C calls and elided code.
 func TestTheCodeOfTheDocumentsCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")

@@ -23,7 +23,7 @@ func TestHostWorkIsInTheReportAndIsNoGPUWork(t *testing.T) {
 	compile, kernel := gpuspan.NewOperation("compile", gpuspan.HostWork()), gpuspan.NewOperation("kernel")
 	x := compile.Start(context.Background(), s)
 	r.clock.Advance(40 * time.Millisecond)
-	y := x.Start(kernel) // a trial run of what was compiled
+	y := x.Start(kernel) // a warm-up run of the compiled kernel
 	r.busy(h, 2*time.Millisecond)
 	y.End()
 	r.clock.Advance(5 * time.Millisecond)
@@ -44,7 +44,7 @@ func TestHostWorkIsInTheReportAndIsNoGPUWork(t *testing.T) {
 	require.Zero(t, sum.OnHost)
 }
 
-// Two phases of one length are half of the time each, also when what runs in them is started with the step's context.
+// Two phases of equal length have half of the time each, even if their sections start with the step's context.
 func TestSharesOfPhasesAndTheirSectionsCountOnce(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

@@ -39,7 +39,7 @@ func TestIDGeneratorDrawsValidIDsThatDiffer(t *testing.T) {
 	}
 }
 
-// numbered draws 1, 2, 3 … so that a test sees where an id comes from, and panics when told to.
+// numbered generates IDs 1, 2, 3 …, so that a test can see where an ID comes from, and can be made to panic.
 type numbered struct {
 	mu     sync.Mutex
 	n      byte

@@ -25,7 +25,7 @@ import (
 
 func semconvKey(k string) attribute.Key { return attribute.Key(k) }
 
-// Service authors get the OpenTelemetry API and nothing else by importing package gpuspan.
+// Package gpuspan imports the OpenTelemetry API and nothing else outside the standard library.
 func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
 		".").CombinedOutput()
@@ -37,7 +37,7 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 		n++
 		ok := strings.HasPrefix(p, "github.com/otelgpu/otelgpu/gpuspan") ||
 			strings.HasPrefix(p, "github.com/otelgpu/otelgpu/semconv")
-		switch p { // go.opentelemetry.io/otel, its API modules, and what they need themselves
+		switch p { // go.opentelemetry.io/otel, its API modules, and their dependencies
 		case "github.com/go-logr/logr", "github.com/go-logr/logr/funcr", "github.com/go-logr/stdr",
 			"github.com/cespare/xxhash/v2":
 			ok = true
@@ -52,7 +52,7 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 	require.Greater(t, n, 10, "the list is plausible")
 }
 
-// Every span that any test of the package could see has registered names only.
+// All spans of the package's tests have registered names only.
 func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 3
@@ -108,7 +108,7 @@ func goType(t string) string {
 	return t
 }
 
-// Many goroutines on shared and own streams, with everything at once; every section must come out exactly once.
+// Many goroutines use all features on shared and separate streams. Every section must be exported exactly once.
 func TestConcurrentUse(t *testing.T) {
 	gpu := simgpu.New(nil)
 	var mu sync.Mutex
@@ -174,7 +174,7 @@ func (f exporterFunc) ExportSpans(_ context.Context, s []sdktrace.ReadOnlySpan) 
 }
 func (f exporterFunc) Shutdown(context.Context) error { return nil }
 
-// Switching on and off, closing streams and shutting down while sections run must neither race nor block.
+// Enabling, disabling, closing streams and shutting down while sections run must neither race nor block.
 func TestLifecycleUnderLoad(t *testing.T) {
 	for range 5 {
 		gpu := simgpu.New(nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// point is the value of an attribute set: of a histogram its sum, its count and its exemplars' spans.
+// point is the value of an attribute set; for a histogram, its sum, its count and the spans of its exemplars.
 type point struct {
 	attributes attribute.Set
 	value      float64
@@ -27,7 +27,7 @@ type point struct {
 	exemplars  []trace.SpanContext
 }
 
-// collect reads the points of all metrics, by the metrics' names, and checks each against the registry.
+// collect returns the points of all metrics by metric name, and validates each against the registry.
 func collect(t *testing.T, reader sdkmetric.Reader) map[string][]point {
 	t.Helper()
 	var data metricdata.ResourceMetrics
@@ -240,7 +240,7 @@ func TestHostTimesAreNoGPUDurations(t *testing.T) {
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	op.Start(context.Background(), s).End()
-	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but what the caller measured is one
+	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but a duration that the caller measured is
 	r.flush()
 	m := collect(t, reader)
 	p := m["gpu.operation.duration"]

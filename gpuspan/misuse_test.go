@@ -16,7 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// What cannot be is not stated, whether sections are timed or only count: counters never fall, and no sum becomes NaN.
+// Impossible values are omitted, whether sections are timed or only counted: counters never decrease, and no sum
+// becomes NaN.
 func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()
@@ -131,7 +132,7 @@ func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
 	require.WithinDuration(t, r.clock.Now(), span.EndTime(), time.Millisecond)
 }
 
-// A duration that cannot be is not known: the run counts, and is not timed as 0.
+// An impossible duration is unknown: the run is counted, but not timed as 0.
 func TestARecordOfNegativeTimeOnlyCounts(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()

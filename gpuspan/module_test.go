@@ -17,9 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What go.mod requires, directly or not, is in the module graph of every user. So it is only what is built with a
-// package of this module outside of its tests, and what the SDK of traces requires in the same version, for then it is
-// in that graph already.
+// Every module that go.mod requires, directly or not, is in the module graph of every user. So go.mod may require only
+// what non-test packages of this module build with, and what the trace SDK requires in the same version.
 func TestModulesThatOnlyTestsUseAreInTheGraphOfTheSDKAnyway(t *testing.T) {
 	lines := func(args ...string) map[string]bool {
 		cmd := exec.Command("go", args...)
@@ -51,8 +50,8 @@ func TestModulesThatOnlyTestsUseAreInTheGraphOfTheSDKAnyway(t *testing.T) {
 	require.NotRegexp(t, `gonum|rapid|sketches-go|klauspost|gpuspanyaml`, string(text))
 }
 
-// A program that imports the library builds the OpenTelemetry API, with what that requires, and nothing else; one that
-// imports the backend for CUDA builds purego, too.
+// A program that imports the library builds the OpenTelemetry API with its dependencies, and nothing else; one that
+// imports the CUDA backend also builds purego.
 func TestModulesOfAUser(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
@@ -96,7 +95,7 @@ func TestModulesOfAUser(t *testing.T) {
 					require.Contains(t, want, name)
 				}
 			}
-			// The graph has the modules in the graph of the SDK, which tests of the library import, and purego.
+			// The graph contains the modules of the SDK's graph, which tests of the library import, and purego.
 			require.Subset(t, append([]string{
 				"github.com/ebitengine/purego", "github.com/otelgpu/otelgpu/gpuspan", "github.com/otelgpu/otelgpu/semconv",
 			}, sdk...), moduleGraph(t, dir))
@@ -127,7 +126,7 @@ func graphOfTheSDK(t *testing.T) []string {
 	main := "package main\n\nimport _ \"go.opentelemetry.io/otel/sdk/trace\"\n\nfunc main() {}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(main), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
-	cmd := exec.Command("go", "list", "-mod=mod", "-deps", ".") // adds what is required indirectly
+	cmd := exec.Command("go", "list", "-mod=mod", "-deps", ".") // adds indirect requirements
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	require.NoError(t, cmd.Run())
 	return moduleGraph(t, dir)

@@ -26,7 +26,7 @@ func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
 	s.StartNamed(ctx, "one")
 	s.StartNamed(ctx, "two")
 	s.StartNamed(ctx, "one")
-	s.EndNamed("one", gpuspan.Work{Items: 2}) // the later one
+	s.EndNamed("one", gpuspan.Work{Items: 2}) // ends the later one
 	s.EndNamed("two", gpuspan.Work{})
 	s.EndNamed("one", gpuspan.Work{Items: 1})
 	s.EndNamed("one", gpuspan.Work{})
@@ -62,8 +62,7 @@ func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T)
 	require.Zero(t, r.p.Misuse()["unmatched_end"])
 }
 
-// Names that are only known at run time may be anything: they take bounded memory, and do not make a batch that no
-// exporter can encode.
+// Names from run time may be anything: they take bounded memory, and never make a batch impossible to encode.
 func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -89,7 +88,7 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	require.Equal(t, []string{strings.Repeat("é", 2048), "kernel\ufffd<\ufffd>", "unnamed", "kernel\ufffd<\ufffd>"}, names)
 }
 
-// Names that are known at run time only belong to a category and count items like others.
+// Operations with names from run time have a category and count items like others.
 func TestNamedSectionsAreDescribed(t *testing.T) {
 	var asked []string
 	r := newRig(t, gpuspan.WithNamed(func(name string) []gpuspan.OperationOption {

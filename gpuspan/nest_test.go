@@ -190,7 +190,8 @@ func TestChunksAddUpOnTheOuterSection(t *testing.T) {
 	}
 }
 
-// What chunks copied is not device memory traffic of the section around them, and chunks of chunks add up all the way.
+// Copied bytes of chunks are not device memory traffic of the enclosing section, and nested chunks add up at every
+// level.
 func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()
@@ -258,7 +259,7 @@ func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
 	require.Zero(t, r.p.Misuse()["stale_parent"])
 }
 
-// A section around chunks may hold more than chunks: the step computed all of it.
+// A section may do work outside its chunks: the step includes all of it.
 func TestChunksAreNotAllThatASectionComputes(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()

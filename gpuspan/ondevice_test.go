@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// A program whose GPU work runs in another process receives the times and states their device.
+// A program whose GPU work runs in another process receives the times from it and names the device.
 func TestRecordedRunsCarryTheDeviceThatTheProgramNames(t *testing.T) {
 	start := time.Unix(1_700_000_000, 5000)
 	l40 := backend.Device{UUID: "GPU-1", Model: "NVIDIA L40S", Vendor: "NVIDIA"}

@@ -41,7 +41,7 @@ func (h correlated) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Each test is a row of the table in docs/gpuspan.md: what users of the SDK expect of a span holds for a section.
+// Each subtest is a row of the table in docs/gpuspan.md: sections behave as users of the SDK expect of spans.
 func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 	doc, err := os.ReadFile("../docs/gpuspan.md")
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 		"logs within a section": func(t *testing.T) {
 			var lines strings.Builder
 			logger := slog.New(correlated{slog.NewTextHandler(&lines, nil)})
-			for _, ctx := range []context.Context{remote(trace.FlagsSampled), remote(0)} { // timed, and counted only
+			for _, ctx := range []context.Context{remote(trace.FlagsSampled), remote(0)} { // timed, and only counted
 				run(ctx, func(x gpuspan.Section) { logger.InfoContext(x.Context(ctx), "inside") })
 				require.Contains(t, lines.String(), "msg=inside trace_id="+trace.TraceID{1}.String()+
 					" span_id="+trace.SpanID{2}.String()+" trace_flags="+trace.SpanContextFromContext(ctx).TraceFlags().String()+"\n")

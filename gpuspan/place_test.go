@@ -19,9 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// tree is the report as path → count and items.
+// tree returns the report as path → count and items.
 func tree(p *gpuspan.Profiler) map[string]string {
-	// Snapshot waits 100 ms for the polling thread, which may be too little on a busy machine
+	// Snapshot waits 100 ms for the polling thread, which may not be enough on a busy machine
 	_ = p.Flush(context.Background())
 	out := map[string]string{}
 	for _, o := range p.Snapshot().Operations {
@@ -30,7 +30,7 @@ func tree(p *gpuspan.Profiler) map[string]string {
 	return out
 }
 
-// unsampledTrace is a context whose trace the head did not sample.
+// unsampledTrace returns the context of an unsampled trace.
 func unsampledTrace() context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(
 		trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
@@ -119,7 +119,7 @@ func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
 	}, tree(r.p))
 }
 
-// A recursion without end, or a place that everything runs in, costs bounded memory and loses no count.
+// Infinite recursion and locations with unbounded children take bounded memory and lose no count.
 func TestPlacesAreBounded(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -177,7 +177,7 @@ func TestPlacesFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// The sums of chunks on the section around them are the same whether runs are timed or only counted.
+// The enclosing section has the same sums of its chunks whether runs are timed or only counted.
 func TestChunksAddUpUnderAnySampling(t *testing.T) {
 	for _, ratio := range []float64{1, 0, 0.5} {
 		whole, part, stated := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part"), gpuspan.NewOperation("stated")

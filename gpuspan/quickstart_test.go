@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The first program of docs/gpuspan.md, in a module of its own, as its reader makes it.
+// Runs the first program of docs/gpuspan.md in a new module, as a reader would.
 func TestTheQuickStartRunsAsPasted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -33,12 +33,12 @@ func TestTheQuickStartRunsAsPasted(t *testing.T) {
 	dir := t.TempDir()
 	clone, err := filepath.Abs("..")
 	require.NoError(t, err)
-	sums, err := os.ReadFile("go.sum") // what the proxy would say
+	sums, err := os.ReadFile("go.sum") // as a module proxy would provide
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), program[1], 0o600))
 	script := strings.ReplaceAll(string(commands[1]), "../otelgpu/", clone+"/")
-	// The modules are in the cache; tidy would also look for what only their tests need.
+	// The modules are in the cache, but tidy would also download what only their tests need.
 	script = strings.Replace(script, "go mod tidy && go run .", "go run -mod=mod .", 1)
 	run := exec.Command(sh, "-ec", script)
 	run.Dir = dir

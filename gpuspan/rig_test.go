@@ -8,7 +8,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// set is the default settings but for what f changes.
+// set returns the default settings as changed by f.
 func set(f func(*settings.Settings)) gpuspan.Option {
 	s := settings.Default()
 	f(&s)
@@ -21,7 +21,7 @@ func syncMode(m settings.SyncMode) gpuspan.Option {
 	return set(func(s *settings.Settings) { s.Sync = m })
 }
 
-// fromEnv is the settings of the environment but for what f changes.
+// fromEnv returns the settings of the environment as changed by f.
 func fromEnv(f func(*settings.Settings)) gpuspan.Option {
 	s, err := settings.FromEnv()
 	if err != nil {

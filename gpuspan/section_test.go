@@ -332,7 +332,7 @@ func TestVerbositySelectsTimedOperations(t *testing.T) {
 	check(true, true)
 	r.p.SetEnabled(false)
 	check(false, false)
-	r.p.SetVerbosity(settings.VerbosityVerbose) // remembered, not enabled by it
+	r.p.SetVerbosity(settings.VerbosityVerbose) // stored, but does not enable
 	check(false, false)
 	r.p.SetEnabled(true)
 	check(true, false)
@@ -342,7 +342,7 @@ func TestVerbositySelectsTimedOperations(t *testing.T) {
 	check(false, false)
 	r.p.SetVerbosity(settings.VerbosityDefault)
 	check(true, false)
-	r.p.SetEnabled(false) // stays, whatever is said of the verbosity
+	r.p.SetEnabled(false) // stays off, regardless of the verbosity
 	r.p.SetVerbosity(settings.VerbosityOff)
 	r.p.SetVerbosity(settings.VerbosityDebug)
 	check(false, false)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a profiler over a simulated device with a clock that the test moves.
+// rig is a profiler over a simulated device with a clock that the test controls.
 type rig struct {
 	t     *testing.T
 	clock *simgpu.ManualClock
@@ -34,11 +34,11 @@ type rig struct {
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// newRig makes a device without drift, jitter or rounding of its ticks, so that tests can state exact times.
+// newRig returns a rig whose device has no drift, jitter or tick rounding, so that tests can expect exact times.
 func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: simgpu.NewManualClock(epoch), spans: tracetest.NewSpanRecorder()}
-	r.clock.SetStep(20 * time.Nanosecond) // a clock that stands still would never see an anchor done
+	r.clock.SetStep(20 * time.Nanosecond) // with a stopped clock, an anchor would never complete
 	r.gpu = simgpu.New(r.clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	r.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
 	opts = append([]gpuspan.Option{
@@ -57,7 +57,7 @@ func (r *rig) stream(opts ...gpuspan.StreamOption) (*gpuspan.Stream, backend.Str
 	return r.p.Stream(uintptr(h), "main", opts...), h
 }
 
-// busy enqueues work of that length.
+// busy enqueues work of the given duration.
 func (r *rig) busy(h backend.StreamHandle, d time.Duration) {
 	r.t.Helper()
 	require.Equal(r.t, backend.StatusOK, r.gpu.Launch(h, simgpu.Kernel{Duration: d}))
@@ -68,7 +68,7 @@ func (r *rig) flush() {
 	flush(r.t, r.p)
 }
 
-// flush waits for as long as a slow machine takes, which may be longer than `flush_deadline`.
+// flush waits as long as a slow machine needs, which may exceed `flush_deadline`.
 func flush(t *testing.T, p *gpuspan.Profiler) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -84,7 +84,7 @@ func (r *rig) ended() map[string]sdktrace.ReadOnlySpan {
 	return out
 }
 
-// attrs is what a reader sees: what the span says, else its scope, and the status that is not stated where it is ok.
+// attrs returns the attributes as a consumer resolves them: from the span, then its scope, and status ok if absent.
 func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
 	scope := s.InstrumentationScope().Attributes
 	out := map[string]attribute.Value{"gpu.timing.status": attribute.StringValue("ok")}
@@ -99,7 +99,7 @@ func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
 	return out
 }
 
-// An attribute limit cuts what was measured last, or not at all.
+// An attribute limit drops measured values last, if at all.
 func TestAttributeLimitKeepsMeasuredValues(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	limits := sdktrace.NewSpanLimits()
@@ -121,7 +121,7 @@ func TestAttributeLimitKeepsMeasuredValues(t *testing.T) {
 	}
 }
 
-// What the host did while work was queued cost nothing, and is not told.
+// While work was queued, the host's delay cost nothing, so it is omitted.
 func TestTheDelayOfAnEndIsStatedWhereTheDeviceWaitedForTheHost(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

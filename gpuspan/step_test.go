@@ -107,7 +107,7 @@ func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
 		c := step.PhaseOn(train.Comm, comm)
 		r.busy(h, 5*time.Millisecond)
 		b.End()
-		r.clock.Advance(2 * time.Millisecond) // communication is over after 2 ms of the 5
+		r.clock.Advance(2 * time.Millisecond) // communication ends after 2 ms of the 5
 		c.End()
 		r.clock.Advance(8 * time.Millisecond)
 	}
@@ -228,7 +228,7 @@ func TestALoopLeftWithoutItemsHasNoLastStep(t *testing.T) {
 		n++
 		d.End()
 		if n > 2 {
-			break // the loader has run dry
+			break // the loader has no more data
 		}
 		step.SetItems(8)
 		r.busy(h, time.Millisecond)

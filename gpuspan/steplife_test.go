@@ -57,7 +57,7 @@ func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
 	r.flush()
 	require.Len(t, r.named("train"), 1)
 	n := 0
-	for range loop.Steps(context.Background()) { // and the loop can go on
+	for range loop.Steps(context.Background()) { // and the loop can continue
 		if n++; n == 2 {
 			break
 		}
@@ -239,7 +239,7 @@ func TestSeveralDevices(t *testing.T) {
 	}
 	clock.Advance(10 * time.Millisecond)
 	for _, step := range train.NewLoop(p, "train", streams[0], train.TotalSteps(1)).Steps(context.Background()) {
-		c := step.PhaseOn(train.Comm, streams[1]) // times of another device have no common event with the step's
+		c := step.PhaseOn(train.Comm, streams[1]) // cannot be compared with events of the step's device
 		clock.Advance(4 * time.Millisecond)
 		c.End()
 		clock.Advance(4 * time.Millisecond)
@@ -287,7 +287,7 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 	require.Contains(t, keys, "gpu.step.phase.duration.overflow")
 }
 
-// However an application writes a phase, it is one: of the 64 names none is spent on another spelling.
+// All spellings of a phase are one phase, and use one of the 64 names.
 func TestSpellingsOfAPhaseAreOnePhase(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// An evaluation runs steps of its own within a training step, on the same stream. Sections after it belong to the
-// training step again, also where the code that starts them has no context.
+// An evaluation runs its own steps within a training step on the same stream. Later sections belong to the training
+// step again, even if they start without a context.
 func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()
@@ -61,8 +61,7 @@ func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
 	return out
 }
 
-// Whatever becomes of a step counts: skipped, warm-up, recorded, without a slot. Only what was no step, or ran while
-// profiling was off, does not.
+// Every step counts: skipped, warm-up, recorded, or without a slot. Steps while profiling is off do not.
 func TestEveryStepCounts(t *testing.T) {
 	r, reader := metricRig(t, slots(2))
 	s, _ := r.stream()
@@ -71,7 +70,7 @@ func TestEveryStepCounts(t *testing.T) {
 	run := func(steps int) {
 		for _, step := range loop.Steps(context.Background()) {
 			if steps == 0 {
-				break // the loader ran dry
+				break // the loader has no more data
 			}
 			steps, n = steps-1, n+1
 			step.SetItems(1)
@@ -99,7 +98,7 @@ func TestEveryStepCounts(t *testing.T) {
 	require.NotContains(t, names, "train", "steps have a table of their own")
 }
 
-// A program that only wants reports and metrics has no tracer. Nobody said then that a step is not wanted.
+// A program that needs only reports and metrics has no tracer; its steps are still timed.
 func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	r, reader := metricRig(t, gpuspan.WithTracerProvider(noop.NewTracerProvider()))
 	s, h := r.stream()
@@ -127,7 +126,7 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	require.Equal(t, map[string]int64{"train": 3, "forward": 3, "op": 3}, counts)
 }
 
-// A loop may be made for each evaluation: what it costs is bounded, and its steps belong to one operation.
+// A program may create a loop for each evaluation: memory is bounded, and all steps belong to one operation.
 func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 	set := settings.Default()
 	set.Names = 2

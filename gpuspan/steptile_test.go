@@ -19,9 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The host is slow between steps (every reading of the clock takes 300 µs, as on a busy machine), the device's clock
-// drifts, and the device lags behind or waits: whatever readers compute from a step's attributes, step after step tiles
-// the stream and the host's time.
+// The host is slow between steps (each clock read takes 300 µs, as on a busy machine), the device's clock drifts, and
+// the device lags or waits. Consecutive steps still tile the stream and the host's time exactly.
 func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	clock := simgpu.NewManualClock(epoch)
 	clock.SetStep(20 * time.Nanosecond)
@@ -51,7 +50,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	require.NoError(t, p.Shutdown(context.Background()))
 
 	ns := func(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
-	var device, host, total int64 // where the step before ended
+	var device, host, total int64 // end of the previous step
 	n = 0
 	for _, span := range spans.Ended() {
 		a := attrs(span)
@@ -69,8 +68,8 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	require.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
 }
 
-// Tiling costs no truth: for minutes and at any drift both ends of each step are within its stated error, and lengths
-// stay differences of stamps.
+// Tiling keeps times accurate: over minutes and at any drift, both ends of each step are within its stated error, and
+// durations are differences of device timestamps.
 func TestStepsAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {
 		const tick = 500 * time.Nanosecond

@@ -25,7 +25,7 @@ func TestAStreamIsFoundInTheContext(t *testing.T) {
 		r.busy(h, time.Millisecond)
 		x.End()
 	}
-	work(context.Background()) // as where profiling is off
+	work(context.Background()) // as with profiling disabled
 	ctx := gpuspan.ContextWithStream(context.Background(), s)
 	require.Same(t, s, gpuspan.StreamFromContext(ctx))
 	work(ctx)
@@ -35,7 +35,7 @@ func TestAStreamIsFoundInTheContext(t *testing.T) {
 	require.Len(t, r.named(op.Name()), 1)
 }
 
-// A simulated device knows its own limits, and the program knows them for a device that no backend can query.
+// A simulated device states its peaks; for a device that no backend can query, the program does.
 func TestReportsCompareWithThePeaksThatADeviceStates(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
@@ -43,7 +43,7 @@ func TestReportsCompareWithThePeaksThatADeviceStates(t *testing.T) {
 	op := gpuspan.NewOperation("copy.kernel")
 	x := op.Start(context.Background(), s)
 	r.busy(h, time.Millisecond)
-	x.EndWith(gpuspan.Work{Read: int64(peak / 1000 / 4)}) // in a millisecond a quarter of what it could
+	x.EndWith(gpuspan.Work{Read: int64(peak / 1000 / 4)}) // a quarter of the peak for one millisecond
 	told := r.p.Stream(0, "told", gpuspan.OnDevice(backend.Device{
 		Ordinal: 1, UUID: "GPU-1", Peaks: &report.Peaks{FLOPs: map[string]float64{"bf16": 1e12}, Source: "config"},
 	}))

@@ -17,7 +17,7 @@ import (
 func TestSyncModes(t *testing.T) {
 	for _, tt := range []struct {
 		mode         settings.SyncMode
-		inner, outer time.Duration // how far the clock moves in End
+		inner, outer time.Duration // how far the clock advances in End
 		source       string
 	}{
 		{settings.SyncDeferred, 0, 0, "simulated"},

@@ -21,18 +21,17 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// witness is a simulated device that writes down when the events of one stream really happen, which no real device
-// tells.
+// witness is a simulated device that records the true times of the events of one stream, which no real device reports.
 type witness struct {
 	*simgpu.GPU
 	stream backend.StreamHandle
 
 	mu     sync.Mutex
-	events []backend.Event // recorded since the last look
+	events []backend.Event // recorded since the last call of look
 	truth  []time.Time
 }
 
-// newWitness is one on a device whose clock is off by drift in ppm, with a profiler and a stream of it.
+// newWitness returns a witness whose device clock drifts by drift ppm, with a profiler and a stream.
 func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock,
 	*tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream,
 ) {
@@ -49,7 +48,7 @@ func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *sim
 	return w, clock, spans, p, s
 }
 
-// look asks for the truth of the events that were recorded and have happened, before the library uses them again.
+// look reads the true times of completed events before the library reuses them.
 func (w *witness) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,8 +74,8 @@ func (w *witness) Record(c *backend.Call) backend.Status {
 	return st
 }
 
-// The whole way of a section, from its two records to the times of its span, against the truth: the reported error is a
-// bound on every span, and the duration is exact to the device's ticks.
+// Compares the times of spans with the true times of their records: the reported error bounds every span, and durations
+// are exact to the device's ticks.
 func TestSpansAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 0, 25} {
 		const tick = 500 * time.Nanosecond
@@ -113,7 +112,7 @@ func TestSpansAreWhereTheySay(t *testing.T) {
 			require.InDelta(t, d, a["gpu.duration"].AsFloat64(), tick.Seconds()+d*200e-6+1e-9)
 			require.False(t, span.EndTime().Before(span.StartTime()))
 		}
-		errs, bounds = errs[100:], bounds[100:] // by then the clocks' rate is known; the bound holds before, but is wide
+		errs, bounds = errs[100:], bounds[100:] // the clock rate is known by then; the earlier bounds are valid, but wide
 		slices.Sort(errs)
 		slices.Sort(bounds)
 		n := len(errs)

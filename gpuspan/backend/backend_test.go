@@ -65,7 +65,7 @@ func TestStatusErrorNamesCallAndStatus(t *testing.T) {
 	require.EqualError(t, &backend.StatusError{Call: "query", Status: 1234}, "query: status 1234")
 }
 
-// A backend without a method has no device, no stream and no time of its own, and nothing to undo.
+// A backend that implements no method has no device, stream or timing, and needs no cleanup.
 func TestUnimplementedMethodsAreNotSupported(t *testing.T) {
 	var b backend.Backend = backend.Unimplemented{}
 	devices, err := b.Devices()

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
-// kernels is a batch as a profiler's file gives it: launches on the host and kernels on a stream, with the attributes
-// that kernels have.
+// kernels returns a batch as read from a profiler's file: launches on the host, and kernels on a stream with their
+// usual attributes.
 func kernels(n int, from int64) []chrometrace.Event {
 	events := make([]chrometrace.Event, 0, n)
 	for i := range int64(n / 2) {
@@ -48,7 +48,7 @@ func kernels(n int, from int64) []chrometrace.Event {
 	return events
 }
 
-// BenchmarkWriter is the cost of one span, without a disk.
+// BenchmarkWriter measures one span, without disk I/O.
 func BenchmarkWriter(b *testing.B) {
 	const batch = 1000
 	w := chrometrace.NewWriter(io.Discard)
@@ -56,7 +56,7 @@ func BenchmarkWriter(b *testing.B) {
 	var made int64
 	events := kernels(batch, 0)
 	for b.Loop() {
-		for i := range events { // the same memory, the next moment
+		for i := range events { // reuse the memory for the next interval
 			events[i].Start += batch / 2 * 10_000
 			events[i].End += batch / 2 * 10_000
 			events[i].Correlation += batch / 2
@@ -69,7 +69,7 @@ func BenchmarkWriter(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(made), "ns/span")
 }
 
-// BenchmarkEncodingJSON is the peer: the same events as structs through encoding/json, with no tracks nor arrows.
+// BenchmarkEncodingJSON is the baseline: encoding/json writes the same events as structs, without tracks and flows.
 func BenchmarkEncodingJSON(b *testing.B) {
 	type event struct {
 		Ph   string         `json:"ph"`
@@ -111,7 +111,7 @@ func BenchmarkEncodingJSON(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(made), "ns/span")
 }
 
-// BenchmarkMillionSpans is one file of 10⁶ spans on disk, complete: time, and size as B/span.
+// BenchmarkMillionSpans writes a complete file of 10⁶ spans to disk, and reports its size as B/span.
 func BenchmarkMillionSpans(b *testing.B) {
 	for _, c := range []chrometrace.Compression{chrometrace.None, chrometrace.Gzip} {
 		name := string(c)

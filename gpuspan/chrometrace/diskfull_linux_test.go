@@ -77,8 +77,8 @@ func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
 	return uint64(info.Size())
 }
 
-// A file that is due, by size or by age, while there is no room for its end: it goes on, and is completed later with
-// all that was taken.
+// A file reaches its size or age limit while the disk has no space for its end. Writing continues, and the file is
+// completed later without loss.
 func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {
@@ -96,7 +96,7 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 		require.NoError(t, r.Write(batchOf(60, 0)))
 		require.NoError(t, r.WriteCounters(power))
 		batches := 1
-		if c.MaxBytes > 0 { // the second one makes the file due
+		if c.MaxBytes > 0 { // the second one exceeds the limit
 			batches = 2
 		}
 		free := limit(sizeBeforeTheEnd(t, batches) + 10)

@@ -28,8 +28,8 @@ func at(ms int64) trace.SpanEventOption {
 	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
 }
 
-// trainingRun makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending
-// first and steps ending late, as gpuspan does.
+// trainingRun creates the spans of the numbered steps, each 10 ms long with a section of 4 ms. Sections end before
+// their steps, and steps end late, as in gpuspan.
 func trainingRun(tracer trace.Tracer, numbers ...int64) {
 	for _, n := range numbers {
 		ctx, step := tracer.Start(context.Background(), "train", at(n*10), trace.WithAttributes(
@@ -59,7 +59,7 @@ func traces(t *testing.T, dir string) map[string]chrometracetest.File {
 }
 
 func TestEachActiveWindowIsOneFile(t *testing.T) {
-	for _, batch := range []int{1, 3, 1000} { // the windows do not depend on how spans are batched
+	for _, batch := range []int{1, 3, 1000} { // windows do not depend on batch size
 		dir := t.TempDir()
 		var complete []string
 		e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("rank 0"),
@@ -118,7 +118,7 @@ func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "not a directory")
 }
 
-// The scope says which stream the first of a device is, as for gpuspan's spans.
+// The scope identifies the first stream of a device, as for gpuspan's spans.
 func TestAStreamOnTheScopeIsThatOfItsSpans(t *testing.T) {
 	var tracks []any
 	for _, onScope := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The number of allocated bytes measures the copied slots.
+// Allocated bytes measure how many slots are copied.
 func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 	for name, fill := range map[string]func(t *testing.T, l *lane, n int64){
 		"outermost first": func(t *testing.T, l *lane, n int64) {
@@ -76,8 +76,8 @@ func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 	}
 }
 
-// Intervals within each other are forgotten, too, when there are too many, and what is refused after that is not looked
-// for from the root each time.
+// Nested intervals are evicted, too, when there are too many, and later rejected ones do not search from the root each
+// time.
 func TestChainsAreForgotten(t *testing.T) {
 	l := &lane{}
 	const n = 1 << 13

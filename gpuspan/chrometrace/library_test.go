@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// A training loop on a simulated device, with two active windows: what the library makes becomes two traces without a
-// fault that hold every span, and rows that add up.
+// A training loop on a simulated device with two active windows writes two valid traces that contain every span, and
+// CSV rows that add up.
 func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	traced, err := chrometrace.NewExporter(filepath.Join(dir, "traces"), chrometrace.WithWorker("w"))
@@ -70,7 +70,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 		for _, r := range f.Of("X") {
 			drawn[r.Args["span_id"]] = true
 			if strings.HasPrefix(r.Name, "ProfilerStep#") {
-				track, _, _ := strings.Cut(tracks[[2]int64{r.PID, r.TID}], " (") // host times of two steps may overlap
+				track, _, _ := strings.Cut(tracks[[2]int64{r.PID, r.TID}], " (") // host intervals of two steps may overlap
 				steps[path] = append(steps[path], track+" "+r.Name)
 				if r.Cat == "gpu_user_annotation" {
 					on[r.Args["span_id"]] = r
@@ -82,7 +82,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 			if g.Name == "gemm" {
 				n++
 				s := on[g.Args["parent_span_id"]]
-				// Each is placed on the wall clock by itself, on a busy machine with errors of tens of microseconds.
+				// Each step is converted to wall-clock time separately, on a busy machine with errors of tens of microseconds.
 				require.GreaterOrEqual(t, g.Time, s.Time-200_000, "as the device ran the step")
 				require.LessOrEqual(t, g.Time+g.Dur, s.Time+s.Dur+200_000)
 			}

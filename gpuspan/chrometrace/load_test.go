@@ -17,7 +17,7 @@ import (
 
 const loadBase = int64(1_700_000_000_000_000_000)
 
-// work is a span of a device's work that was launched a while before it began.
+// work returns a span of device work that was launched some time before it started.
 func work(kind, device string, launched, start, end int64, args ...chrometrace.Arg) chrometrace.Event {
 	e := chrometrace.Event{
 		Process: chrometrace.Process{Service: "train"}, Name: kind, Start: loadBase + start, End: loadBase + end,
@@ -39,13 +39,13 @@ func copied(device string, start, end, size int64, direction string) chrometrace
 		chrometrace.Arg{Key: "gpu.copy.direction", Value: chrometrace.String(direction)})
 }
 
-// point is a value of a counter from a moment on.
+// point is the value of a counter from a time on.
 type point struct {
 	at    int64
 	value float64
 }
 
-// drawn are the counters of a trace by the name of their process and their own.
+// drawn returns the counters of a trace by process name and counter name.
 func drawn(t *testing.T, trace []byte) map[string][]point {
 	var doc struct {
 		Base   int64 `json:"baseTimeNanoseconds"`
@@ -83,7 +83,7 @@ func TestCopiesAndQueuesAreCounters(t *testing.T) {
 		copied("GPU-a", 1000, 6000, 10000, "host_to_device"), // 2 GB/s
 		copied("GPU-a", 2000, 3000, 500, "device_to_host"),
 		work("kernel", "", 100, 400, 500), work("kernel", "", 200, 500, 600), work("collective", "", 450, 700, 900),
-		work("section", "", 100, 5000, 6000), // holds work, and is none
+		work("section", "", 100, 5000, 6000), // contains work, but is not work itself
 	}))
 	require.NoError(t, w.Close())
 	require.Equal(t, map[string][]point{
@@ -102,7 +102,7 @@ func TestALongTraceHasTheHighestQueuesOfItsParts(t *testing.T) {
 		at := 1000 * (i + 1)
 		queued := int64(500)
 		if i == kernels/2 {
-			queued = 90_000 // 90 others begin meanwhile, of which each is in the queue half of the time
+			queued = 90_000 // 90 others start meanwhile, each queued half of the time
 		}
 		require.NoError(t, w.Write([]chrometrace.Event{work("kernel", "GPU-a", at+100_000-queued, at+100_000, at+100_900)}))
 	}

@@ -122,7 +122,8 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	require.Len(t, spans, 4*50*20)
 }
 
-// Spans that are months apart cannot be in one file to the nanosecond, and Perfetto drops spans before its base time.
+// One file cannot represent spans that are months apart to the nanosecond, and Perfetto drops spans before its base
+// time.
 func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	r, err := chrometrace.NewRotator(chrometrace.Files{

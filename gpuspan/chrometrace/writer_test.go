@@ -154,12 +154,12 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 			require.Equal(t, f.Slices()["handler"].TID, r.TID)
 		}
 	}
-	section.Launched = epoch + 5000 // after its parent ended, and after itself: nothing to draw
+	section.Launched = epoch + 5000 // after the end of its parent and its own: no flow
 	_, stats = written(t, []chrometrace.Event{parent, section})
 	require.Zero(t, stats.Flows)
 }
 
-// A point is of the interval that ends at its time, and viewers draw a value from its time on.
+// A point describes the interval that ends at its time, but viewers draw a value from its time on.
 func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)
@@ -176,7 +176,7 @@ func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 		point("GPU-1", "power", 0, 1000, 300), point("GPU-2", "power", 500, 1000, 70),
 		point("GPU-1", "power", 0, 1500, math.NaN()), point("GPU-1", "power", 0, 1500, math.Inf(1)),
 	}))
-	// both use the device
+	// both processes use the device
 	for i, process := range []chrometrace.Process{{Service: "s", PID: 4711}, {Service: "t", PID: 4712}} {
 		require.NoError(t, w.Write([]chrometrace.Event{{
 			Name: "k", Process: process, Track: stream(7),
@@ -337,7 +337,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Ten thousand processes and as many streams: numbers for them are found at once, not by counting from one.
+// With ten thousand processes and streams, free numbers are found without counting from one.
 func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
 	const n = 10_000
 	var events []chrometrace.Event
@@ -402,7 +402,7 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 	require.Equal(t, 1, further)
 }
 
-// A scope's stream, ordinal and model are its device's.
+// A scope's stream, ordinal and model apply to its own device only.
 func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
 	scope := []chrometrace.Arg{
 		{Key: "gpu.stream.id", Value: chrometrace.Int(3)},
@@ -424,7 +424,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
 	}
 }
 
-// anyByte is often one that means something to JSON or UTF-8.
+// anyByte draws a byte, often one with a meaning in JSON or UTF-8.
 var anyByte property.Gen[byte] = func(t *property.T) byte {
 	const special = "\x00\n\"\\/<\x7f\x80\xbf\xc0\xe2\xf0\xff"
 	if t.Rand.IntN(4) == 0 {
@@ -433,7 +433,7 @@ var anyByte property.Gen[byte] = func(t *property.T) byte {
 	return byte(t.Rand.Uint64())
 }
 
-// finite is any number that is, often a whole one.
+// finite draws a finite number, often an integer.
 var finite property.Gen[float64] = func(t *property.T) float64 {
 	for {
 		v := math.Float64frombits(t.Rand.Uint64())

@@ -27,7 +27,7 @@ func open(t testing.TB, stub *ctest.Stub) *cuda.Backend {
 	return b
 }
 
-// appStream makes a stream as an application would, in the primary context.
+// appStream creates a stream as an application would, in the primary context.
 func appStream(t testing.TB, b *cuda.Backend, device int) backend.StreamHandle {
 	t.Helper()
 	d := b.Driver()
@@ -225,7 +225,7 @@ func TestLegacyStreamIsThatOfTheCurrentContext(t *testing.T) {
 	require.Zero(t, refs(0)+refs(1), "no context was made")
 }
 
-// newContext makes a context of the application's own, current on the calling thread.
+// newContext creates a context of the application, current on the calling thread.
 func newContext(t testing.TB, stub *ctest.Stub, device int32) uintptr {
 	t.Helper()
 	var create func(unsafe.Pointer, uint32, int32) int32
@@ -279,11 +279,11 @@ func TestCloseReturnsPrimaryContexts(t *testing.T) {
 	require.Zero(t, refs(0), "and makes no other afterwards")
 }
 
-// onFreshThread runs f on an OS thread without a context, which ends with it.
+// onFreshThread runs f on a new OS thread without a context, which exits afterwards.
 func onFreshThread(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread exits
 		f()
 	})
 	wg.Wait()

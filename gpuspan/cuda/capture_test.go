@@ -34,7 +34,7 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	g := new(uintptr)
 	ctx := context.Background()
 	for range 20 {
-		x := work.Start(ctx, os) // pending while the capture goes on: the polling thread asks for it all the time
+		x := work.Start(ctx, os) // pending during the capture: the polling thread queries it continuously
 		stub.Work(uintptr(other), 2*time.Millisecond)
 		x.End()
 		require.Zero(t, begin(capturing, 0)) // global mode

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// bubble is the time that records between short kernels cost the device.
+// bubble measures the device time that records between short kernels cost.
 func (c *checks) bubble() {
 	const n = 200
 	e := c.events(2*n + 2)
@@ -53,7 +53,7 @@ func (c *checks) bubble() {
 		bare/1e3, timed/1e3, timed-bare)
 }
 
-// curve is the overhead of sections against a bare loop.
+// curve measures the overhead of sections relative to a plain loop.
 func (c *checks) curve() {
 	set := settings.Default()
 	set.Slots = 4096
@@ -106,7 +106,7 @@ func (c *checks) curve() {
 	}
 }
 
-// power looks at the device's power state without and with the anchors of a device in use.
+// power reads the device's power state without and with anchors of an active device.
 func (c *checks) power() {
 	smi, err := exec.LookPath("nvidia-smi")
 	if err != nil {

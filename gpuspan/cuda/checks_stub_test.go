@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 )
 
-// The hardware checks find out from the stub how it was configured.
+// The hardware checks measure what the stub was configured with.
 func TestHardwareChecksRunOnTheStub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

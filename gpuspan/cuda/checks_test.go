@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// checks find out on a device what the documentation does not promise. On a GPU they are run by the tests with the
-// build tag `hardware`; on the stub they are run always, so that they work when a GPU is at hand.
+// checks measure properties of a device that the documentation does not guarantee. Tests with the build tag `hardware`
+// run them on a GPU. They always run on the stub, so that they work once a GPU is available.
 type checks struct {
 	*testing.T
 	back     *cuda.Backend
@@ -32,7 +32,7 @@ type checks struct {
 	stream   driver.Stream
 	spin     driver.Function
 	sms      uint32
-	patience time.Duration // of the longer measurements
+	patience time.Duration // limit of the longer measurements
 	rows     [][3]string
 }
 
@@ -40,7 +40,7 @@ func (c *checks) row(what, format string, args ...any) {
 	c.rows = append(c.rows, [3]string{what, fmt.Sprintf(format, args...)})
 }
 
-// table is what was found, in Markdown.
+// table returns the results as Markdown.
 func (c *checks) table() string {
 	var b strings.Builder
 	b.WriteString("| check | found |\n| --- | --- |\n")
@@ -50,7 +50,7 @@ func (c *checks) table() string {
 	return b.String()
 }
 
-// all runs everything; the order matters only for the first, which wants a process without a context.
+// all runs every check. The first one needs a process without a context; the order of the others does not matter.
 func (c *checks) all() {
 	c.noContextYet()
 	c.open()
@@ -159,13 +159,13 @@ func (c *checks) costs() {
 				require.Zero(c, f.f(), f.name)
 			}
 			v = append(v, float64(time.Since(begin))/each)
-			c.sync() // the queue must not fill
+			c.sync() // so that the queue does not fill
 		}
 		c.row("cost of "+f.name, "p50 %.0f ns, p99 %.0f ns", quantile(v, 0.5), quantile(v, 0.99))
 	}
 }
 
-// elapsed finds the sign of reversed questions and the tick of stamps.
+// elapsed measures the sign of reversed queries and the resolution of timestamps.
 func (c *checks) elapsed() {
 	const n = 400
 	e := c.events(n)
@@ -239,7 +239,7 @@ func (c *checks) captures() {
 	c.row("the same without relaxed mode", "status %d, capture ends with %d", poll, capture)
 }
 
-// probes measures how wide an anchor's interval is.
+// probes measures the width of an anchor's interval.
 func (c *checks) probes(name string) {
 	s, st := c.back.NewStream(0)
 	require.Zero(c, st)
@@ -259,7 +259,7 @@ func (c *checks) probes(name string) {
 		quantile(v, 0.99)/1e3)
 }
 
-// load keeps all of the device busy until the returned function is called.
+// load keeps the whole device busy until the returned function is called.
 func (c *checks) load() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -286,7 +286,7 @@ func (c *checks) load() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// clock runs the anchors as gpuspan does.
+// clock takes anchors as gpuspan does.
 func (c *checks) clock() {
 	runtime.LockOSThread() // as the polling thread is, which keeps a context
 	defer runtime.UnlockOSThread()

@@ -57,7 +57,7 @@ func newRig(t testing.TB, stub *ctest.Stub, opts ...gpuspan.Option) *rig {
 	return r
 }
 
-// flush returns the spans of an operation in the order of their sections.
+// flush returns the spans of an operation in section order.
 func (r *rig) flush(t testing.TB, name string) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -93,13 +93,14 @@ func status(t testing.TB, s sdktrace.ReadOnlySpan) string {
 			return kv.Value.AsString()
 		}
 	}
-	return semconv.GPUTimingStatusOk // where nothing is stated
+	return semconv.GPUTimingStatusOk // the default if the span has no status
 }
 
 var soak = flag.Duration("soak", 3*time.Second,
 	"how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
 
-// The whole way on real threads: spans lie where the stub knows that the work was, within the bound that they carry.
+// End to end on real threads: the times of spans differ from the stub's true times by no more than their stated error
+// bound.
 func TestSpansAreWithinTheirBoundOfTheTruth(t *testing.T) {
 	length := *soak
 	if testing.Short() {
@@ -167,8 +168,8 @@ func TestSpansAreWithinTheirBoundOfTheTruth(t *testing.T) {
 	require.Empty(t, r.errors)
 }
 
-// clockReads is what the test's own conversion of the truth may err: half the time of reading two clocks, and the two
-// halves of a time.Now.
+// clockReads is the error of the test's own clock conversion: half the time of reading two clocks, and the two halves
+// of a time.Now.
 const clockReads = 200
 
 func quantile(v []float64, q float64) float64 {
@@ -214,7 +215,7 @@ func TestPollingThreadKeepsALivingContext(t *testing.T) {
 	}
 	var reset func(int32)
 	stub.Func(&reset, "stub_primary_reset")
-	reset(0) // the one that the polling thread has
+	reset(0) // the one of the polling thread
 	op.Start(context.Background(), s0).End()
 	for range 3 {
 		other.Start(context.Background(), s1).End()
@@ -252,7 +253,7 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	}
 	require.NotEmpty(t, r.errors)
 
-	// The application makes a new context and new streams: they are timed again.
+	// The application creates a new context and new streams, which are timed again.
 	fresh := appStream(t, r.back, 0)
 	s2 := r.prof.Stream(uintptr(fresh), "s2")
 	require.True(t, s2.DeviceTimed())
@@ -268,8 +269,8 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	require.Zero(t, stub.Count("dead_destroys"))
 }
 
-// What a context took with it must not be destroyed again, whoever notices first: a section, an anchor, or only
-// Close and Shutdown.
+// Objects that were destroyed with their context must not be destroyed again, whether a section, an anchor, Close or
+// Shutdown notices first.
 func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 	for _, name := range []string{"closed stream", "shutdown", "section, then shutdown"} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +298,7 @@ func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 	}
 }
 
-// Of a context that lives everything is given back.
+// Shutdown destroys every object of a context that still exists.
 func TestShutdownDestroysItsObjects(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)

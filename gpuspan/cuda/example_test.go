@@ -11,13 +11,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 )
 
-// Open's backend goes to gpuspan.New whether there is a driver or not.
+// Pass the backend of Open to gpuspan.New even if there is no driver.
 func ExampleOpen() {
 	backend, _ := cuda.Open(cuda.WithLibrary("/nonexistent/libcuda.so.1"))
 	prof, err := gpuspan.New(backend)
 	fmt.Println("error:", err != nil, "- times by:", prof.Source())
 
-	stream := prof.Stream(0, "main") // the handle comes from the cgo or C code that creates the streams
+	stream := prof.Stream(0, "main") // the handle from the cgo or C code that creates the stream
 	decode := gpuspan.NewOperation("decode", gpuspan.Category("decode"))
 	section := decode.Start(context.Background(), stream)
 	// … launch kernels on the stream …

@@ -3,5 +3,5 @@
 
 package cuda
 
-// DriverVersion is driverVersion.
+// DriverVersion exports driverVersion to tests.
 var DriverVersion = driverVersion

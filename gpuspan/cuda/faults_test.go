@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// Whatever function of the driver fails, and whenever: every section has its span, and nothing dead is touched.
+// If any driver function fails at any time, every section still becomes a span, and no destroyed object is used.
 func TestAnyFunctionOfTheDriverMayFail(t *testing.T) {
 	set := settings.Default()
 	set.Slots, set.MemoryUsage = 8, true

@@ -29,12 +29,12 @@ func TestHardware(t *testing.T) {
 	}
 	defer func() { require.NoError(t, b.Close()) }()
 	c := &checks{T: t, back: b, drv: b.Driver(), patience: time.Minute}
-	defer func() { fmt.Print("\n", c.table(), "\n") }() // also what was found before a failure
+	defer func() { fmt.Print("\n", c.table(), "\n") }() // also prints the results before a failure
 	c.all()
 	c.nsys()
 }
 
-// nsys looks for the ranges of a program without cgo in a profile.
+// nsys verifies that a profile contains the ranges of a program without cgo.
 func (c *checks) nsys() {
 	nsys, err := exec.LookPath("nsys")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 )
 
-// prepared is a backend with a stream and two recorded events.
+// prepared returns a backend with a stream and two recorded events.
 func prepared(t testing.TB) (*cuda.Backend, *backend.Call, *backend.Call) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)

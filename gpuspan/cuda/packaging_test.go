@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without cgo a program with package gpuspan alone is static and starts in an empty image; one with a backend needs the
-// system's loader and C library, but no driver.
+// Without cgo, a program that imports only package gpuspan is static and starts in an empty image. One with a backend
+// needs the system's loader and C library, but no driver.
 func TestLinkingOfProgramsWithoutCgo(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
 		t.Skip("builds two programs for Linux")

@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// BenchmarkPollingShare is the processor time of the polling thread on the stub (queries, elapsed times, anchors,
-// spans) as a share of one core, with 2,000 sections a second on 4 streams that each take 300 µs of GPU time. b.N is
-// the number of sections: use -benchtime 20000x for ten seconds.
+// BenchmarkPollingShare measures the CPU time of the polling thread on the stub (queries, elapsed times, anchors,
+// spans) as a share of one core, with 2,000 sections of 300 µs a second on 4 streams. b.N is the number of sections:
+// use -benchtime 20000x for ten seconds.
 func BenchmarkPollingShare(b *testing.B) {
 	stub := ctest.CUDA(b)
 	back, err := cuda.Open(cuda.WithLibrary(stub.Path))
@@ -51,7 +51,7 @@ func BenchmarkPollingShare(b *testing.B) {
 		time.Sleep(time.Until(begin.Add(time.Duration(i+1) * time.Second / 2000)))
 	}
 	wall := time.Since(begin)
-	time.Sleep(1100 * time.Millisecond) // the thread's time is read once a second
+	time.Sleep(1100 * time.Millisecond) // the thread reads its CPU time once a second
 	var data metricdata.ResourceMetrics
 	require.NoError(b, reader.Collect(ctx, &data))
 	for _, m := range data.ScopeMetrics[0].Metrics {

@@ -48,7 +48,7 @@ func TestLegacyStreamIsTimedInTheCallersContext(t *testing.T) {
 		s := r.prof.Stream(0, "legacy", gpuspan.AllowLegacy())
 		require.True(t, s.DeviceTimed())
 		require.Same(t, s, r.prof.Stream(0, "legacy", gpuspan.AllowLegacy()))
-		work(t, r) // the stream is busy meanwhile, so that the section lasts as long as its work
+		work(t, r) // keeps the stream busy, so that the section lasts as long as its work
 		x := op.Start(context.Background(), s)
 		work(t, r)
 		x.End()
@@ -82,7 +82,7 @@ func TestSectionsOnTheLegacyStreamLeaveCapturesOfBlockingStreamsWhole(t *testing
 	require.Equal(t, semconv.GPUTimingStatusCaptured, status(t, r.flush(t, "op")[0]))
 }
 
-// beginCapture captures in the default mode, on the calling thread, until end.
+// beginCapture captures in the default mode on the calling thread until end is called.
 func beginCapture(t testing.TB, stub *ctest.Stub, s uintptr) (end func() int32) {
 	t.Helper()
 	var begin func(uintptr, int32) int32
@@ -128,7 +128,7 @@ func TestWaitingAndMemoryUsageLeaveCapturesOfOtherThreadsWhole(t *testing.T) {
 	}
 }
 
-// The stub fails the test for a use of the destroyed stream.
+// The stub fails the test if the destroyed stream is used.
 func TestSectionEndedAfterItsStreamIsIgnored(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
@@ -206,7 +206,7 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 	require.Empty(t, r.errors)
 }
 
-// After cudaDeviceReset the runtime may give a new stream the handle of an old one.
+// After cudaDeviceReset, the runtime may reuse the handle of an old stream.
 func TestHandleThatReturnsAfterAResetIsTimedAgain(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
@@ -232,7 +232,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	newContext(t, stub, 1)
-	private, err := r.back.Driver().NewStream() // nobody tells gpuspan of it
+	private, err := r.back.Driver().NewStream() // not registered with gpuspan
 	require.NoError(t, err)
 	var record func(uintptr, driver.Stream) int32
 	stub.Func(&record, "cuEventRecord")
@@ -243,7 +243,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	require.NotSame(t, s, r.prof.Stream(0, "second engine", gpuspan.ForeignEvents()))
 	op := gpuspan.NewOperation("op")
 
-	// the stream is busy meanwhile, so that sections last as long as their work
+	// keeps the stream busy, so that sections last as long as their work
 	stub.Work(uintptr(private), 20*time.Millisecond)
 	x := op.Open(context.Background(), s)
 	start, end := x.Events()
@@ -255,7 +255,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	require.Zero(t, a+b, "over")
 	x.Recorded(gpuspan.Work{Items: 3})
 
-	op.Open(context.Background(), s).End() // nothing was recorded
+	op.Open(context.Background(), s).End() // no work was recorded
 	y := op.Start(context.Background(), s) // gpuspan does not know the stream
 	a, b = y.Events()
 	require.Zero(t, a+b)
@@ -270,7 +270,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	require.True(t, s.DeviceTimed())
 	require.Empty(t, r.errors)
 
-	// On a stream whose handle is known both ways go side by side.
+	// Driver calls and the library's work together on a stream with a known handle.
 	known := r.prof.Stream(uintptr(private), "known")
 	stub.Work(uintptr(private), 20*time.Millisecond)
 	z := op.Open(context.Background(), known)

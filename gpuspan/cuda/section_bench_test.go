@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hollow calls an empty C function in place of record and capture check on one stream or two, so that what is measured
-// is gpuspan and the way into C, not the stub.
+// hollow calls an empty C function instead of record and the capture check on one stream or two, so that benchmarks
+// measure gpuspan and the call into C, not the stub.
 type hollow struct {
 	*cuda.Backend
 	stream uintptr
@@ -53,7 +53,7 @@ func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	return h.Backend.Capturing(s)
 }
 
-// hollowRig is a profiler over a hollow backend with one stream.
+// hollowRig returns a profiler over a hollow backend with one stream.
 func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ...gpuspan.StreamOption) (*hollow,
 	*gpuspan.Profiler, *gpuspan.Stream,
 ) {
@@ -89,15 +89,15 @@ func TestSectionsOnADriverDoNotAllocate(t *testing.T) {
 	section()
 	require.NoError(t, prof.Flush(ctx))
 	h.rest.Lock()
-	section() // the polling thread now rests in its query
+	section() // the polling thread now blocks in its query
 	time.Sleep(20 * time.Millisecond)
 	n := testing.AllocsPerRun(runs, section)
 	h.rest.Unlock()
 	require.Zero(t, n)
 }
 
-// BenchmarkSectionDriver is Start and EndWith with two driver calls (records), and with four (capture checks too); Stub
-// is the same with the stub's own work, which emulates a clock and a queue.
+// BenchmarkSectionDriver measures Start and EndWith with two driver calls (records) and with four (also capture
+// checks). Stub includes the stub's own work, which emulates a clock and a queue.
 func BenchmarkSectionDriver(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -115,7 +115,7 @@ func BenchmarkSectionDriver(b *testing.B) {
 			ctx := context.Background()
 			op := gpuspan.NewOperation("op")
 			var total time.Duration
-			// what is measured is the caller: the polling thread rests, then catches up
+			// measures the caller: the polling thread is blocked, then catches up
 			for done := 0; done < b.N; done += slots / 2 {
 				h.rest.Lock()
 				start := time.Now()
@@ -131,9 +131,9 @@ func BenchmarkSectionDriver(b *testing.B) {
 	}
 }
 
-// BenchmarkTwoStreams is the same section on two goroutines, each with its own stream; its time per section should be
-// the one of a single goroutine where there is a core for each. The calls are empty, for the stub counts its calls and
-// so makes streams wait for each other. What is reported is the median over bursts: a busy machine interrupts many.
+// BenchmarkTwoStreams measures the same section on two goroutines, each with its own stream. With a core for each, the
+// time per section should equal that of one goroutine. The calls are empty, because the stub counts its calls, which
+// makes streams wait for each other. It reports the median over bursts, because a busy machine interrupts many.
 func BenchmarkTwoStreams(b *testing.B) {
 	const burst = 256
 	h, prof, first := hollowRig(b, ctest.CUDA(b), true, 2*burst, gpuspan.NeverCaptured())

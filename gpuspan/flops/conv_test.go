@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// multiplyAdds executes a convolution of one dimension and counts.
+// multiplyAdds executes a one-dimensional convolution and counts its multiply-adds.
 func multiplyAdds(input, kernel, stride, padding, dilation, outputPadding int, transposed bool) (output, count int) {
 	reached := map[int]bool{}
 	if transposed {
@@ -25,7 +25,7 @@ func multiplyAdds(input, kernel, stride, padding, dilation, outputPadding int, t
 				if o >= 0 {
 					reached[o] = true
 				}
-				count++ // also what padding crops away is computed
+				count++ // elements cropped by padding are computed, too
 			}
 		}
 		return last + 1 - 2*padding + outputPadding, count

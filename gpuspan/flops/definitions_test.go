@@ -35,7 +35,7 @@ func TestElementwiseCountsEqualTheirDefinitions(t *testing.T) {
 		flops.RSqrt:     func(x float64) { m.rsqrt(x) },
 		flops.Div:       func(x float64) { m.div(x, 2) },
 		flops.Neg:       func(x float64) { m.neg(x) },
-		flops.Abs:       func(x float64) { m.max(x, -x) }, // one operation: the sign of the other operand is free
+		flops.Abs:       func(x float64) { m.max(x, -x) }, // one operation: negating the other operand is free
 		flops.Add:       func(x float64) { m.add(x, 2) },
 		flops.Sub:       func(x float64) { m.sub(x, 2) },
 		flops.Mul:       func(x float64) { m.mul(x, 2) },

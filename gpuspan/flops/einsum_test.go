@@ -26,7 +26,7 @@ func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan
 	return p
 }
 
-// The examples of opt_einsum's documentation, and of its port in Rust.
+// The examples in the documentation of opt_einsum and of its Rust port.
 func TestEinsumCountsEqualOptEinsums(t *testing.T) {
 	const nao, nocc, nvir = 1024, 128, 896
 	p := plan(t, "μi,νa,μνκλ,κj,λb->iajb", []int{nao, nocc}, []int{nao, nvir}, []int{nao, nao, nao, nao}, []int{nao, nocc},
@@ -56,7 +56,7 @@ func TestEinsumOfKnownOperations(t *testing.T) {
 	require.Empty(t, plan(t, "i,i->", []int{4}, []int{4}).Output)
 }
 
-// The cheapest of all orders, found by trying every one.
+// An exhaustive search finds the cheapest order.
 func TestBestPathIsTheCheapestOfAllOrders(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		equation, shapes := drawEinsum(t, 5)
@@ -143,7 +143,7 @@ func drawEinsum(t *property.T, most int) (string, [][]int) {
 	return strings.Join(terms, ",") + "->" + out, shapes
 }
 
-// The naive count against loops that multiply and add.
+// Compares the naive count with loops that multiply and add.
 func TestNaiveCountIsThatOfOneNestOfLoops(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		equation, shapes := drawEinsum(t, 3)
@@ -240,7 +240,7 @@ func FuzzParseEinsum(f *testing.F) {
 	})
 }
 
-// distinct is one to three different letters.
+// distinct draws one to three different letters.
 var distinct property.Gen[[]rune] = func(t *property.T) (some []rune) {
 	for _, i := range t.Rand.Perm(6)[:1+t.Rand.IntN(3)] {
 		some = append(some, 'a'+rune(i))

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// The figures of this file are the expectations for PyTorch's FlopCounterMode in pytorch/test/test_flop_counter.py.
+// The expected values are those of PyTorch's FlopCounterMode in pytorch/test/test_flop_counter.py.
 
 func TestProductCountsEqualPyTorchs(t *testing.T) {
 	mm := func(m, n, k int) float64 { return flops.MatMul(m, n, k, gpuspan.FP32).FLOPs }
@@ -23,7 +23,7 @@ func TestProductCountsEqualPyTorchs(t *testing.T) {
 	einsum := plan(t, "ab,bc->ac", []int{6, 7}, []int{7, 8}).Best.FLOPs
 	require.EqualValues(t, 3012, mm(4, 6, 5)+mm(4, 6, 5)+mm(5, 7, 6)+einsum+flops.Linear(8, 9, 10, false,
 		gpuspan.FP32).FLOPs)
-	// (4×5 · 5×6) as seven batches · 6×7, then the gradients: of the constant right-hand sides none is needed.
+	// (4×5 · 5×6) as seven batches · 6×7, then the gradients: the constant right-hand sides need none.
 	require.EqualValues(t, 5184, mm(4, 6, 5)+bmm(7, 4, 7, 6)+bmm(7, 4, 6, 7)+mm(4, 5, 6))
 }
 
@@ -78,7 +78,7 @@ func TestConvolutionCountsEqualPyTorchs(t *testing.T) {
 	require.EqualValues(t, 10884440064, total+3*flops.Linear(1, 512, 1000, false, gpuspan.FP32).FLOPs)
 }
 
-// PyTorch counts every pair, whatever the mask; a fused backward pass computes the scores again.
+// PyTorch counts every pair regardless of the mask; a fused backward pass recomputes the scores.
 func TestAttentionCountsEqualPyTorchs(t *testing.T) {
 	square := flops.AttentionShape{Batch: 4, Heads: 8, Queries: 128, Keys: 128, HeadDim: 64}
 	require.EqualValues(t, 134217728, square.Forward(gpuspan.FP16).FLOPs)

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// traffic remembers which elements a definition touches: compulsory traffic is each of them once.
+// traffic records which elements a definition accesses. Compulsory traffic counts each of them once.
 type traffic struct{ read, written map[[7]int]bool }
 
 func newTraffic() *traffic { return &traffic{map[[7]int]bool{}, map[[7]int]bool{}} }
@@ -145,7 +145,7 @@ func TestAttentionMovesEachElementOnce(t *testing.T) {
 			}
 		}
 		x.assert(t, a.Forward(gpuspan.BF16), 2)
-		// Backward reads what forward did, the output and its gradient, and writes the gradients of what forward read.
+		// Backward reads the inputs of forward, the output and its gradient, and writes the gradients of the inputs.
 		w := a.Backward(gpuspan.BF16, true)
 		require.EqualValues(t, 2*(len(x.read)+2*len(x.written)), w.Read)
 		require.EqualValues(t, 2*len(x.read), w.Written)

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// Parameter counts as the models' authors publish them.
+// Parameter counts published by the models' authors.
 func TestParametersOfPublishedModels(t *testing.T) {
 	for name, c := range map[string]struct {
 		model       flops.Transformer
@@ -134,8 +134,8 @@ func TestPrefillAndDecodeAreTheSumOfTheirOperations(t *testing.T) {
 }
 
 func TestDecodeReadsWeightsAndCache(t *testing.T) {
-	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table that is only looked up in; 128 KiB of cache for
-	// a token.
+	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table, which is only indexed; 128 KiB of cache for a
+	// token.
 	require.EqualValues(t, 131072, llama3.CacheSize(1, gpuspan.BF16))
 	all, _ := llama3.Parameters()
 	read := llama3.Decode(1, 0, gpuspan.BF16).Read
@@ -143,7 +143,7 @@ func TestDecodeReadsWeightsAndCache(t *testing.T) {
 	require.InDelta(t, 2*(all-128256*4096-norms), float64(read), 1)
 	require.EqualValues(t, 1000*131072, llama3.Decode(1, 1000, gpuspan.BF16).Read-read)
 	require.EqualValues(t, 131072, llama3.Decode(1, 1000, gpuspan.BF16).Written)
-	// One token passes through two experts of eight, many tokens through all.
+	// One token uses two of eight experts; many tokens use all of them.
 	few, many := mixtral.Decode(1, 0, gpuspan.BF16).Read, mixtral.Decode(64, 0, gpuspan.BF16).Read
 	require.InEpsilon(t, 2*12.88e9, float64(few), .02)
 	require.InEpsilon(t, 2*46.7e9, float64(many), .02)

@@ -103,7 +103,7 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "`names`", "all at once")
 }
 
-// Keys that only files have are in the same table as the others.
+// The table of settings also lists the keys that only files have.
 func TestKeysOfFilesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)

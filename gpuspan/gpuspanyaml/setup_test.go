@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// job trains for four steps of 5 ms as a configuration file says.
+// job trains for four steps of 5 ms with a configuration file.
 func job(path string, opts ...gpuspanyaml.SetupOption) (*gpuspanyaml.Runtime, error) {
 	ctx := context.Background()
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -101,7 +101,7 @@ func ExampleSetup() {
 	gpu := simgpu.New(nil) // or cuda.Open()
 	run, err := gpuspanyaml.Setup("testdata/train.yaml", gpu)
 	if err != nil {
-		fmt.Println(err) // and on with defaults
+		fmt.Println(err) // and continue with defaults
 	}
 	ctx := context.Background()
 	loop := train.NewLoop(run.Profiler, "train", run.Profiler.Stream(uintptr(gpu.Stream(0)), "train"))

@@ -30,7 +30,7 @@ func open(t testing.TB, stub *ctest.Stub) *hip.Backend {
 	return b
 }
 
-// appStream makes a stream as an application would.
+// appStream creates a stream as an application would.
 func appStream(t testing.TB, stub *ctest.Stub, device int32) backend.StreamHandle {
 	t.Helper()
 	var set func(int32) int32
@@ -111,7 +111,7 @@ func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
 	d := info.Context
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(d, events))
-	onFreshThread(func() { // current device 0: records need none
+	onFreshThread(func() { // records need no current device
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		stub.Work(uintptr(s), time.Millisecond)
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
@@ -184,7 +184,7 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 
 	b.FreeStream(0, plain)
 	stub.Advance(time.Millisecond)
-	for _, e := range events[:2] { // the other stream still is one for anchors
+	for _, e := range events[:2] { // the other stream still has its anchors
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
 		stub.Advance(time.Millisecond)
 	}
@@ -261,7 +261,7 @@ func TestProfilerOfAFailedBackendTimesWithTheHost(t *testing.T) {
 	require.NoError(t, prof.Shutdown(context.Background()))
 }
 
-// A profiler on the stub: the section lies where the stub knows that it was.
+// On the stub, the times of a section agree with the true times.
 func TestSectionsAreTimed(t *testing.T) {
 	stub := ctest.HIP(t)
 	stub.Set("drift_ppm", -60)

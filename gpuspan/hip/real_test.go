@@ -15,9 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
-// Where AMD's library is installed every function is there but hipStreamGetDevice, which came with ROCm 5.6, and a
-// machine without a device returns an error. The library is the loader's, or the one that OTELGPU_TEST_LIBAMDHIP64
-// names.
+// If AMD's library is installed, it has every function except hipStreamGetDevice, which ROCm 5.6 added, and a machine
+// without a device returns an error. OTELGPU_TEST_LIBAMDHIP64 names a library other than the loader's.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	candidates := paths
 	if path := os.Getenv("OTELGPU_TEST_LIBAMDHIP64"); path != "" {

@@ -14,12 +14,12 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-// With the annotator every section is a range for a profiler that is attached, and nothing otherwise. With one
-// generator in both places the range carries the ids of the section's span.
+// With the annotator, every section is a range for an attached profiler, and costs nothing otherwise. With the same ID
+// generator in the provider and the annotator, the range carries the IDs of the section's span.
 func ExampleOpen() {
 	ranges, err := nvtx.Open()
 	if err != nil {
-		log.Print(err) // a tool is named and cannot be attached
+		log.Print(err) // a tool is configured but cannot be attached
 	}
 	ids := gpuspan.NewIDGenerator(nil)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-// A tool writes what it still holds in a handler of atexit.
+// A tool flushes its buffers in an atexit handler.
 func TestExitRunsTheHandlersOfATool(t *testing.T) {
 	const variable = "NVTX_TEST_EXIT"
 	if how := os.Getenv(variable); how != "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// texts are the texts of all ranges, each of which must have ended.
+// texts returns the texts of all ranges, each of which must have ended.
 func texts(t *testing.T, tool *recorder) (out []string) {
 	t.Helper()
 	open := map[uint64]bool{}
@@ -38,8 +38,7 @@ func texts(t *testing.T, tool *recorder) (out []string) {
 	return out
 }
 
-// What the tool sees and what the exporter sees name each other: a range's ids are the ids of the section's own span,
-// though that span is made much later.
+// A range carries the IDs of its section's span, although that span is created much later.
 func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	tool := newRecorder(t)
 	ids := gpuspan.NewIDGenerator(nil)
@@ -87,7 +86,7 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	require.Len(t, want, 15)
 	got := map[string]bool{}
 	for _, text := range texts(t, tool) {
-		if strings.HasPrefix(text, "tile") { // no span of its own: it uses the span around
+		if strings.HasPrefix(text, "tile") { // has no span: uses the enclosing one
 			root := find(t, spans, "root").SpanContext()
 			require.Equal(t, "tile trace_id="+root.TraceID().String()+" span_id="+root.SpanID().String(), text)
 			continue
@@ -109,8 +108,8 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 	return nil
 }
 
-// Whatever the sampler says, no id is handed out twice and none is lost to a sampler: ranges of sections whose span is
-// dropped name a span that does not exist, all others the right one.
+// Regardless of the sampler, no ID is issued twice and none is lost: ranges of sections whose span is dropped name a
+// span that does not exist, all others the right one.
 func TestRangesUnderSamplers(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{
 		"ratio": sdktrace.TraceIDRatioBased(0.5), "parent or ratio": sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.5)),
@@ -182,7 +181,7 @@ func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
 		request.SpanContext().SpanID().String()}, texts(t, tool))
 }
 
-// Without a tool nothing is reserved: the generator is only asked by the provider.
+// Without a tool, only the provider requests IDs from the generator.
 func TestWithoutAToolNoIDIsReserved(t *testing.T) {
 	t.Setenv("NVTX_INJECTION64_PATH", "")
 	a, err := nvtx.Open()

@@ -142,7 +142,7 @@ func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
 	}
 }
 
-// By default: the registered name, so that tools sum by operation, with ids and number of the step beside it.
+// The default text is the registered name, so that tools sum by operation; IDs and the step number follow it.
 func TestStepsCarryTheirNumber(t *testing.T) {
 	tool := newRecorder(t)
 	a := open(t, tool)
@@ -192,7 +192,7 @@ func TestLongNamesAreTruncatedAndKeepTheirIDs(t *testing.T) {
 	require.True(t, strings.HasSuffix(text, " trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8"), text)
 }
 
-// Ranges start and end on any thread, survive garbage collections, and stay matched.
+// Ranges start and end on any thread, survive garbage collections, and match.
 func TestRangesAcrossGoroutines(t *testing.T) {
 	tool := newRecorder(t)
 	a := open(t, tool)
@@ -247,7 +247,7 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 	require.True(t, tool.WellFormed())
 }
 
-// One annotation gives the span and the range: the range names the trace and the parent of the section's span.
+// One annotation creates the span and the range: the range names the trace and the parent of the section's span.
 func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 	tool := newRecorder(t)
 	tp := sdktrace.NewTracerProvider()

@@ -34,7 +34,7 @@ type call struct {
 	Thread          int64 // the OS thread
 }
 
-// newRecorder builds one. -DREFUSE makes it decline to be attached, -DNO_DOMAINS take no domains.
+// newRecorder builds a recorder. With -DREFUSE it refuses to be attached, with -DNO_DOMAINS it rejects domains.
 func newRecorder(t testing.TB, flags ...string) *recorder {
 	t.Helper()
 	r := &recorder{}
@@ -51,7 +51,7 @@ func newRecorder(t testing.TB, flags ...string) *recorder {
 	return r
 }
 
-// Events are the calls so far.
+// Events returns the calls so far.
 func (r *recorder) Events() []call {
 	out := make([]call, r.count())
 	for i := range out {
@@ -64,17 +64,17 @@ func (r *recorder) Events() []call {
 	return out
 }
 
-// Clear forgets the calls so far.
+// Clear discards the calls so far.
 func (r *recorder) Clear() { r.clear() }
 
 // WellFormed reports whether every attribute structure had the right version, size and registration.
 func (r *recorder) WellFormed() bool { return r.ok() != 0 }
 
-// Version is the NVTX version that the application stated; Tables are the sizes of its two function tables.
+// Version returns the NVTX version of the application.
 func (r *recorder) Version() uint32 { return r.version() }
 
-// Tables are the sizes of the function tables of modules CORE and CORE2.
+// Tables returns the sizes of the function tables of modules CORE and CORE2.
 func (r *recorder) Tables() (core, core2 uint32) { n := r.tables(); return n >> 16, n & 0xffff }
 
-// Quiet replaces the range functions by ones that do nothing.
+// Quiet replaces the range functions with no-ops.
 func (r *recorder) Quiet() { r.quiet() }

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// total is how many spans a sink has accounted for.
+// total returns the number of spans in a sink's statistics.
 func total(s *Sink) (n int64) {
 	st := s.Stats()
 	n = st.Sent
@@ -27,7 +27,7 @@ func total(s *Sink) (n int64) {
 func TestFlushDoesNotWaitForLaterSections(t *testing.T) {
 	var s *Sink
 	s, _ = newSink(t, func(context.Context, []byte) (int64, error) {
-		s.Section(section("b")) // as others do while a request is under way
+		s.Section(section("b")) // as other goroutines do during a request
 		return 0, nil
 	})
 	s.Section(section("a"))

@@ -34,7 +34,7 @@ func section(name string) *sink.Span {
 	}
 }
 
-// sender answers as a test says.
+// sender returns the responses that a test sets.
 type sender struct {
 	mu    sync.Mutex
 	send  func(ctx context.Context, body []byte) (int64, error)
@@ -91,7 +91,7 @@ func TestAReceiverThatStopsCostsTheNewestRequests(t *testing.T) {
 	for range 10 {
 		s.Section(section("a"))
 	}
-	for s.Stats().Dropped["queue_full"] < 7 { // one is under way, or will be once the sender is scheduled
+	for s.Stats().Dropped["queue_full"] < 7 { // one request is in flight, or will be once the sender is scheduled
 		s.Section(section("a"))
 	}
 	close(release)
@@ -183,7 +183,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	h.CloseIdleConnections()
 }
 
-// late is a transport that goes on reading a body after it has answered.
+// late is a transport that keeps reading a request body after it has returned the response.
 type late struct{ body io.ReadCloser }
 
 func (l *late) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 
-// Two logs, as gpuspan.WithOutputLog writes them, part where the second layer computed something else.
+// Two logs written by gpuspan.WithOutputLog diverge where the second layer computed something else.
 func ExampleFirstDivergence() {
 	log := func(second float32) []outputs.Output {
 		text := fmt.Sprintf("%s 1 %q\n%s 1 %q\n", outputs.Format(outputs.Checksum([]float32{1, 2})), "layer 1",

@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 
-// The standard library's FNV-1a over the bytes is the second method.
+// The standard library's FNV-1a over the bytes is the independent reference.
 func TestChecksumIsFNV1aOverLittleEndianBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range 50 {

@@ -88,14 +88,14 @@ func TestContradictionsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "RANK is 1 and SLURM_PROCID is 2, both of a world size of 4 (RANK is used)")
 	require.Equal(t, want("", 1, -1, 4), got)
 
-	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous assigns ranks again
+	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous reassigns ranks
 	_, err = detect(both)
 	require.NoError(t, err)
 	delete(both, "TORCHELASTIC_RUN_ID")
 	both["SLURM_PROCID"] = "1"
 	_, err = detect(both)
 	require.NoError(t, err)
-	// The other counts something else: launchers.
+	// SLURM counts launchers, not ranks.
 	both["SLURM_NTASKS"] = "2"
 	both["SLURM_PROCID"] = "0"
 	_, err = detect(both)

@@ -32,7 +32,7 @@ func find(t testing.TB, s report.Summary, name string) report.Operation {
 	return s.Operations[i]
 }
 
-// Against sums without rounding, with durations whose squares would lose the variance to it.
+// Compares with exact sums, for durations whose squares would lose the variance to rounding.
 func TestStatisticsOfDurations(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		base := property.SampledFrom([]int64{0, 1e9, 3600e9}).Draw(t, "base")
@@ -58,7 +58,7 @@ func TestStatisticsOfDurations(t *testing.T) {
 	})
 }
 
-// The mean and the standard deviation of the whole population: n Σx² - (Σx)² is exact in integers of any size.
+// exactMoments returns the mean and the population standard deviation: n Σx² - (Σx)² is exact in big integers.
 func exactMoments(x []int64) (mean, deviation float64) {
 	n, sum, squares := big.NewInt(int64(len(x))), new(big.Int), new(big.Int)
 	for _, v := range x {
@@ -76,8 +76,8 @@ func TestQuantilesOfLongRuns(t *testing.T) {
 	const n = 200_000
 	for name, c := range map[string]struct {
 		opts  []report.Option
-		ranks float64 // tolerance in share of rank
-		value float64 // tolerance in share of the value
+		ranks float64 // tolerance as a fraction of the rank
+		value float64 // tolerance as a fraction of the value
 	}{
 		"sample": {nil, .02, 0},
 		"sketch": {[]report.Option{report.WithSketch(newAllValues)}, 1e-5, 0},
@@ -123,7 +123,7 @@ func TestRatesDivideTheWorkOfTimedRunsOnly(t *testing.T) {
 		MemoryRead: 1.5e9, MemoryWritten: .5e9, Memory: 2e9, PCIe: 2.5e8, FLOPs: 1e12, Items: 5,
 	}, f.Rates())
 	require.Zero(t, report.Figures{}.Rates())
-	c.Untimed(n, 0, report.Sample{FLOPs: 5, Precision: "fp8"}) // a further precision of runs that are counted
+	c.Untimed(n, 0, report.Sample{FLOPs: 5, Precision: "fp8"}) // another precision of counted runs
 	f = c.Summary().Operations[0].All
 	require.EqualValues(t, 100, f.Count)
 	require.EqualValues(t, 5, f.FLOPs["fp8"])
@@ -148,7 +148,7 @@ func TestFirstRunIsTheFirstOfTheProcess(t *testing.T) {
 	require.EqualValues(t, 110, f.Duration.Total)
 	_, ok = s.ByName("y")
 	require.False(t, ok)
-	// Where the producer counts, it decides.
+	// The producer's own count takes precedence.
 	n := c.Node(0, report.Info{Name: "counted"})
 	for i := range int64(3) {
 		x := timed(1)
@@ -177,7 +177,7 @@ func TestSharesAndCoverage(t *testing.T) {
 	other := c.Node(0, report.Info{Name: "other"})
 	run(outer, 0, 40, report.Sample{Device: 1, Memory: report.IO{Read: 2e10}, FLOPs: 1e10, Precision: "fp32"})
 	run(inner, 10, 10, report.Sample{})
-	run(other, 30, 20, report.Sample{}) // beside outer for 10 ms
+	run(other, 30, 20, report.Sample{}) // concurrent with outer for 10 ms
 	now = epoch.Add(100 * time.Millisecond)
 	s := c.Summary()
 	require.Equal(t, 50*time.Millisecond, s.Covered)

@@ -49,7 +49,7 @@ func ExampleSummary_WriteText() {
 	// (no category)                        1   4.000ms    80.0           -           -         -         -
 }
 
-// What stands out in a summary, with the thresholds that the caller sets or the documented ones.
+// Reports the findings of a summary, with the caller's or the default thresholds.
 func ExampleSummary_Findings() {
 	c := report.NewCollector()
 	copyIn := c.Node(0, report.Info{Name: "h2d", Type: "copy", Direction: "host_to_device", HostMemory: "pageable"})
@@ -65,7 +65,7 @@ func ExampleSummary_Findings() {
 	// Output: pageable_copies
 }
 
-// One category of a summary, with its own rows only.
+// One category of a summary, with only its own rows.
 func ExampleSummary_Category() {
 	c := report.NewCollector()
 	at := time.Unix(1_700_000_000, 0).UnixNano()

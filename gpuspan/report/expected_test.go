@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// record is a line of a CSV file by the names of its columns.
+// record is a line of a CSV file by column name.
 type record map[string]string
 
 func records(t *testing.T, path string) []record {
@@ -44,7 +44,7 @@ func (r record) float(t *testing.T, key string) float64 {
 
 func (r record) int(t *testing.T, key string) int64 { return int64(r.float(t, key)) }
 
-// Random runs of nested operations, and their statistics by pandas: testdata/runs.py makes both.
+// testdata/runs.py writes random runs of nested operations and their statistics, computed by pandas.
 func TestFiguresEqualPandas(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{
 		Memory: 3.35e12, PCIe: 63e9, FLOPs: map[string]float64{"bf16": 989e12, "fp32": 67e12},
@@ -122,7 +122,7 @@ func (r record) compare(t *testing.T, f *report.Figures, quantiles bool) {
 	}
 	for key, v := range got {
 		want := r.float(t, key)
-		// durations are whole nanoseconds
+		// durations are integer nanoseconds
 		require.InDelta(t, want, v, max(1, want*1e-12), "%s of %s %s", key, r["kind"], r["name"])
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const ms = time.Millisecond
 
-// Each finding just above and just below its default threshold.
+// Tests each finding just above and just below its default threshold.
 func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 	peaks := report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 50e9}})
 	sections := func(info report.Info, n int, s report.Sample) func(c *report.Collector) {
@@ -142,7 +142,7 @@ func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
 	}
 }
 
-// Two of ten copies are timed, as under sampling: the sentence is about those two.
+// Two of ten copies are timed, as under sampling: the text describes those two.
 func TestPageableCopiesAreDescribedByTheTimedOnes(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "h2d", Type: "copy", HostMemory: "pageable"})
@@ -156,7 +156,7 @@ func TestPageableCopiesAreDescribedByTheTimedOnes(t *testing.T) {
 	require.Contains(t, f[0].Evidence, "2 timed copies of 40.00 MB at 20.00 GB/s from or to pageable memory took 2.000ms")
 }
 
-// Work on the host is not part of the total that shares are of.
+// Host work is not part of the total for shares.
 func TestCategoriesOfWorkOnTheHostHaveNoShareOfTheGPUsTime(t *testing.T) {
 	c := report.NewCollector()
 	compile := c.Node(0, report.Info{Name: "compile", Category: "compile", Type: "host"})

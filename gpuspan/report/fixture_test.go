@@ -11,14 +11,14 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// allValues is the sketch that keeps every value. Its quantiles are exact.
+// allValues is a sketch that keeps every value, with exact quantiles.
 type allValues struct{ seconds []float64 }
 
 func newAllValues() report.Sketch { return &allValues{} }
 
 func (k *allValues) Add(seconds float64) { k.seconds = append(k.seconds, seconds) }
 
-// Quantile returns the smallest value that a share q of the values does not exceed.
+// Quantile returns the smallest value that is not exceeded by a fraction q of the values.
 func (k *allValues) Quantile(q float64) (float64, bool) {
 	if len(k.seconds) == 0 {
 		return 0, false
@@ -29,7 +29,8 @@ func (k *allValues) Quantile(q float64) (float64, bool) {
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// served is a fixed run of an inference service: ten requests of one copy and one prefill with attention inside.
+// served returns a fixed run of an inference service: ten requests with one copy and one prefill that contains
+// attention.
 func served(opts ...report.Option) *report.Collector {
 	now := epoch
 	peaks := report.Peaks{Memory: 4e12, PCIe: 64e9, FLOPs: map[string]float64{"bf16": 989e12}, Source: "table"}

@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Kinds that profiles have, too, have the names and thresholds of the registry. The package itself must not import it, so
-// that its users do not get modules that they do not need.
+// Findings that also exist for profiles have the names and thresholds of the registry. The package itself must not
+// import the registry, so that its users get no additional modules.
 func TestKindsThatProfilesHaveTooAreThoseOfTheRegistry(t *testing.T) {
 	d := Thresholds{}.withDefaults()
 	for _, k := range []struct {

@@ -21,19 +21,19 @@ func on(c *report.Collector, n report.Node, stream int, from, to int64) {
 	})
 }
 
-// Phases and what runs in them hang side by side below the step when the code within takes the step's context. Two
-// phases of equal length are half of the time each.
+// If sections start with the step's context, they are siblings of their phase below the step. Two phases of equal
+// length still have half of the time each.
 func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 	c := report.NewCollector()
 	forward, optimizer := c.Node(0, report.Info{Name: "forward"}), c.Node(0, report.Info{Name: "optimizer"})
 	adamw, conv := c.Node(0, report.Info{Name: "adamw"}), c.Node(0, report.Info{Name: "conv"})
 	gemm, copied := c.Node(0, report.Info{Name: "gemm"}), c.Node(0, report.Info{Name: "copy"})
-	for i := range int64(10) { // in the order of ends, as a stream's sections are read back
+	for i := range int64(10) { // in end order, as sections of a stream are read back
 		at := 40 * i
 		on(c, gemm, 1, at+2, at+4)
 		on(c, conv, 1, at+1, at+9)
 		on(c, forward, 1, at, at+10)
-		on(c, copied, 2, at+3, at+8) // beside it on another stream
+		on(c, copied, 2, at+3, at+8) // concurrently on another stream
 		on(c, adamw, 1, at+10, at+19)
 		on(c, optimizer, 1, at+10, at+20)
 		on(c, copied, 1, at+20, at+25) // after it
@@ -57,7 +57,7 @@ func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 		require.InDelta(t, want.ofP, o.ShareOfParent, 1e-12, name)
 	}
 
-	// Where it runs within several operations it stays beside them, and its time still counts once.
+	// A section that overlaps several operations stays their sibling, and its time counts once.
 	on(c, adamw, 1, 1001, 1002)
 	on(c, forward, 1, 1000, 1010)
 	s = c.Summary()
@@ -68,7 +68,7 @@ func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 	require.Equal(t, time.Millisecond, c.Summary().Total())
 }
 
-// The total is the union of each stream's intervals, which a second method adds up: whatever nests in whatever.
+// The total is the union of each stream's intervals for any nesting; the test computes it independently.
 func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -121,7 +121,7 @@ func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
 	require.InDelta(t, 2, o.All.Rates().Items, 1e-12)
 }
 
-// From launch to return is no time of the work: 64 MB that were launched in 100 µs did not move at 640 GB/s.
+// The time from launch to return is not the time of the work: 64 MB launched in 100 µs were not copied at 640 GB/s.
 func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
 	sample := report.Sample{

@@ -78,14 +78,14 @@ func TestTextFitsItsWidthForAnyNamesAndFigures(t *testing.T) {
 	require.NoError(t, c.Summary().WriteText(&b))
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.Contains(line, " ") && !strings.Contains(line, "ong name") { // a word alone may be longer than a line
+		if strings.Contains(line, " ") && !strings.Contains(line, "ong name") { // a single word may exceed the line
 			require.LessOrEqual(t, utf8.RuneCountInString(line), report.Width, line)
 		}
 		require.NotContains(t, line, "\x1b")
 	}
 }
 
-// The table of work has only operations with figures and their ancestors: otherwise an operation would appear below an
+// The work table lists operations with values and their ancestors; otherwise an operation would appear below an
 // unrelated one.
 func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	c := report.NewCollector()
@@ -159,7 +159,7 @@ func TestTextOfNothingReportsIt(t *testing.T) {
 	require.Contains(t, b.String(), "no section has finished")
 }
 
-// What the authors of operations and sections stated is in the text, too.
+// The text includes what authors declared for operations and sections.
 func TestTextStatesDescriptionsZeroCopyAndTheDeviationOfTheRest(t *testing.T) {
 	c := report.NewCollector()
 	gather := c.Node(0, report.Info{Name: "gather", Description: "rows of the table that tokens need"})

@@ -60,7 +60,7 @@ func TestSummaryOfOneCategory(t *testing.T) {
 	require.NotContains(t, b.String(), "mlp")
 }
 
-// What runs below an operation of the category and states another one is no part of it.
+// A descendant with another category is not part of the category's summary.
 func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
 	c := report.NewCollector()
 	add := func(parent report.Node, name, category string, ms int64) report.Node {
@@ -87,7 +87,7 @@ func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
 	require.NotContains(t, b.String(), "norm")
 }
 
-// Names of StartNamed have no category, so their time needs a row, or the table would not add up.
+// Operations of StartNamed have no category, so the table has a row for their time, or it would not add up.
 func TestCategoryTableAddsUp(t *testing.T) {
 	c := report.NewCollector()
 	add := func(parent report.Node, name, category string, ms int64) report.Node {
@@ -129,7 +129,7 @@ func TestSummaryOfOneLevelOfTiles(t *testing.T) {
 	require.Empty(t, c.Summary().Level("midi").Operations)
 }
 
-// Names with a common beginning are distinguished; others are truncated to the column.
+// Names with a common prefix stay distinguishable; others are truncated to the column.
 func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 	c := report.NewCollector()
 	for i := range 8 {

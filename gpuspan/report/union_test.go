@@ -17,7 +17,7 @@ func TestUnionIsBoundedAndNeverTooLong(t *testing.T) {
 		require.LessOrEqual(t, len(u.open.List), maxOpen)
 	}
 	require.EqualValues(t, n*5, u.length())
-	u.add(0, 7) // before what is closed
+	u.add(0, 7) // before the closed part
 	require.EqualValues(t, n*5, u.length())
 	u.add(0, n*20)
 	require.LessOrEqual(t, u.length(), int64(n*20))

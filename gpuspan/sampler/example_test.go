@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/sampler"
 )
 
-// A batch is recorded if any of the requests that it links to is, whatever the loop's own trace says.
+// A batch is recorded if any linked request is, whether or not the loop's own trace is sampled.
 func ExampleLinksBased() {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler.LinksBased(sdktrace.NeverSample())))
 	defer func() { _ = tp.Shutdown(context.Background()) }()

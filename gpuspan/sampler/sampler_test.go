@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// request is the context of a request's span.
+// request returns the context of a request's span.
 func request(n byte, sampled bool) context.Context {
 	c := trace.SpanContextConfig{TraceID: trace.TraceID{n}, SpanID: trace.SpanID{n}}
 	if sampled {
@@ -30,8 +30,8 @@ func request(n byte, sampled bool) context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(c))
 }
 
-// Of a server whose requests are sampled here and there each batch with a sampled request is recorded, with its
-// kernels, no other one, and all are timed.
+// If some requests of a server are sampled, exactly the batches with a sampled request are recorded, with their
+// kernels. All batches are timed.
 func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 	clock := simgpu.NewManualClock(time.Unix(1_700_000_000, 0))
 	gpu := simgpu.New(clock)
@@ -47,7 +47,7 @@ func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 	for n := range 40 {
 		loop := context.Background()
 		if n%2 == 1 {
-			loop = request(255, false) // the engine's own loop, whose trace nobody records
+			loop = request(255, false) // the engine's own loop, whose trace is unsampled
 		}
 		x := batch.Start(loop, s)
 		require.True(t, x.Timed())

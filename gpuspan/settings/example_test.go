@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// The environment sets what it names; all else has its default. Invalid values are reported, and the defaults apply.
+// Settings without an environment variable have their default. Invalid values are reported, and the default applies.
 func ExampleFromEnv() {
 	_ = os.Setenv("GPUSPAN_SLOTS", "1024")
 	_ = os.Setenv("GPUSPAN_SYNC", "sometimes")

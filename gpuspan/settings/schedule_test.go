@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// pattern writes what a schedule does with the first n steps: . skip, w warm-up, r record, R last of a cycle.
+// pattern returns the action of a schedule for the first n steps: . skip, w warm-up, r record, R last of a cycle.
 func pattern(s settings.Schedule, n int) string {
 	out := make([]byte, n)
 	for i := range out {
@@ -28,11 +28,11 @@ func TestScheduleFollowsTorch(t *testing.T) {
 	}{
 		// The zero schedule records everything.
 		{settings.Schedule{}, "rrrrrr"},
-		// torch.profiler.schedule(wait=1, warmup=1, active=2): NONE, WARMUP, RECORD, RECORD_AND_SAVE, again.
+		// torch.profiler.schedule(wait=1, warmup=1, active=2): NONE, WARMUP, RECORD, RECORD_AND_SAVE, repeated.
 		{settings.Schedule{Wait: 1, Warmup: 1, Active: 2}, ".wrR.wrR.wrR"},
-		// repeat=2: then nothing.
+		// repeat=2: nothing afterwards.
 		{settings.Schedule{Wait: 1, Warmup: 1, Active: 2, Repeat: 2}, ".wrR.wrR...."},
-		// skip_first=3 comes once.
+		// skip_first=3 applies once.
 		{settings.Schedule{SkipFirst: 3, Wait: 1, Warmup: 0, Active: 1}, "....R.R.R"},
 		{settings.Schedule{SkipFirst: 2, Active: 1, Repeat: 1}, "..R......"},
 		{settings.Schedule{Active: 3, Repeat: 1}, "rrR..."},
@@ -43,7 +43,7 @@ func TestScheduleFollowsTorch(t *testing.T) {
 		{settings.Schedule{Every: 4, Warmup: 1}, "..wR..wR"},
 		{settings.Schedule{Every: 5, Warmup: 1, Active: 2, SkipFirst: 1}, "...wrR..wrR"},
 		{settings.Schedule{Every: 3, Repeat: 2}, "..R..R......"},
-		// No active: from there on everything.
+		// No active: everything from there on.
 		{settings.Schedule{SkipFirst: 4}, "....rrrr"},
 		{settings.Schedule{SkipFirst: 1, Wait: 1, Warmup: 1}, "..wrrrr"},
 		// Negative values count as 0.
@@ -57,7 +57,7 @@ func TestScheduleFollowsTorch(t *testing.T) {
 	require.Equal(t, settings.StepSkip, settings.Schedule{Wait: 1, Active: 1}.Action(-3))
 }
 
-// The minimum is checked against the definition: the first number of steps in which the last wanted window is complete.
+// Compares the minimum with its definition: the first number of steps that completes the last requested window.
 func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 	for skip := range 3 {
 		for wait := range 3 {

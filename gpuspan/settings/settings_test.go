@@ -24,7 +24,7 @@ func TestSettingsComeFromTheEnvironment(t *testing.T) {
 	t.Setenv("GPUSPAN_HANG_LIMIT", "2m")
 	t.Setenv("GPUSPAN_SCHEDULE_ACTIVE", "3")
 	t.Setenv("GPUSPAN_NAMES", "")
-	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/lib/libcuda.so") // of a subpackage
+	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/lib/libcuda.so") // belongs to a subpackage
 	s, err := settings.FromEnv()
 	require.NoError(t, err)
 	want := settings.Default()

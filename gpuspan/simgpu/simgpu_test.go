@@ -29,7 +29,7 @@ func exact(c simgpu.Clock, specs ...simgpu.Spec) *simgpu.GPU {
 		simgpu.WithDevices(specs...))
 }
 
-// plain has round numbers, so that the expected values below can be computed in one's head.
+// plain returns a specification with round numbers, so that the expected values are easy to compute.
 func plain() simgpu.Spec {
 	return simgpu.Spec{
 		Model: "Simulated GPU", MemoryTotal: 1 << 30, MemoryBandwidth: 1e12, PCIeBandwidth: 1e10,
@@ -96,7 +96,7 @@ func TestWorkBeyondThePowerLimitRunsAtALowerClock(t *testing.T) {
 	clock := still()
 	g := exact(clock, plain())
 	s := g.Stream(0)
-	// Dynamic power 400 W × (0.20 + 0.95) = 460 W asks for more than the 400 W above idle: c = (400/460)^(1/3).
+	// Dynamic power 400 W × (0.20 + 0.95) = 460 W exceeds the 400 W above idle: c = (400/460)^(1/3).
 	g.Launch(s, simgpu.Kernel{FLOPs: 1e11, Precision: gpuspan.BF16, Efficiency: 1})
 	clock.Advance(500 * time.Microsecond)
 	tel, ok := g.Telemetry(0)
@@ -127,7 +127,7 @@ func TestMetersIntegrateTheWork(t *testing.T) {
 	require.InDelta(t, 0.004*0.25, tel.OccSeconds, 1e-9)
 	require.InDelta(t, 0.010006+0.004+0.001006, tel.BusySeconds, 1e-8)
 	wall := clock.Now().Sub(origin).Seconds()
-	// Idle all the time, the memory-bound kernel 400 W × 0.65, copies 4 % of 400 W.
+	// Idle power throughout, 400 W × 0.65 for the memory-bound kernel, 4 % of 400 W for copies.
 	want := 100*wall + 0.004*260 + 0.011012*16
 	require.InDelta(t, want, tel.Energy, 1e-5)
 	require.Greater(t, tel.Temperature, 30.0)
@@ -191,7 +191,7 @@ func TestKernelsOfTwoStreamsTakeTurns(t *testing.T) {
 	clock.Advance(10 * time.Millisecond)
 	g.Launch(short, simgpu.Kernel{Duration: time.Millisecond})
 	g.Wait(short)
-	// It waits for the kernel that runs (until 10.004 ms) and comes next, before the ninety that were launched earlier.
+	// It waits for the running kernel (until 10.004 ms) and runs next, before the ninety that were launched earlier.
 	require.Equal(t, 11*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin).Round(10*time.Nanosecond))
 	g.Wait(long)
 	require.Equal(t, 101*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin))

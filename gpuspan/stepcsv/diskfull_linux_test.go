@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-// A full disk, which accepts a part of a write: the rows are taken back, and written once there is room.
+// A full disk accepts part of a write: the partial rows are removed, and written again once there is space.
 func TestFullDiskLeavesNoHalfRow(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

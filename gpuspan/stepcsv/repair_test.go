@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line that another process is writing looks like one that a crash left.
+// A line that another process is still writing looks like one from a crash.
 func TestALineThatGrowsIsNotTruncated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	require.NoError(t, os.WriteFile(path, []byte("step,epoch\n1,2\n3"), 0o600))

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The whole way: steps of a profiler with phases on two streams that overlap, stick out and are stated from outside, as
-// spans through the SDK into the file.
+// End to end: steps with phases on two streams that overlap, extend past the step, or are stated by the caller,
+// exported as spans through the SDK into the file.
 func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 	const steps = 600
 	path := filepath.Join(t.TempDir(), "steps.csv")
@@ -82,12 +82,12 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 	for _, row := range records[1:] {
 		at := map[string]*big.Rat{}
 		for k, name := range records[0] {
-			v, ok := new(big.Rat).SetString("0" + row[k]) // an empty field is no time
+			v, ok := new(big.Rat).SetString("0" + row[k]) // an empty field is 0
 			require.True(t, ok, "step %s: %s is %q", row[0], name, row[k])
 			require.GreaterOrEqual(t, v.Sign(), 0, name)
 			at[name] = v
 		}
-		// rows come as steps are read back, which is not their order
+		// rows are written as steps are read back, in any order
 		require.False(t, seen[row[0]], "step %s has a row already", row[0])
 		seen[row[0]] = true
 		sum := new(big.Rat)

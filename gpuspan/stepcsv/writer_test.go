@@ -141,7 +141,7 @@ func TestFurtherPhasesHaveColumnsEvenWhenEmpty(t *testing.T) {
 		lines[1])
 	require.True(t, strings.HasSuffix(lines[2], ",,"))
 	require.Equal(t, 2*time.Millisecond, st.Undeclared, "without a column its time is misc")
-	// Fewer phases than the file has: the header stays.
+	// Fewer phases than in the file: the header stays.
 	write(t, stepcsv.Config{Path: path}, row(3))
 	require.Equal(t, 2, strings.Count(strings.Split(content(t, path), "\n")[3], ",")-strings.Count(header, ","))
 }
@@ -260,7 +260,7 @@ func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
 	require.Len(t, records, 801)
 }
 
-// Somebody who tidies up, as logrotate does, moves the file or removes it.
+// Another program, such as logrotate, moves or removes the file.
 func TestFileThatIsMovedOrRemovedIsReadFromTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	w, err := stepcsv.Open(stepcsv.Config{Path: path})

@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// simulated returns a profiler over a device whose clock the example moves.
+// simulated returns a profiler over a device whose clock the example controls.
 func simulated() (*gpuspan.Profiler, *simgpu.GPU, *simgpu.ManualClock, *tracetest.SpanRecorder) {
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
@@ -52,7 +52,7 @@ func ExampleLoop_Steps() {
 	// 2 spans
 }
 
-// A step divides into phases; what no phase covers is the rest.
+// A step is divided into phases; time outside of phases is the rest.
 func ExampleStep_Phase() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The indexes that a program sees and the end of its loop do not depend on whether it is measured.
+// The indexes and the end of a loop do not depend on whether it is measured.
 func TestLoopLoopsTheSameWithoutAProfiler(t *testing.T) {
 	gpu := simgpu.New(nil)
 	on, err := gpuspan.New(gpu)

@@ -59,7 +59,7 @@ func TestCallsAreWholeAtAnyStackDepth(t *testing.T) {
 		require.NoError(t, d.Download(got, x, s))
 		require.True(t, sent == [16]byte(got))
 	}), current(func(depth int) {
-		var got [64]byte // would live on the stack, if Download let it
+		var got [64]byte // would be on the stack if Download did not let it escape
 		err := d.Download(got[:], y, s)
 		require.True(t, err == nil && got == [64]byte(pattern), depth)
 	}), func(int) {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the
-// kernels' arithmetic, indices and barriers without a GPU.
+// An interpreter of the subset of PTX that kernels.ptx uses, written from the PTX ISA. It verifies the kernels'
+// arithmetic, indices and barriers without a GPU.
 
 type instruction struct {
 	guard string // predicate register, empty for always
@@ -113,7 +113,7 @@ type thread struct {
 	done bool
 }
 
-// launch runs a kernel over memory, whose address 0 is address base.
+// launch runs a kernel over memory that starts at address base.
 func (k *ptxKernel) launch(t *testing.T, memory []byte, grid, block [2]uint32, args ...uint64) {
 	t.Helper()
 	require.Len(t, args, len(k.params))
@@ -298,5 +298,5 @@ func keys[V any](m map[string]V) (out []string) {
 	return out
 }
 
-// fused is a x + y as fma.rn.f32: the product of two float32 is exact in float64.
+// fused returns a x + y as fma.rn.f32 does: the product of two float32 is exact in float64.
 func fused(a, x, y float32) float32 { return float32(math.FMA(float64(a), float64(x), float64(y))) }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The interpreter of ptx_test.go proves what the kernels compute, NVIDIA's own assembler that they are PTX: it is the
-// compiler that the driver has inside, and needs no GPU. It is part of the CUDA toolkit.
+// The interpreter of ptx_test.go verifies what the kernels compute; NVIDIA's assembler verifies that they are valid
+// PTX. It is part of the CUDA toolkit, is the compiler inside the driver, and needs no GPU.
 func TestPTXAssembles(t *testing.T) {
 	ptxas, err := exec.LookPath("ptxas")
 	if err != nil {

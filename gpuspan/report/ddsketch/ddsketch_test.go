@@ -14,8 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
-// Against the smallest value that a share q of the values does not exceed, from 100 ns to a minute, what 1024 bins
-// hold.
+// Compares with exact quantiles from 100 ns to one minute, the range of 1024 bins.
 func TestQuantilesAreWithinOnePercent(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		x := property.SliceOfN(property.Gen[float64](func(t *property.T) float64 {
