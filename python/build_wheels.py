@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds what PyPI gets: the sdist, a wheel for any platform, and for each Linux platform a wheel with the capture library.
+"""Builds the release for PyPI: the sdist, a platform-independent wheel, and a wheel with the capture library for each Linux platform.
 
     python build_wheels.py OUT            # needs requirements-build.txt; SOURCE_DATE_EPOCH makes the files reproducible
     python build_wheels.py OUT --library  # the capture libraries only, as OUT/linux_ARCH/libotelgpu_capture.so
@@ -22,7 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 SHIM = HERE.parent / "receiver" / "gpucapturereceiver" / "shim"
 GLIBC = "2.17"
-# Go's name of the architecture, the compiler's, and the tags of wheels.
+# Names of the architecture in Go and in the compiler, and tags of wheels.
 ARCHITECTURES = (("amd64", "x86_64"), ("arm64", "aarch64"))
 
 
@@ -35,7 +35,7 @@ def compile_library(arch: str, to: pathlib.Path) -> None:
 
 
 def normalize(sdist: pathlib.Path, epoch: int) -> None:
-    """Removes from the archive what differs between two builds: times, owners, order."""
+    """Removes nondeterminism from the archive: times, owners, order."""
     with tarfile.open(sdist) as source:
         members = sorted(source.getmembers(), key=lambda m: m.name)
         whole = sdist.with_suffix(".tmp")
@@ -49,7 +49,7 @@ def normalize(sdist: pathlib.Path, epoch: int) -> None:
 
 
 def wheel(sdist: pathlib.Path, to: pathlib.Path, **env: str) -> None:
-    """Builds from the sdist, as pip does for its users, in a folder of its own: setuptools reuses what is in build/."""
+    """Builds from the sdist, as pip does for its users, in a new folder, because setuptools reuses the contents of build/."""
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-cache-dir",
                     "--disable-pip-version-check", "--wheel-dir", str(to), str(sdist)], check=True, env={**os.environ, **env})
 
@@ -69,7 +69,7 @@ def main() -> None:
     epoch = int(os.environ.setdefault("SOURCE_DATE_EPOCH", str(int(time.time()))))
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        # A copy without what earlier builds left beside the sources.
+        # A copy without the output of earlier builds.
         shutil.copytree(HERE, work / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__"))
         subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", str(work / "dist"),
                         str(work / "source")], check=True, stdout=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the capture library into the wheel of a platform; pyproject.toml has the rest.
+"""Adds the capture library to platform wheels; pyproject.toml has all other settings.
 
 Without OTELGPU_CAPTURE_LIBRARY (the path of a built library) the wheel has no library and is for any platform. With it,
 OTELGPU_WHEEL_PLATFORM is the platform tag of the wheel. build_wheels.py sets both."""

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Links of a page that lead to files outside the site lead to the repository instead."""
+"""Rewrites links to files outside the site as links to the repository."""
 
 import posixpath
 import re

@@ -1,12 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A C++ program that sends the span of a piece of GPU work as OTLP/JSON over HTTP, with nothing but POSIX sockets:
+// A C++ program that sends the span of a piece of GPU work as OTLP/JSON over HTTP, using only POSIX sockets:
 //
 //	g++ -std=c++17 -o emit emit.cpp && ./emit 127.0.0.1 4318
 //
 // A service uses opentelemetry-cpp instead, with the same attributes and the times in StartSpanOptions and
-// EndSpanOptions. The times of the work are made up; take them from two CUDA events (docs/any-language.md).
+// EndSpanOptions. The times here are invented; take them from two CUDA events (docs/any-language.md).
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include <random>
 #include <string>
 
-// Work is one piece of GPU work, as two events measured it.
+// Work is one piece of GPU work, measured by two events.
 struct Work {
 	const char *name;
 	std::int64_t start_ns, end_ns; // on the wall clock
@@ -46,7 +46,7 @@ static std::string number(const std::string &key, double value) {
 	return R"({"key":")" + key + R"(","value":{"doubleValue":)" + digits + "}}";
 }
 
-// request is the body of an export request: the device is on the scope, once for all spans.
+// request returns the body of an export request. The scope names the device for all spans.
 static std::string request(const Work &w) {
 	const std::string id = "GPU-3c8e9d6f-1111-2222-3333-444455556666";
 	return R"({"resourceSpans":[{"resource":{"attributes":[)" + text("service.name", "renderer") +
@@ -60,7 +60,7 @@ static std::string request(const Work &w) {
 		R"({"key":"gpu.io.size","value":{"intValue":")" + std::to_string(w.bytes) + R"("}}]}]}]}]})";
 }
 
-// post sends a body and returns the status code of the response, 0 if there is none.
+// post sends a body and returns the status code of the response, or 0 without a response.
 static int post(const char *host, const char *port, const std::string &body) {
 	addrinfo hints{}, *found = nullptr;
 	hints.ai_socktype = SOCK_STREAM;

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A C++ program that says which span its kernels belong to. It builds without CUDA, with any compiler:
+// A C++ program that associates its kernels with a span. It builds without CUDA, with any compiler:
 //
 //     g++ -std=c++17 -I../../receiver/gpucapturereceiver/shim main.cpp -ldl -o service
 //
@@ -16,7 +16,7 @@
 // In a real service: the current span of the OpenTelemetry C++ SDK, as its W3C propagator writes it.
 static std::string current_traceparent() { return "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"; }
 
-// Holds a span for the launches of this thread, until it goes out of scope.
+// Associates the launches of this thread with a span while it is in scope.
 class Launches {
 public:
 	explicit Launches(const std::string &traceparent) { otelgpu_push(traceparent.c_str()); }

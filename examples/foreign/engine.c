@@ -35,7 +35,7 @@ int engine_open(const char *library) {
 	void *context = NULL;
 	int r = init(0);
 	if (!r) r = retain(&context, 0);
-	if (!r) r = push(context); /* current on the calling thread from now on, as cudaSetDevice leaves it */
+	if (!r) r = push(context); /* stays current on the calling thread, as after cudaSetDevice */
 	if (!r) r = create(&engine.stream, 1);
 	if (!r) r = alloc(&engine.memory, BYTES);
 	return r;

@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 
-/* engine_open loads the driver and leaves the device's context current on the calling thread; 0, a CUresult, or -1 and -2 for a library that
- * cannot be loaded and one that lacks a function. */
+/* engine_open loads the driver and makes the device's context current on the calling thread. It returns 0, a
+ * CUresult, -1 if the library cannot be loaded, or -2 if it lacks a function. */
 int engine_open(const char *library);
 
-/* engine_run enqueues work on the engine's stream, between start and end; an event that is 0 is not recorded. */
+/* engine_run enqueues work on the engine's stream, between the events start and end, either of which may be 0. */
 int engine_run(uintptr_t start, uintptr_t end);
 
-/* engine_wait waits for what was enqueued. */
+/* engine_wait waits for the enqueued work. */
 int engine_wait(void);

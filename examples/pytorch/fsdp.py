@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fully sharded data parallel training on several ranks, where the slow rank is found.
+"""Fully sharded data parallel training on several ranks, with detection of the straggler.
 
     torchrun --nproc-per-node 2 fsdp.py [--steps 50] [--slow-rank 1]
 

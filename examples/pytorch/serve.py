@@ -1,11 +1,11 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A service with continuous batching: each iteration of decode serves the requests that are there, and links to them with
-the number of tokens that each one got.
+"""A service with continuous batching: each decode iteration serves the running requests, and links to them with the
+number of tokens of each.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python serve.py [--requests 40]
 
-With otelcol-gpu the usage record of every request (GPU time, tokens, joules of its share) is in its own trace.
+With otelcol-gpu each request's trace contains its usage record (GPU time, tokens, and energy of its share).
 """
 
 import argparse
@@ -29,7 +29,7 @@ class Request:
 
 
 class Engine:
-    """One GPU, one loop: takes new requests in, gives every running one a token, lets finished ones go."""
+    """One GPU and one loop: admits new requests, generates a token for each running one, and removes finished ones."""
 
     def __init__(self) -> None:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenTelemetry SDK as any program sets it up; of otelgpu are the rank in a job and the sampler of batches."""
+"""Sets up the OpenTelemetry SDK as any program does. Only the job resource and the sampler of batches are from otelgpu."""
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -14,7 +14,7 @@ from otelgpu.sampling import LinksBased
 
 
 def start(service: str) -> trace.Tracer:
-    """Spans by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT, http://localhost:4318 by default."""
+    """Exports spans over OTLP to OTEL_EXPORTER_OTLP_ENDPOINT, by default http://localhost:4318."""
     resource = Resource.create({"service.name": service, "service.version": "1.0.0", **otelgpu.job()})
     provider = TracerProvider(resource=resource, sampler=ParentBased(LinksBased(ALWAYS_ON)))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

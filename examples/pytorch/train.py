@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop: steps with phases, and a profiler's window now and then.
+"""A training loop: steps with phases, and an occasional profiler window.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python train.py [--steps 50] [--traces /var/lib/otelgpu/traces]
 """

@@ -1,10 +1,10 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What otelgpu.watch_collectives() adds to a training step, with torch on a CPU and gloo.
+"""Measures what otelgpu.watch_collectives() adds to a training step, with torch on a CPU and gloo.
 
     python benchmarks/collectives.py [steps [all-reduces]]
 
-Two DDP models, one of them watched, alternate in one process of a group of one rank, so that nothing waits. Each step
+Two DDP models, of which one is watched, alternate in one process that is a group of one rank, so that nothing waits. Each step
 has two all-reduces, or as many as given. The steps are short, so that the difference can be measured; the last line relates it to 50 ms.
 """
 

@@ -1,11 +1,12 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can only be found out on a GPU: run by `make hardware`, prints rows for docs/hardware.md.
+"""Measurements that need a GPU: `make hardware` runs them and prints rows for docs/hardware.md.
 
     python hardware.py [libotelgpu_capture.so otelcol-gpu]
 
-Sections of torch.cuda against brackets of the host's clock, their cost beside a bare loop and torch.profiler, and, with the two
-further arguments, the capture library: cost without and with a window, and whether every kernel that was launched is there.
+Sections of torch.cuda compared with host clock brackets, their overhead relative to a plain loop and torch.profiler,
+and, with two more arguments, the capture library: cost without and with a window, and whether every kernel that was
+launched is there.
 """
 
 import json

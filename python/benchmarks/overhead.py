@@ -1,11 +1,11 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a section costs the program's thread and the process, beside a bare loop and a span of the SDK made in place.
+"""Measures the cost of a section to the calling thread and the process, relative to a plain loop and to an SDK span created in place.
 
     python benchmarks/overhead.py [sections]
 
-Rows: CPU time per turn of the calling thread and of the whole process, in ns, spans made and exported to nowhere.
-The events come from a fake that does nothing; a real cudaEventRecord through torch comes on top, twice a section.
+Rows: CPU time per turn of the calling thread and of the whole process, in ns, with spans created and discarded.
+The events come from a fake that does nothing; two real cudaEventRecord calls through torch per section come on top.
 """
 
 import sys
@@ -89,7 +89,7 @@ def measure(name, f, turns, base=0.0):
         for _ in range(burst):
             f()
         per.append((time.thread_time_ns() - begin) / burst)
-        time.sleep(pause)  # as a program that does something else, too
+        time.sleep(pause)  # as in a program with other work
     otelgpu.flush(10)
     provider.force_flush()
     cpu = (time.process_time_ns() - cpu) / turns

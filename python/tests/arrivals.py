@@ -1,12 +1,12 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank of a real torch.distributed job does, known without otelgpu: when it arrives at each collective.
+"""Records independently of otelgpu when each rank of a real torch.distributed job arrives at each collective.
 
-install() wraps the collectives below otelgpu's own wrappers, so it comes before otelgpu.watch_collectives(). A rank waits
+install() wraps the collectives below otelgpu's own wrappers, so call it before otelgpu.watch_collectives(). A rank waits
 from its arrival, or from the call that waits, to the arrival of the last rank. The rest of a step is its own time.
 
-With virtual=True, each rank's clock stands still unless the program works (work()) or waits in a collective, so own times
-are exact, whatever else the machine does. Ranks then learn of each other's arrivals through the job's store."""
+With virtual=True, each rank's clock advances only in work() and while it waits in a collective, so own times are
+exact on any machine. Ranks then exchange their arrivals through the job's store."""
 
 import functools
 import inspect
@@ -49,7 +49,7 @@ def step():
 
 
 def own_times():
-    """Own times of all ranks in seconds, by rank and step; a collective call of all ranks, after the last step."""
+    """Returns own times of all ranks in seconds, by rank and step. All ranks must call it after the last step."""
     step()
     everywhere = [None] * dist.get_world_size()
     dist.all_gather_object(everywhere, (_arrivals, _waits, _bounds))
@@ -77,7 +77,7 @@ def _advance(to):
 
 
 def _arrive(group, name, peer=None):
-    """Notes this rank's arrival and returns what its end is waited for with."""
+    """Records this rank's arrival and returns the key with which to wait for the end."""
     me, at = dist.get_rank(), now()
     ranks = dist.get_process_group_ranks(group)
     key = group.group_name
@@ -125,7 +125,7 @@ def _wait(f):
 
 
 def watch(model):
-    """Follows the all-reduces of a DDP model, which end in a callback of autograd that comes after this one; returns the
+    """Records the all-reduces of a DDP model, which end in an autograd callback that runs after this one; returns the
     model."""
     allreduce, get_future = _original
     queue = torch.autograd.Variable._execution_engine.queue_callback

@@ -16,7 +16,7 @@ from otelgpu import _device, _runtime
 
 @pytest.fixture
 def exporter(monkeypatch):
-    """Spans of this test, through the real SDK."""
+    """Returns the spans of this test, through the real SDK."""
     out = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": "test"}))
     provider.add_span_processor(SimpleSpanProcessor(out))
@@ -27,7 +27,7 @@ def exporter(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """A runtime of the test's own, which must have let go of everything at its end."""
+    """A separate runtime for the test, which must have released everything at its end."""
     rt = _runtime.Runtime()
     monkeypatch.setattr(_runtime, "_runtime", rt)
     yield rt
@@ -39,7 +39,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A device with ground truth, and torch as the program would have imported it."""
+    """A simulated device with known true times, and torch as the program would have imported it."""
     device = faketorch.Device()
     torch = faketorch.make(device)
     monkeypatch.setitem(sys.modules, "torch", torch)

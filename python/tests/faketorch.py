@@ -1,11 +1,11 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for torch.cuda's streams and events with ground truth, as strict as the real rules.
+"""A fake of torch.cuda's streams and events with known true times, as strict as the real one.
 
 The device's clock runs at another rate than the host's and started at another time. Work is queued on streams and takes
-device time; an event gets the device's time, to half a microsecond, when its stream reaches it. elapsed_time answers in
-float32 milliseconds and refuses events that are not recorded, not finished or made without timing. While a graph is
-captured, questions about events from a thread that has not relaxed its capture mode end the capture, as CUDA does."""
+device time; an event gets the device's time, to half a microsecond, when its stream reaches it. elapsed_time returns
+float32 milliseconds and rejects events that are not recorded, not finished or without timing. As in CUDA, event
+queries from a thread that has not relaxed its capture mode end a graph capture."""
 
 import struct
 import threading
@@ -24,14 +24,14 @@ class Device:
         self.events_made = 0
 
     def now(self):
-        """Device time in ns."""
+        """Returns the device time in ns."""
         return self.at(time.monotonic_ns())
 
     def at(self, host_ns):
         return host_ns * (1 + self.drift) + self.offset
 
     def host(self, device_ns):
-        """The truth: the host's monotonic time of a device time."""
+        """Returns the true monotonic host time of a device time."""
         return (device_ns - self.offset) / (1 + self.drift)
 
     def unsafe_call(self):
@@ -48,7 +48,7 @@ def float32(x):
 
 
 def make(device, index=0, uuid="3c8e9d6f-1111-2222-3333-444455556666", initialized=True):
-    """A module object that looks like torch, with cuda on the given device."""
+    """Returns a fake torch module whose cuda uses the given device."""
     handles = iter(range(1, 1 << 30))
 
     class Stream:
@@ -58,12 +58,12 @@ def make(device, index=0, uuid="3c8e9d6f-1111-2222-3333-444455556666", initializ
             self.tail = 0.0
 
         def ahead(self):
-            """Keeps the device busy for so long that it is never out of work while a test queues some: then the times of
-            that work are what was queued, though the program loses its processor in between."""
+            """Keeps the device busy while a test queues work, so that the work's times are exact even if the test
+            loses its CPU in between."""
             self.run(0.5)
 
         def run(self, seconds):
-            """Queues work of that device time; the truth of it comes back as device times."""
+            """Queues work of that device time; returns its true device times."""
             with gpu.lock:
                 start = max(self.tail, gpu.now())
                 self.tail = start + seconds * 1e9
@@ -79,7 +79,7 @@ def make(device, index=0, uuid="3c8e9d6f-1111-2222-3333-444455556666", initializ
                 raise gpu.fail
             stream = stream or current.stream
             if gpu.capturing_thread == threading.get_ident() and stream is current.stream:
-                self.stamp = float("inf")  # a node of the graph; it never happens by itself
+                self.stamp = float("inf")  # a node of the graph, which never runs on its own
                 return
             with gpu.lock:
                 self.stamp = max(stream.tail, gpu.now())

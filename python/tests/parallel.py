@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job of torch.distributed on the CPU, of which some ranks are late, for tests; started by torchrun.
+"""A torch.distributed job on the CPU in which some ranks are late, for tests; started by torchrun.
 
     parallel.py KIND SLOW_RANKS PHASE SECONDS STEPS OUT [JITTER]
 
@@ -8,8 +8,8 @@ KIND: ddp, fsdp, tp (tensor parallel by DTensor), pp (one pipeline of all ranks)
 dp_tp. PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb; OUT/own.json has
 the time that each rank spent on its own work in each step, by arrivals.py.
 
-With JITTER, time is virtual: each phase takes as long as PHASES says, times a normally distributed factor
-with that standard deviation, and nothing else takes time."""
+With JITTER, time is virtual: each phase takes the time in PHASES, multiplied by a normally distributed factor with
+that standard deviation, and nothing else takes time."""
 
 import json
 import pathlib
@@ -61,12 +61,12 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         if jitter is None:
-            time.sleep(0.005)  # the work of a device, which is the same on all ranks
+            time.sleep(0.005)  # device work, the same on all ranks
         return self.b(Delay.apply(self.a(x)))
 
 
 def late(name):
-    """Does a phase's work, in virtual time; a slow rank needs longer."""
+    """Performs a phase's work in virtual time; a slow rank takes longer."""
     extra = delay if rank in slow and phase == name else 0
     if jitter is None:
         time.sleep(extra)
@@ -85,7 +85,7 @@ def plain(model):
 
 
 def stage(model, forward_to, backward_to):
-    """A stage of a pipeline: activations come from the stage before, gradients from the stage after."""
+    """A stage of a pipeline: receives activations from the previous stage and gradients from the next one."""
     def step(x):
         with turn.phase("forward"):
             if forward_to[0] is not None:

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The SDK configured from the environment, by the entry points of the installed package."""
+"""The SDK configured from the environment through the entry points of the installed package."""
 
 import importlib.metadata
 import json

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of a real torch.distributed job on the CPU: each one's phases are its own work."""
+"""Phases of the ranks of a real torch.distributed job on the CPU contain only the rank's own work."""
 
 import json
 import subprocess
@@ -111,7 +111,7 @@ def test_the_slow_rank_has_the_delay_and_the_others_wait(tmp_path, kind, world, 
     assert sequences == sorted(set(sequences))
     steps = [[x["phases"] for x in s] for s in steps]
     right = 0
-    for i in range(5, 25):  # the first ones set up
+    for i in range(5, 25):  # the first ones initialize
         mine = steps[slow][i]
         others = [s[i] for r, s in enumerate(steps) if r != slow]
         own = [max((v, k) for k, v in s[i].items() if k != "comm") for s in steps]
@@ -236,6 +236,6 @@ def test_waits_of_ddp_in_every_way_of_using_it(tmp_path):
             assert met == late[name][i][1], (name, i)
             assert len(met) == (1 if (i + 1) % every == 0 else 0), (name, i)
         assert all(x["backward"] > 0.1 for x, _ in late[name])
-        # A busy machine delays the punctual rank as well, now and then.
+        # A busy machine sometimes delays the punctual rank, too.
         assert any(x.get("comm", 0) > 0.05 * every > x["backward"] for x, _ in steps[1:]), (name, steps)
         assert any(x.get("comm", 0) < 0.05 for x, met in late[name][1:] if met), (name, late[name])

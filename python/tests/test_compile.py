@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sections in regions that torch.compile compiles as one graph."""
+"""Sections in regions that torch.compile compiles to one graph."""
 
 import pytest
 

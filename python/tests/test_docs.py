@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the guide, as they are pasted."""
+"""Runs the programs of the guide as pasted."""
 
 import http.server
 import os

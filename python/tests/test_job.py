@@ -14,7 +14,7 @@ def no_launcher(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-# The cases of gpuspan/rank.
+# The same cases as in gpuspan/rank.
 @pytest.mark.parametrize("env, want", [
     ({}, {}),
     ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, {RANK: 3, LOCAL: 1, SIZE: 8}),

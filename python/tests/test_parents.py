@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of other instrumentation libraries as parents of sections, and sections around JAX, where they are installed."""
+"""Spans of other instrumentation libraries as parents of sections, and sections around JAX, if they are installed."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a process of its own: the end of the interpreter, and the capture library."""
+"""Tests that need a separate process: exit of the interpreter, and the capture library."""
 
 import os
 import pathlib

@@ -11,7 +11,7 @@ import otelgpu
 
 
 class Window:
-    """What torch hands to on_trace_ready, as far as it is used."""
+    """The used part of what torch passes to on_trace_ready."""
 
     def __init__(self, text):
         self.text = text

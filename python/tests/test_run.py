@@ -18,7 +18,7 @@ PRINT = [sys.executable, "-c", "import os; print(os.environ.get('CUDA_INJECTION6
 
 @pytest.fixture
 def installed(tmp_path):
-    """A copy of the package with a capture library, as the wheel has it."""
+    """A copy of the package with a capture library, as in the wheel."""
     if os.name != "posix":
         pytest.skip("the capture library is for Linux")
     shutil.copytree(PACKAGE, tmp_path / "site" / "otelgpu", ignore=shutil.ignore_patterns("*.so", "__pycache__"))

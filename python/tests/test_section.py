@@ -31,11 +31,11 @@ def test_a_section_has_the_devices_times_within_its_bound(exporter, gpu):
     offset = _runtime.wall_offset()
     for i, x in enumerate(sections):
         s = got["work %d" % i]
-        start, end = x._node.start_event.stamp, x._node.end_event.stamp  # the device's own, before rounding
+        start, end = x._node.start_event.stamp, x._node.end_event.stamp  # device times before rounding
         bound = s.attributes["gpu.timing.error"] * 1e9
         assert s.attributes["gpu.timing.source"] == "cuda_event"
         assert abs(s.attributes["gpu.duration"] * 1e9 - (end - start)) <= 600
-        # The wall clock may be steered against the monotonic one between the span and this look: 20 µs.
+        # The wall clock may be slewed relative to the monotonic one between the span and this read: 20 µs.
         assert abs(s.start_time - (gpu.host(start) + offset)) <= bound + 20_000
         assert abs(s.end_time - (gpu.host(end) + offset)) <= bound + 20_000
         assert 0 < bound

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of real trainers on the CPU: Lightning, Transformers and Accelerate, where they are installed."""
+"""Steps of real trainers on the CPU: Lightning, Transformers and Accelerate, if they are installed."""
 
 import json
 import subprocess
@@ -138,8 +138,8 @@ def test_transformers_waits_for_the_slow_rank_in_comm(tmp_path):
     assert out.returncode == 0, out.stderr[-3000:]
     punctual, late = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert len(punctual) == len(late) == 4
-    assert all(s["backward"] > 0.3 for s in late)  # two passes, of which the second one waits
-    # A busy machine delays the punctual rank as well, now and then.
+    assert all(s["backward"] > 0.3 for s in late)  # two passes, the second of which waits
+    # A busy machine sometimes delays the punctual rank, too.
     assert any(s["comm"] > 0.15 > s["backward"] for s in punctual), punctual
     assert any(s["comm"] < 0.15 for s in late), late
 

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What type checkers say of the package and of programs that use it."""
+"""Results of type checkers for the package and for programs that use it."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_pyright_finds_nothing_in_the_package_and_the_faults_of_a_program(tmp_pa
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(PACKAGE.parent)]}))
     out = subprocess.run([pyright, "--pythonpath", sys.executable, "--outputjson", str(PACKAGE)], capture_output=True,
                          text=True, timeout=300, cwd=tmp_path)
-    # Torch and the trainers are not installed everywhere.
+    # Torch and the trainers may not be installed.
     errors = [d for d in json.loads(out.stdout)["generalDiagnostics"]
               if d["severity"] == "error" and d.get("rule") != "reportMissingImports"]
     assert not errors, out.stdout

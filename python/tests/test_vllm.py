@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real vLLM on a CPU, with a tiny model made here, and a real Collector, named by OTELGPU_COLLECTOR."""
+"""A real vLLM on a CPU with a tiny generated model, and a real Collector, whose path is OTELGPU_COLLECTOR."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_a_real_vllm_and_the_pipeline_agree(tmp_path):
         assert theirs["vllm:prefix_cache_hits_total"] > 0
         eventually(lambda: totals(get("http://%s/metrics" % metrics)).get("gpu_request_items_count") == want, collector,
                    120)
-        time.sleep(SETTLE)  # further requests would be here by now
+        time.sleep(SETTLE)  # further requests would have arrived by now
         ours = totals(get("http://%s/metrics" % metrics))
     finally:
         for p in (server, collector):

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `make wheel` built, installed as a user does: OTELGPU_WHEELS=dist/python. It needs a package index."""
+"""Installs the output of `make wheel` as a user would: OTELGPU_WHEELS=dist/python. Requires a package index."""
 
 import ctypes
 import os
@@ -32,7 +32,7 @@ for step in otelgpu.loop("train", total_steps=2):
 
 
 def versions(library):
-    """The versions of glibc's symbols that an ELF file needs, read from the text of its string tables."""
+    """Returns the glibc symbol versions that an ELF file needs, read from its string tables."""
     return {tuple(map(int, v.split(b"."))) for v in re.findall(rb"GLIBC_([0-9.]+)\0", library)}
 
 
@@ -57,7 +57,7 @@ def test_the_wheel_for_any_platform_has_no_library():
 
 @pytest.fixture(scope="module")
 def venv(tmp_path_factory):
-    """A fresh environment into which pip chose one of the wheels."""
+    """A fresh environment in which pip has installed one of the wheels."""
     folder = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = str(folder / "bin" / "python")

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop and a service with batches, on the stand-in for torch.cuda, through the real SDK and its OTLP exporter."""
+"""A training loop and a service with batches on the fake torch.cuda, through the real SDK and its OTLP exporter."""
 
 import sys
 import threading

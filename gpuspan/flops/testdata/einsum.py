@@ -1,8 +1,8 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes einsum.txt: what NumPy finds for random equations. python3 einsum.py > einsum.txt (needs NumPy 1.x).
+"""Writes einsum.txt: NumPy's results for random equations. python3 einsum.py > einsum.txt (needs NumPy 1.x).
 
-A line is: equation, shapes, operations of one nest of loops, operations of NumPy's optimal path, shape of the result.
+Each line has the equation, shapes, operations of one loop nest, operations of NumPy's optimal path, and shape of the result.
 NumPy prints costs with four digits only, so they are added up here, step by step of its path, by its own functions."""
 import random
 import sys
@@ -46,7 +46,7 @@ def main():
         sets, result = [set(t) for t in left.split(",")], set(out)
         everything = set().union(*sets)
         if everything == result and len(sets) > 2:
-            continue  # NumPy does not look for a path where nothing is summed
+            continue  # NumPy searches no path if nothing is summed
         sizes = {}
         for term, s in zip(left.split(","), shapes):
             for c, d in zip(term, s):

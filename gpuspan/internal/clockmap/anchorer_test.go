@@ -20,7 +20,7 @@ func newAnchorer(t testing.TB, p *physics) *Anchorer {
 	return a
 }
 
-// drive maintains a for d, as a polling thread would, and returns how many anchors that made.
+// drive maintains a for d, as a polling thread would, and returns the number of new anchors.
 func drive(t testing.TB, p *physics, a *Anchorer, d time.Duration, busy bool) int {
 	from := a.made
 	for until := p.now + float64(d); p.now < until; {
@@ -145,7 +145,7 @@ func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
 	start := p.now
 	e := p.put(start)
 	p.sleep(1e6)
-	at, _, _, half, ok := place(a, e, e) // at once, not at the next due time
+	at, _, _, half, ok := place(a, e, e) // immediately, not at the next due time
 	require.True(t, ok)
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 
@@ -170,7 +170,7 @@ func TestHangingDeviceDoesNotHangTheThread(t *testing.T) {
 	require.Zero(t, a.Map().Anomalies())
 }
 
-// stalled is a device whose polling thread is off its processor after each first answer.
+// stalled is a device whose polling thread loses its CPU after each first response.
 type stalled struct {
 	*physics
 	asked event
@@ -216,7 +216,7 @@ func TestSimulatedClockIsMovedByWaiting(t *testing.T) {
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 }
 
-// A destroyed context takes stream, events and the chain of anchors with it. The next anchors restart.
+// A destroyed context invalidates stream, events and the chain of anchors. The next anchors restart.
 func TestEventsThatFailOtherwiseAreFreedAndReplaced(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
@@ -251,7 +251,7 @@ func TestLostEventsAreReplaced(t *testing.T) {
 	require.Equal(t, 1, len(p.stamps), "only the test's own event is left")
 }
 
-// place reads and places a section at once, without an anchor after it.
+// place reads a section and converts its times immediately, without a later anchor.
 func place(a *Anchorer, start, end event) (at, last int64, duration float64, half int64,
 	ok bool,
 ) {
@@ -275,8 +275,8 @@ func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, las
 	return p.Start, p.End, float64(p.End - p.Start), p.HalfWidth, true
 }
 
-// A busy stream is read some hundred sections at a time, with the anchor that lies behind them all made after the first
-// of these: the others need not wait for the next.
+// A busy stream is read in batches of some hundred sections. One anchor after the first of a batch suffices for all of
+// them.
 func TestSectionReadAfterItsAnchorWaitsForNoOther(t *testing.T) {
 	p := newPhysics(1, time.Minute, 25, 1)
 	a := newAnchorer(t, p)

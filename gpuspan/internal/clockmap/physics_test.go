@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// physics is a device whose clock, latencies and roundings are known. Its host clock moves only by being used and by
+// physics is a device with known clock, latencies and rounding. Its host clock advances only when it is used and in
 // sleep.
 type physics struct {
 	backend.Unimplemented
@@ -22,20 +22,20 @@ type physics struct {
 	gpus []float64
 	rate []float64 // GPU ns per host ns, per second of host time
 
-	there    float64 // least latency of a submission, ns
-	back     float64 // and of a completion
-	shortest float64 // round trip of a probe that there was
+	there    float64 // minimum latency of a submission, ns
+	back     float64 // minimum latency of a completion, ns
+	shortest float64 // shortest round trip of a probe so far
 	tick     float64
-	delayed  float64 // share of bursts that queue behind other work
+	delayed  float64 // fraction of bursts that queue behind other work
 	everyOne bool    // delay single probes, not whole bursts
-	heavy    float64 // share of latencies with a long tail
-	long     float64 // share of sections that take seconds
+	heavy    float64 // fraction of latencies with a long tail
+	long     float64 // fraction of sections that take seconds
 	queue    float64 // mean extra delay, ns
-	oneWay   bool    // Elapsed refuses b before a
-	stills   []still // of the host's clock
+	oneWay   bool    // Elapsed returns an error for b before a
+	stills   []still // periods when the host's clock stops
 	fail     int32
 
-	shift      float64 // ns by which the device stamps later, within what takes a submission and a completion their time
+	shift      float64 // ns by which the device's timestamp moves within the latencies of submission and completion
 	simulated  bool    // the clock has no monotonic reading
 	lost       event   // events up to this one are gone
 	lostStatus status
@@ -44,7 +44,7 @@ type physics struct {
 	stamps     map[event]stamp
 	next       event
 	recorded   event   // the last one
-	visible    float64 // when it is seen: polled so often that looking it up is most of a simulation
+	visible    float64 // when it becomes visible; cached, because the simulation polls it most
 }
 
 type (
@@ -54,8 +54,8 @@ type (
 	stamp  struct{ host, visible float64 }
 )
 
-// newPhysics draws the rate of the GPU's clock for every second: a constant drift, a random walk of walk ppb per √s,
-// and a half-hour swing of 0.3 ppm.
+// newPhysics draws the GPU clock rate of every second: a constant drift, a random walk of walk ppb per √s, and a
+// half-hour swing of 0.3 ppm.
 func newPhysics(seed uint64, d time.Duration, ppm, walk float64) *physics {
 	p := &physics{
 		rng: rand.New(rand.NewPCG(seed, 7)), base: time.Now(), tick: 500, heavy: 0.05, queue: 400e3,
@@ -63,7 +63,7 @@ func newPhysics(seed uint64, d time.Duration, ppm, walk float64) *physics {
 		stamps: map[event]stamp{}, next: 1,
 	}
 	n := int(d/time.Second) + 120
-	g, w := 5.4e12, 0.0 // the GPU has been up for 1.5 h
+	g, w := 5.4e12, 0.0 // the GPU has run for 1.5 h
 	for i := range n {
 		p.gpus = append(p.gpus, g)
 		w += walk * 1e-9 * p.rng.NormFloat64()
@@ -90,10 +90,10 @@ func (p *physics) ramp(at, seconds int, ppm float64) {
 	}
 }
 
-// still is a time that the GPU's clock counts and the host's does not.
+// still is a period that the GPU's clock counts and the host's does not.
 type still struct{ at, sum float64 }
 
-// standStill lets the host's clock stand still for d, about every so often.
+// standStill stops the host's clock for d, at intervals of about every.
 func (p *physics) standStill(every, d time.Duration) {
 	sum := 0.0
 	for at := float64(every); at < float64(len(p.gpus))*1e9; at += float64(every) * (0.7 + 0.6*p.rng.Float64()) {
@@ -102,7 +102,7 @@ func (p *physics) standStill(every, d time.Duration) {
 	}
 }
 
-// gpu is the device's clock at a host time.
+// gpu returns the device's clock at a host time.
 func (p *physics) gpu(host float64) float64 {
 	i := int(host / 1e9)
 	g := p.gpus[i] + (host-float64(i)*1e9)*p.rate[i]
@@ -125,7 +125,7 @@ func (p *physics) sleep(ns float64) {
 	p.burst = !p.everyOne && p.rng.Float64() < p.delayed
 }
 
-// put makes an event that the GPU stamped at a host time.
+// put creates an event that the GPU timestamped at a host time.
 func (p *physics) put(host float64) event {
 	p.next++
 	p.stamps[p.next] = stamp{host, host}
@@ -198,7 +198,7 @@ func (p *physics) Synchronize(e event) status {
 	return 0
 }
 
-// rest is time.Sleep on this clock.
+// rest replaces time.Sleep on this clock.
 func (p *physics) rest(d time.Duration) { p.now += p.latency(float64(d)+20e3, 20e3) }
 
 func (p *physics) Elapsed(a, b event) (float64, status) {

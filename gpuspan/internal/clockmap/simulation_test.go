@@ -17,7 +17,7 @@ import (
 
 var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")
 
-// result of one simulated run.
+// withTick returns options with the given tick.
 func withTick(d time.Duration) Options {
 	opts := Defaults()
 	opts.Tick = cmp.Or(d, opts.Tick)
@@ -39,15 +39,15 @@ func (r *result) quantile(v []float64, q float64) float64 {
 	return s[min(int(q*float64(len(s))), len(s)-1)]
 }
 
-// simulate runs d of a busy application: every second some sections, which are read back up to 60 ms after their end
-// and placed at the next anchor.
+// simulate runs a busy application for d. Each second has some sections, which are read back up to 60 ms after their
+// end and converted at the next anchor.
 func simulate(t testing.TB, p *physics, d time.Duration, opts Options,
 	check func(host, err, half float64) bool,
 ) result {
 	return simulateMany(t, p, d, opts, 3, check)
 }
 
-// simulateMany has that many sections in a row.
+// simulateMany runs many sections in a row.
 func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow int,
 	check func(host, err, half float64) bool,
 ) result {
@@ -86,7 +86,7 @@ func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow
 			}
 		}
 	}
-	run := func(ns float64) { // what the polling thread does meanwhile
+	run := func(ns float64) { // the polling thread's work during the wait
 		for until := p.now + ns; p.now < until; {
 			wait, st := a.Maintain(true)
 			require.Zero(t, st)
@@ -134,7 +134,7 @@ type clockCase struct {
 	jumps    bool    // which are anomalies
 }
 
-// clockCases are the simulated cases; docs/clock.md shows some of them.
+// clockCases are the simulated cases, some of which docs/clock.md shows.
 var clockCases = []clockCase{
 	{name: "25 ppm", ppm: 25, walk: 1, p50: 1.2, p99: 2},
 	{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
@@ -175,7 +175,7 @@ var clockCases = []clockCase{
 
 func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	length := 4 * time.Hour
-	if testing.Short() || raceEnabled { // one goroutine: the race detector only makes it slow
+	if testing.Short() || raceEnabled { // one goroutine: the race detector only slows it down
 		length = 20 * time.Minute
 	}
 	for i, c := range clockCases {
@@ -184,8 +184,8 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 				t.Skip("one goroutine: the race detector only makes it slow")
 			}
 			length := length
-			if i >= 2 { // the first two are the four hours of the figures
-				length = max(length/8, 15*time.Minute) // less is mostly the start, of which 1 % is no figure
+			if i >= 2 { // the first two take four hours
+				length = max(length/8, 15*time.Minute) // a shorter run is mostly start-up, too little for a p99
 			}
 			p := newPhysics(1, length, c.ppm, c.walk)
 			if c.set != nil {
@@ -207,11 +207,10 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	}
 }
 
-// Three devices that differ only in which way is slow: to the device, from it, or as the table has it. The host reads
-// the same times of all of them, so it places all alike, and what holds for each of the three cannot be narrower than
-// they are apart.
+// Three devices that differ only in which latency is long: submission, completion, or both as in the table. The host
+// reads the same times from all of them, so no valid bound can be narrower than the distance between their true times.
 func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
-	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the stamps' differences are the same
+	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the differences of timestamps are equal
 	var first []Placement
 	for _, shift := range []float64{0, earliest, latest} {
 		p := newPhysics(1, time.Minute, 0, 0)
@@ -243,8 +242,8 @@ func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
 	}
 }
 
-// The half width follows the shortest round trip of a probe: no bound can be narrower than half of it and of a tick, as
-// the test before this one shows, and the map's is by the random parts of the latencies and what the rate may change.
+// The half width depends on the shortest round trip of a probe. No bound can be narrower than half of it plus half a
+// tick, as the previous test shows; the map adds the random parts of the latencies and the possible change of rate.
 func TestTheHalfWidthIsThatOfTheShortestRoundTrip(t *testing.T) {
 	length := 10 * time.Minute
 	if testing.Short() || raceEnabled {
@@ -264,7 +263,7 @@ func TestTheHalfWidthIsThatOfTheShortestRoundTrip(t *testing.T) {
 	}
 }
 
-// seeds are so many, and a tenth of them under the race detector, which only makes one goroutine slow.
+// seeds returns n, or a tenth of it under the race detector, which only slows a single goroutine down.
 func seeds(n uint64) uint64 {
 	if raceEnabled {
 		return max(1, n/10)
@@ -285,12 +284,12 @@ func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
 	require.LessOrEqual(t, r.quantile(errors, 0.99), 2.0)
 }
 
-// The assumptions are 5 ppm at once and 3 ppm a second besides.
+// The assumptions are a step of 5 ppm plus 3 ppm per second.
 func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one goroutine: the race detector only makes it slow")
 	}
-	const restless = 200 // ppb per √s: two hundred times what the other simulations have
+	const restless = 200 // ppb per √s: two hundred times as much as in the other simulations
 	for _, c := range []struct {
 		name   string
 		walk   float64
@@ -320,8 +319,8 @@ func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 	}
 }
 
-// A step beyond MaxRateChange cannot be known before the next anchor. Until it is noticed the error is at most the step
-// times the age of the last anchor that was accepted; then it is counted, and the bound holds again.
+// A step beyond MaxRateChange cannot be detected before the next anchor. Until then, the error is at most the step
+// times the age of the last accepted anchor; afterwards it is counted, and the bound holds again.
 func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 	for _, step := range []float64{20, -20, 100, -100} {
 		for seed := range seeds(10) {
@@ -339,7 +338,7 @@ func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 				return true
 			})
 			require.Zero(t, r.outside, r.worst)
-			if math.Abs(step) > 50 { // smaller ones can hide in what the rate may change anyway
+			if math.Abs(step) > 50 { // smaller steps are within the assumed rate change
 				require.Positive(t, r.anomalies)
 			}
 			require.Less(t, noticed, 101.5e9)
@@ -358,7 +357,7 @@ func TestDurationsAreGoodToTheTick(t *testing.T) {
 var placements = flag.Int("clock.placements", 200_000,
 	"how many sections TestPlacementsByTheMillion places, over all cases")
 
-// Many sections between each two anchors, so that a wrong limit has no place to hide.
+// Tests many sections between every two anchors, so that a wrong limit is found.
 func TestPlacementsByTheMillion(t *testing.T) {
 	each := *placements / len(clockCases)
 	if testing.Short() || raceEnabled {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A user's build must not depend on what the Go runtime keeps to itself unless it asks to. The assembly that a tag asks
-// for passes the same tests.
+// A build must not depend on internals of the Go runtime unless a build tag enables it. The assembly behind that tag
+// passes the same tests.
 func TestOnlyATagBuildsTheAssembly(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.GoFiles}} {{.SFiles}}", ".").CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -26,7 +26,7 @@ func libc(t *testing.T) *dl.Library {
 	return lib
 }
 
-// deepen needs n times 1 KiB of stack.
+// deepen uses n KiB of stack.
 //
 //go:noinline
 func deepen(n int) byte {
@@ -37,7 +37,7 @@ func deepen(n int) byte {
 	return room[n%len(room)]
 }
 
-// A C function that calls back into Go returns through a stack that may have grown, and moved, meanwhile.
+// While a C function calls back into Go, the stack that it returns to may grow and move.
 func TestResultSurvivesACallbackThatGrowsTheStack(t *testing.T) {
 	// void *tfind(const void *key, void *const *root, int (*compare)(const void *, const void *))
 	find := libc(t).Lookup("tfind")
@@ -79,7 +79,7 @@ func TestMemoryLentToCIsWholeAtAnyStackDepth(t *testing.T) {
 		f.Text(0, "twelve bytes")
 		require.EqualValues(t, 12, f.Call(length, 1))
 	}, func(int) {
-		var own [8]byte // would live on the stack, were it not for Bytes
+		var own [8]byte // would be on the stack without Bytes
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Bytes(0, own[:])
@@ -89,7 +89,7 @@ func TestMemoryLentToCIsWholeAtAnyStackDepth(t *testing.T) {
 	})
 }
 
-// The loader keeps the reason of a failure for the thread that failed.
+// The loader stores the reason of a failure per thread.
 func TestReasonOfAFailureIsNeverLost(t *testing.T) {
 	lib := libc(t)
 	var wg sync.WaitGroup

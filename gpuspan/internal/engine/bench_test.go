@@ -41,9 +41,8 @@ func benchProfiler(b *testing.B, opts ...enginetest.Option) (*engine.Profiler, *
 	return p, p.Stream(3, "bench", enginetest.NeverCaptured())
 }
 
-// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither
-// the time nor the allocations of the reading back are counted: they are the polling thread's (see
-// BenchmarkPollingShare).
+// inBatches measures n runs of f in batches that fit into a stream's slots, and reads the slots back in between. It
+// excludes time and allocations of reading back, which the polling thread spends (see BenchmarkPollingShare).
 func inBatches(b *testing.B, p *engine.Profiler, f func(n int)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -115,7 +114,7 @@ func BenchmarkSectionUnsampled(b *testing.B) {
 	}
 }
 
-// BenchmarkSectionUnsampledNested is a section within one that is not timed.
+// BenchmarkSectionUnsampledNested measures a section within an untimed one.
 func BenchmarkSectionUnsampledNested(b *testing.B) {
 	_, s := benchProfiler(b)
 	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
@@ -129,7 +128,7 @@ func BenchmarkSectionUnsampledNested(b *testing.B) {
 	}
 }
 
-// BenchmarkSectionContext is what it costs to pass a section on in a context.
+// BenchmarkSectionContext measures passing a section in a context.
 func BenchmarkSectionContext(b *testing.B) {
 	_, s := benchProfiler(b)
 	ctx := enginetest.Sampled()
@@ -155,7 +154,7 @@ func BenchmarkSectionUnsampledWithWork(b *testing.B) {
 	}
 }
 
-// BenchmarkSectionBookkeeping is Start and EndWith without a driver: what the library itself costs.
+// BenchmarkSectionBookkeeping measures Start and EndWith without a driver: the cost of the library itself.
 func BenchmarkSectionBookkeeping(b *testing.B) {
 	p, s := benchProfiler(b)
 	ctx := enginetest.Sampled()
@@ -180,7 +179,7 @@ func BenchmarkSectionNested(b *testing.B) {
 	})
 }
 
-// BenchmarkOTelSpanInline is the peer: a span of the SDK with eight attributes, started and ended in the caller.
+// BenchmarkOTelSpanInline is the baseline: an SDK span with eight attributes, started and ended in the caller.
 func BenchmarkOTelSpanInline(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -207,8 +206,8 @@ func inlineSpan(ctx context.Context, tracer trace.Tracer) {
 	span.End()
 }
 
-// BenchmarkSectionLive is Start and EndWith as they run in a service: the polling thread reads back and spans are made
-// meanwhile. Bursts of SDK spans alternate with it, and the medians of the bursts are reported.
+// BenchmarkSectionLive measures Start and EndWith as in a service, while the polling thread reads sections back and
+// creates spans. Bursts of SDK spans alternate with it, and the medians of the bursts are reported.
 func BenchmarkSectionLive(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -241,7 +240,7 @@ func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { ret
 
 func (discard) Shutdown(context.Context) error { return nil }
 
-// BenchmarkPollingThread is the cost of reading a section back and making its span, per section.
+// BenchmarkPollingThread measures reading a section back and creating its span.
 func BenchmarkPollingThread(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()

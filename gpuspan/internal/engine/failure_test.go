@@ -34,7 +34,7 @@ func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
 	s = g.P.Stream(3, "main")
 	g.B.QueryStatus.Store(int32(backend.StatusNotReady))
 	enginetest.Op.Start(context.Background(), s).End()
-	g.B.Panics.Store(true) // now Query does
+	g.B.Panics.Store(true) // now Query panics
 	require.Eventually(t, func() bool { return strings.Contains(g.Errors(), "scripted panic") }, 20*time.Second,
 		time.Millisecond)
 	g.Flush(t)
@@ -80,7 +80,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	s := f.P.Stream(3, "main")
 	enginetest.Op.Start(context.Background(), s).End()
 	open := enginetest.Op.Start(context.Background(), s)
-	// the polling thread must get a turn, on a busy machine too
+	// the polling thread needs time to run, also on a busy machine
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	err := f.P.Flush(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// deafBackend hangs where a driver may hang when it is loaded.
+// deafBackend hangs at a point where a driver may hang when it is loaded.
 type deafBackend struct {
 	*enginetest.Backend
 	in    string
@@ -54,8 +54,7 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 	}
 }
 
-// Whether the polling thread comes to ask the driver before the time is over, while it asks or after, is a matter of
-// nanoseconds here.
+// The deadline may pass before, during or after the polling thread's query of the driver; nanoseconds decide.
 func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 	for range 200 {
 		b := enginetest.NewBackend()

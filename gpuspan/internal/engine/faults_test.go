@@ -30,7 +30,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// fault panics in the call of that name, from the time on when it is armed.
+// fault panics in the named call once it is armed.
 type fault struct {
 	at    string
 	armed atomic.Bool
@@ -44,7 +44,7 @@ func (f *fault) in(call string) {
 	}
 }
 
-// faultyBackend is a enginetest.Backend device each of whose methods may panic.
+// faultyBackend is an enginetest.Backend whose methods may panic.
 type faultyBackend struct {
 	*enginetest.Backend
 	*fault
@@ -120,7 +120,7 @@ func (b faultyBackend) MemoryUsage(d backend.Context) (int64, backend.Status) {
 
 func (b faultyBackend) Close() error { b.in("Close"); return b.Backend.Close() }
 
-// faultyCode is everything else that an application can hand to a profiler.
+// faultyCode implements everything else that an application can pass to a profiler.
 type faultyCode struct{ *fault }
 
 func (c faultyCode) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.in("OnStart") }
@@ -159,7 +159,7 @@ func (c faultyCode) Enabled() bool { c.in("Enabled"); return true }
 
 func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
 
-// faultyTracers, faultyMeters, faultyRecorder and faultyLogger are providers, a recorder and a logger.
+// faultyTracers, faultyMeters, faultyRecorder and faultyLogger are providers, a recorder and a logger that may panic.
 type faultyTracers struct {
 	*sdktrace.TracerProvider
 	fault *fault
@@ -223,7 +223,7 @@ func (l faultyLogger) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l faultyLogger) WithGroup(string) slog.Handler { return l }
 
-// application is a program with sections of every sort. It counts what it got done.
+// application is a program with sections of every kind. It returns how many operations it completed.
 func application(p *engine.Profiler, arm func()) (done int) {
 	out := faultyCode{&fault{}}
 	ctx := context.Background()
@@ -267,8 +267,8 @@ func application(p *engine.Profiler, arm func()) (done int) {
 	return done
 }
 
-// Whatever the application's own code does, and whatever the driver does, the application goes on: no panic comes back
-// through any call, nothing waits, and the error handler is called.
+// Whatever panics in the application's callbacks or the driver, the application continues: no call panics or blocks,
+// and the error handler is called.
 func TestNoPanicReachesTheApplication(t *testing.T) {
 	for _, at := range []string{
 		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents",
@@ -316,7 +316,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				require.Equal(t, 12, done)
 				mu.Lock()
 				defer mu.Unlock()
-				if f.hits.Load() > 0 { // some calls are made by New only
+				if f.hits.Load() > 0 { // only New makes some of the calls
 					require.Regexp(t, "panicked|injected into "+at, strings.Join(heard, "\n"))
 				}
 				if early && at != "nothing" && at != "Handle" {
@@ -327,7 +327,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 	}
 }
 
-// A provider that panics costs spans; what was measured is still counted.
+// A provider that panics loses spans, but not statistics.
 func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	f := &fault{at: "Tracer"}
 	f.armed.Store(true)

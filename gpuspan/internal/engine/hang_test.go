@@ -16,18 +16,18 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
 
-// slowEnd is a span processor that takes its time.
+// slowEnd is a span processor with a slow OnEnd.
 type slowEnd struct{ sdktrace.SpanProcessor }
 
 func (slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
 func (slowEnd) OnEnd(sdktrace.ReadOnlySpan) { time.Sleep(timeline.CloseLimit / 2) }
 
-// A polling thread that is only slow has as long as Shutdown's context gives it.
+// Shutdown waits for a slow polling thread until its context expires.
 func TestShutdownWaitsForSlowSpans(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(slowEnd{}))))
 	s := f.P.Stream(3, "main")
-	for range 3 { // open, so that their spans end when everything is abandoned
+	for range 3 { // open, so that their spans end at shutdown
 		enginetest.Op.Start(context.Background(), s)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

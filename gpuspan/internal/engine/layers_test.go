@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A package of the list imports only those before it, and neither a package nor a type
-// grows beyond what a person holds in mind.
+// Each package in the list imports only earlier ones, and the sizes of packages and types are limited.
 func TestImportsOfTheLayersGoOneWay(t *testing.T) {
 	const prefix = "github.com/otelgpu/otelgpu/gpuspan/internal/"
 	const mostLines, mostMethods = 2500, 20

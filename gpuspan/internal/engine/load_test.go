@@ -24,8 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
 
-// BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4
-// streams, as a share of one core. b.N is the number of sections.
+// BenchmarkPollingShare measures the CPU time of the polling thread, spans included, at 2,000 sections a second on 4
+// streams, as a fraction of one core. b.N is the number of sections.
 func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -46,8 +46,8 @@ func BenchmarkPollingShare(b *testing.B) {
 	b.ReportMetric(float64(p.Drops[record.DropPoolFull].Load()), "dropped")
 }
 
-// BenchmarkSaturation is how many sections a second become spans when two goroutines start them as fast as slots come
-// back, and how many do so in a second of the polling thread's processor time, which is what limits them: starting one
+// BenchmarkSaturation measures how many sections become spans per second when two goroutines start them as fast as
+// slots are freed, and how many per second of CPU time of the polling thread, which is the limit: starting a section
 // costs a fiftieth of its span.
 func BenchmarkSaturation(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
@@ -80,15 +80,14 @@ func BenchmarkSaturation(b *testing.B) {
 	}
 }
 
-// pollingCPU is the processor time of the polling thread; 0 if unknown.
+// pollingCPU returns the CPU time of the polling thread, or 0 if unknown.
 func pollingCPU(p *engine.Profiler) (d time.Duration) {
 	_ = p.Poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
 	return d
 }
 
-// BenchmarkSectionBurst lets goroutines with streams of their own start sections at the same moment: they must not slow
-// each other down. What is reported is the median over bursts of the time of one section, for a busy machine interrupts
-// many bursts.
+// BenchmarkSectionBurst starts sections from several goroutines at the same moment, each on its own stream. They must
+// not slow each other down. It reports the median over bursts, because a busy machine interrupts many of them.
 func BenchmarkSectionBurst(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
@@ -130,7 +129,7 @@ func BenchmarkSectionBurst(b *testing.B) {
 	}
 }
 
-// residentMemory is what the system has given the process; 0 if unknown.
+// residentMemory returns the resident set size of the process in bytes, or 0 if unknown.
 func residentMemory() (bytes int64) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if f := strings.Fields(string(b)); err == nil && len(f) > 1 {
@@ -140,7 +139,7 @@ func residentMemory() (bytes int64) {
 	return bytes
 }
 
-// TestMemoryIsFlat runs sections, steps and nests until what grows would show. GPUSPAN_TEST_SECTIONS sets how many
+// TestMemoryIsFlat runs sections, steps and nests until a leak would show. GPUSPAN_TEST_SECTIONS sets the number of
 // sections; the default keeps the test quick.
 func TestMemoryIsFlat(t *testing.T) {
 	n := 200_000

@@ -25,7 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hung is a logger that does not come back.
+// hung is a logger that does not return.
 type hung struct {
 	slog.Handler
 	in, out chan struct{}
@@ -65,7 +65,7 @@ func TestShutdownDoesNotWaitForALoggerThatHangs(t *testing.T) {
 	<-done
 }
 
-// A program that ends on a signal often has nothing but the context that the signal has cancelled.
+// A program that a signal ends often calls Shutdown with the canceled context.
 func TestShutdownWithACancelledContextFreesEverything(t *testing.T) {
 	b := enginetest.NewBackend()
 	f := enginetest.New(t, b)
@@ -109,7 +109,7 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 	require.NoError(t, f.P.Shutdown(context.Background()))
 }
 
-// Everything at once from many goroutines: what was started is a span or counted, whatever comes in between.
+// Many goroutines use all methods concurrently: every started section becomes a span or is counted.
 func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	b := enginetest.NewBackend()
 	f := enginetest.New(t, b, enginetest.Changed(func(s *settings.Settings) { s.Slots = 16 }))
@@ -163,7 +163,7 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	require.EqualValues(t, len(f.Spans.Ended())+int(f.P.Drops[record.DropNestLimit].Load()), statuses)
 }
 
-// failing answers the n-th call with an error.
+// failing returns an error from the n-th call.
 type failing struct {
 	*enginetest.Backend
 	n    int

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// caller is application code that uses the profiler from within what the profiler calls.
+// caller is application code that uses the profiler within callbacks from the profiler.
 type caller struct {
 	faultyCode
 	use   func()
@@ -45,7 +45,7 @@ func (c *caller) RangeEnd(uint64) { c.again() }
 
 func (c *caller) Write(p []byte) (int, error) { c.again(); return len(p), nil }
 
-// No mutex is held while the application's code runs, so that it may use what it instruments with.
+// No mutex is locked while application code runs, so that it may use the profiler.
 func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 	c := &caller{faultyCode: faultyCode{&fault{}}}
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(c))

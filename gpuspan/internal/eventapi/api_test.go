@@ -41,7 +41,7 @@ const (
 	noMemory     = backend.Status(2)
 )
 
-// rig is the functions over a stub of the driver. bound is how often a device is current.
+// rig calls the functions of a driver stub. bound counts how often a device is made current.
 type rig struct {
 	eventapi.API
 	stub    *ctest.Stub
@@ -70,7 +70,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// captureMode is the calling thread's.
+// captureMode returns the capture mode of the calling thread.
 func (r *rig) captureMode() int32 {
 	mode := int32(0)
 	r.mode(&mode)
@@ -126,7 +126,7 @@ func TestEventsAreMadeAllOrNone(t *testing.T) {
 	require.Zero(t, r.bound)
 }
 
-// A status of a context that is gone says that its events and streams went with it.
+// A status for a destroyed context means that its events and streams were destroyed, too.
 func TestObjectsOfADestroyedContextAreNotDestroyedAgain(t *testing.T) {
 	r := newRig(t)
 	ev := make([]backend.Event, 3)
@@ -179,7 +179,7 @@ func TestAStreamIsCapturingAlsoWhereItIsImplicit(t *testing.T) {
 	r.FreeStream(0, s)
 }
 
-// Calls that would end captures are made in relaxed mode, and the thread gets its own back whatever they answer.
+// Calls that would end captures are made in relaxed mode, and the thread's mode is restored regardless of their result.
 func TestTheThreadsCaptureModeIsReturned(t *testing.T) {
 	r := newRig(t)
 	runtime.LockOSThread()

@@ -42,7 +42,7 @@ func TestAPanickingSpanProcessorCostsItsSpanOnly(t *testing.T) {
 	require.True(t, enginetest.Op.Start(context.Background(), s).Timed(), "no slot is lost")
 }
 
-// What a span processor does in OnEnd, and be it nothing any more, holds up spans and nothing else.
+// A span processor that is slow or hangs in OnEnd delays spans and nothing else.
 func TestASpanProcessorThatHangsDelaysOnlySpans(t *testing.T) {
 	hangs, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -59,7 +59,7 @@ func TestASpanProcessorThatHangsDelaysOnlySpans(t *testing.T) {
 	p.Polling.Wake()
 	<-hangs
 	slots := int64(len(s.Slots))
-	for ended := int64(1); ended < 4*slots; { // slots come back, as the sections are read
+	for ended := int64(1); ended < 4*slots; { // slots are freed as sections are read
 		x := enginetest.Op.Start(context.Background(), s)
 		if x.Timed() {
 			ended++
@@ -81,7 +81,7 @@ func TestASpanProcessorThatHangsDelaysOnlySpans(t *testing.T) {
 	require.GreaterOrEqual(t, spans.Load(), 4*slots)
 }
 
-// Test helpers end the goroutine that they fail on.
+// Test helpers end the goroutine on which they fail.
 func TestGoexitInASpanProcessorLosesOnlyItsSpan(t *testing.T) {
 	var n atomic.Int64
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(enginetest.Processor{Ended: func(sdktrace.ReadOnlySpan) {

@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Parents first, whatever order they were read in; what a given-up section was around hangs below the outermost.
+// Parents are exported first, in whatever order they were read; children of a discarded section become children of the
+// outermost one.
 func TestTheSpansOfANest(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
@@ -50,7 +51,7 @@ func TestTheSpansOfANest(t *testing.T) {
 	require.Equal(t, map[string]string{"1": "", "2": "1", "3": "2", "4": "3", "5": "1"}, below)
 }
 
-// A turn takes a budget of a stream's sections, none that were read later than is wanted, and each once.
+// A turn emits a limited number of a stream's sections, each once, and none that were read after the given time.
 func TestAStreamsTurnOfTheEmitter(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
@@ -85,7 +86,7 @@ func TestAStreamsTurnOfTheEmitter(t *testing.T) {
 	require.Zero(t, s.InFlight.Load())
 }
 
-// A batch with one string that is no UTF-8 is refused whole by exporters and receivers.
+// Exporters and receivers reject a whole batch if one string is not valid UTF-8.
 func TestNothingThatIsNoUTF8IsOnASpan(t *testing.T) {
 	const bad = "a\xff"
 	list := []attribute.KeyValue{

@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
 )
 
-// A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections,
-// and not the profiler.
+// A MeterProvider outlives many profilers. After a shutdown it keeps the last values for a few collections, but not the
+// profiler.
 func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -49,14 +49,14 @@ func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 			break
 		}
 		runtime.GC()
-		time.Sleep(time.Millisecond) // goroutines that have just ended
+		time.Sleep(time.Millisecond) // let finished goroutines exit
 	}
 	require.Nil(t, p.Value(), "nothing holds the profiler")
 	for range export.LastCollections {
 		require.EqualValues(t, 1, collect(), "its figures are still told")
 	}
 	require.EqualValues(t, export.LastCollections, callback.Told.Load())
-	for collect() != 0 { // the callback is taken out beside the collection
+	for collect() != 0 { // the callback is unregistered concurrently with the collection
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 var again bool
 
-// Programs set the global providers after they have made their profiler as often as before.
+// Programs set the global providers before or after they create their profiler.
 func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
 	if again { // with -count
 		t.Skip("the first global providers of a process have been set")

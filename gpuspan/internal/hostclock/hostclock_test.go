@@ -23,9 +23,9 @@ func TestAnInterruptedReadingIsNoStepOfTheWallClock(t *testing.T) {
 	}{
 		{[]int64{3}, 0},
 		{[]int64{-27_311, 5}, 0},            // interrupted between the wall clock and the other
-		{[]int64{-3_000_000, -40_000}, 0},   // twice, for different times
-		{[]int64{36e11, 36e11 + 7}, 36e11},  // set by an hour
-		{[]int64{36e11 + 19_000}, 36e11},    // the time between the two clocks
+		{[]int64{-3_000_000, -40_000}, 0},   // interrupted twice, for different times
+		{[]int64{36e11, 36e11 + 7}, 36e11},  // clock set forward by an hour
+		{[]int64{36e11 + 19_000}, 36e11},    // time between reading the two clocks
 		{[]int64{36e11 - 30_000, 3}, 36e11}, // interrupted, then set back
 		{[]int64{3, 4}, 3},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// Lengths are compared with a count of unit cells: a second method that knows nothing of merging.
+// Lengths are compared with a count of unit cells, which needs no merging.
 func TestUnionIsTheCountOfCoveredCells(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		const size = 200

@@ -16,7 +16,7 @@ import (
 
 func drawer(t *testing.T, input uint64) *T { return &T{TB: t, Rand: rand.New(rand.NewPCG(7, input))} }
 
-// failing is the test that another process runs: its property holds for numbers below 50 only.
+// failing enables the test that another process runs: its property holds only for numbers below 50.
 const failing = "OTELGPU_TEST_FAILING_PROPERTY"
 
 func TestAFailureNamesItsInputAndSeed(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAFailureNamesItsInputAndSeed(t *testing.T) {
 	first := run()
 	require.Regexp(t, `(\d+) is too large\n(?s:.*)input \d+ of -property.seed=7: \[n=\d+\]`, first)
 	require.Equal(t, 1, strings.Count(first, "too large"), "it ends with the first failure")
-	line, _, _ := strings.Cut(first, "(") // without the time that it took
+	line, _, _ := strings.Cut(first, "(") // without its duration
 	require.True(t, strings.HasPrefix(run(), line), "a seed repeats the run")
 }
 
@@ -49,7 +49,7 @@ func TestEachPropertyIsComparedWithAHundredInputs(t *testing.T) {
 	require.Greater(t, len(seen), *checks/2, "and they differ")
 }
 
-// Ranges reach both of their ends, what lies next to them, and never beyond.
+// Draws include both ends of a range and their neighbors, and never exceed it.
 func TestDrawnNumbersAreOfTheirRange(t *testing.T) {
 	for _, c := range []struct{ low, high int64 }{
 		{0, 0}, {-3, 4}, {math.MinInt64, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MinInt64, math.MinInt64},

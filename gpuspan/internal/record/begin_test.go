@@ -59,7 +59,7 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 		{"named", func() { s.StartNamed(sampled, "known"); s.EndNamed("known", w) }},
 		{"nil", func() { op.Start(sampled, nil).EndWith(w) }},
 	} {
-		enginetest.Paused(p, func() { // what the polling thread allocates for spans is not the caller's
+		enginetest.Paused(p, func() { // excludes what the polling thread allocates for spans
 			require.Zero(t, testing.AllocsPerRun(100, tt.f), tt.name)
 		})
 		enginetest.Flush(t, p)
@@ -67,7 +67,7 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 	require.Zero(t, p.Drops[record.DropPoolFull].Load())
 }
 
-// What Start decides of the events and End does with them.
+// Tests which events Start plans and End records.
 func TestEventsRecordedByStartAndEnd(t *testing.T) {
 	foreign := func(c *timeline.StreamConfig) { c.Foreign = true }
 	immediate := record.NewOperation("a", enginetest.Sync(settings.SyncImmediate))

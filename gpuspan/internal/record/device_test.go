@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// streamOn is the number of a span's stream as the span and as its scope say it; 0: it does not.
+// streamOn returns the stream number on the span and on its scope, or 0 if absent.
 func streamOn(s sdktrace.ReadOnlySpan) (own, scope int64) {
 	set := attribute.NewSet(s.Attributes()...)
 	if v, ok := set.Value(semconv.GPUStreamIDKey); ok {
@@ -67,7 +67,7 @@ func TestTheScopeStatesWhichStreamIsTheFirstOfItsDevice(t *testing.T) {
 	}
 }
 
-// The scope's half width is a bound of every span that states none, and less than twice what that span would state.
+// The scope's half width bounds every span without its own, and is less than twice the span's own.
 func TestTheScopeStatesTheUsualHalfWidth(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p, err := engine.New(enginetest.NewBackend(), enginetest.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))

@@ -38,8 +38,8 @@ func TestContextsWithinContextsStayFlat(t *testing.T) {
 	require.Equal(t, 1, depth)
 }
 
-// Whose section it is that ends decides whether the driver is called, before it is: after Shutdown an answer would need
-// a context that nobody gives back.
+// End checks that the section is current before it calls the driver: after Shutdown, the call would leave a context
+// that nothing releases.
 func TestEndedSectionsAllocateNothing(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage = true

@@ -91,7 +91,7 @@ func TestAHangIsLoggedOnceAndSeenInTheGauge(t *testing.T) {
 	f.B.QueryStatus.Store(int32(backend.StatusOK))
 }
 
-// logLines is what was logged; the watchdog also writes by itself, once a second.
+// logLines collects log output; the watchdog also writes once a second.
 type logLines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -114,7 +114,7 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 	set.OpenLimit, set.Slots = 10*time.Millisecond, 4
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSettings(set))
 	s := f.P.Stream(3, "main")
-	// on the polling thread, so that it does not tidy up in between
+	// on the polling thread, so that it does not clean up in between
 	require.NoError(t, f.P.Poller.Call(context.Background(), func() {
 		for range 4 {
 			enginetest.Op.Start(context.Background(), s)
@@ -161,12 +161,11 @@ func TestADriverThatHangsDelaysNothing(t *testing.T) {
 	require.Equal(t, 1, said(), "once")
 	err := f.P.Shutdown(ctx)
 	require.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
-	close(b.Block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
+	close(b.Block) // the driver returns and the thread ends, as the goroutine leak check requires
 	<-f.P.Poller.Done
 }
 
-// Where sections that nobody ends use up a stream, its sections only count. That is said before somebody wonders where
-// the spans are.
+// If sections that never end use up a stream's slots, later sections are only counted, and a warning is logged.
 func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	set := settings.Default()
 	set.NestDeadline, set.Slots = 10*time.Millisecond, 4
@@ -175,7 +174,7 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	require.NoError(t, f.P.Poller.Call(context.Background(), func() {
 		f.B.QueryStatus.Store(int32(backend.StatusNotReady))
 		for range 4 {
-			enginetest.Op.Start(context.Background(), hung).End() // the device's business, not theirs
+			enginetest.Op.Start(context.Background(), hung).End() // caused by the device, not by missing ends
 		}
 		for range 3 {
 			enginetest.Op.Start(context.Background(), s)
@@ -193,7 +192,7 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	f.B.QueryStatus.Store(int32(backend.StatusOK))
 }
 
-// A section of a device that hangs has a span, late and with host times, as a step has.
+// A section on a hung device still becomes a span, late and with host times, as does a step.
 func TestASectionThatTheDeviceDoesNotFinishHasASpanAllTheSame(t *testing.T) {
 	set := settings.Default()
 	set.HangLimit, set.HangDeadline, set.NestDeadline = 0, 10*time.Millisecond, time.Millisecond
@@ -213,7 +212,7 @@ func TestASectionThatTheDeviceDoesNotFinishHasASpanAllTheSame(t *testing.T) {
 		require.Equal(t, "timeout", status)
 		require.Equal(t, "host", source)
 	}
-	f.B.QueryStatus.Store(int32(backend.StatusOK)) // the device comes back
+	f.B.QueryStatus.Store(int32(backend.StatusOK)) // the device recovers
 	f.Flush(t)
 	f.Tidy(t)
 	require.Len(t, f.Spans.Ended(), 3, "once")

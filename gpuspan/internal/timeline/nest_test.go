@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
 )
 
-// ended lets the polling thread look at what has ended, and returns what is passed on of it.
+// ended runs the polling thread over ended sections, and returns the nests that it passes on.
 func ended(p *engine.Profiler, s *record.Stream) (out []*record.Nest) {
 	p.Poller.Pass()
 	for i := range s.Unplaced {
@@ -96,8 +96,7 @@ func TestSectionsBeyondNestLimitsAreCounted(t *testing.T) {
 	require.Len(t, f.Spans.Ended(), 1)
 }
 
-// A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no
-// span.
+// A nest is bounded: further sections are measured and counted in their operations, but have no span.
 func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
@@ -122,7 +121,7 @@ func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	}
 }
 
-// end ends a section and reports whether it was timed.
+// timedEnd ends a section and reports whether it was timed.
 func timedEnd(x record.Section) bool {
 	timed := x.Timed()
 	x.End()

@@ -51,7 +51,7 @@ func TestPlacedSectionsArePassedOnInOrder(t *testing.T) {
 	require.Nil(t, s.Unplaced, "the memory of a burst is freed")
 }
 
-// queue reads n sections back and returns how many are not placed yet.
+// queue reads n sections back and returns how many await conversion.
 func queue(f *enginetest.Rig, s *record.Stream, n int) int {
 	for range n {
 		enginetest.Op.Start(context.Background(), s).End()
@@ -67,7 +67,7 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 	s := f.P.Stream(3, "main")
 	d := s.Device
 	enginetest.Paused(f.P, func() {
-		old := 0 // of what is unplaced, so many; the others are just read, however long that took
+		old := 0 // the number of old unplaced sections; the others have just been read
 		place := func() int {
 			now := f.P.Clock.Now()
 			for i := range s.Unplaced {
@@ -109,7 +109,8 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 	require.Len(t, f.Spans.Ended(), 3+2+2*(timeline.Crowded+1))
 }
 
-// A stream's section may be inside one of a stream on another device, and is placed by its own.
+// A section may be nested in one of a stream on another device, but its times are converted with its own device's
+// anchors.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	d, other := &record.Device{Anchorer: &clockmap.Anchorer{}}, &record.Device{Anchorer: &clockmap.Anchorer{}}
 	s := &record.Stream{EventRecorder: record.EventRecorder{Device: d}}
@@ -148,7 +149,7 @@ func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	f.Flush(t)
-	f.P.Clock.Offset.Store(int64(10 * time.Minute)) // as after a step back while nothing ran
+	f.P.Clock.Offset.Store(int64(10 * time.Minute)) // as after the wall clock was set back while idle
 	enginetest.Op.Record(context.Background(), s, time.Time{}, time.Microsecond, work.Work{})
 	host := record.NewOperation("host", enginetest.Sync(settings.SyncNone))
 	host.Start(context.Background(), s).End()

@@ -36,7 +36,7 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 	}
 	for name, c := range map[string]struct {
 		passed time.Duration // from now
-		behind int           // sections that the last pass left to the device
+		behind int           // sections that were still running at the last pass
 		wakes  func(ended int) bool
 	}{
 		"it has just looked":              {time.Hour, 0, func(n int) bool { return n == slots/2 }},
@@ -70,10 +70,10 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 	}
 }
 
-// asleep is a profiler whose polling thread has just looked and sleeps until woken, as it does between two passes, but
-// for an hour, and is not marked as idle.
+// asleep returns a profiler whose polling thread has just polled and sleeps, as between two passes, but for an hour and
+// without being marked as idle.
 func asleep(t *testing.T, slots int) (*engine.Profiler, *record.Stream) {
-	p, err := engine.New(nil, enginetest.WithSlots(slots)) // no anchors that it would wake for
+	p, err := engine.New(nil, enginetest.WithSlots(slots)) // no anchors that would wake it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
 	s := p.Stream(3, "main")
@@ -95,7 +95,7 @@ func waitForRead(t *testing.T, s *record.Stream, n uint64) {
 	}, time.Minute, time.Millisecond)
 }
 
-// The slots come back in the middle of a burst, long before the polling thread would have looked by itself.
+// Slots are freed in the middle of a burst, long before the polling thread would have polled.
 func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 	const slots = 256
 	p, s := asleep(t, slots)
@@ -103,7 +103,7 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 		for range slots/2 + 1 {
 			enginetest.Op.Start(context.Background(), s).End()
 		}
-		// Records after the thread's last look, and is less than half of what was free then, waits for one more.
+		// Records after the last poll that use less than half of the then free slots wait for one more.
 		require.Eventually(t, func() bool {
 			used, _ := s.Filled()
 			if used >= slots/2 && used < slots*3/4 {
@@ -115,7 +115,7 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 	require.Zero(t, p.Drops[record.DropPoolFull].Load())
 }
 
-// Nothing ends where no slot is free, so the section without one has to report it.
+// Without a free slot no section ends, so the section without a slot must wake the thread.
 func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 	const slots = 16
 	p, s := asleep(t, slots)
@@ -124,9 +124,9 @@ func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 		open = append(open, enginetest.Op.Start(context.Background(), s))
 	}
 	s.Mu.Lock()
-	s.Crowd = 1 << 30 // woken already since the last pass, for nothing
+	s.Crowd = 1 << 30 // already woken since the last pass, without effect
 	s.Mu.Unlock()
-	p.Polling.Passed.Store(p.Clock.Now() + int64(time.Hour)) // as on a machine where all this takes less than wakeEvery
+	p.Polling.Passed.Store(p.Clock.Now() + int64(time.Hour)) // as on a machine on which all this takes less than wakeEvery
 	for _, x := range open {
 		x.End()
 	}
@@ -139,8 +139,8 @@ func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 	require.Positive(t, p.Drops[record.DropPoolFull].Load())
 }
 
-// A stream whose sections come faster than their spans can be made holds up nobody else. Each span takes 200 µs here,
-// so 100 ms are 500 of them.
+// A stream with more sections than the exporter can process does not delay others. Each span takes 200 µs here, so 100
+// ms are 500 of them.
 func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	const span, limit = 200 * time.Microsecond, 500
 	var hot atomic.Int64
@@ -173,7 +173,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 			}
 		}
 	})
-	// the hot stream's queue is full, and what does not fit is counted
+	// the hot stream's queue is full, and further sections are counted as dropped
 	for hot.Load() < 2*limit || p.Drops[record.DropPoolFull].Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -184,7 +184,7 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	before, spans := anchors(), hot.Load()
 	for range 5 {
 		other.Start(context.Background(), calm).End()
-		at := hot.Load() // not before: a goroutine that loses its CPU in between would count what passed meanwhile
+		at := hot.Load() // read here, because a goroutine that loses its CPU would count too many
 		require.LessOrEqual(t, <-others-at, int64(limit), "spans of the hot stream before the other's")
 	}
 	for hot.Load() < spans+4*limit {
@@ -192,15 +192,15 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
 	require.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
-	enginetest.Flush(t, p) // what had ended by then
+	enginetest.Flush(t, p) // flushes what had ended by then
 	close(stop)
 	wg.Wait()
-	// As many spans wait again. Shutdown abandons in time the spans for which the test's code takes long; they would be
-	// made while the next test runs.
+	// As many spans are pending again. Shutdown would abandon them in time, but they would be created during the next
+	// test.
 	enginetest.Flush(t, p)
 }
 
-// A stream that always has more to be read yields to goroutines that call after each of its turns.
+// A stream that always has more sections to read yields to calling goroutines after each turn.
 func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 	set := settings.Default()
 	set.Slots = settings.MaxSlots
@@ -212,7 +212,7 @@ func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 		defer s.Mu.Unlock()
 		return s.Read
 	}
-	// Whether the second caller comes before all is read is the scheduler's matter, so it has some attempts.
+	// The scheduler decides whether the second call arrives before everything is read, so the test retries.
 	require.Eventually(t, func() bool {
 		f.Flush(t)
 		var between uint64
@@ -232,7 +232,7 @@ func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// What panics in every pass, as a clock of the application may, leaves the thread callable, and it ends.
+// A panic in every pass, as from an application's clock, leaves the thread callable and able to stop.
 func TestPanickingThreadStillServesCallsAndStops(t *testing.T) {
 	p, err := engine.New(enginetest.NewBackend(), enginetest.WithErrorHandler(func(error) {}))
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// orderly is a device that finishes events in the order in which they were recorded, as far as a test lets it.
+// orderly is a device that finishes events in the order of their records, up to a limit set by the test.
 type orderly struct {
 	*enginetest.Backend
 	order    map[backend.Event]int
@@ -56,7 +56,7 @@ func (b *orderly) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	return 1000, backend.StatusOK
 }
 
-// read lets the polling thread look once, after n sections of which the device has finished some.
+// read polls once, after n sections of which the device has finished some.
 func (b *orderly) read(t *testing.T, n, finished int) (p *engine.Profiler, timed int64, pending, asked int) {
 	p, err := engine.New(b)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
 	}
 }
 
-// The newest event says that all before it are done, and nothing of one that a graph's capture took.
+// A finished event means that all earlier ones are finished, except those recorded during a graph capture.
 func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
 	b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}, captured: 1 << 40}
 	p, timed, pending, _ := b.read(t, 100, 100)

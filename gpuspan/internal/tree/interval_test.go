@@ -26,8 +26,8 @@ func TestUnionIsBounded(t *testing.T) {
 	require.LessOrEqual(t, covered, 2*n)
 }
 
-// Whatever is measured, added and set: step = Σ phases − overlap + other, no term negative, and the parts agree with a
-// count of cells.
+// For any measured, added and set phases: step = Σ phases − overlap + other, no term is negative, and the parts agree
+// with a count of cells.
 func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 	p := &record.Core{Clock: hostclock.New(time.Now)}
 	p.Phases.Init(MaxPhases, NewPhaseOperation)
@@ -65,7 +65,7 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 					}
 				}
 			}
-			added = min(added, total-measured) // no phase is longer than its step
+			added = min(added, total-measured) // a phase is at most as long as its step
 			loose += int64(added)
 			sum += int64(measured + added)
 		}

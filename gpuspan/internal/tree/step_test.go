@@ -44,7 +44,7 @@ func TestTimesOfPhasesThatCannotBeAreMisuse(t *testing.T) {
 	require.EqualValues(t, 5, f.P.Misuse()["invalid_work"])
 }
 
-// A step that waits for its sections is finished once, also when its span's end ends the goroutine.
+// A step that waits for its sections is finished once, even if ending its span ends the goroutine.
 func TestGoexitAtTheEndOfAStepFreesItsSlotOnce(t *testing.T) {
 	var n atomic.Int64
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(enginetest.Processor{Ended: func(s sdktrace.ReadOnlySpan) {
@@ -76,7 +76,7 @@ func TestGoexitAtTheEndOfAStepFreesItsSlotOnce(t *testing.T) {
 	require.Len(t, slices.Compact(free), len(s.Slots), "each slot is free once")
 }
 
-// That nothing is logged of a hang must not keep the step's span from the trace.
+// If logging of a hang fails, the step's span must still be exported.
 func TestStepOnAHungDeviceEndsItsSpan(t *testing.T) {
 	set := settings.Default()
 	set.HangLimit, set.HangDeadline = 0, 10*time.Millisecond
@@ -95,7 +95,7 @@ func TestStepOnAHungDeviceEndsItsSpan(t *testing.T) {
 	f.Tidy(t)
 	require.Len(t, f.Spans.Ended(), 1, "once")
 
-	f.B.QueryStatus.Store(int32(backend.StatusOK)) // the device comes back
+	f.B.QueryStatus.Store(int32(backend.StatusOK)) // the device recovers
 	f.Flush(t)
 	require.Len(t, f.Spans.Ended(), 1)
 }

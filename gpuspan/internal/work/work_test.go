@@ -47,7 +47,7 @@ func TestSumsOfWorkKeepAStatedPrecision(t *testing.T) {
 	require.False(t, (&Work{Precision: FP8}).Stated())
 }
 
-// A copy within device memory reads and writes it; one over the bus counts for PCIe in its direction.
+// A copy within device memory counts as read and write; one over the bus counts as PCIe traffic in its direction.
 func TestWhereBytesMoved(t *testing.T) {
 	w := Work{Read: 1, Written: 2, Bytes: 4}
 	for d, want := range map[Direction][2]report.IO{

@@ -6,7 +6,7 @@
     otelgpu library                     # prints the path of the capture library
 
 `python -m otelgpu` is the same. While the command runs, `otelcol-gpu capture PID`, or the Collector's gpu_capture receiver,
-records its kernels in short windows. Between the windows it costs nothing."""
+records its kernels in short windows. Outside windows it has no cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = "OTELGPU_CAPTURE_DIR"
 
 
 class Unusable(Exception):
-    """The problem, and the remedy in parentheses."""
+    """Exits with the problem, and the remedy in parentheses."""
 
 
 def library() -> str:

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The current span for the kernels that libotelgpu_capture.so records, where that library is loaded into the process."""
+"""Sets the current span for the kernels that libotelgpu_capture.so records, if that library is loaded into the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _looked = False
 
 
 def _find() -> Any:
-    """The shim, if the driver's injection loaded it. It is never loaded here: a second copy would have a ring of its own."""
+    """Returns the shim if the driver's injection loaded it. This never loads it: a second copy would have its own ring."""
     global _library, _looked
     if _looked:
         return _library
@@ -31,15 +31,15 @@ def _find() -> Any:
         lib.otelgpu_push_batch.restype = None
         _library, _looked = lib, True
     except (OSError, AttributeError):
-        # Not loaded yet: the driver does it when CUDA starts. Or another tool's library, which stays unknown.
+        # Not loaded yet (the driver loads it when CUDA starts), or the library of another tool.
         _library = None
     return _library
 
 
 def push(traceparent: Optional[str], requests: Sequence[str] = ()) -> bool:
-    """Says that kernels launched by this thread from now on belong to that W3C traceparent, until pop(); None: to no span.
-    requests are the traceparents of the requests that the kernels serve together: each kernel links to them, at most 128. False
-    where the capture library is not loaded."""
+    """Associates kernels that this thread launches until pop() with a W3C traceparent; None: with no span. requests
+    are traceparents of the requests of the batch, at most 128, to which each kernel links. Returns False if the
+    capture library is not loaded."""
     try:
         lib = _find()
         if lib is None:
@@ -66,12 +66,12 @@ def pop() -> None:
 
 
 def wanted() -> bool:
-    """Whether the driver loads a library when CUDA starts."""
+    """Reports whether the driver loads a library when CUDA starts."""
     return bool(os.environ.get("CUDA_INJECTION64_PATH"))
 
 
 def push_span(sc: trace.SpanContext, links: Sequence[Tuple[trace.SpanContext, Any]] = ()) -> bool:
-    """push() of a span context and of the requests that it serves; nothing if none is valid and sampled."""
+    """Calls push() with a span context and the requests that it serves; does nothing if none is valid and sampled."""
     if not (_library or wanted()):
         return False
     requests = [traceparent(x) for x, _ in links if x.is_valid and x.trace_flags.sampled]

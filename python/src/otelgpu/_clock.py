@@ -1,11 +1,11 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The device's time on the host's clock.
+"""Converts device time to the host's clock.
 
-An anchor is an event on an idle stream, recorded and waited for between two looks at the host's clock: it happened between
-them, so half of that time bounds how wrong their middle is. An event of the program is placed between the two anchors
-around it, in proportion; both anchors hold, so the larger of their bounds holds between them. What is added: the events'
-resolution, and the curvature that two clocks can have against each other between anchors.
+An anchor is an event on an idle stream, recorded and awaited between two reads of the host's clock. It happened
+between them, so half of their distance bounds the error of the midpoint. Events of the program are interpolated
+linearly between the two surrounding anchors; the larger of the two bounds applies. To it are added the resolution of
+events and the curvature that two clocks can have relative to each other between anchors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Deque, NamedTuple, Optional, Tuple
 from ._device import RESOLUTION_NS
 
 KEPT = 240
-"""Anchors kept for each device: two minutes at two a second. Older work is placed by the oldest, with its wider bound."""
+"""Anchors kept for each device: two minutes at two a second. Older work uses the oldest anchor, with a wider bound."""
 
 WANDER = 1e-6
-"""How far two quartz clocks may bend away from a straight line between two anchors, as a part of the distance."""
+"""Maximum deviation of two quartz clocks from a straight line between two anchors, as a fraction of the distance."""
 
 UNKNOWN_RATE = 2e-4
-"""How far a device's clock may be off its nominal rate: more than any quartz, for the time before the second anchor."""
+"""Maximum rate error of a device's clock before the second anchor: more than any quartz has."""
 
 TRIES = 4
 
@@ -43,11 +43,11 @@ class DeviceClock:
 
     @property
     def newest(self) -> float:
-        """When the newest anchor was taken, ns of the monotonic clock; 0 without one."""
+        """Time of the newest anchor in ns of the monotonic clock; 0 without one."""
         return self._anchors[-1].host if self._anchors else 0.0
 
     def take(self) -> None:
-        """Takes an anchor, the narrowest of a few tries."""
+        """Takes an anchor, the narrowest of a few attempts."""
         best: Optional[Anchor] = None
         for _ in range(TRIES):
             before = time.monotonic_ns()
@@ -61,12 +61,12 @@ class DeviceClock:
             self._anchors.append(best)
 
     def place(self, event: Any) -> Tuple[float, float]:
-        """The event's time in ns of the monotonic clock, and its bound. There must be an anchor taken after the event
-        was seen finished, and one before."""
+        """Returns the event's time in ns of the monotonic clock, and its bound. Requires an anchor that was taken
+        after the event was seen to be finished."""
         anchors = self._anchors
         left, right = anchors[0], anchors[-1]
         at = left.event.elapsed_time(event) * 1e6
-        # Search back from the end: what is placed is nearly always recent.
+        # Search from the end: events are nearly always recent.
         for i in range(len(anchors) - 2, -1, -1):
             ahead = anchors[i].event.elapsed_time(event) * 1e6
             if ahead >= 0:
@@ -77,7 +77,7 @@ class DeviceClock:
         length = left.event.elapsed_time(right.event) * 1e6
         host = right.host - left.host
         rate = host / length if length > 0 else 1.0
-        # Outside of the two anchors (older than all that are kept) the line is drawn on.
+        # Extrapolate if the event is older than all anchors.
         outside = max(-at, at - length, 0.0)
         half = max(left.half, right.half)
         bend = WANDER * (abs(host) + outside)
@@ -89,7 +89,7 @@ class DeviceClock:
 
 
 def wall_offset() -> int:
-    """Wall clock minus monotonic clock in ns, now: the wall clock is read between two looks at the other."""
+    """Returns wall clock minus monotonic clock in ns, reading the wall clock between two reads of the monotonic one."""
     best, offset = None, 0
     for _ in range(3):
         before = time.monotonic_ns()

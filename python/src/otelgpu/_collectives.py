@@ -1,10 +1,10 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for other ranks, so that the slow rank of a job is found.
+"""Records waits for other ranks, so that the straggler of a job is found.
 
 In synchronous training the fast ranks wait in collectives for the slow one, inside backward (DDP), forward (FSDP, tensor
-parallelism) or wherever the collective is: all ranks' phases look alike. What a rank waits between its arrival at a
-collective and the collective's end is taken out of its phases and becomes the phase "comm".
+parallelism) or wherever the collective is: all ranks' phases look alike. The time between a rank's arrival at a
+collective and the collective's end is subtracted from its phases and becomes the phase "comm".
 
 The last collective of each process group in a step becomes a span with the group's identity and the collective's number
 in the group, so that ranks are compared with ranks that run the same collectives. Numbers count all collectives since
@@ -30,8 +30,7 @@ _FUNCTIONS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "a
               "monitored_barrier", "recv", "reduce", "reduce_scatter", "reduce_scatter_single",
               "reduce_scatter_tensor", "scatter", "send", "_broadcast_coalesced")
 
-# Methods of ProcessGroup by the collective that they run. All collectives of Python pass through them, but the
-# functional ones.
+# Methods of ProcessGroup by collective. All collectives from Python call them, except the functional ones.
 _METHODS = {
     "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter", "all_gather_single": "all_gather",
     "all_gather_single_coalesced": "all_gather", "all_to_all_single": "all_to_all", "allgather": "all_gather",
@@ -50,10 +49,10 @@ _FUNCTIONAL = {
     "reduce_scatter_tensor_autograd": "reduce_scatter",
 }
 _POINT_TO_POINT = ("recv", "send")
-MAX_OPEN = 1024    # asynchronous collectives whose end is awaited
+MAX_OPEN = 1024    # asynchronous collectives that have not ended
 MAX_GROUPS = 4096  # process groups whose collectives are numbered
 MAX_LISTED = 64    # ranks that a group's identity lists
-WATCHED = 8        # parameters of a model whose gradients tell of a backward pass, at its start and elsewhere
+WATCHED = 8        # parameters of a model whose gradients signal a backward pass, at its start and elsewhere
 
 _patched = False
 _lock = threading.Lock()
@@ -61,7 +60,7 @@ _thread = threading.local()
 
 
 class _Group:
-    """What is known of a process group, and the number of its collectives so far."""
+    """Properties of a process group, and the number of its collectives so far."""
 
     __slots__ = ("id", "name", "size", "ranks", "next")
 
@@ -83,8 +82,8 @@ _watched: "weakref.WeakSet[Any]" = weakref.WeakSet()  # models
 
 def watch_collectives(model: Any = None) -> Any:
     """Records how long each step of loop() waits for other ranks, in all collectives of torch.distributed. Call it once,
-    at the same place in all ranks, before or after the model is wrapped; give it the model if DistributedDataParallel has
-    wrapped it before. It returns the model.
+    at the same place in all ranks, before or after the model is wrapped; pass the model if DistributedDataParallel
+    has already wrapped it. Returns the model.
 
         model = otelgpu.watch_collectives(DistributedDataParallel(model))
     """
@@ -105,12 +104,12 @@ def watch_collectives(model: Any = None) -> Any:
 def _step() -> Optional[Step]:
     step = current_step.get()
     if step is None:
-        step = runtime().open_step  # the autograd engine's threads have contexts of their own
+        step = runtime().open_step  # threads of the autograd engine have their own contexts
     return step if step is not None and step._runtime is not None else None
 
 
 def _timed(f: Callable[..., Any], begins: bool = True) -> Callable[..., Any]:
-    """The function, whose time is a wait for other ranks. It begins a collective or ends this thread's newest one."""
+    """Wraps a function whose time is a wait for other ranks. It begins a collective or ends this thread's newest one."""
     @functools.wraps(f)
     def around(*args: Any, **kwargs: Any) -> Any:
         step = None if _compiling() else _step()
@@ -133,7 +132,7 @@ def _timed(f: Callable[..., Any], begins: bool = True) -> Callable[..., Any]:
 
 
 def _timed_work(wait: Callable[..., Any]) -> Callable[..., Any]:
-    """Work.wait, which ends an asynchronous collective."""
+    """Wraps Work.wait, which ends an asynchronous collective."""
     @functools.wraps(wait)
     def around(work: Any, *args: Any, **kwargs: Any) -> Any:
         step = None if _compiling() else _step()
@@ -154,7 +153,7 @@ def _timed_work(wait: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noted(f: Callable[..., Any], name: str, position: int) -> Callable[..., Any]:
-    """A method of ProcessGroup, or a functional collective with its group at that position, which is recorded."""
+    """Wraps a method of ProcessGroup, or a functional collective with its group at that position, to record it."""
     @functools.wraps(f)
     def around(*args: Any, **kwargs: Any) -> Any:
         if _compiling():
@@ -168,7 +167,7 @@ def _noted(f: Callable[..., Any], name: str, position: int) -> Callable[..., Any
         if noted is not None and position == 0 and out is not None:
             with _lock:
                 if len(_open) >= MAX_OPEN:
-                    del _open[next(iter(_open))]  # of DDP's reducer, for one, no end is seen here
+                    del _open[next(iter(_open))]  # the end of some, such as of DDP's reducer, is not visible here
                 _open[id(out)] = noted
         return out
 
@@ -197,7 +196,7 @@ def _note(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], position: in
 
 
 def _resolve(group: Any) -> Any:
-    """The process group of a functional collective, which takes lists of ranks, meshes and names too."""
+    """Returns the process group of a functional collective, which also accepts lists of ranks, meshes and names."""
     import torch.distributed as dist
     import torch.distributed._functional_collectives as functional
 
@@ -265,10 +264,10 @@ def _patch(dist: Any) -> None:
 
 
 class _Backward:
-    """What a DDP model waits for other ranks at the end of each backward pass. DDP waits for its all-reduces in a callback
+    """Records how long a DDP model waits for other ranks at the end of each backward pass. DDP waits for its all-reduces in a callback
     of autograd, which it queues when all gradients are ready. A callback queued at one of the gradients runs before it,
-    and one that is queued by that one after it. A communication hook would see each all-reduce, but autograd would call
-    Python for each bucket, and the program could not have a hook of its own."""
+    and one that is queued by that one after it. A communication hook would see each all-reduce, but autograd would
+    call Python for each bucket, and the program could not set its own hook."""
 
     def __init__(self, model: Any) -> None:
         import torch
@@ -278,8 +277,8 @@ class _Backward:
         self._queue = variable._execution_engine.queue_callback
         self._pass: Optional[int] = None  # the newest one
         parameters = [p for p in model.parameters() if p.requires_grad]
-        # The first parameters have their gradients last, so that one of them is part of the pass that DDP waits in, also
-        # where checkpoints nest passes. The others are there for models that do not use all parameters.
+        # The first parameters get their gradients last, so one of them is part of the pass in which DDP waits, even if
+        # checkpoints nest passes. The others are for models that do not use all parameters.
         few = parameters[:WATCHED] + parameters[WATCHED::max(1, len(parameters) // WATCHED)]
         for parameter in few:
             parameter.register_post_accumulate_grad_hook(self._ready)
@@ -333,7 +332,7 @@ def _watch(model: Any) -> None:
 
 
 def _watching(init: Callable[..., None]) -> Callable[..., None]:
-    """The constructor of DistributedDataParallel, whose models are then watched."""
+    """Wraps the constructor of DistributedDataParallel to watch its models."""
     @functools.wraps(init)
     def around(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)

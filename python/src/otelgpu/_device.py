@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the device: torch.cuda where it is there, which is HIP's in ROCm builds of torch."""
+"""Events of the device, through torch.cuda, which is HIP in ROCm builds of torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Dict, Optional, Tuple
 from . import _names as n
 
 RESOLUTION_NS = 1000
-"""What a CUDA event's time is exact to: about 0.5 µs by the driver's documentation, doubled."""
+"""Resolution of a CUDA event: about 0.5 µs according to the driver's documentation, doubled."""
 
 
 class TorchBackend:
-    """Timing by torch.cuda.Event. Made only where torch is already imported and sees a device, so that otelgpu never
-    makes a program load torch or start CUDA."""
+    """Timing by torch.cuda.Event. Created only if torch is already imported and has a device, so that otelgpu never
+    loads torch or starts CUDA."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -28,12 +28,12 @@ class TorchBackend:
         self._sides: Dict[int, Any] = {}
 
     def stream(self, given: Any = None) -> Any:
-        """The stream to record on: the given one, else the current stream of the current device."""
+        """Returns the stream to record on: the given one, or the current stream of the current device."""
         return given if given is not None else self.torch.cuda.current_stream()
 
     @staticmethod
     def key(stream: Any) -> Tuple[int, Any]:
-        """What tells streams apart: the device and the handle. A stream object may be made again at each call."""
+        """Identifies a stream by device and handle, because each call may create a new stream object."""
         return stream.device.index or 0, stream.cuda_stream
 
     def capturing(self) -> bool:
@@ -45,15 +45,15 @@ class TorchBackend:
         return event
 
     def anchor_event(self, device: int) -> Any:
-        """An event that has just been recorded on an idle stream of its own. The caller synchronizes with it."""
+        """Records and returns an event on a separate idle stream. The caller synchronizes with it."""
         side = self._sides.get(device)
         if side is None:
             side = self._sides[device] = self.torch.cuda.Stream(device=device)
         return self.record(side)
 
     def relax_capture_mode(self) -> None:
-        """Lets the calling thread ask for events while another thread captures a graph. Without it the question itself
-        would end the other thread's capture (cuThreadExchangeStreamCaptureMode, relaxed = 2)."""
+        """Lets the calling thread query events while another thread captures a graph. Otherwise the query would end
+        the other thread's capture (cuThreadExchangeStreamCaptureMode, relaxed = 2)."""
         library, name = ("libcuda.so.1", "cuThreadExchangeStreamCaptureMode")
         if self.hip:
             library, name = ("libamdhip64.so", "hipThreadExchangeStreamCaptureMode")
@@ -61,7 +61,7 @@ class TorchBackend:
         getattr(ctypes.CDLL(library), name)(ctypes.byref(mode))
 
     def identity(self, device: int) -> Dict[str, Any]:
-        """Attributes of the device. What torch does not say is absent."""
+        """Returns the attributes of the device; those unknown to torch are omitted."""
         out = self._identity.get(device)
         if out is None:
             out = self._identity[device] = self._identify(device)
@@ -81,7 +81,7 @@ class TorchBackend:
         return out
 
     def _uuid(self, device: int, props: Any) -> Optional[str]:
-        # A MIG instance is in CUDA_VISIBLE_DEVICES under the name that every other tool knows it by.
+        # CUDA_VISIBLE_DEVICES names a MIG instance as all other tools do.
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
         if device < len(visible) and visible[device].strip().startswith("MIG-"):
             return visible[device].strip()
@@ -105,7 +105,7 @@ def _uuid_text(text: str, hip: bool) -> Optional[str]:
 
 
 def _cuda_uuid(device: int) -> Optional[str]:
-    """The driver's answer, for torch before 2.5, whose properties lack it."""
+    """Queries the driver, for torch before 2.5, whose properties lack the value."""
     try:
         lib = ctypes.CDLL("libcuda.so.1")
         handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
@@ -118,8 +118,8 @@ def _cuda_uuid(device: int) -> Optional[str]:
 
 
 def find_backend() -> Optional[TorchBackend]:
-    """The backend of this process, or None where the host's clock is all there is so far. torch is not imported here, and
-    CUDA is not started: as long as the program has used no device, there is no device work to time."""
+    """Returns the backend of this process, or None while only the host's clock is available. This neither imports
+    torch nor starts CUDA: until the program uses a device, there is no device work to time."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None:

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which process of a distributed job this one is, from what launchers put into the environment."""
+"""Detects the rank of this process in a distributed job from the environment variables of launchers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Dict, Optional, Tuple, Union
 from . import _names as n
 from ._runtime import runtime
 
-# Variables of rank, rank on the host, and number of ranks; the first launcher that gives a rank decides all three: a
-# torchrun within an srun has both, and Slurm then counts launchers. As in gpuspan/rank, which is the same in Go.
+# Variables of rank, rank on the host, and number of ranks; the first launcher that sets a rank supplies all three:
+# torchrun within srun sets both, and Slurm then counts launchers. The same as gpuspan/rank in Go.
 _LAUNCHERS = (
     (("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",)),  # torchrun
     (("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_LOCAL_RANK",), ("OMPI_COMM_WORLD_SIZE",)),  # Open MPI
@@ -23,13 +23,12 @@ _JOB_IDS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID")
 
 
 def job() -> Dict[str, Union[str, int]]:
-    """Resource attributes of this process: gpu.job.id, .rank, .local_rank and .world_size, as far as the launcher says.
+    """Returns resource attributes of this process: gpu.job.id, .rank, .local_rank and .world_size, if the launcher sets them.
 
         Resource.create({"service.name": "train", **otelgpu.job()})
 
-    Ranks are compared where they have a rank and an id in common. torchrun gives an id with --rdzv-id only;
-    else it is the address where the ranks meet. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. What makes no sense
-    is left out and logged.
+    Ranks with the same job ID are compared. torchrun sets an ID only with --rdzv-id; otherwise the rendezvous address
+    is used. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. Invalid values are omitted and logged.
     """
     out: Dict[str, Union[str, int]] = {}
     for name in _JOB_IDS:
@@ -38,7 +37,7 @@ def job() -> Dict[str, Union[str, int]]:
             out[n.JOB_ID] = value
             break
     if n.JOB_ID not in out and _value("MASTER_ADDR") and _value("MASTER_PORT"):
-        # torchrun without --rdzv-id: where the ranks meet is the same for all of them.
+        # torchrun without --rdzv-id: the rendezvous address is the same for all ranks.
         host = _value("MASTER_ADDR")
         if host in ("localhost", "127.0.0.1", "::1"):
             host = socket.gethostname()

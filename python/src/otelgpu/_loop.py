@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loops: each turn is a step with phases, from one boundary event to the next."""
+"""Loops: each iteration is a step with phases, from one boundary event to the next."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ._section import Section, current_step
 
 MAX_PHASES = 64      # of one step
 COMM = "comm"         # the phase of waiting for other ranks
-MAX_INTERVALS = 4096  # of one phase of one step; more are joined to the last
+MAX_INTERVALS = 4096  # of one phase of one step; more are merged into the last
 MAX_MEETINGS = 16     # process groups and partners of one step whose last collective becomes a span
 
 
 class Schedule(NamedTuple):
-    """Which steps are recorded; the rest are only counted. It is torch.profiler.schedule: after skip_first steps come
-    cycles of wait, warmup and active steps; repeat counts the cycles, 0 means forever. every is the length of a cycle,
-    instead of wait: Schedule(every=10) records steps 10, 20, 30 and so on. Schedule() records every step."""
+    """Selects the steps to record; the others are only counted. As in torch.profiler.schedule, after skip_first steps
+    follow cycles of wait, warmup and active steps; repeat is the number of cycles, 0 means unlimited. every is the
+    length of a cycle, instead of wait: Schedule(every=10) records steps 10, 20, 30 and so on. Schedule() records
+    every step."""
 
     skip_first: int = 0
     wait: int = 0
@@ -36,7 +37,7 @@ class Schedule(NamedTuple):
     every: int = 0
 
     def records(self, index: int) -> bool:
-        """Whether the step of that index, from 1, is recorded."""
+        """Reports whether the step with that index, from 1, is recorded."""
         active = max(self.active, 1) if self.every > 0 else max(self.active, 0)
         warmup = max(self.warmup, 0)
         wait = max(self.every - warmup - active, 0) if self.every > 0 else max(self.wait, 0)
@@ -60,7 +61,7 @@ class _Phase:
 
 
 class Meeting:
-    """A collective: its process group, its number there, and marks of wait_mark()."""
+    """A collective: its process group, its number in the group, and marks of wait_mark()."""
 
     __slots__ = ("name", "group", "group_name", "size", "sequence", "peer", "start", "end")
 
@@ -82,8 +83,8 @@ class Meeting:
 
 
 class Step:
-    """One turn of a loop. items, item_type, epoch and model_flops (what the model needs by its mathematics, for MFU; with
-    devices, over how many GPUs) may be set until it ends."""
+    """One iteration of a loop. items, item_type, epoch and model_flops (the model's theoretical FLOPs, for MFU; with
+    devices, the number of GPUs) may be set until it ends."""
 
     def __init__(self, rt: Optional[Runtime], name: str, index: int, item_type: Optional[str]) -> None:
         self.index = index
@@ -122,7 +123,7 @@ class Step:
         return section
 
     def add_phase(self, name: str, seconds: float) -> None:
-        """Adds to a phase what was measured elsewhere, as communication loggers do. Its place in the step is not known."""
+        """Adds a duration that was measured elsewhere, such as by a communication logger, to a phase. Its position in the step is unknown."""
         try:
             if seconds > 0:
                 with self._lock:
@@ -138,20 +139,20 @@ class Step:
         return self._phases.setdefault(name, _Phase())
 
     def waited(self, start: Any, end: Any) -> None:
-        """Notes that the step waited for other ranks between two marks of wait_mark()."""
+        """Records that the step waited for other ranks between two marks of wait_mark()."""
         with self._lock:
             if len(self._waits) < MAX_INTERVALS:
                 self._waits.append((start, end))
 
     def met(self, meeting: Meeting) -> None:
-        """Notes a collective; the last one of each process group, and of each partner, is kept."""
+        """Records a collective; keeps the last one of each process group and of each partner."""
         key = meeting.group, None if meeting.sequence is not None else meeting.name, meeting.peer
         with self._lock:
             if key in self._meetings or len(self._meetings) < MAX_MEETINGS:
                 self._meetings[key] = meeting
 
     def wait_mark(self) -> Any:
-        """The current moment: an event of the current stream in a step of a device, else the host's time."""
+        """Returns the current time: an event of the current stream in a step with a device, otherwise the host's time."""
         rt = self._runtime
         if rt is not None and self._start_event is not None and rt.backend is not None:
             return rt.backend.record(rt.backend.stream())
@@ -179,7 +180,7 @@ class Step:
             self._open += 1
 
     def closed(self, node: Node) -> None:
-        """A section of the step has its times, or will have none."""
+        """Called when a section of the step has its times, or will have none."""
         where = self._interval(node)
         with self._lock:
             self._open -= 1
@@ -193,7 +194,7 @@ class Step:
                     phase.intervals.append(where)
 
     def _interval(self, node: Node) -> Optional[Tuple[float, float]]:
-        """The section's position in the step, ns from its start: by the device's own events where both have them."""
+        """Returns the section's position in the step in ns from its start, from device events if both have them."""
         if node.end == 0:
             return None
         if node.elapsed is not None and self._start_event is not None and node.device == self.device:
@@ -207,7 +208,7 @@ class Step:
         return node.start - self._host_start, node.end - self._host_start
 
     def ready(self, now: float) -> bool:
-        """Whether the step can be ended: its last boundary is reached and its sections are read, or they are overdue."""
+        """Reports whether the step can be ended: its last boundary is reached, and its sections are read or overdue."""
         if self._end_event is not None and not self._end_event.query():
             if now - self._host_end < HANG_DEADLINE * 1e9:
                 return False
@@ -216,7 +217,7 @@ class Step:
         return self._open <= 0 or now - self._host_end > STEP_DEADLINE * 1e9
 
     def abandon(self) -> None:
-        """Ends the span with what the host knows."""
+        """Ends the span with host times."""
         if not self._done:
             self._done = True
             if self._span is not None:
@@ -264,7 +265,7 @@ class Step:
         span.end(end_time=max(int(end) + offset, self._wall_start))  # the wall clock may have been set back
 
     def _emit_meetings(self, rt: Runtime, clock: Any, timed: bool, offset: int) -> None:
-        """Makes a span of the step's last collective in each process group."""
+        """Creates a span of the step's last collective in each process group."""
         with self._lock:
             meetings = list(self._meetings.values())
         inside = trace.set_span_in_context(self._span)
@@ -288,8 +289,8 @@ class Step:
             span.end(end_time=max(int(end), int(start)) + offset)
 
     def _parts(self, total: float, timed: bool) -> Dict[str, Any]:
-        """Phases, what they overlap and what none covers: total = sum of phases - overlap + other, each at least 0.
-        Time without a place (add_phase) is taken to overlap as little as it can."""
+        """Computes phases, their overlap and the uncovered rest: total = sum of phases - overlap + other, each at
+        least 0. Time without a position (add_phase) is assumed to overlap as little as possible."""
         out: Dict[str, Any] = {}
         placed: List[Tuple[float, float]] = []
         sum_of_phases = loose = 0.0
@@ -299,7 +300,7 @@ class Step:
         for name, phase in sorted(self._phases.items()):
             inside = [(max(a, 0.0), min(b, total)) for a, b in phase.intervals if b > 0 and a < total]
             if name != COMM:
-                inside = without(inside, waits)  # a phase is the rank's own work: all ranks wait for the slowest
+                inside = without(inside, waits)  # a phase is the rank's own work, without waits for the slowest rank
             placed += inside
             length = union(inside)
             added = min(phase.added * 1e9, total - length)
@@ -316,7 +317,7 @@ class Step:
 
 
 def union(intervals: Iterable[Tuple[float, float]]) -> float:
-    """Length of the union of intervals; what ends before it starts counts as nothing."""
+    """Returns the length of the union of intervals; those that end before they start count as 0."""
     total, reached = 0.0, float("-inf")
     for a, b in sorted(intervals):
         a = max(a, reached)
@@ -327,7 +328,7 @@ def union(intervals: Iterable[Tuple[float, float]]) -> float:
 
 
 def merged(intervals: Iterable[Tuple[float, float]]) -> List[Tuple[float, float]]:
-    """The union of intervals, in order and disjoint."""
+    """Returns the union of intervals, sorted and disjoint."""
     out: List[Tuple[float, float]] = []
     for a, b in sorted(intervals):
         if out and a <= out[-1][1]:
@@ -338,7 +339,7 @@ def merged(intervals: Iterable[Tuple[float, float]]) -> List[Tuple[float, float]
 
 
 def without(intervals: Iterable[Tuple[float, float]], holes: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
-    """The parts of intervals that are in none of the holes, which are in order and disjoint."""
+    """Returns the parts of intervals outside all holes, which are sorted and disjoint."""
     out: List[Tuple[float, float]] = []
     for a, b in merged(intervals):
         for x, y in holes:
@@ -353,7 +354,7 @@ def without(intervals: Iterable[Tuple[float, float]], holes: List[Tuple[float, f
 
 
 class _Nothing(Section):
-    """A phase of a step that is not recorded."""
+    """A phase of an unrecorded step."""
 
     def __enter__(self) -> Section:
         return self
@@ -378,11 +379,11 @@ def loop(name: str, iterable: Iterable[_T], *, item_type: Optional[str] = None, 
 def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Optional[str] = None,
          total_steps: Optional[int] = None, first: int = 1, schedule: Schedule = Schedule(),
          stream: Any = None) -> Iterator[Any]:
-    """Turns a training or serving loop into spans, one for each step.
+    """Creates a span for each step of a training or serving loop.
 
-    Without an iterable it yields a Step for each turn, forever or total_steps times. With one it yields (Step, item) and
-    the time that the iterable takes to give the item is the phase "data". first is the index of the first step. The loop
-    turns as it would without otelgpu, also where that is switched off or fails.
+    Without an iterable it yields a Step per iteration, endlessly or total_steps times. With one it yields (Step,
+    item), and the time that the iterable takes to produce the item is the phase "data". first is the index of the
+    first step. The loop runs as it would without otelgpu, even if otelgpu is disabled or fails.
     """
     source = None if iterable is None else iter(iterable)
     boundary: Any = None
@@ -458,7 +459,7 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
 
 def _attach(step: Step) -> Any:
     if step._runtime is None:
-        # Sections of a step that is not recorded are not part of an outer one.
+        # Sections of an unrecorded step do not belong to an outer one.
         return None
     try:
         inside = trace.set_span_in_context(step._span)
@@ -487,14 +488,14 @@ def _detach(token: Any) -> None:
 
 
 def _forget(step: Step) -> None:
-    """The iterable had no more: there was no such step."""
+    """The iterable is exhausted: discards the step."""
     step.index = -1
     if step._span is not None:
         step._done = True
 
 
 def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
-    """Seals the step and returns the boundary that the next one may begin with."""
+    """Ends the step and returns the boundary with which the next one may begin."""
     rt = step._runtime
     if rt is None or step._done:
         return None

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names on the wire. The registry, semconv/ in the repository, defines them; a test compares this file with it."""
+"""Attribute and span names, as the registry (semconv/ in the repository) defines them. A test compares the two."""
 
 OPERATION_TYPE = "gpu.operation.type"
 OPERATION_CATEGORY = "gpu.operation.category"
@@ -59,7 +59,7 @@ PCI_BDF = "gpu.pci.bdf"
 DEVICE_ORDINAL = "gpu.device.ordinal"
 ERROR_TYPE = "error.type"
 
-# What the attributes of an enumeration may say.
+# Values of enumeration attributes.
 WORDS = {
     OPERATION_TYPE: ("collective", "copy", "graph", "host", "kernel", "memset", "request", "section", "share", "step"),
     FLOP_PRECISION: ("bf16", "fp16", "fp32", "fp4", "fp64", "fp8", "int8", "tf32"),

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's profiler windows, handed to the folder that the Collector's kineto receiver follows."""
+"""Writes PyTorch profiler windows into the folder that the Collector's kineto receiver reads."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ._runtime import runtime
 def trace_handler(folder: str, worker_name: Optional[str] = None, *, compress: bool = True) -> Callable[[Any], None]:
     """An on_trace_ready for torch.profiler.profile: writes each window into the folder as
     <worker>.<nanoseconds>.pt.trace.json.gz, with the traceparent of the span that is current when the window ends, so that
-    its kernels hang below that span. The file appears under its name when it is whole.
+    its kernels are children of that span. The file appears under its final name once it is complete.
 
-    A window that cannot be written is counted and logged; the program goes on.
+    A window that cannot be written is counted and logged; the program continues.
     """
     worker = re.sub(r"[^A-Za-z0-9._-]", "_", worker_name or "%s_%d" % (socket.gethostname(), os.getpid()))
 
@@ -41,7 +41,7 @@ def trace_handler(folder: str, worker_name: Optional[str] = None, *, compress: b
 def _write(prof: Any, folder: str, worker: str, compress: bool) -> None:
     os.makedirs(folder, exist_ok=True)
     sc = trace.get_current_span().get_span_context()
-    # A hidden folder on the same file system: the receiver's patterns do not see it, and the rename is one step.
+    # A hidden folder on the same file system: the receiver's patterns do not match it, and the rename is atomic.
     work = tempfile.mkdtemp(prefix=".otelgpu-", dir=folder)
     try:
         raw = os.path.join(work, "window.json")
@@ -57,8 +57,8 @@ def _write(prof: Any, folder: str, worker: str, compress: bool) -> None:
 
 
 def _copy_with_parent(source: Any, out: Any, parent: Optional[str]) -> None:
-    """Copies a Chrome trace and puts "traceparent" in front of its fields. The profiler's own add_metadata takes values
-    while a window is recorded only, and forgets them with it."""
+    """Copies a Chrome trace and inserts "traceparent" before its fields. The profiler's own add_metadata accepts
+    values only while a window is recorded, and discards them with it."""
     head = source.read(4096)
     brace = re.match(rb"\s*\{", head)
     if parent is not None and brace is not None:

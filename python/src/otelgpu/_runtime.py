@@ -1,10 +1,10 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process's one reader of events, and what it makes spans with.
+"""The single reader of events in the process, which creates the spans.
 
-The program's threads append finished nests to a bounded queue. One daemon thread asks for their events, takes anchors of
-the clocks, and makes the spans, parents first. A forked child starts with an empty queue and no thread: what was open
-belongs to the parent, which reports it.
+The program's threads append finished nests to a bounded queue. One daemon thread queries their events, takes clock
+anchors, and creates the spans, parents first. A forked child starts with an empty queue and no thread: open sections
+belong to the parent, which reports them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ SCOPE = "otelgpu"
 # VERSION is the version of the package and of the instrumentation scope.
 VERSION = "0.2.0"
 
-MAX_PENDING = 8192     # finished nests that wait for their events; more are dropped and counted
+MAX_PENDING = 8192     # finished nests with pending events; more are dropped and counted
 MAX_NEST = 1024        # sections within one outermost section
 MAX_NAMES = 4096       # names whose occurrences are counted
-POLL = 0.02            # s between looks at the events while something is pending
+POLL = 0.02            # s between polls of events while something is pending
 ANCHOR_EVERY = 0.5     # s between anchors while something is pending
-HANG_DEADLINE = 120.0  # s after which unfinished work is reported by the host's clock
-ANCHOR_SOON = 0.1      # s between anchors while finished work waits to be placed
+HANG_DEADLINE = 120.0  # s after which unfinished work is reported with host times
+ANCHOR_SOON = 0.1      # s between anchors while finished work awaits conversion
 STEP_DEADLINE = 60.0   # s that an ended step waits for its sections
-EXIT_DEADLINE = 5.0    # s that the end of the program waits for what is pending
+EXIT_DEADLINE = 5.0    # s that program exit waits for pending work
 
 
 def enabled_by_environment() -> bool:
@@ -48,14 +48,14 @@ def enabled_by_environment() -> bool:
 
 
 def _text(value: Any, limit: int = 256) -> str:
-    """A name that OTLP accepts: text, not longer than the limit, without lone surrogates."""
+    """Returns a name that OTLP accepts: a string within the length limit, without lone surrogates."""
     s = value if isinstance(value, str) else str(value)
     if s.isascii() and len(s) <= limit:
         return s
     return s[:limit].encode("utf-8", "replace").decode("utf-8")
 
 
-# The values that a section declares: attribute of the span, and its type. Their order is Node.declared's.
+# Values that a section declares: attribute of the span, and its type, in the order of Node.declared.
 DECLARED: Dict[str, Callable[[Any], Any]] = {
     n.OPERATION_TYPE: str, n.OPERATION_ITEMS: int, n.OPERATION_ITEM_TYPE: _text, n.FLOP_COUNT: float,
     n.FLOP_PRECISION: str, n.IO_SIZE: int, n.IO_READ_SIZE: int, n.IO_WRITE_SIZE: int, n.COPY_DIRECTION: str,
@@ -65,9 +65,9 @@ PLAIN = frozenset((type(None), str, int, float))
 
 
 class Node:
-    """One section: what it stated, its two events, and their outcome."""
+    """One section: its declared values, its two events, and their results."""
 
-    # Defaults are of the class, so that making a node on the program's thread costs one assignment.
+    # Defaults belong to the class, so that creating a node on the program's thread is one assignment.
     declared: Tuple[Any, ...] = (None,) * len(DECLARED)
     attributes: Dict[str, Any] = {}
     context: Any = None
@@ -101,7 +101,7 @@ class Node:
         return self.end_event is not None and self.start_event is not None
 
     def walk(self) -> "Sequence[Node]":
-        """The section and all within it, parents first."""
+        """Returns the section and all its descendants, parents first."""
         if not self.children:
             return (self,)
         out: List[Node] = []
@@ -114,7 +114,7 @@ class Node:
             child._walk(out)
 
     def request_links(self) -> List[trace.Link]:
-        """A link for each request. Shares follow from items, unless there are requests without a link."""
+        """Returns a link for each request. Shares are computed from items, unless some requests have no link."""
         out = []
         for context, items in self.links:
             attributes: Optional[Dict[str, Any]] = None
@@ -137,7 +137,7 @@ class Runtime:
         self.inbox: Deque[Node] = collections.deque()  # appended to without the lock
         self.pending: Dict[Any, Deque[Node]] = {}
         self.steps: Deque[Any] = collections.deque()
-        self.held = 0  # nests from the inbox without spans yet; the reading thread's
+        self.held = 0  # nests from the inbox without spans yet; used by the reading thread only
         self.counts: Dict[str, int] = collections.Counter()
         self.names: Set[str] = set()
         self.streams: Dict[Any, int] = {}
@@ -152,12 +152,12 @@ class Runtime:
         self.said: Set[str] = set()
         self.provider: Any = None
         self.not_captured = False  # the driver has started without the capture library, which it never loads later
-        self.open_step: Any = None  # of the newest loop that turns
+        self.open_step: Any = None  # of the newest running loop
 
-    # -- the program's side -------------------------------------------------------------------------------------------
+    # -- called by the program -----------------------------------------------------------------------------------------
 
     def trouble(self, where: str, reason: str) -> None:
-        """Counts errors and reports each once per place."""
+        """Counts errors and logs each once per location."""
         self.counts["error"] += 1
         if where not in self.said and len(self.said) < 64:
             self.said.add(where)
@@ -173,7 +173,7 @@ class Runtime:
         return self.backend
 
     def first_time(self, name: str) -> bool:
-        """Whether this is the first section of that name."""
+        """Reports whether this is the first section of that name."""
         if name in self.names:
             return False
         with self.lock:
@@ -184,12 +184,12 @@ class Runtime:
             return True
 
     def stream_number(self, key: Any) -> int:
-        """A small number of the stream, from 1, stable in this process."""
+        """Returns a small number of the stream, from 1, stable within this process."""
         with self.lock:
             return self.streams.setdefault(key, len(self.streams) + 1)
 
     def submit(self, root: Node) -> None:
-        """Takes a nest whose outermost section has ended."""
+        """Enqueues a nest whose outermost section has ended."""
         provider = trace.get_tracer_provider()
         if provider is not self.provider:
             self.attach(provider)
@@ -198,13 +198,13 @@ class Runtime:
             self.drop(root, reason)
             return
         self.inbox.append(root)
-        # The reading thread sets idle before it looks into the inbox for the last time, so one of the two sees the other.
+        # The reading thread sets idle before it reads the inbox for the last time, so one of the two sees the other.
         if self.idle or self.thread is None:
             with self.wake:
                 self._awake()
 
     def submit_step(self, step: Any) -> None:
-        """Takes a step that has ended on the host."""
+        """Enqueues a step that has ended on the host."""
         self.attach(trace.get_tracer_provider())
         with self.wake:
             reason = self._refusal(len(self.steps))
@@ -217,7 +217,7 @@ class Runtime:
             step.abandon()
 
     def drop(self, root: Node, reason: str) -> None:
-        """Counts a nest that makes no spans, and lets its steps go on."""
+        """Counts a nest without spans, and releases its steps."""
         for node in root.walk():
             with self.lock:
                 self.counts[reason] += 1
@@ -237,7 +237,7 @@ class Runtime:
             self.wake.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Waits until everything ended before is made into spans; False if that took longer."""
+        """Waits until all ended sections have become spans; returns False on timeout."""
         deadline = time.monotonic() + timeout
         with self.wake:
             self.flushing += 1
@@ -267,7 +267,7 @@ class Runtime:
                     self.wake.wait()
                 self.idle = False
             if self.hurry.wait(POLL):
-                time.sleep(0.0005)  # a flush waits: look often, but let the program run
+                time.sleep(0.0005)  # a flush waits: poll often, but let the program run
             try:
                 if self.backend is not None and not relaxed:
                     relaxed = True
@@ -280,7 +280,7 @@ class Runtime:
                 self.trouble("reading events", repr(e))
 
     def poll(self) -> None:
-        """One look at everything that is pending."""
+        """Polls everything that is pending once."""
         now = time.monotonic_ns()
         with self.lock:
             while self.inbox:
@@ -301,7 +301,7 @@ class Runtime:
         self._end_steps(now)
 
     def _anchor(self, now: float) -> None:
-        """Anchors of each device that has something pending: regularly, and after something finished."""
+        """Takes anchors of each device with pending work: regularly, and after work finished."""
         with self.lock:
             devices = {q[0].device for q in self.pending.values() if q and q[0].device is not None}
             devices |= {s.device for s in self.steps if s.device is not None}
@@ -338,7 +338,7 @@ class Runtime:
         return done
 
     def _place(self) -> None:
-        """Places and emits what has an anchor behind it, or needs none."""
+        """Converts and emits nests that have a later anchor, or need none."""
         if not self.finished:
             return
         rest: List[Tuple[float, Node]] = []
@@ -388,12 +388,12 @@ class Runtime:
         inside = trace.set_span_in_context(span, context) if node.children else context
         self.counts["spans"] += 1
         for child in node.children:
-            # A child below a span of the program's own stays there.
+            # A child of one of the program's own spans keeps that parent.
             self._emit(child, inside if child.context is None else child.context, offset)
         span.end(end_time=max(int(node.end), int(node.start)) + offset)
 
     def describe(self, node: Node) -> Dict[str, Any]:
-        """The attributes of a section: measured values first, for an attribute limit cuts from the end."""
+        """Returns the attributes of a section: measured values first, because an attribute limit drops from the end."""
         declared = self.converted(node.declared)
         out: Dict[str, Any] = {n.OPERATION_TYPE: declared[0]}
         if node.elapsed is not None:
@@ -407,7 +407,7 @@ class Runtime:
                 out[key] = value
         if n.FLOP_COUNT not in out:
             out.pop(n.FLOP_PRECISION, None)
-        if n.IO_SIZE in out:  # else the size is the sum of what is read and written
+        if n.IO_SIZE in out:  # otherwise the size is the sum of read and written
             out[n.IO_SIZE] += out.get(n.IO_READ_SIZE, 0) + out.get(n.IO_WRITE_SIZE, 0)
         out.update(node.attributes)
         for key, words in n.WORDS.items():
@@ -424,7 +424,7 @@ class Runtime:
         return out
 
     def converted(self, values: Sequence[Any]) -> Tuple[Any, ...]:
-        """Declared values with their types; a value that has another one is reported and omitted."""
+        """Returns declared values with their types; a value of another type is reported and omitted."""
         out: List[Any] = list(values)
         for i, value in enumerate(values):
             if value is not None:
@@ -437,7 +437,7 @@ class Runtime:
         return tuple(out)
 
     def timing(self, timed: bool, status: str, device: Optional[int]) -> Dict[str, Any]:
-        """How the times were obtained, and on which device."""
+        """Returns how the times were measured, and on which device."""
         out: Dict[str, Any] = {}
         backend = self.backend
         out[n.TIMING_SOURCE] = backend.source if timed and backend is not None else "host"
@@ -451,7 +451,7 @@ class Runtime:
         return out
 
     def tracer(self, device: Optional[int]) -> Any:
-        """The tracer of a device: the device's identity is on the instrumentation scope."""
+        """Returns the tracer of a device, with the device's identity on the instrumentation scope."""
         provider = trace.get_tracer_provider()
         self.attach(provider)
         known = self.tracers.get(device)
@@ -463,14 +463,14 @@ class Runtime:
             attributes[n.TIMING_SOURCE] = self.backend.source
         try:
             tracer = provider.get_tracer(SCOPE, VERSION, attributes=attributes or None)
-        except TypeError:  # an API from before scope attributes
+        except TypeError:  # an API without scope attributes
             tracer = provider.get_tracer(SCOPE, VERSION)
         self.tracers[device] = (provider, tracer)
         return tracer
 
     def attach(self, provider: Any) -> None:
-        """Makes the provider wait for what is pending before it shuts down or flushes, and reports a missing SDK once.
-        A span processor cannot do it: the SDK asks processors in the order of their registration, ours last."""
+        """Makes the provider wait for pending sections before it shuts down or flushes, and reports a missing SDK
+        once. A span processor cannot do this: the SDK calls processors in registration order, ours last."""
         if provider is self.provider:
             return
         self.provider = provider
@@ -486,7 +486,7 @@ class Runtime:
                 try:
                     setattr(provider, name, _after_flush(method))
                 except AttributeError:
-                    pass  # a provider with slots: the end of the program still waits
+                    pass  # a provider with __slots__: program exit still waits
 
     def _end_steps(self, now: float) -> None:
         with self.lock:
@@ -515,7 +515,7 @@ class Runtime:
 
 
 def _after_flush(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The provider's method, after what has ended is made into spans."""
+    """Calls the provider's method after ended sections have become spans."""
     @functools.wraps(method)
     def around(*args: Any, **kwargs: Any) -> Any:
         rt = _runtime
@@ -535,7 +535,7 @@ def runtime() -> Runtime:
 
 
 def _after_fork() -> None:
-    """The child's own, empty state. The parent's locks may have been held and its thread is not here."""
+    """Gives a forked child its own empty state. The parent's locks may be locked, and its thread does not exist here."""
     global _runtime
     _runtime = Runtime()
 
@@ -555,21 +555,21 @@ def _exit() -> None:
 
 
 def flush(timeout: float = 5.0) -> bool:
-    """Waits up to timeout seconds until what has ended so far is handed to the OpenTelemetry SDK as spans; False if not
-    all was. The SDK's own force_flush sends them. Called by itself, for up to 5 s, at the end of the program."""
+    """Waits up to timeout seconds until all ended sections are spans in the OpenTelemetry SDK; returns False on
+    timeout. The SDK's own force_flush sends them. Program exit calls it, for up to 5 s."""
     return _runtime.flush(timeout)
 
 
 def stats() -> Dict[str, int]:
-    """Counts since the start of the process: spans made, sections skipped (unsampled, disabled), and losses by reason
+    """Returns counts since the start of the process: spans created, sections skipped (unsampled, disabled), and losses by reason
     (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error)."""
     with _runtime.lock:
         return dict(_runtime.counts)
 
 
 def _register_exit(f: Callable[[], None]) -> None:
-    # The SDK's provider shuts down in an atexit handler that may run before ours. What threading runs before it joins
-    # the threads comes earlier; concurrent.futures depends on it too.
+    # The SDK's provider shuts down in an atexit handler that may run before ours. threading runs its own exit handlers
+    # earlier, before it joins the threads; concurrent.futures relies on them, too.
     register = getattr(threading, "_register_atexit", None)
     try:
         if register is not None:

@@ -36,7 +36,7 @@ def span_context(of: Linkable) -> trace.SpanContext:
 
 
 def compiling() -> bool:
-    """Whether torch.compile traces the caller. This module never imports torch, which may be imported after it."""
+    """Reports whether torch.compile traces the caller. This module never imports torch, which may be imported after it."""
     torch = sys.modules.get("torch")
     compiler = getattr(torch, "compiler", None)
     return compiler is not None and bool(compiler.is_compiling())
@@ -45,11 +45,11 @@ def compiling() -> bool:
 class Section:
     """One section: a with statement, or a decorator. Its attributes may be set until its end.
 
-    items: elements processed. flops: operations, a multiply-add is two. read, written: bytes of device memory; size: bytes
-    of a copy or where the direction is not known. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8.
-    type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
-    peer_to_peer), collective, graph, or host for work of the host (compilation) that is no GPU work.
-    stream: a torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
+    items: elements processed. flops: operations, a multiply-add is two. read, written: bytes of device memory; size:
+    bytes of a copy, or if the direction is unknown. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8. type:
+    section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
+    peer_to_peer), collective, graph, or host for host work (such as compilation). stream: a
+    torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
     sampled, also below an unsampled span.
     """
 
@@ -91,11 +91,11 @@ class Section:
 
     @property
     def elapsed(self) -> Optional[float]:
-        """GPU time in seconds, once it is known; None until then and where no device was timed. Never waits."""
+        """GPU time in seconds; None until it is known, and if no device was timed. Never waits."""
         return self._node.elapsed if self._node is not None else None
 
     def link(self, request: Linkable, items: Optional[int] = None) -> None:
-        """Says that the section serves that request too, with so many of its items. One batch serves many requests."""
+        """Links the section to a request that it serves, with that many of its items. A batch serves many requests."""
         try:
             self._requests += 1
             self._linked_items += items or 0
@@ -107,7 +107,7 @@ class Section:
             runtime().trouble("linking a request", repr(e))
 
     def discard(self) -> None:
-        """Throws the open section away, with all within it: it turned out to be none."""
+        """Discards the open section with all its descendants."""
         node, self._node = self._node, None
         if node is not None and node.step is not None:
             for inner in node.walk():
@@ -115,7 +115,7 @@ class Section:
 
     def __enter__(self) -> "Section":
         if compiling():
-            return self  # a compiled region is one piece of work: its sections would break the graph
+            return self  # sections would break the graph of a compiled region
         rt = runtime()
         if not rt.enabled:
             return self
@@ -137,7 +137,7 @@ class Section:
             rt.trouble("ending a section", repr(e))
 
     def __call__(self, f: _F) -> _F:
-        """As a decorator: each call is a section of its own."""
+        """As a decorator: each call is a separate section."""
         if inspect.iscoroutinefunction(f):
             @functools.wraps(f)
             async def around_async(*args: Any, **kwargs: Any) -> Any:
@@ -171,10 +171,11 @@ class Section:
         node.first = rt.first_time(node.name)
         node.context, node.step, node.phase = here, self._step or current_step.get(), self._phase
         outer = _current.get()
-        # A section of another thread's or task's copied context may have ended, or belong to the process before a fork.
+        # A section from the copied context of another thread or task may have ended, or belong to the process before a
+        # fork.
         if outer is not None and outer._runtime is rt and outer._node is not None:
             if outer._span is span or not parent.is_valid:
-                node.context = None  # below the section, not below a span of the program
+                node.context = None  # child of the section, not of a span of the program
             self._outer = outer
         self._span = span
         if node.step is not None:
@@ -203,7 +204,7 @@ class Section:
         node.host_start = time.monotonic_ns()
 
     def _wanted(self, parent: trace.SpanContext) -> bool:
-        """Whether anybody will see the span: an unsampled parent costs no event, unless a linked request is sampled."""
+        """Reports whether the span will be recorded: below an unsampled parent no event is recorded, unless a linked request is sampled."""
         if not parent.is_valid or parent.trace_flags.sampled:
             return True
         return self.batched and any(sc.trace_flags.sampled for sc, _ in self._links)
@@ -216,14 +217,14 @@ class Section:
         if self._token is not None:
             try:
                 _current.reset(self._token)
-            except ValueError:  # ended in another task or thread than it began in
+            except ValueError:  # ended in a different task or thread
                 if _current.get() is self:
                     _current.set(self._outer)
         if node is None:
             return
         if node.start_event is not None:
             try:
-                # Under capture an event would become a node of the graph.
+                # During a capture, an event would become a node of the graph.
                 backend = rt.backend
                 if backend is not None and not backend.capturing():
                     node.end_event = backend.record(self._given_stream)
@@ -235,7 +236,7 @@ class Section:
         node.host_end = time.monotonic_ns()
         if kind is not None:
             node.error = getattr(kind, "__qualname__", str(kind))
-        # The reading thread makes attributes and links of these, off the program's thread.
+        # The reading thread creates attributes and links from these.
         values = (self.type, self.items, self.item_type, self.flops, self.precision, self.size, self.read, self.written,
                   self.copy, self.host_memory, self.category)
         if not PLAIN.issuperset(map(type, values)):  # a tensor may change until then

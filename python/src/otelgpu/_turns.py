@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of trainers that call back, instead of a loop that the program turns itself."""
+"""Steps of trainers that run the loop and call back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ._section import Section
 
 
 class Turns:
-    """The steps of one training: each begins where the one before it ended, with the wait for its batch. Nothing in here
-    raises into the trainer."""
+    """The steps of one training run. Each begins at the end of the previous one, with the wait for its batch. No
+    method raises into the trainer."""
 
     def __init__(self, name: str, item_type: Optional[str], schedule: Schedule) -> None:
         self.step: Optional[Step] = None
@@ -24,7 +24,7 @@ class Turns:
         self._index = 0
 
     def begin(self, index: int) -> None:
-        """Begins a step, which waits for its batch."""
+        """Begins a step with the wait for its batch."""
         try:
             self.cancel()
             self._index = index
@@ -36,7 +36,7 @@ class Turns:
             runtime().trouble("beginning a step of a trainer", repr(e))
 
     def phase(self, name: Optional[str]) -> None:
-        """Ends the current phase and begins another one; None: none."""
+        """Ends the current phase and begins another one, or none for None."""
         phase, self._phase = self._phase, None
         if phase is not None:
             phase.__exit__(None, None, None)
@@ -57,7 +57,7 @@ class Turns:
             runtime().trouble("ending a step of a trainer", repr(e))
 
     def cancel(self) -> None:
-        """Drops the step that waits for its batch: there is none, or something else ran in between."""
+        """Discards the step that waits for its batch, if no batch follows or other work ran in between."""
         step, self.step = self.step, None
         if step is None:
             return
@@ -72,6 +72,6 @@ class Turns:
             runtime().trouble("dropping a step of a trainer", repr(e))
 
     def again(self) -> None:
-        """Begins the waiting step again, without what ran since it began."""
+        """Restarts the waiting step, excluding what ran since it began."""
         if self.step is not None:
             self.begin(self._index)

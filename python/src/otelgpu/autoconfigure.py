@@ -4,7 +4,7 @@
 
     OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=otelgpu     # job and rank, as otelgpu.job()
     OTEL_TRACES_SAMPLER=otelgpu_links                # otelgpu.sampling.LinksBased, for batches
-    OTEL_TRACES_SAMPLER_ARG=0.01                     # the ratio of other traces
+    OTEL_TRACES_SAMPLER_ARG=0.01                     # sampling ratio of other traces
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["JobDetector", "links_sampler"]
 
 
 class JobDetector(ResourceDetector):
-    """Detects the process's job, rank and number of ranks."""
+    """Detects the job, rank and world size of the process."""
 
     def detect(self) -> Resource:
         return Resource(job())
 
 
 def links_sampler(argument: Optional[str] = None) -> Sampler:
-    """Returns a sampler that records a batch if one of its requests is sampled, and that ratio of other traces."""
+    """Returns a sampler that records a batch if one of its requests is sampled, and other traces with the given ratio."""
     try:
         ratio = float(argument or 1)
         if not 0 <= ratio <= 1 or math.isnan(ratio):

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sampler for batches. It needs opentelemetry-sdk, which the program has configured anyway."""
+"""A sampler for batches. Requires opentelemetry-sdk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 class LinksBased(Sampler):
     """Records a span when any request that it links to is sampled; otherwise the other sampler decides.
 
-    With continuous batching one iteration serves many requests: it is worth a span as soon as one of them is. Use it at
+    With continuous batching one iteration serves many requests: it is recorded if one of them is. Use it at
     the root: ParentBased(LinksBased(TraceIdRatioBased(0.01)), local_parent_not_sampled=LinksBased(ALWAYS_OFF)).
     """
 

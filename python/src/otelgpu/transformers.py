@@ -21,8 +21,8 @@ __all__ = ["GPUSteps"]
 
 
 class GPUSteps(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Makes a span of each optimizer step, with the phases data, forward, backward and optimizer. Evaluation and
-    checkpoints are not part of any step."""
+    """Creates a span for each optimizer step, with the phases data, forward, backward and optimizer. Evaluation and
+    checkpoints are not part of a step."""
 
     def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
         self._turns = Turns(name, item_type, schedule)

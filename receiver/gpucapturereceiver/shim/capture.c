@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // libotelgpu_capture.so: the driver loads it (CUDA_INJECTION64_PATH) and calls InitializeInjection within cuInit. It
-// makes the ring and one thread that sleeps on the ring's `request` (a futex, so it costs nothing) until a Collector
-// asks for a window. Only then is libcupti opened, and closed windows leave nothing of it switched on.
+// creates the ring and one thread that sleeps on the ring's `request` (a futex, without cost) until a Collector
+// requests a window. Only then is libcupti opened; closing a window disables everything again.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,14 +29,14 @@ _Atomic uint32_t open_window;
 
 static bool loaded;                 // libcupti is open
 static uint8_t *buffers;            // BUFFERS of BUFFER_SIZE, while a window is open
-static uint64_t taken;              // bit by bit, which are CUPTI's
-static uint64_t left;               // records that the window may still have
+static uint64_t taken;              // bit mask of the buffers that CUPTI owns
+static uint64_t left;               // records that the window may still write
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never held by the program's own threads
 static _Atomic bool over_budget;
 
 static void nothing(void) {}
 
-// find_devices asks the driver, which is there, who the devices are. No context is made.
+// find_devices queries the loaded driver for the devices without creating a context.
 static void find_devices(struct header *h) {
 	if (atomic_load(&h->devices)) return;
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -44,7 +44,7 @@ static void find_devices(struct header *h) {
 	int (*count)(int *) = NULL, (*get)(int *, int) = NULL, (*uuid)(uint8_t *, int) = NULL, (*name)(char *, int, int) = NULL;
 	*(void **)&count = dlsym(driver, "cuDeviceGetCount");
 	*(void **)&get = dlsym(driver, "cuDeviceGet");
-	*(void **)&uuid = dlsym(driver, "cuDeviceGetUuid_v2"); // of the MIG instance, where there is one
+	*(void **)&uuid = dlsym(driver, "cuDeviceGetUuid_v2"); // of the MIG instance, if there is one
 	if (!uuid) *(void **)&uuid = dlsym(driver, "cuDeviceGetUuid");
 	*(void **)&name = dlsym(driver, "cuDeviceGetName");
 	int n = 0;
@@ -67,8 +67,8 @@ static void find_devices(struct header *h) {
 
 static _Atomic bool recording; // from before the first record of a window until after its last
 
-// cupti_clock returns the time of a window's records. CUPTI cannot forget a registered clock, so outside windows it
-// returns what CUPTI's default does, which a profiler that runs later in the process expects.
+// cupti_clock returns the time of a window's records. CUPTI cannot unregister a clock, so outside windows it returns
+// the time of CUPTI's default clock, which a later profiler in the process expects.
 static uint64_t cupti_clock(void) {
 	return clock_ns(atomic_load_explicit(&recording, memory_order_acquire) ? CLOCK_MONOTONIC : CLOCK_REALTIME);
 }
@@ -77,7 +77,7 @@ static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
 	*max_records = 0;
 	*buffer = NULL;
 	*size = 0;
-	if (!atomic_load(&the_ring)) return; // a forked child, where the lock may stand taken forever
+	if (!atomic_load(&the_ring)) return; // a forked child, in which the lock may stay locked forever
 	pthread_mutex_lock(&lock);
 	for (int i = 0; buffers && i < BUFFERS; i++) {
 		if (taken >> i & 1) continue;
@@ -115,9 +115,9 @@ static void refuse(struct header *h, enum reason why, int result, const char *me
 	atomic_store_explicit(&h->state, STATE_REFUSED, memory_order_release);
 }
 
-// mark writes where the clocks stand: the Collector places the records between the window's two marks. They are read
-// one after the other, and a thread can be held up in between: of several readings the quickest is taken, until one is
-// quick.
+// mark writes the current values of the clocks: the Collector interpolates records between the window's two marks. The
+// clocks are read one after the other, and the thread may be preempted in between, so the fastest of several attempts
+// is used.
 static void mark(struct header *h, enum record_kind kind, uint32_t request) {
 	struct record r = {.kind = (uint8_t)kind, .name = NAME_UNKNOWN, .b = request};
 	uint64_t took = UINT64_MAX;
@@ -139,7 +139,7 @@ static const struct { uint32_t bit; int kind; } kinds[] = {
 	{KIND_BIT_MEMSET, CUPTI_MEMSET}, {KIND_BIT_GRAPH, CUPTI_GRAPH_TRACE}, {KIND_BIT_CONTEXT, CUPTI_EXTERNAL_CORRELATION},
 };
 
-// sleep_on sleeps until the word is not the value any more, or until the deadline (CLOCK_MONOTONIC, ns; 0: none).
+// sleep_on sleeps while the word has the value, or until the deadline (CLOCK_MONOTONIC, ns; 0: none).
 static void sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline) {
 	struct timespec t, *wait = NULL;
 	if (deadline) {
@@ -151,7 +151,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline) 
 	syscall(SYS_futex, word, FUTEX_WAIT, value, wait, NULL, 0);
 }
 
-// run_window records for the length that the Collector asked for. Whoever else uses CUPTI in this process goes first.
+// run_window records for the length that the Collector requested. Another CUPTI user in the process takes precedence.
 static void run_window(struct header *h, uint32_t request) {
 	uint64_t length = atomic_load(&h->window);
 	uint32_t wanted = atomic_load(&h->kinds);
@@ -172,7 +172,7 @@ static void run_window(struct header *h, uint32_t request) {
 	the_cupti.get_version(&version);
 	atomic_store(&h->cupti_version, version);
 	loaded = true;
-	// 13 is of CUDA 11.0; from CUDA 13 on the toolkit's version stands before four digits.
+	// 13 is CUDA 11.0; from CUDA 13 on, the toolkit's version precedes four digits.
 	if (version < 13 || (version >= 1000 && version / 10000 != 13)) {
 		snprintf(message, sizeof message, "libcupti is of version %u; this library reads the records of CUDA 11, 12 and 13", version);
 		refuse(h, REASON_NO_CUPTI, 0, message);
@@ -201,7 +201,7 @@ static void run_window(struct header *h, uint32_t request) {
 	result = the_cupti.activity_register(give_buffer, completed);
 	bool any = false;
 	for (size_t i = 0; result == CUPTI_OK && i < sizeof kinds / sizeof *kinds; i++)
-		// A driver that lacks one kind (graphs before 11.7) gives the others.
+		// A driver without one kind (graphs before 11.7) supports the others.
 		if (wanted & kinds[i].bit && the_cupti.activity_enable(kinds[i].kind) == CUPTI_OK) any = true;
 	if (result != CUPTI_OK || !any) {
 		refuse(h, REASON_CUPTI_ERROR, result, "CUPTI refuses to record");
@@ -209,14 +209,14 @@ static void run_window(struct header *h, uint32_t request) {
 		atomic_store(&h->reason, REASON_NONE);
 		mark(h, RECORD_WINDOW_BEGIN, request);
 		atomic_fetch_add(&h->windows, 1);
-		// Before the state: who reads that the window is open may launch at once, and that launch has its context.
+		// Before the state: a program that sees an open window may launch immediately, and that launch needs its context.
 		atomic_store_explicit(&open_window, request, memory_order_release);
 		atomic_store_explicit(&h->state, STATE_OPEN, memory_order_release);
 		uint64_t end = clock_ns(CLOCK_MONOTONIC) + length;
 		for (;;) {
 			uint64_t now = clock_ns(CLOCK_MONOTONIC);
 			if (now >= end || atomic_load(&h->cancel) == request || atomic_load(&over_budget)) break;
-			// CUPTI hands over full buffers only; asked each 10 ms, the ring is read as it fills.
+			// CUPTI returns only full buffers; flushing every 10 ms lets the ring be read as it fills.
 			uint64_t next = now + 10000000u;
 			sleep_on(&h->cancel, atomic_load(&h->cancel), next < end ? next : end);
 			the_cupti.activity_flush_all(0);
@@ -233,7 +233,7 @@ static void run_window(struct header *h, uint32_t request) {
 	pthread_mutex_unlock(&lock);
 	atomic_store_explicit(&recording, false, memory_order_release); // before another tool can subscribe
 	the_cupti.unsubscribe(subscriber);
-	// A buffer that CUPTI keeps is CUPTI's forever: better 16 MiB lost than written into after they are gone.
+	// A buffer that CUPTI does not return is never freed: losing 16 MiB is better than a write to freed memory.
 	if (all_back) munmap(memory, (size_t)BUFFERS * BUFFER_SIZE);
 	if (atomic_load(&over_budget)) atomic_store(&h->reason, REASON_BUDGET);
 	if (atomic_load(&h->state) == STATE_OPEN) atomic_store_explicit(&h->state, STATE_IDLE, memory_order_release);
@@ -254,7 +254,7 @@ static void *wait_for_requests(void *argument) {
 	return NULL;
 }
 
-// A forked child has neither the thread nor the lock on the file; the ring stays the parent's.
+// A forked child has neither the thread nor the file lock; the ring belongs to the parent.
 static void forked(void) {
 	atomic_store(&the_ring, NULL);
 	atomic_store(&open_window, 0);
@@ -266,7 +266,7 @@ static void start(void) {
 	if (!folder || !*folder) folder = "/dev/shm/otelgpu";
 	struct header *h = ring_create(folder, message, sizeof message);
 	if (!h) {
-		// Reports go only where they are requested: a program's standard error is its own.
+		// Messages are printed only on request, because standard error belongs to the program.
 		if (getenv("OTELGPU_CAPTURE_VERBOSE")) fprintf(stderr, "otelgpu capture: off: %s\n", message);
 		return;
 	}
@@ -274,7 +274,7 @@ static void start(void) {
 	atomic_store(&the_ring, h);
 	sigset_t all, before;
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are not this thread's
+	pthread_sigmask(SIG_SETMASK, &all, &before); // this thread must not handle the program's signals
 	pthread_attr_t attributes;
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -286,7 +286,7 @@ static void start(void) {
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-// InitializeInjection is what the driver calls; a second call (two contexts, NVTX) does nothing.
+// InitializeInjection is called by the driver; further calls (second context, NVTX) do nothing.
 EXPORT int InitializeInjection(void) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, start);

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which span a thread's launches belong to.
+// Associates a thread's launches with a span.
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>
@@ -10,9 +10,9 @@
 
 #include "shim.h"
 
-enum { DEPTH = 64 }; // pushes of one thread within one another that are distinguished; deeper ones count only
+enum { DEPTH = 64 }; // nested pushes of one thread that are distinguished; deeper ones are only counted
 
-struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: CUPTI knows of it
+struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: pushed to CUPTI
 
 static _Thread_local struct pushed stack[DEPTH];
 static _Thread_local uint32_t depth;
@@ -34,7 +34,7 @@ static bool bytes(const char *text, uint8_t *out, size_t n) {
 	return any != 0;
 }
 
-// parse reads a W3C traceparent of version 00; anything else is no span.
+// parse reads a W3C traceparent of version 00; any other text means no span.
 static bool parse(const char *text, struct pushed *p) {
 	memset(p, 0, sizeof *p);
 	if (!text || strnlen(text, 56) != 55 || memcmp(text, "00-", 3) != 0 || text[35] != '-' || text[52] != '-') return false;
@@ -46,7 +46,7 @@ static bool parse(const char *text, struct pushed *p) {
 static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t links, uint32_t lost) {
 	struct context *places = (struct context *)((char *)h + h->contexts_offset);
 	struct context *c = &places[n % h->contexts_capacity];
-	atomic_exchange_explicit(&c->sequence, 0, memory_order_acquire); // so that what follows is stored after it
+	atomic_exchange_explicit(&c->sequence, 0, memory_order_acquire); // so that the following stores come after it
 	c->number = n + 1;
 	c->pushed = clock_ns(CLOCK_MONOTONIC);
 	c->thread = (uint32_t)syscall(SYS_gettid);
@@ -58,7 +58,7 @@ static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t l
 	atomic_store_explicit(&c->sequence, n + 1, memory_order_release);
 }
 
-// tell gives CUPTI a number for the launches that follow, and the Collector its meaning.
+// tell gives CUPTI a number for the following launches, and writes its meaning to the ring.
 static void tell(struct header *h, struct pushed *p, const char *const *requests, size_t count) {
 	struct pushed one;
 	uint32_t links = 0, lost = 0;
@@ -83,7 +83,7 @@ void otelgpu_push_batch(const char *traceparent, const char *const *requests, si
 	}
 	struct pushed *p = &stack[depth++];
 	bool span = parse(traceparent, p);
-	// No CUPTI call without a window. "No span" within a span is recorded, too: it hides the outer one.
+	// No CUPTI call without a window. "No span" within a span is recorded, too, because it hides the outer one.
 	if (h && (span || count || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire))
 		tell(h, p, requests, count);
 }
@@ -93,18 +93,18 @@ void otelgpu_push(const char *traceparent) { otelgpu_push_batch(traceparent, NUL
 int push_same(void) {
 	if (depth < DEPTH) {
 		stack[depth] = depth > 0 ? stack[depth - 1] : (struct pushed){.given = false};
-		stack[depth].given = false; // CUPTI keeps the number that is on its stack
+		stack[depth].given = false; // CUPTI has no number for it
 	}
 	depth++;
 	return 0;
 }
 
 void otelgpu_pop(void) {
-	if (depth == 0) return; // a pop too many is the program's affair
+	if (depth == 0) return; // an unmatched pop of the program
 	if (--depth >= DEPTH) return;
 	struct pushed *p = &stack[depth];
 	uint64_t last;
-	// Also after the window: what was pushed must not be the base of the next one.
+	// Also after the window: the pushed number must not be on the stack in the next one.
 	if (p->given) the_cupti.pop_external(CUPTI_CUSTOM0, &last);
 	p->given = false;
 }

@@ -12,7 +12,7 @@ static void *open_library(void) {
 		"libcupti.so.11.6", "libcupti.so"};
 	const char *given = getenv("OTELGPU_CUPTI_LIBRARY");
 	if (given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-	// One that the process has loaded already (PyTorch brings its own) is the right one for its driver.
+	// A library that the process has already loaded (PyTorch ships its own) matches its driver.
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 		if (lib) return lib;

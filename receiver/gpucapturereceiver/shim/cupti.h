@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of CUPTI that is used, declared from its public documentation so that no header of NVIDIA's is needed to build.
-// Records are read by offsets that are the same in CUPTI 11.8, 12.9 and 13.5 (testdata/offsets.c compares them with the headers).
+// The part of CUPTI that is used, declared from its public documentation so that building needs no NVIDIA header.
+// Records are read by offsets that are the same in CUPTI 11.8, 12.9 and 13.5 (testdata/offsets.c compares them with the
+// headers).
 #ifndef OTELGPU_CUPTI_H
 #define OTELGPU_CUPTI_H
 
@@ -13,7 +14,7 @@ enum {
 	CUPTI_OK = 0,
 	CUPTI_MAX_LIMIT_REACHED = 12,
 	CUPTI_MULTIPLE_SUBSCRIBERS = 39,
-	CUPTI_CUSTOM0 = 3, // kind of external correlation that is free for tools
+	CUPTI_CUSTOM0 = 3, // external correlation kind reserved for tools
 };
 
 enum {
@@ -46,7 +47,7 @@ typedef void (*cupti_request_fn)(uint8_t **buffer, size_t *size, size_t *max_rec
 typedef void (*cupti_complete_fn)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 typedef uint64_t (*cupti_clock_fn)(void);
 
-// Functions of libcupti; a table, for it is opened at run time.
+// Table of libcupti functions, which is opened at run time.
 struct cupti {
 	int (*get_version)(uint32_t *);
 	int (*get_timestamp)(uint64_t *);
@@ -64,7 +65,7 @@ struct cupti {
 	int (*result_string)(int, const char **);            // may be absent
 };
 
-// cupti_load opens the process's own libcupti, else the newest that the linker finds. It returns 0 and fills in the table,
-// or -1 and a message.
+// cupti_load opens the libcupti that the process has loaded, or the newest that the linker finds. It fills in the table
+// and returns 0, or writes a message and returns -1.
 int cupti_load(struct cupti *out, char *message, size_t size);
 #endif

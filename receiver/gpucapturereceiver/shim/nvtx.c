@@ -1,15 +1,16 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The library as a tool of NVTX (NVTX_INJECTION64_PATH): a range that a thread pushes with a traceparent in its text, or with
-// trace_id=… span_id=…, is the span of the thread's launches, as after otelgpu_push. Other ranges leave it as it is.
+// The library as a tool of NVTX (NVTX_INJECTION64_PATH): a range that a thread pushes with a traceparent in its text,
+// or with trace_id=… span_id=…, sets the span of the thread's launches, as otelgpu_push does. Other ranges do not
+// change it.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
 
-// What NVTX's header (version 3) hands to a tool; from its public definition.
+// Interface of NVTX's header (version 3) for tools, from its public definition.
 enum { EXPORT_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
 enum { CORE_PUSH_EX = 8, CORE_PUSH_A = 9, CORE_POP = 11, CORE2_PUSH_EX = 4, CORE2_POP = 5 };
 enum { MESSAGE_TYPE = 32, MESSAGE = 40, MESSAGE_ASCII = 1 }; // offsets in nvtxEventAttributes_v2, of which `size` is at 2
@@ -58,7 +59,7 @@ static void set(function_place *places, unsigned count, unsigned at, void (*f)(v
 	if (at < count && places[at]) *places[at] = f;
 }
 
-// InitializeInjectionNvtx2 is what NVTX's header calls at a program's first range.
+// InitializeInjectionNvtx2 is called by NVTX's header at a program's first range.
 EXPORT int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t));
 
 int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t)) {

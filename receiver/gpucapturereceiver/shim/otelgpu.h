@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program calls to say which span its next kernels belong to. A C or C++ program includes this header and links
+// Functions that associate a program's next kernels with a span. A C or C++ program includes this header and links
 // nothing (before glibc 2.34: -ldl): the calls do nothing unless the driver has loaded libotelgpu_capture.so.
 //
 //     #include "otelgpu.h"
@@ -10,21 +10,20 @@
 //     kernel<<<...>>>(...);
 //     otelgpu_pop();
 //
-// A batch that serves several requests names them, and its kernels link to each:
+// Kernels of a batch link to the requests that it serves:
 //
 //     const char *requests[] = {"00-…-01", "00-…-01"};
-//     otelgpu_push_batch(traceparent_or_NULL, requests, 2);  // at most 128 are kept, the others are counted
+//     otelgpu_push_batch(traceparent_or_NULL, requests, 2);  // at most 128; further ones are counted
 //
-// By thread, nested; a kernel belongs to the newest push of the thread that launched it. What is no traceparent of
-// version 00 pushes "no span", so that pops stay balanced.
+// Pushes are per thread and nest; a kernel belongs to the newest push of the thread that launched it. A text that is
+// not a traceparent of version 00 pushes "no span", so that pops stay balanced.
 #ifndef OTELGPU_H
 #define OTELGPU_H
 
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// The driver loads the library where the program's symbols do not see it, so it is loaded by its path; once found,
-// never again.
+// The driver loads the library outside of the program's symbol scope, so it is looked up by its path, once.
 static inline void *otelgpu_find_(void **known, const char *name) {
 	void *f = __atomic_load_n(known, __ATOMIC_ACQUIRE);
 	const char *path = f ? NULL : getenv("CUDA_INJECTION64_PATH");

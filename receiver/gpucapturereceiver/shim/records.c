@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// CUPTI's records become the ring's.
+// Converts CUPTI records to records of the ring.
 #include <string.h>
 
 #include "shim.h"
@@ -52,7 +52,7 @@ static bool read_record(struct header *h, const uint8_t *p, struct record *r) {
 		};
 		return true;
 	case CUPTI_EXTERNAL_CORRELATION:
-		// Another tool's numbers (PyTorch pushes its own) say nothing here.
+		// Ignore numbers of other tools, such as PyTorch.
 		if (u32(p, EXTERNAL_KIND) != CUPTI_CUSTOM0) return false;
 		*r = (struct record){
 			.kind = RECORD_CONTEXT, .correlation = u32(p, EXTERNAL_CORRELATION), .name = NAME_UNKNOWN,

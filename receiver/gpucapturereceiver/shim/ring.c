@@ -17,11 +17,11 @@
 #include "shim.h"
 
 enum {
-	RECORDS = 1 << 17,  // 12 MiB: 26 ms at 5 million records a second, in which the Collector looks at least twice
+	RECORDS = 1 << 17,  // 12 MiB: 26 ms at 5 million records a second, in which the Collector reads at least twice
 	CONTEXTS = 1 << 13,
 	NAMES = 1 << 20,
-	INTERNED = 1 << 13, // places of the table of names
-	PROBES = 16,        // places that are probed for one name
+	INTERNED = 1 << 13, // slots of the name table
+	PROBES = 16,        // slots that are probed for one name
 };
 
 uint64_t clock_ns(int clock) {
@@ -37,7 +37,8 @@ static uint64_t records_wanted(void) {
 	return n;
 }
 
-// The process's start in ticks: field 22 of /proc/self/stat, counted behind the command, which may hold blanks.
+// process_start returns the process's start in ticks: field 22 of /proc/self/stat, counted after the command, which may
+// contain spaces.
 static uint64_t process_start(void) {
 	char text[1024];
 	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -75,8 +76,8 @@ static void describe(struct header *h) {
 	copy_text(h->resource, sizeof h->resource, getenv("OTEL_RESOURCE_ATTRIBUTES"));
 }
 
-// sweep removes what is left of this user's processes that ended while no Collector was there. A ring with unread
-// records is kept for an hour, as is an empty file, whose process may be about to take its lock.
+// sweep removes files of this user's processes that ended while no Collector ran. A ring with unread records is kept
+// for an hour, as is an empty file, whose process may be about to take its lock.
 static void sweep(const char *folder) {
 	DIR *dir = opendir(folder);
 	if (!dir) return;
@@ -116,7 +117,7 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 		return NULL;
 	}
 	sweep(folder);
-	// A reader looks at names that end in .ring: the file gets that name when it is whole.
+	// Readers open names that end in .ring, so the file gets that name once it is complete.
 	char final[512], path[sizeof final + 4];
 	int n = snprintf(final, sizeof final, "%s/%d-%llu.ring", folder, (int)getpid(),
 		(unsigned long long)clock_ns(CLOCK_REALTIME));
@@ -125,14 +126,14 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 		snprintf(message, size, "the folder's name is too long");
 		return NULL;
 	}
-	// In a folder with the setgid bit the Collector reads by the group's right, elsewhere as the same user or as root.
+	// In a folder with the setgid bit, the Collector reads with group permissions, elsewhere as the same user or root.
 	mode_t mode = dir.st_mode & S_ISGID ? 0660 : 0600;
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0) {
 		snprintf(message, size, "cannot make %.200s: %s", final, strerror(errno));
 		return NULL;
 	}
-	fchmod(fd, mode); // whatever the umask says
+	fchmod(fd, mode); // regardless of the umask
 	uint64_t records = records_wanted();
 	struct header layout = {
 		.header_size = sizeof(struct header), .record_size = sizeof(struct record), .context_size = sizeof(struct context),
@@ -142,7 +143,7 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 	layout.names_offset = layout.contexts_offset + CONTEXTS * sizeof(struct context);
 	layout.records_offset = layout.names_offset + NAMES;
 	uint64_t total = layout.records_offset + records * sizeof(struct record);
-	// The lock comes first: an empty file without one may be new, one with a header and no lock is a dead process's.
+	// Lock first: an empty file without a lock may be new, but one with a header and no lock belongs to a dead process.
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
 	int failed = fcntl(fd, F_SETLK, &lock) != 0 || ftruncate(fd, (off_t)total) != 0 ? errno : 0;
 	if (!failed) failed = posix_fallocate(fd, 0, layout.header_size);
@@ -172,7 +173,7 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 void ring_put(struct header *h, const struct record *r) {
 	uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed);
 	uint64_t tail = atomic_load_explicit(&h->tail, memory_order_acquire);
-	// A tail beyond the head is a broken reader's; such a ring counts as empty.
+	// A tail beyond the head is the fault of a reader; such a ring counts as empty.
 	if (tail <= head && head - tail >= h->records_capacity) {
 		atomic_fetch_add_explicit(&h->dropped_full, 1, memory_order_relaxed);
 		return;
@@ -182,9 +183,9 @@ void ring_put(struct header *h, const struct record *r) {
 	atomic_store_explicit(&h->head, head + 1, memory_order_release);
 }
 
-// Names that are in the ring, found by the pointer that CUPTI gives: it stays the same for a kernel as long as its
-// module is loaded. The text is compared, for another module's may come to lie there later. The same text under another
-// pointer is written once more; the reader unites equal texts.
+// Names in the ring, by the pointer from CUPTI, which stays the same for a kernel while its module is loaded. The text
+// is compared, because another module may reuse the address. The same text at another pointer is written again; the
+// reader deduplicates.
 static struct interned { const char *pointer; uint32_t number, length; } table[INTERNED];
 
 static uint32_t add_name(struct header *h, const char *name, uint32_t length) {

@@ -1,34 +1,33 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The ring: what a captured process writes into shared memory and a Collector reads. This is a file format.
+// The ring: a file format in shared memory that a captured process writes and a Collector reads.
 //
 //   0                8192 (offsets of the other parts are in the header)
 //   ┌────────────────┬──────────────┬─────────────┬─────────────────────────┐
 //   │ header         │ contexts     │ names       │ records                 │
 //   └────────────────┴──────────────┴─────────────┴─────────────────────────┘
 //
-// Before the first window only the header has memory behind it.
+// Before the first window only the header is allocated.
 //
-// All numbers are of the machine's byte order, which is little on every machine with CUDA. One file for each process,
-// in the folder OTELGPU_CAPTURE_DIR, named <pid>-<creation, ns>.ring. The process holds a POSIX lock on the file's
-// first byte as long as it lives: who can take the lock has found a ring that nobody writes any more. A forked child
-// has no lock.
+// Numbers have the machine's byte order, which is little-endian on every machine with CUDA. One file for each process,
+// in the folder OTELGPU_CAPTURE_DIR, named <pid>-<creation, ns>.ring. The process locks the file's first byte (POSIX)
+// while it lives: a ring whose lock is free has no writer. A forked child has no lock.
 //
-// records is a ring of records_capacity (a power of two) places of record_size bytes. The writer stores a record, then
-// head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). A record that finds the
-// ring full is dropped and counted: nothing that was not read is overwritten. Both count forever.
+// records is a ring of records_capacity (a power of two) slots of record_size bytes. The writer stores a record, then
+// head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). If the ring is full, a
+// record is dropped and counted: unread records are never overwritten. Both counters never wrap.
 //
-// contexts is a ring of contexts_capacity places of 64 bytes that any thread of the process writes: a thread takes a
-// number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release).
-// A reader takes a place only if its sequence is the expected one before and after it was copied. Old ones are
-// overwritten. A push for a batch of requests takes one number for itself and the following ones for the requests.
+// contexts is a ring of contexts_capacity slots of 64 bytes that any thread of the process writes: a thread takes a
+// number n from contexts_head, stores 0 as the slot's sequence, then the slot, then n + 1 as its sequence (release). A
+// reader accepts a slot only if its sequence is the expected one before and after the copy. Old ones are overwritten. A
+// push for a batch of requests takes one number for itself and the following ones for the requests.
 //
-// names grows: each entry is a length (u32) and so many bytes of UTF-8, filled up to 8 bytes. A record's name is the
-// offset of its entry divided by 8, or NAME_UNKNOWN. names_used (release) says how far it is written.
+// names grows: each entry is a length (u32) and that many bytes of UTF-8, padded to 8 bytes. A record's name is the
+// offset of its entry divided by 8, or NAME_UNKNOWN. names_used (release) is the number of bytes written.
 //
-// A reader of another version: it uses record_size and context_size of the header, so fields may be added at the end of
-// both and in the header's gaps. A change that would mislead an older reader changes RING_VERSION.
+// Compatibility: readers use record_size and context_size of the header, so fields may be added at the end of both and
+// in the header's gaps. A change that would mislead an older reader changes RING_VERSION.
 #ifndef OTELGPU_RING_H
 #define OTELGPU_RING_H
 
@@ -51,7 +50,8 @@ enum record_kind {
 	RECORD_WINDOW_END = 7,   // the same
 };
 
-// One record; fields that a kind does not have are 0. Times are ns of the clock that WINDOW_BEGIN relates to others.
+// One record; fields that do not apply to the kind are 0. Times are ns of the clock that WINDOW_BEGIN relates to
+// others.
 struct record {
 	uint8_t kind;
 	uint8_t copy_kind;   // CUpti_ActivityMemcpyKind
@@ -71,16 +71,16 @@ struct record {
 	uint16_t reserved[3];
 };
 
-// Who launched: pushed by the application, by thread.
+// The span of launches, pushed by the application per thread.
 struct context {
 	_Atomic uint64_t sequence;
-	uint64_t number;     // what RECORD_CONTEXT names; never 0
+	uint64_t number;     // referenced by RECORD_CONTEXT; never 0
 	uint64_t pushed;     // CLOCK_MONOTONIC, ns
 	uint32_t thread;
 	uint32_t flags;      // of the traceparent
 	uint8_t trace_id[16];
 	uint8_t span_id[8];
-	uint32_t links;      // how many places after this one are requests that the launches serve together
+	uint32_t links;      // number of following slots that are requests of the batch
 	uint32_t links_lost; // those beyond LINK_LIMIT
 };
 
@@ -88,10 +88,10 @@ enum state { STATE_IDLE = 0, STATE_OPEN = 1, STATE_REFUSED = 2 };
 
 enum reason {
 	REASON_NONE = 0,
-	REASON_NO_CUPTI = 1,   // libcupti is not installed or lacks what is needed
+	REASON_NO_CUPTI = 1,   // libcupti is not installed or lacks a function
 	REASON_BUSY = 2,       // another tool of the process uses CUPTI
 	REASON_CUPTI_ERROR = 3,
-	REASON_BUDGET = 4,     // the window was closed early, for it had as many records as it may
+	REASON_BUDGET = 4,     // the window was closed early, because it reached its record limit
 	REASON_MEMORY = 5,
 };
 
@@ -102,7 +102,7 @@ enum reason {
 #define KIND_BIT_CONTEXT 16u
 
 struct device {
-	char id[64];   // GPU-<uuid> or MIG-<uuid>; empty: not known
+	char id[64];   // GPU-<uuid> or MIG-<uuid>; empty: unknown
 	char name[64];
 };
 
@@ -121,38 +121,38 @@ struct header {
 	uint64_t created;                            // CLOCK_REALTIME, ns
 	char command[64];
 	char shim[32];
-	_Atomic uint32_t ready;                      // 1 when all above is written
+	_Atomic uint32_t ready;                      // 1 once all above is written
 
 	// 512: written by the process
 	_Alignas(512) _Atomic uint64_t head;
 	_Atomic uint64_t contexts_head;
 	_Atomic uint64_t names_used;
-	_Atomic uint64_t dropped_full;    // records that found the ring full
+	_Atomic uint64_t dropped_full;    // records dropped because the ring was full
 	_Atomic uint64_t dropped_budget;  // records of windows beyond their budget
 	_Atomic uint64_t dropped_cupti;   // records that CUPTI dropped
-	_Atomic uint64_t names_dropped;   // records whose name found no room
+	_Atomic uint64_t names_dropped;   // records whose name did not fit
 	_Atomic uint64_t unknown;         // records of unrequested kinds
 	_Atomic uint32_t state;
-	_Atomic uint32_t answered;        // the newest request that was dealt with
+	_Atomic uint32_t answered;        // the newest request that was handled
 	_Atomic uint32_t reason;
 	_Atomic uint32_t cupti_result;
 	_Atomic uint32_t cupti_version;
 	uint32_t gap2;
 	_Atomic uint64_t windows;         // windows opened
-	char message[256];                // of the newest refusal; for people
+	char message[256];                // of the newest refusal, for humans
 
 	// 1024: written by the Collector
 	_Alignas(1024) _Atomic uint64_t tail;
 	_Atomic uint32_t request;         // a new number opens a window; the process sleeps on it as a futex
 	_Atomic uint32_t kinds;           // KIND_BIT_...
 	_Atomic uint64_t window;          // length in ns
-	_Atomic uint64_t budget;          // most records of the window
-	_Atomic uint32_t cancel;          // the number of a request whose window shall end now
+	_Atomic uint64_t budget;          // maximum records of the window
+	_Atomic uint32_t cancel;          // the number of a request whose window must end now
 
 	// 4096: written by the process; texts end with a 0
 	_Alignas(4096) char service[128]; // OTEL_SERVICE_NAME
 	char resource[1024];              // OTEL_RESOURCE_ATTRIBUTES
-	_Atomic uint32_t devices;         // how many of the following are written, from the first window on
+	_Atomic uint32_t devices;         // number of the following that are written, from the first window on
 	uint32_t gap3;
 	struct device device[16];         // by CUDA's ordinal in this process
 };

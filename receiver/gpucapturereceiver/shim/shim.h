@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the parts of the shim share.
+// Declarations shared by the files of the shim.
 #ifndef OTELGPU_SHIM_H
 #define OTELGPU_SHIM_H
 
@@ -15,10 +15,11 @@
 #define SHIM_VERSION "1"
 #define EXPORT __attribute__((visibility("default")))
 
-// ring_create makes the process's ring in the folder and returns its header, or NULL and a message. The file descriptor
-// that holds the lock stays open.
+// ring_create creates the process's ring in the folder and returns its header, or writes a message and returns NULL.
+// The file descriptor that holds the lock stays open.
 struct header *ring_create(const char *folder, char *message, size_t size);
-// ring_fill takes the memory behind the ring, so that a full /dev/shm is an error here and not a SIGBUS in the program later.
+// ring_fill allocates the memory of the ring, so that a full /dev/shm is an error here and not a later SIGBUS in the
+// program.
 bool ring_fill(struct header *h);
 // ring_put appends a record; called by one thread at a time.
 void ring_put(struct header *h, const struct record *r);
@@ -27,18 +28,18 @@ uint32_t ring_name(struct header *h, const char *name);
 
 uint64_t clock_ns(int clock);
 
-// The process's ring; NULL before it is made, after it could not be, and in a forked child.
+// The process's ring; NULL before its creation, after a failure, and in a forked child.
 extern struct header *_Atomic the_ring;
 extern struct cupti the_cupti;
-// The number of the open window; 0 when none is.
+// The number of the open window; 0: none.
 extern _Atomic uint32_t open_window;
 
-// What programs call, too; push_same pushes what is on top, for ranges that say nothing of a span.
+// Also called by programs; push_same pushes the top again, for ranges without a span.
 EXPORT void otelgpu_push(const char *traceparent);
 EXPORT void otelgpu_push_batch(const char *traceparent, const char *const *requests, size_t count);
 EXPORT void otelgpu_pop(void);
 int push_same(void);
 
-// take_buffer reads the records of a buffer that CUPTI has filled.
+// take_buffer reads the records of a buffer filled by CUPTI.
 void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, uint64_t *left);
 #endif

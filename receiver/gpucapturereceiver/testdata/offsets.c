@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Holds shim/cupti.h against NVIDIA's header; KERNEL_T and so on are the newest structures of the header.
+// Compares shim/cupti.h with NVIDIA's header; KERNEL_T and so on are the newest structures of the header.
 #include <cuda.h>
 #include <cupti_activity.h>
 #include <stddef.h>

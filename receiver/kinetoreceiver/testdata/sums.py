@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What BenchmarkAgainstPandas compares with: what Read answers at a level of detail, by Python's json and pandas.
+"""The baseline of BenchmarkAgainstPandas: computes the results of Read at a level of detail with Python's json and pandas.
 
 Usage: sums.py FILE.json [steps|auto|kernels]
 
@@ -14,11 +14,11 @@ kernels  and a table of all activities with sizes, occupancy, graph, delays, lau
          host ranges with the device time below them, the sum of which is by operator, too
 
 Prints one JSON object: the sums, in whole nanoseconds, and under "seconds" the processor time of reading and summing,
-without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and what
-comes after it is vectorised over events, but for the nesting of host ranges, which needs a stack: a frame of everything
-(pandas.DataFrame(events)) takes longer. The tables of auto and kernels stay in memory, where Read makes spans of them.
-Read alone asks further threads, sorts what the host did into causes and these into findings, and says what operators
-moved and computed that are no matrix products.
+without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and the
+rest is vectorized over events, except for the nesting of host ranges, which needs a stack: a frame of everything
+(pandas.DataFrame(events)) takes longer. The tables of auto and kernels stay in memory, where Read makes spans of
+them. Only Read examines further threads, classifies host activity into causes and findings, and computes bytes and
+FLOPs of operators other than matrix products.
 """
 import collections
 import itertools
@@ -48,7 +48,7 @@ NO_ARGS = {}
 
 
 def product(a, b, added=None):
-    """FLOPs of a matrix product (vectors are left out), with an addition for each element of the result."""
+    """Returns the FLOPs of a matrix product (vectors are excluded), with an addition for each element of the result."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         return np.nan
     batch = math.prod(max(x, y) for x, y in itertools.zip_longest(a[-3::-1], b[-3::-1], fillvalue=1))
@@ -66,7 +66,7 @@ PRODUCTS = {
 
 
 def frame(path, detail):
-    """The events that are summed, with times in ns after the first, and the resolution of the file's times in ns."""
+    """Returns the summed events, with times in ns after the first, and the resolution of the file's times in ns."""
     with open(path, "rb") as f:
         doc = json.load(f)
     rows, memory, all_arguments = [], [], detail == "kernels"
@@ -99,7 +99,7 @@ def frame(path, detail):
 
 
 def union(df):
-    """Length of the union of the rows' intervals; rows sorted by start."""
+    """Returns the length of the union of the rows' intervals; rows are sorted by start."""
     if df.empty:
         return 0
     before = df.end.cummax().shift(fill_value=df.start.iloc[0])
@@ -147,7 +147,7 @@ def window(df):
 
 
 def phases(df):
-    """Ranges that stand for a phase of a step, with the phase; rows sorted by start."""
+    """Returns ranges that represent a phase of a step, with the phase; rows are sorted by start."""
     ranges = df[df.kind.isin(RANGES)]
     names = ranges.name.astype("category")
     phase = [next((p for prefix, p in PHASES if n.startswith(prefix)), WORDS.get(n.strip("# ").lower())) for n in names.cat.categories]
@@ -202,8 +202,8 @@ def nested(df):
 
 
 def idle(host, df):
-    """Of a device, with rows sorted by start: gaps of which the launch came late, by the innermost range of the launching
-    thread, and the time for which the others' work was launched and did not begin."""
+    """Returns the gaps of a device that end with a late launch, by the innermost range of the launching thread, and
+    the time of other gaps in which launched work did not start. Rows are sorted by start."""
     before = df.end.cummax().shift()
     gaps = df[(df.start > before) & (df.call >= 0)]
     call, since, until = gaps.call.to_numpy(), before[gaps.index].to_numpy().astype("int64"), gaps.start.to_numpy()
@@ -216,7 +216,7 @@ def idle(host, df):
         ranges = np.flatnonzero((threads == thread) & (end > start))
         n = len(ranges)
         at, now, begins = np.r_[start[ranges], end[ranges]], np.r_[ranges, within[ranges]], np.r_[np.ones(n, bool), np.zeros(n, bool)]
-        order = np.lexsort((np.r_[ranges, -ranges], begins, at))  # of those that end together, the inner one first
+        order = np.lexsort((np.r_[ranges, -ranges], begins, at))  # inner ranges first among those with equal ends
         at, now = np.r_[at[order], np.iinfo("int64").max], now[order]
         mine = (threads[call] == thread) & (late > since)
         first = np.searchsorted(at, since[mine], side="right") - 1
@@ -235,8 +235,8 @@ def idle(host, df):
 
 
 def adopted(host, up):
-    """Ranges of other threads hang below the step that runs; those of the backward pass below the innermost annotation
-    of the step's thread that lasts as long, for there that thread waits."""
+    """Ranges of other threads are children of the running step; those of the backward pass, of the innermost
+    concurrent annotation of the step's thread, in which that thread waits."""
     steps = host[host.kind == "step"]
     if not len(steps):
         return up
@@ -262,7 +262,7 @@ def adopted(host, up):
 
 
 def by_operator(host, work):
-    """Number and time of activities by the innermost operator around the launch; work has the number of the call."""
+    """Returns number and time of activities by the innermost operator around the launch; work has the number of the call."""
     launched = work[work.call >= 0]
     op = host.operator.to_numpy()[launched.call]
     names = host.name.to_numpy()[op[op >= 0]]
@@ -271,7 +271,7 @@ def by_operator(host, work):
 
 
 def computed(host, work):
-    """FLOPs of matrix products that launched kernels, each counted once, by name."""
+    """Returns the FLOPs of matrix products that launched kernels, each counted once, by name."""
     launched = work[(work.call >= 0) & (work.kind == "kernel")]
     op = np.unique(host.work.to_numpy()[launched.call])
     products = host.loc[op[op >= 0]]
@@ -279,7 +279,7 @@ def computed(host, work):
 
 
 def below(host, work, wanted):
-    """What was launched within each wanted range, by device: the range's number, first start, last end and busy time."""
+    """Returns the work launched within each selected range, by device: the range's number, first start, last end and busy time."""
     nearest = np.arange(len(host))
     up = host.up.to_numpy()
     keep = wanted.to_numpy()

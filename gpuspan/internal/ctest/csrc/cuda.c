@@ -28,7 +28,7 @@ static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
 	FAULT(fn);    \
 	if (!initialized) return NOT_INITIALIZED
 
-/* dead answers for an event that was destroyed, or never was one. */
+/* dead returns the status for an event that was destroyed, or never was one. */
 static CUresult dead(CUevent e) { return e && e->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE; }
 
 static CUresult context_check(CUcontext c) { return !c ? INVALID_CONTEXT : c->destroyed ? CONTEXT_DESTROYED : OK; }
@@ -230,7 +230,7 @@ EXPORT CUresult cuCtxSynchronize(void) {
 EXPORT int stub_depth(void) { return depth; }
 
 /* ---- streams ---- */
-/* The default memory pool, whose release threshold is 0: what is freed on a stream stays with the pool until the host synchronizes. */
+/* The default memory pool has release threshold 0: memory freed on a stream stays in the pool until the host synchronizes. */
 static struct {
 	uint64_t next;
 	int64_t kept, size[64];
@@ -299,7 +299,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
 	if (!s->capture && e->host > s->busy_until) s->busy_until = e->host;
 	return OK;
 }
-/* An allocation is legal while the stream captures: it becomes a node of the graph, and takes memory when that is launched. */
+/* An allocation is legal during capture: it becomes a node of the graph, and takes memory when that is launched. */
 EXPORT CUresult cuMemAllocAsync(uint64_t *p, size_t n, CUstream h) {
 	READY("cuMemAllocAsync");
 	CUstream s = NULL;
@@ -366,7 +366,7 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned flags) {
 	CUresult r = context_check(current());
 	if (!r) r = unsafe();
 	if (r) return r;
-	if (flags & 2) return INVALID_VALUE; /* DISABLE_TIMING: never what a timing library asks for */
+	if (flags & 2) return INVALID_VALUE; /* DISABLE_TIMING: a timing library never sets it */
 	CUevent e = calloc(1, sizeof *e);
 	e->magic = EVENT, e->ctx = current(), e->generation = current()->generation;
 	COUNT(live_events);

@@ -26,18 +26,18 @@ static struct {
 	int64_t step_at; /* host time from which step_ppm is added to the drift */
 	double offset, tick;
 	double submit_ns, completion_ns, jitter_ns; /* latencies: fixed parts and mean of the random part */
-	double launch_ns;                           /* duration of a kernel or copy that nobody gave one */
+	double launch_ns;                           /* default duration of a kernel or copy */
 	int devices, mig;
 	int uuid_form; /* HIP: 0 characters, 1 bytes, 2 "XX" (the device has none), 3 zeros */
-	int record_needs_context; /* as a driver would behave on which the self-test must fail */
+	int record_needs_context; /* as a driver that must fail the self-test */
 	int polls_need_context;   /* the same for query and elapsed */
 	int share_markers;        /* HIP: an event shares the last one's marker if nothing ran since, as in older ROCm */
-	int elapsed_one_way;      /* elapsed(later, earlier) is refused */
+	int elapsed_one_way;      /* elapsed(later, earlier) returns an error */
 	int64_t memory_total, memory_used;
 } cfg;
 
 #ifndef LAUNCH_NS
-#define LAUNCH_NS 20000 /* what a kernel, a copy or a fill takes */
+#define LAUNCH_NS 20000 /* duration of a kernel, copy or fill */
 #endif
 
 static void cfg_defaults(void) {
@@ -48,7 +48,7 @@ static void cfg_defaults(void) {
 	cfg.completion_ns = 1800;
 	cfg.launch_ns = LAUNCH_NS;
 	cfg.devices = 1;
-	cfg.polls_need_context = cfg.share_markers = 1; /* what a driver may do, it does here */
+	cfg.polls_need_context = cfg.share_markers = 1; /* every behavior that drivers are allowed */
 	cfg.memory_total = 16ll << 30;
 	cfg.memory_used = 1ll << 30;
 }
@@ -63,7 +63,7 @@ static int64_t host_now(void) { return cfg.manual ? __atomic_load_n(&cfg.now, __
 static int64_t memory_left(void) { return cfg.memory_total - __atomic_load_n(&cfg.memory_used, __ATOMIC_RELAXED); }
 
 static double gpu_clock(int64_t host) {
-	static int64_t first; /* of this process, for good: keeps doubles small */
+	static int64_t first; /* fixed for this process: keeps doubles small */
 	int64_t base = __atomic_load_n(&first, __ATOMIC_RELAXED), now = host > 1000000000ll ? host - 1000000000ll : 1;
 	if (!base && __atomic_compare_exchange_n(&first, &base, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) base = now;
 	double h = (double)(host - base), g = cfg.offset + h + h * cfg.drift_ppm * 1e-6;
@@ -75,7 +75,7 @@ static double gpu_clock(int64_t host) {
 static __thread uint64_t rng;
 static double jitter(void) { /* exponential */
 	if (cfg.jitter_ns <= 0) return 0;
-	static uint64_t threads; /* each has numbers of its own, the same in every run */
+	static uint64_t threads; /* each thread has its own reproducible sequence */
 	if (!rng) rng = 0x9e3779b97f4a7c15ull * __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
 	rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
 	return -cfg.jitter_ns * log(((rng >> 11) + 1) / 9007199254740993.0);
@@ -85,7 +85,7 @@ static double jitter(void) { /* exponential */
 enum { CTX = 0x43545831, STREAM = 0x53545231, EVENT = 0x45564e31, DEAD = 0x44454144 };
 
 struct ctx {
-	int magic, device, destroyed, primary, refs, generation; /* a reset starts a new generation: old handles stay dead */
+	int magic, device, destroyed, primary, refs, generation; /* a reset starts a new generation: old handles stay invalid */
 	struct stream *null_stream;
 };
 struct entry { /* one record, for the ground truth */
@@ -99,7 +99,7 @@ struct stream {
 	int capture, capture_mode; /* 0 none, 1 active, 2 invalidated */
 	pthread_t capturer;
 	struct event *last; /* last record (HIP) */
-	int64_t failed; /* status that everything answers from now on */
+	int64_t failed; /* status that every call returns from now on */
 	struct entry *log;
 	int64_t logged, log_size;
 };
@@ -133,10 +133,10 @@ static int fault(const char *fn) {
 		if (code_) return code_;      \
 	} while (0)
 
-/* ---- counters of calls, for tests of what the library does not do ---- */
+/* ---- counters of calls, for tests that the library does not make them ---- */
 static int64_t records, queries, synchronizes, elapseds, live_events, live_streams;
-static int64_t dead_destroys; /* of objects destroyed with their context, which drivers call undefined */
-static int64_t dead_uses;     /* of destroyed streams and events: undefined, too */
+static int64_t dead_destroys; /* of objects already destroyed with their context: undefined behavior */
+static int64_t dead_uses;     /* of destroyed streams and events: undefined behavior, too */
 #define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
 #define VALUE(c) __atomic_load_n(&c, __ATOMIC_RELAXED)
 
@@ -148,7 +148,7 @@ static struct stream **streams;
 static int stream_count, captures;
 static __thread int thread_mode; /* CAPTURE_GLOBAL */
 
-/* null_stream is the context's legacy stream, made at its first use. */
+/* null_stream returns the context's legacy stream, created at its first use. */
 static struct stream *null_stream(struct ctx *c) {
 	struct stream *s = __atomic_load_n(&c->null_stream, __ATOMIC_ACQUIRE);
 	if (s) return s;
@@ -179,7 +179,7 @@ static void stream_remove(struct stream *s) {
 	__atomic_sub_fetch(&live_streams, 1, __ATOMIC_RELAXED);
 }
 
-/* unsafe is what calls do that are forbidden to a thread while captures go on: fail, and spoil them. */
+/* unsafe handles a call that a thread must not make during captures: it fails, and invalidates them. */
 static int unsafe(void) {
 	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || thread_mode == CAPTURE_RELAXED) return 0;
 	int r = 0;
@@ -194,8 +194,8 @@ static int unsafe(void) {
 	return r;
 }
 
-/* implicit tells whether a blocking stream of the context captures, which makes the legacy stream unusable: work on it is refused and
- * spoils those captures; the question whether it captures is refused only. */
+/* implicit reports whether a blocking stream of the context captures, which makes the legacy stream unusable: work on
+ * it fails and invalidates those captures; querying its capture state only fails. */
 static int implicit(struct stream *s, int work) {
 	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || s->ctx->null_stream != s) return 0;
 	int r = 0;
@@ -216,7 +216,7 @@ static void capture_begin(struct stream *s, int mode) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* capture_end returns the capture's state: 1 whole, 2 spoiled. */
+/* capture_end returns the capture's state: 1 valid, 2 invalidated. */
 static int capture_end(struct stream *s) {
 	pthread_mutex_lock(&lock);
 	int state = s->capture;
@@ -226,9 +226,9 @@ static int capture_end(struct stream *s) {
 	return state;
 }
 
-/* ---- work and stamps ---- */
-/* busy_until is when the stream can begin something new: the legacy stream waits for all blocking streams of its context, and they
- * for it. */
+/* ---- work and timestamps ---- */
+/* busy_until returns when the stream can start new work: the legacy stream waits for all blocking streams of its
+ * context, and they wait for it. */
 static int64_t busy_until(struct stream *s) {
 	int64_t at = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
 	struct stream *legacy = s->ctx->null_stream;
@@ -252,7 +252,7 @@ static void stream_work(struct stream *s, double ns) {
 	__atomic_store_n(&s->busy_until, begin + (int64_t)ns, __ATOMIC_RELAXED);
 }
 
-/* stream_log notes what a record's stamp truly is. */
+/* stream_log stores the true time of a record. */
 static void stream_log(struct stream *s, struct event *e) {
 	if (!s->log_size) return;
 	s->log[s->logged % s->log_size] = (struct entry){e, e->host};
@@ -276,7 +276,7 @@ static int event_done(struct event *e) { return !e->recorded || host_now() >= __
 
 static void host_wait(int64_t until) {
 	if (cfg.manual) {
-		for (int64_t now = host_now(); now < until;) /* nobody else's step is undone */
+		for (int64_t now = host_now(); now < until;) /* never undoes another thread's step */
 			if (__atomic_compare_exchange_n(&cfg.now, &now, until, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
 		return;
 	}
@@ -305,7 +305,7 @@ EXPORT void stub_set(const char *name, double v) {
 	else if (!strcmp(name, "polls_need_context")) cfg.polls_need_context = (int)v;
 	else if (!strcmp(name, "share_markers")) cfg.share_markers = (int)v;
 	else if (!strcmp(name, "memory_used")) cfg.memory_used = (int64_t)v;
-	else abort(); /* a test names a setting that does not exist */
+	else abort(); /* a test uses an unknown setting */
 }
 EXPORT int64_t stub_now(void) { return host_now(); }
 EXPORT void stub_advance(int64_t ns) { __atomic_add_fetch(&cfg.now, ns, __ATOMIC_RELAXED); }

@@ -92,7 +92,7 @@ EXPORT hipError_t hipFree(void *p) {
 	return free(p), OK;
 }
 
-/* dead answers for an event that was destroyed, or never was one. */
+/* dead returns the status for an event that was destroyed, or never was one. */
 static hipError_t dead(hipEvent_t e) { return e && e->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE; }
 
 static hipError_t resolve(hipStream_t h, hipStream_t *out) {
@@ -230,7 +230,7 @@ EXPORT hipError_t hipEventElapsedTime(float *ms, hipEvent_t a, hipEvent_t b) {
 	if ((r = check(a)) || (r = check(b))) return r;
 	if (a->ctx != b->ctx || !a->recorded || !b->recorded) return INVALID_HANDLE;
 	if (!event_done(a) || !event_done(b)) return NOT_READY;
-	if (a != b && a->stream == b->stream && a->host == b->host) { /* one marker: a new one is put behind all work and waited for */
+	if (a != b && a->stream == b->stream && a->host == b->host) { /* one shared marker: enqueues a new one after all work and waits for it */
 		COUNT(marker_waits);
 		stream_work(a->stream, 0);
 		host_wait(a->stream->busy_until);

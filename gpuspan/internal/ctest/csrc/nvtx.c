@@ -115,7 +115,7 @@ EXPORT int InitializeInjectionNvtx2(const void *(*get)(uint32_t)) {
 	void ***other;
 	unsigned n;
 	if (c->get_table(2, &other, &n)) return 0;
-	/* Slots hold the application's no-ops or nothing; entry 0 is nil and the end is marked. */
+	/* Slots contain the application's no-ops or NULL; entry 0 is NULL and the end is marked. */
 	if (core[0] || core2[0] || core[core_size] || core2[core2_size]) return 0;
 	*core2[1] = mark;
 	*core2[2] = range_start;
@@ -145,7 +145,7 @@ EXPORT uint32_t rec_version(void) { return version; }
 EXPORT uint32_t rec_tables(void) { return core_size << 16 | core2_size; }
 EXPORT void rec_quiet(void) { *core2[2] = quiet_start, *core2[3] = quiet_end; } /* for benchmarks */
 EXPORT void rec_clear(void) { count = 0; }
-EXPORT uint64_t rec_core_slot(int module, int i) { /* what the tool sees in an untouched slot */
+EXPORT uint64_t rec_core_slot(int module, int i) { /* content of a slot that the tool has not changed */
 	(void)module, (void)i;
 	return core2 && core2[i] ? (uint64_t)(uintptr_t)*core2[i] : 0;
 }

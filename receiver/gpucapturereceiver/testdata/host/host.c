@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A CUDA process for tests: it loads the library that CUDA_INJECTION64_PATH names and calls InitializeInjection, as libcuda
-// does in cuInit, then does what standard input says and answers each line with one line.
+// A CUDA process for tests: it loads the library that CUDA_INJECTION64_PATH names and calls InitializeInjection, as
+// libcuda does in cuInit, then executes each line of standard input and prints one line for it.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ static void *worker(void *argument) {
 	return NULL;
 }
 
-// What NVTX's header does at the first range: two tables of pointers for the tool to fill in.
+// As NVTX's header at the first range: two tables of pointers for the tool to fill in.
 static int (*push_a)(const char *), (*pop_a)(void), (*push_ex)(void *, const void *), (*pop_ex)(void *);
 typedef void (**place)(void);
 static place core[16], core2[16];
@@ -78,14 +78,14 @@ int main(int argc, char **argv) {
 	while (fgets(line, sizeof line, stdin)) {
 		line[strcspn(line, "\n")] = 0;
 		if (sscanf(line, "launch %llu %32767[^\n]", &n, text) == 2) {
-			// One pointer for each text, as a kernel has one name.
+			// One pointer per text, as a kernel has one name.
 			static char *names[4096];
 			int i = 0;
 			while (names[i] && strcmp(names[i], text)) i++;
 			if (!names[i]) names[i] = strdup(text);
 			printf("%u\n", launch(names[i], n));
 		} else if (sscanf(line, "fresh %llu", &n) == 1) {
-			// So many kernels, each with a name of its own.
+			// Launches n kernels with different names.
 			for (unsigned long long i = 0; i < n; i++) {
 				char *name;
 				if (asprintf(&name, "kernel_number_%llu_with_a_longer_name", i) < 0) return 3;

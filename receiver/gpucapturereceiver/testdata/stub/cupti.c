@@ -1,10 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A libcupti made from public facts, as strict as the real one where that is documented: one subscriber, callbacks before
-// kinds, buffers of 8-byte alignment handed back exactly once, records walked by their own sizes, external correlation by
-// thread. It records what stub_launch "runs", and replays a file of records (CUPTI_STUB_REPLAY) as often as asked
-// (CUPTI_STUB_REPEAT) when kinds are enabled. Broken rules print a line and abort.
+// A libcupti based on public documentation, and as strict as documented: one subscriber, callbacks before kinds,
+// buffers with 8-byte alignment returned exactly once, records walked by their own sizes, external correlation by
+// thread. It records what stub_launch "runs", and replays a file of records (CUPTI_STUB_REPLAY, CUPTI_STUB_REPEAT
+// times) when kinds are enabled. Violated rules print a line and abort.
 //
 // The replay file: u64 count, then `count` entries of struct entry, each followed by `name_length` bytes of name.
 #define _GNU_SOURCE
@@ -49,7 +49,7 @@ static _Atomic uint32_t correlations;
 static _Thread_local uint64_t external[256];
 static _Thread_local int depth;
 static pthread_t replayer;
-static bool replaying, asked; // asked: for records, which a tool does when all kinds are enabled
+static bool replaying, asked; // asked: the tool has requested records, after it enabled all kinds
 static pthread_cond_t first_asked = PTHREAD_COND_INITIALIZER;
 
 static uint64_t real_clock(void) {
@@ -77,7 +77,7 @@ static size_t record_size(uint32_t kind) {
 static void put32(uint8_t *p, size_t at, uint32_t v) { memcpy(p + at, &v, 4); }
 static void put64(uint8_t *p, size_t at, uint64_t v) { memcpy(p + at, &v, 8); }
 
-// Called with the lock held; gives it up while the tool is called, as a tool may call CUPTI from there.
+// Called with the lock; releases it while the tool is called, because the tool may call CUPTI.
 static void hand_over(void) {
 	if (!buffer) return;
 	uint8_t *b = buffer;
@@ -90,7 +90,7 @@ static void hand_over(void) {
 	pthread_mutex_lock(&lock);
 }
 
-// Called with the lock held. The lock is given up while the tool is called, so that the buffer is looked at again then.
+// Called with the lock. The lock is released while the tool is called, so the buffer is checked again.
 static uint8_t *room(size_t need) {
 	while (!buffer || used + need > size) {
 		if (buffer) {
@@ -115,7 +115,7 @@ static uint8_t *room(size_t need) {
 			pthread_mutex_lock(&lock);
 		} else {
 			buffer = b, size = s, used = 0;
-			memset(b, 0xa5, s < 4096 ? s : 4096); // CUPTI does not promise zeros
+			memset(b, 0xa5, s < 4096 ? s : 4096); // CUPTI does not guarantee zeros
 		}
 	}
 	uint8_t *p = buffer + used;
@@ -171,7 +171,7 @@ static void *replay(void *unused) {
 		char *text = calloc(1, list[i].name_length + 1);
 		MUST(fread(text, 1, list[i].name_length, f) == list[i].name_length);
 		if (!list[i].name_length) { free(text); continue; }
-		// One pointer for a kernel, as in CUPTI.
+		// One pointer per kernel, as in CUPTI.
 		uint64_t h = 14695981039346656037u;
 		for (char *c = text; *c; c++) h = (h ^ (uint8_t)*c) * 1099511628211u;
 		size_t at = h & ((1 << 14) - 1);
@@ -188,7 +188,7 @@ static void *replay(void *unused) {
 	while (!asked) pthread_cond_wait(&first_asked, &lock);
 	uint64_t base = user_clock ? user_clock() : own_clock();
 	pthread_mutex_unlock(&lock);
-	if (getenv("CUPTI_STUB_REBASE")) // the file's times count from the beginning of the replay
+	if (getenv("CUPTI_STUB_REBASE")) // the file's times are relative to the start of the replay
 		for (uint64_t i = 0; i < count; i++) list[i].start += base, list[i].end += base;
 	for (long k = repeat ? atol(repeat) : 1; k > 0; k--)
 		for (uint64_t i = 0; i < count; i++) {
@@ -269,8 +269,8 @@ int cuptiActivityFlushAll(uint32_t flag) {
 	pthread_mutex_lock(&lock);
 	asked = true;
 	pthread_cond_broadcast(&first_asked);
-	// Without the forced flag only full buffers have to be returned; CUPTI returns the one in use when it has finished
-	// records only, so this one does.
+	// Without the forced flag only full buffers must be returned; CUPTI also returns the current one if it has only
+	// finished records, so this stub does.
 	(void)flag;
 	if (used) hand_over();
 	if (flag && buffer) hand_over();
@@ -326,7 +326,7 @@ int cuptiGetResultString(int result, const char **text) {
 	return OK;
 }
 
-// stub_launch is what a program's launch of a kernel is here: it runs for ns from now on. Returns its correlation.
+// stub_launch simulates the launch of a kernel that runs for ns from now on. Returns its correlation ID.
 uint32_t stub_launch(const char *name, uint64_t ns) {
 	struct entry e = {.kind = 10, .device = 0, .context = 1, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}};
 	e.correlation = ++correlations;
@@ -342,10 +342,10 @@ uint32_t stub_launch(const char *name, uint64_t ns) {
 	return e.correlation;
 }
 
-// A fork takes the lock, so that the child, which has the thread alone that forked, does not find it taken for ever.
+// A fork acquires the lock, so that it is not locked forever in the child, which has only the forking thread.
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void hear_of_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
-// stub_calls is how many calls of CUPTI there have been.
+// stub_calls returns the number of CUPTI calls.
 int stub_calls(void) { return calls; }

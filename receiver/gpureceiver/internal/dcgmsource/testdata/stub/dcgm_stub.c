@@ -1,28 +1,27 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A libdcgm.so.4 for tests, with a host engine inside that behaves as a real one was observed to: blanks by type,
+// A libdcgm.so.4 for tests, with an embedded host engine that behaves as observed on a real one: blanks by type,
 // placeholder rows, retention, unique names of field groups, profiling watches that fail as a whole, hangs, kills and
-// restarts. The rules of watches, with their places in the source of DCGM 4.6.0:
+// restarts. The rules of watches, with references to the source of DCGM 4.6.0:
 //
 //   - A watcher is a connection (DcgmWatcher::operator== compares type and connectionId, common/DcgmWatcher.cpp), kept
 //     for each entity and field. Groups and field groups only list entities and fields.
 //   - Watching again from the same connection replaces interval and retention, also by slower ones
 //     (DcgmCacheManager::AddOrUpdateWatcher). Nothing is counted.
-//   - So one removal ends what several watches of a connection have begun (DcgmCacheManager::RemoveWatcher, and for
+//   - So one removal ends several watches of a connection (DcgmCacheManager::RemoveWatcher, and for
 //     profiling fields of Hopper and later DcgmGpmManager::RemoveWatcher), whichever groups it names.
 //   - A field is sampled at the shortest interval of its watchers and kept for their longest retention
-//     (DcgmCacheManager::UpdateWatchFromWatchers). Its samples stay when the last watcher goes.
+//     (DcgmCacheManager::UpdateWatchFromWatchers). Its samples stay after the last watcher is removed.
 //   - The first watch of a field makes the engine read it at once, but only of a whole GPU (lastQueriedUsec in
 //     DcgmCacheManager::AddEntityFieldWatch). Of an instance the next reading is an interval after the last one; until
 //     then the newest value is an old one, possibly of an instance that had the same number before.
 //   - A field of the whole engine (DRIVER_VERSION) that was watched through a GPU stays watched: the removal looks for the
 //     GPU's own watch and returns DCGM_ST_NOT_WATCHED (DcgmCacheManager::RemoveEntityFieldWatch).
-//   - Watches, groups and field groups of a connection go with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
+//   - Watches, groups and field groups of a connection are removed with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
 //   - A profiling value needs two readings (DcgmGpmManagerEntity::GetLatestSample): the first one after a pause is blank.
-// The test writes what the machine is like into the file named by
-// OTELGPU_DCGM_STUB, as lines "key value"; it is read at every call. Samples are not collected but computed when they
-// are asked for, so that a test can let days pass at once.
+// The test describes the machine in the file named by OTELGPU_DCGM_STUB, as lines "key value", which is read at every
+// call. Samples are computed on request, so that a test can let days pass in an instant.
 //
 //   gpus N            boards                              gpm MASK       boards with profiling fields
 //   mig N             GPU instances of board 0            old 1          a host engine that knows no field from 1084 on
@@ -46,9 +45,10 @@
 //   fixed 1           this file is read once, and no statistics are written: for measuring what a client costs
 //
 // It counts round trips as the real client library makes them (two and one for each field of each entity for a history,
-// one for the newest values), each with a buffer of 4 MiB that is cleared, into the file of statistics. Of one field and
-// entity a history gives at most what a buffer holds, the oldest first, and says nothing of the rest. A power 157 that
-// the driver does not support is stored as 0 W with status 0. Samples outlive watches and connections, not the engine.
+// one for the newest values), each with a buffer of 4 MiB that is cleared, into the file of statistics. Of one field
+// and entity a history gives at most what a buffer holds, the oldest first, and says nothing of the rest. A power 157
+// that the driver does not support is stored as 0 W with status 0. Samples outlive watches and connections, not the
+// engine.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -87,19 +87,19 @@ static struct {
 #define MAX_SEGMENTS 8
 #define MAX_FIELDS 128
 
-// segment_t is a time in which a field of an entity is sampled at one interval; end is 0 while it is.
+// segment_t is a period during which a field of an entity is sampled at one interval; end is 0 while it lasts.
 typedef struct { int64_t first, end, every; int blank; } segment_t;
 typedef struct { int n; double keep; segment_t s[MAX_SEGMENTS]; } field_t;
 
 static field_t polled[3][64][MAX_FIELDS];
-static int connections[MAX_CONNECTIONS]; // the epoch of the engine that each is to; 0: free
+static int connections[MAX_CONNECTIONS]; // epoch of each connection's engine; 0: free
 static int polled_epoch, failed_lists, failed_histories;
 static char polled_host[512];
 static long long trips;
 #define BUFFER (4 << 20)
 #define PER_FIELD 130816 // values of 32 bytes in a buffer
 
-// round_trip is what one costs: a message with a buffer on either side.
+// round_trip simulates the cost of a message with a buffer on either side.
 static void round_trip(void) {
     trips++;
     char *buffer = malloc(BUFFER);
@@ -116,7 +116,7 @@ typedef struct { int used, connection; dcgm_field_entity_group_t kind; dcgm_fiel
 static group_t groups[MAX_GROUPS];
 static fields_t field_groups[MAX_GROUPS];
 static watcher_t watchers[MAX_WATCHES];
-static int top; // watchers from here on were never used
+static int top; // watchers from this index on were never used
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
 static int list_of(char *s, unsigned short *out) {
@@ -185,7 +185,7 @@ static void load(void) {
     for (int k = 0; k < conf.n_xids && conf.epoch > 1; k++) conf.xids[k].ts += conf.jitter;
 }
 
-// refresh forgets what an engine had that was killed, and the samples of another machine.
+// refresh discards the state of a killed engine, and the samples of another machine.
 static void refresh(void) {
     if (polled_epoch == conf.epoch && !strcmp(polled_host, conf.host)) return;
     memset(polled, 0, sizeof polled);
@@ -198,12 +198,12 @@ static void refresh(void) {
     strcpy(polled_host, conf.host);
 }
 
-// Handles of connections: of the engine's epoch and of a place in connections.
+// Handles of connections combine the engine's epoch and an index in connections.
 #define FIRST_HANDLE 0x7fffff
 static int place_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) % 64; }
 static int epoch_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) / 64; }
 
-// enter is the beginning of every call that goes to the host engine; mu is held after 0.
+// enter starts every call to the host engine; if it returns 0, mu is locked.
 static dcgmReturn_t enter(dcgmHandle_t h) {
     pthread_mutex_lock(&mu);
     load();
@@ -277,7 +277,7 @@ static dcgmReturn_t connect_engine(dcgmHandle_t *h) {
     }
     refresh();
     for (int i = 0; i < MAX_CONNECTIONS; i++) {
-        if (connections[i] == conf.epoch) continue; // those to an engine that was killed are free
+        if (connections[i] == conf.epoch) continue; // connections to a killed engine are free
         connections[i] = conf.epoch;
         *h = FIRST_HANDLE + 64 * conf.epoch + i;
         return leave(DCGM_ST_OK);
@@ -336,7 +336,7 @@ PUBLIC dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity
     return leave(DCGM_ST_OK);
 }
 
-// Instances of board 0 have the numbers 16, 17 …, their compute instances 48, 49 …
+// Instances of board 0 are numbered 16, 17 …, their compute instances 48, 49 …
 PUBLIC dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t h, dcgmMigHierarchy_v2 *out) {
     dcgmReturn_t r = enter(h);
     if (r) return r;
@@ -382,7 +382,7 @@ static char type_of(unsigned short id) {
     return 0;
 }
 
-PUBLIC dcgm_field_meta_p DcgmFieldGetById(unsigned short id) { // asks the library, not the host engine
+PUBLIC dcgm_field_meta_p DcgmFieldGetById(unsigned short id) { // answered by the library, not the host engine
     static dcgm_field_meta_t table[2000];
     if (id >= 2000) return NULL;
     table[id].fieldId = type_of(id) ? id : 0;
@@ -463,7 +463,7 @@ PUBLIC dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t f) {
     return leave(DCGM_ST_OK);
 }
 
-// MIG instances have values of their own for few fields.
+// MIG instances have their own values for few fields.
 static int level_ok(dcgm_field_entity_group_t kind, unsigned short id) {
     if (kind == DCGM_FE_GPU) return 1;
     if (id == 54 || id == 250 || id == 252) return 1;
@@ -475,7 +475,7 @@ static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { 
 
 static int slot(dcgm_field_entity_group_t kind) { return kind == DCGM_FE_GPU ? 0 : kind == DCGM_FE_GPU_I ? 1 : 2; }
 
-// field_of is the samples of a field of an entity.
+// field_of returns the samples of a field of an entity.
 static field_t *field_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned short field) {
     static unsigned char index[2000];
     static int n;
@@ -486,7 +486,7 @@ static field_t *field_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, un
     return &polled[slot(kind)][id & 63][index[field]];
 }
 
-// settle begins, changes or ends the sampling of a field as its watchers want it now.
+// settle starts, changes or ends the sampling of a field according to its watchers.
 static void settle(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned short field) {
     field_t *p = field_of(kind, id, field);
     int64_t every = 0, now = now_us();
@@ -527,7 +527,7 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
             // A profiling field that the kind of entity does not have fails the watch too.
             if (id >= 1001 && id <= 1096 && !level_ok(groups[g].e[i].entityGroupId, id)) return leave(DCGM_ST_BADPARAM);
             if (id >= 1001 && id <= 1096 && conf.profbusy) return leave(DCGM_ST_IN_USE);
-            // One incapable board fails the profiling fields of all, and the ordinary fields beside them.
+            // One incapable board fails the profiling fields of all boards, and the other fields of the watch.
             if (id >= 1001 && id <= 1096 && !(conf.gpm >> board_of(groups[g].e[i].entityGroupId, groups[g].e[i].entityId) & 1))
                 return leave(DCGM_ST_MODULE_NOT_LOADED);
         }
@@ -617,7 +617,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 250: v->value.i64 = kind == DCGM_FE_GPU ? 81559 : 9984; break;
     case 252: v->value.i64 = kind == DCGM_FE_GPU ? 40000 : 1000; break;
     case 253: v->value.i64 = 551; break;
-    case 310: v->value.i64 = (t / 60000000) % 1000; break; // one more each minute
+    case 310: v->value.i64 = (t / 60000000) % 1000; break; // increases by one each minute
     case 1009: v->value.i64 = 1000000000; break;
     case 1010: v->value.i64 = 2000000000; break;
     case 1011: v->value.i64 = 3000000000LL; break;
@@ -639,15 +639,15 @@ static entry_t entry(dcgmGpuGrp_t g, dcgmFieldGrp_t f, int i, int k) {
     return (entry_t){e->entityGroupId, e->entityId, field, field_of(e->entityGroupId, e->entityId, field)};
 }
 
-// pace_of is the interval between the samples of a segment: lost boards fill the engine with blanks, ten times as many
-// as asked for.
+// pace_of returns the interval between the samples of a segment: lost boards fill the engine with ten times as many
+// blanks as requested.
 static int64_t pace_of(entry_t *w, segment_t *s) {
     return conf.lost >> board_of(w->kind, w->id) & 1 && s->every >= 10000 && !s->end ? s->every / 10 : s->every;
 }
 
 static int64_t sampled_until(int64_t now) { return conf.frozen && conf.frozen < now ? conf.frozen : now; }
 
-// last_of is the time of the newest sample up to a time; 0 when there is none.
+// last_of returns the time of the newest sample up to a time, or 0 without one.
 static int64_t last_of(entry_t *w, int64_t now, int *blank_sample) {
     for (int k = w->p->n - 1; k >= 0; k--) {
         segment_t *s = &w->p->s[k];
@@ -694,7 +694,7 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
     if (!conf.late && !conf.broken) failed_histories = 0;
     *next = since;
     if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
-    trips++; // the field group's list, and the group's, which was counted
+    trips++; // for the lists of the field group and of the group
     int64_t now = now_us();
     int64_t given = 0;
     for (int i = 0; i < groups[g].n * field_groups[f].n; i++) {
@@ -760,7 +760,7 @@ PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmF
     return leave(DCGM_ST_OK);
 }
 
-// What only dcgm-exporter calls.
+// Functions that only dcgm-exporter calls.
 
 PUBLIC int DcgmFieldsInit(void) { return 0; }
 PUBLIC int DcgmFieldsTerm(void) { return 0; }
@@ -772,7 +772,7 @@ PUBLIC dcgmReturn_t dcgmGetAllDevices(dcgmHandle_t h, unsigned int ids[DCGM_MAX_
     return leave(DCGM_ST_OK);
 }
 
-// None is supported, so that nobody asks for a board's topology.
+// None is supported, so that no client requests a board's topology.
 PUBLIC dcgmReturn_t dcgmGetAllSupportedDevices(dcgmHandle_t h, unsigned int ids[DCGM_MAX_NUM_DEVICES], int *n) {
     (void)ids;
     dcgmReturn_t r = enter(h);

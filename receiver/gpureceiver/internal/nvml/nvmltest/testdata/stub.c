@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A library that answers as NVML does, compiled with NVIDIA's own header: what the Go side reads in the wrong place has the
-// wrong value. Of each structure every field that is read has a number of its own.
+// A library that behaves like NVML, compiled with NVIDIA's own header: if the Go side reads a wrong offset, it gets a
+// wrong value, because every field has a different value.
 
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
