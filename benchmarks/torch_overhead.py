@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the overhead of the PyTorch profiler, for comparison with the table in docs/hardware.md.
 
-Runs kernels of 5 us to 1 ms in a plain loop, under torch.profiler, and between pairs of torch.cuda.Event, and prints one row of
-Markdown for each length: queued (the device is the limit) and one at a time (the host is). Needs PyTorch and an NVIDIA GPU.
+Runs kernels of 5 us to 1 ms in a plain loop, under torch.profiler, and between pairs of torch.cuda.Event, and prints
+one row of Markdown for each length: queued (the device is the limit) and one at a time (the host is). Needs PyTorch
+and an NVIDIA GPU.
 
     python3 benchmarks/torch_overhead.py
 """

@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the release for PyPI: the sdist, a platform-independent wheel, and a wheel with the capture library for each Linux platform.
+"""Builds the release for PyPI: the sdist, a platform-independent wheel, and a wheel with the capture library for each
+Linux platform.
 
     python build_wheels.py OUT            # needs requirements-build.txt; SOURCE_DATE_EPOCH makes the files reproducible
     python build_wheels.py OUT --library  # the capture libraries only, as OUT/linux_ARCH/libotelgpu_capture.so
@@ -49,7 +50,8 @@ def normalize(sdist: pathlib.Path, epoch: int) -> None:
 
 
 def wheel(sdist: pathlib.Path, to: pathlib.Path, **env: str) -> None:
-    """Builds from the sdist, as pip does for its users, in a new folder, because setuptools reuses the contents of build/."""
+    """Builds from the sdist, as pip does for its users, in a new folder, because setuptools reuses the contents of
+    build/."""
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-cache-dir",
                     "--disable-pip-version-check", "--wheel-dir", str(to), str(sdist)], check=True, env={**os.environ, **env})
 

@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sets up the OpenTelemetry SDK as any program does. Only the job resource and the sampler of batches are from otelgpu."""
+"""Sets up the OpenTelemetry SDK as any program does. Only the job resource and the sampler of batches are from
+otelgpu."""
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

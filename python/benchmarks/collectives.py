@@ -4,8 +4,9 @@
 
     python benchmarks/collectives.py [steps [all-reduces]]
 
-Two DDP models, of which one is watched, alternate in one process that is a group of one rank, so that nothing waits. Each step
-has two all-reduces, or as many as given. The steps are short, so that the difference can be measured; the last line relates it to 50 ms.
+Two DDP models, of which one is watched, alternate in one process that is a group of one rank, so that nothing waits.
+Each step has two all-reduces, or as many as given. The steps are short, so that the difference can be measured; the
+last line relates it to 50 ms.
 """
 
 import os

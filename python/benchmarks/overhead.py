@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the cost of a section to the calling thread and the process, relative to a plain loop and to an SDK span created in place.
+"""Measures the cost of a section to the calling thread and the process, relative to a plain loop and to an SDK span
+created in place.
 
     python benchmarks/overhead.py [sections]
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records independently of otelgpu when each rank of a real torch.distributed job arrives at each collective.
 
-install() wraps the collectives below otelgpu's own wrappers, so call it before otelgpu.watch_collectives(). A rank waits
-from its arrival, or from the call that waits, to the arrival of the last rank. The rest of a step is its own time.
+install() wraps the collectives below otelgpu's own wrappers, so call it before otelgpu.watch_collectives(). A rank
+waits from its arrival, or from the call that waits, to the arrival of the last rank. The rest of a step is its own
+time.
 
 With virtual=True, each rank's clock advances only in work() and while it waits in a collective, so own times are
 exact on any machine. Ranks then exchange their arrivals through the job's store."""

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes einsum.txt: NumPy's results for random equations. python3 einsum.py > einsum.txt (needs NumPy 1.x).
 
-Each line has the equation, shapes, operations of one loop nest, operations of NumPy's optimal path, and shape of the result.
-NumPy prints costs with four digits only, so they are added up here, step by step of its path, by its own functions."""
+Each line has the equation, shapes, operations of one loop nest, operations of NumPy's optimal path, and shape of the
+result. NumPy prints costs with four digits only, so they are added up here, step by step of its path, by its own
+functions."""
 import random
 import sys
 

@@ -12,9 +12,10 @@
             loss = model(batch)
         step.items = len(batch)
 
-A section records two torch.cuda events and returns without waiting. A background thread reads the events later and makes
-the span, whose start and end are the GPU's times on the wall clock with a stated bound (gpu.timing.error). Without torch, or
-without a GPU, sections are timed by the host's clock and state it (gpu.timing.source = host, no gpu.duration).
+A section records two torch.cuda events and returns without waiting. A background thread reads the events later and
+makes the span, whose start and end are the GPU's times on the wall clock with a stated bound (gpu.timing.error).
+Without torch, or without a GPU, sections are timed by the host's clock and state it (gpu.timing.source = host, no
+gpu.duration).
 
 No function raises into the program; stats() counts losses by reason. OTELGPU_ENABLED=false disables otelgpu.
 """

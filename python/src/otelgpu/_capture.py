@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sets the current span for the kernels that libotelgpu_capture.so records, if that library is loaded into the process."""
+"""Sets the current span for the kernels that libotelgpu_capture.so records, if that library is loaded into the
+process."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _looked = False
 
 
 def _find() -> Any:
-    """Returns the shim if the driver's injection loaded it. This never loads it: a second copy would have its own ring."""
+    """Returns the shim if the driver's injection loaded it. This never loads it: a second copy would have its own
+    ring."""
     global _library, _looked
     if _looked:
         return _library

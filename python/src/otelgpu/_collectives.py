@@ -109,7 +109,8 @@ def _step() -> Optional[Step]:
 
 
 def _timed(f: Callable[..., Any], begins: bool = True) -> Callable[..., Any]:
-    """Wraps a function whose time is a wait for other ranks. It begins a collective or ends this thread's newest one."""
+    """Wraps a function whose time is a wait for other ranks. It begins a collective or ends this thread's newest
+    one."""
     @functools.wraps(f)
     def around(*args: Any, **kwargs: Any) -> Any:
         step = None if _compiling() else _step()
@@ -264,10 +265,10 @@ def _patch(dist: Any) -> None:
 
 
 class _Backward:
-    """Records how long a DDP model waits for other ranks at the end of each backward pass. DDP waits for its all-reduces in a callback
-    of autograd, which it queues when all gradients are ready. A callback queued at one of the gradients runs before it,
-    and one that is queued by that one after it. A communication hook would see each all-reduce, but autograd would
-    call Python for each bucket, and the program could not set its own hook."""
+    """Records how long a DDP model waits for other ranks at the end of each backward pass. DDP waits for its
+    all-reduces in a callback of autograd, which it queues when all gradients are ready. A callback queued at one of
+    the gradients runs before it, and one that is queued by that one after it. A communication hook would see each
+    all-reduce, but autograd would call Python for each bucket, and the program could not set its own hook."""
 
     def __init__(self, model: Any) -> None:
         import torch

@@ -23,7 +23,8 @@ _JOB_IDS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID")
 
 
 def job() -> Dict[str, Union[str, int]]:
-    """Returns resource attributes of this process: gpu.job.id, .rank, .local_rank and .world_size, if the launcher sets them.
+    """Returns resource attributes of this process: gpu.job.id, .rank, .local_rank and .world_size, if the launcher
+    sets them.
 
         Resource.create({"service.name": "train", **otelgpu.job()})
 

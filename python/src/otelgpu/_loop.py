@@ -123,7 +123,8 @@ class Step:
         return section
 
     def add_phase(self, name: str, seconds: float) -> None:
-        """Adds a duration that was measured elsewhere, such as by a communication logger, to a phase. Its position in the step is unknown."""
+        """Adds a duration that was measured elsewhere, such as by a communication logger, to a phase. Its position in
+        the step is unknown."""
         try:
             if seconds > 0:
                 with self._lock:
@@ -152,7 +153,8 @@ class Step:
                 self._meetings[key] = meeting
 
     def wait_mark(self) -> Any:
-        """Returns the current time: an event of the current stream in a step with a device, otherwise the host's time."""
+        """Returns the current time: an event of the current stream in a step with a device, otherwise the host's
+        time."""
         rt = self._runtime
         if rt is not None and self._start_event is not None and rt.backend is not None:
             return rt.backend.record(rt.backend.stream())

@@ -535,7 +535,8 @@ def runtime() -> Runtime:
 
 
 def _after_fork() -> None:
-    """Gives a forked child its own empty state. The parent's locks may be locked, and its thread does not exist here."""
+    """Gives a forked child its own empty state. The parent's locks may be locked, and its thread does not exist
+    here."""
     global _runtime
     _runtime = Runtime()
 
@@ -561,8 +562,8 @@ def flush(timeout: float = 5.0) -> bool:
 
 
 def stats() -> Dict[str, int]:
-    """Returns counts since the start of the process: spans created, sections skipped (unsampled, disabled), and losses by reason
-    (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error)."""
+    """Returns counts since the start of the process: spans created, sections skipped (unsampled, disabled), and losses
+    by reason (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error)."""
     with _runtime.lock:
         return dict(_runtime.counts)
 

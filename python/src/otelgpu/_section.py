@@ -36,7 +36,8 @@ def span_context(of: Linkable) -> trace.SpanContext:
 
 
 def compiling() -> bool:
-    """Reports whether torch.compile traces the caller. This module never imports torch, which may be imported after it."""
+    """Reports whether torch.compile traces the caller. This module never imports torch, which may be imported after
+    it."""
     torch = sys.modules.get("torch")
     compiler = getattr(torch, "compiler", None)
     return compiler is not None and bool(compiler.is_compiling())
@@ -204,7 +205,8 @@ class Section:
         node.host_start = time.monotonic_ns()
 
     def _wanted(self, parent: trace.SpanContext) -> bool:
-        """Reports whether the span will be recorded: below an unsampled parent no event is recorded, unless a linked request is sampled."""
+        """Reports whether the span will be recorded: below an unsampled parent no event is recorded, unless a linked
+        request is sampled."""
         if not parent.is_valid or parent.trace_flags.sampled:
             return True
         return self.batched and any(sc.trace_flags.sampled for sc, _ in self._links)

@@ -30,7 +30,8 @@ class JobDetector(ResourceDetector):
 
 
 def links_sampler(argument: Optional[str] = None) -> Sampler:
-    """Returns a sampler that records a batch if one of its requests is sampled, and other traces with the given ratio."""
+    """Returns a sampler that records a batch if one of its requests is sampled, and other traces with the given
+    ratio."""
     try:
         ratio = float(argument or 1)
         if not 0 <= ratio <= 1 or math.isnan(ratio):

@@ -24,8 +24,8 @@ __all__ = ["GPUSteps"]
 
 
 class GPUSteps(Callback):  # type: ignore[misc, unused-ignore]
-    """Creates a span for each training batch, with the phases data, forward, backward and optimizer, and records the waits
-    for other ranks. Validation is not part of a step."""
+    """Creates a span for each training batch, with the phases data, forward, backward and optimizer, and records the
+    waits for other ranks. Validation is not part of a step."""
 
     def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
         self._turns = Turns(name, item_type, schedule)

@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline of BenchmarkAgainstPandas: computes the results of Read at a level of detail with Python's json and pandas.
+"""The baseline of BenchmarkAgainstPandas: computes the results of Read at a level of detail with Python's json and
+pandas.
 
 Usage: sums.py FILE.json [steps|auto|kernels]
 
@@ -262,7 +263,8 @@ def adopted(host, up):
 
 
 def by_operator(host, work):
-    """Returns number and time of activities by the innermost operator around the launch; work has the number of the call."""
+    """Returns number and time of activities by the innermost operator around the launch; work has the number of the
+    call."""
     launched = work[work.call >= 0]
     op = host.operator.to_numpy()[launched.call]
     names = host.name.to_numpy()[op[op >= 0]]
@@ -279,7 +281,8 @@ def computed(host, work):
 
 
 def below(host, work, wanted):
-    """Returns the work launched within each selected range, by device: the range's number, first start, last end and busy time."""
+    """Returns the work launched within each selected range, by device: the range's number, first start, last end and
+    busy time."""
     nearest = np.arange(len(host))
     up = host.up.to_numpy()
     keep = wanted.to_numpy()

@@ -230,7 +230,8 @@ EXPORT CUresult cuCtxSynchronize(void) {
 EXPORT int stub_depth(void) { return depth; }
 
 /* ---- streams ---- */
-/* The default memory pool has release threshold 0: memory freed on a stream stays in the pool until the host synchronizes. */
+/* The default memory pool has release threshold 0: memory freed on a stream stays in the pool until the host
+ * synchronizes. */
 static struct {
 	uint64_t next;
 	int64_t kept, size[64];

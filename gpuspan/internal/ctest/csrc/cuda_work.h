@@ -81,7 +81,8 @@ EXPORT CUresult cuMemsetD8Async(uint64_t d, unsigned char v, size_t n, CUstream 
 	return OK;
 }
 
-/* ---- modules: only the entries of PTX are parsed; kernels with known names run on the host as the examples' PTX does ---- */
+/* ---- modules: only the entries of PTX are parsed; kernels with known names run on the host as the examples' PTX
+ * does ---- */
 struct module { char *ptx; };
 struct function { char name[64]; };
 EXPORT CUresult cuModuleLoadDataEx(struct module **m, const char *image, unsigned n, int *options, void **values) {

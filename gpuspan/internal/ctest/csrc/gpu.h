@@ -85,7 +85,7 @@ static double jitter(void) { /* exponential */
 enum { CTX = 0x43545831, STREAM = 0x53545231, EVENT = 0x45564e31, DEAD = 0x44454144 };
 
 struct ctx {
-	int magic, device, destroyed, primary, refs, generation; /* a reset starts a new generation: old handles stay invalid */
+	int magic, device, destroyed, primary, refs, generation; /* a reset starts a new one: old handles stay invalid */
 	struct stream *null_stream;
 };
 struct entry { /* one record, for the ground truth */
