@@ -34,7 +34,7 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	sm := md.ResourceMetrics().At(0).ScopeMetrics().At(0)
 	assert.Empty(t, sm.Scope().Version()+sm.SchemaUrl(), "a release does not rename the series")
 
-	// Points are at the time of the output, from the start of the first span on.
+	// Points have the time of the output, and start with the first span.
 	ps := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
 	assert.EqualValues(t, epoch, ps.At(1).StartTimestamp())
 	assert.EqualValues(t, clock, ps.At(1).Timestamp())
@@ -43,7 +43,7 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	assert.Zero(t, ps.At(0).IntValue())
 }
 
-// Points of spans from a file have the times of the file.
+// Points of spans from a file have times from the file.
 func TestPointsOfOldSpansAreAtTheEndOfTheNewest(t *testing.T) {
 	for lag, want := range map[time.Duration]int64{
 		maxLag: int64(epoch) + 5_000_000 + int64(maxLag), maxLag + 1: int64(epoch) + 5_000_000,
@@ -79,7 +79,7 @@ func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
 			}
 		}
 		for p, present := range groups {
-			// Energy per item of steps is the steps' own.
+			// Steps have their own energy per item.
 			assert.Equal(t, p != prefix || p == "gpu.operation.", present, "%s with %s off", p, prefix)
 		}
 	}
@@ -105,14 +105,14 @@ func TestSampledSpansCountByTheirWeight(t *testing.T) {
 		got["gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]"])
 	assert.Equal(t, int64(4000),
 		got["gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]"])
-	// Energy was divided among the spans that arrived, so the spans that were not sampled have none.
+	// Energy is divided among the spans that arrive, so unsampled spans have none.
 	assert.Equal(t, 0.5,
 		got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
 	assert.Equal(t, 0.5/128/4,
 		got["gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]"])
 }
 
-// One of four runs was sampled; its span has all of the device's 400 J.
+// One of four runs is sampled; its span has all 400 J of the device.
 func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
@@ -162,7 +162,7 @@ func TestEnergyOfOperationsSumsToTheOutermostSpanInAnyBatching(t *testing.T) {
 	}
 	want := map[string]float64{"step": 2, "outer": 3, "inner": 6, "deep": 1}
 	partitions := 0
-	// part[i] is the batch of span i: every way to split five spans into batches.
+	// part[i] is the batch of span i: tries every partition of five spans into batches.
 	var split func(part []int, batches int)
 	split = func(part []int, batches int) {
 		if len(part) < len(nest) {
@@ -251,7 +251,7 @@ func TestResourcesAreIdentifiedByKeptAttributesInAnyOrder(t *testing.T) {
 	}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
 }
 
-// Prometheus makes labels of service.name and service.instance.id alone.
+// Prometheus turns only service.name and service.instance.id into labels.
 func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 	a := newTest(t, nil)
 	for _, r := range []attrs{
@@ -274,7 +274,7 @@ func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 	assert.True(t, ids["mine"] && ids[nil])
 }
 
-// Two resources of one instance would be one series in Prometheus, with two values at one time.
+// Two resources of one instance would be one series in Prometheus, with two values at the same time.
 func TestSeriesOfARestartedInstanceContinue(t *testing.T) {
 	a := newTest(t, nil)
 	for _, container := range []string{"first", "second"} {
@@ -288,7 +288,7 @@ func TestSeriesOfARestartedInstanceContinue(t *testing.T) {
 	}
 }
 
-// The Collector that ran here before wrote the same series until it was stopped.
+// A previous Collector wrote the same series until it was stopped.
 func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	c, err := newConnector(testConfig(), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestSeriesBeginNoSoonerThanTheCollector(t *testing.T) {
 	assert.Positive(t, points)
 }
 
-// A changed start would mean that the series began again.
+// A changed start time would mean that the series was reset.
 func TestASeriesOfASpanAheadOfTheClockHasOneStart(t *testing.T) {
 	for _, temporality := range []string{TemporalityCumulative, TemporalityDelta} {
 		a := newTest(t, func(c *Config) { c.Temporality = temporality })
@@ -387,8 +387,7 @@ func TestStepMetrics(t *testing.T) {
 	assert.False(t, stale)
 }
 
-// The device of a span is on its scope. Spans that are not GPU work are not in the metrics of operations, except for
-// the energy of requests.
+// The scope of a span names its device. Metrics of operations include only GPU work, plus the energy of requests.
 func TestTheScopeNamesTheDeviceAndOnlyGPUWorkCounts(t *testing.T) {
 	a := newTest(t, nil)
 	td := batch(t, attrs{}, span{"attention", 0, 1000, without(prefill, "hw.id", "gpu.timing.status"), 1, 0, ""},

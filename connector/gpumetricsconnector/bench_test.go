@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// BenchmarkTake is a batch of spans whose series exist.
+// BenchmarkTake measures a batch of spans whose series exist.
 func BenchmarkTake(b *testing.B) {
 	var spans []span
 	for i := range 512 {
@@ -24,7 +24,7 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkOutput is one output of 7,000 series, 1,000 of them histograms.
+// BenchmarkOutput measures one output of 7,000 series, including 1,000 histograms.
 func BenchmarkOutput(b *testing.B) {
 	a := newTest(b, nil)
 	for i := range 1000 {

@@ -97,7 +97,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	}
 	assert.EqualValues(t, 1000, total, "none is lost")
 
-	// A minute later there is room for others.
+	// A minute later there is space for others.
 	for i := range 10 {
 		a.take(batch(t, attrs{"n": "later"}, span{fmt.Sprint("q", i), 0, 10, in, 1, 0, ""}), clock+int64(2*time.Minute))
 	}
@@ -106,7 +106,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	assert.GreaterOrEqual(t, a.operations, 9)
 }
 
-// onlyCounts leaves gpu.operation.count, the resource as an attribute so that keys differ.
+// onlyCounts keeps only gpu.operation.count, with the resource as an attribute so that keys differ.
 func onlyCounts(md pmetric.Metrics) pmetric.Metrics {
 	for i, rm := range md.ResourceMetrics().All() {
 		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.operation.count" })
@@ -137,7 +137,8 @@ func TestInactiveSeriesAreSentAgain(t *testing.T) {
 	assert.Zero(t, a.stats.evicted)
 }
 
-// Queries for increases include a series' first spans only if the series was 0 before, in whatever form.
+// increase() includes a series' first spans only if the series was 0 before, in every form of histogram and
+// temporality.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for _, exponential := range []bool{false, true} {
 		a := newTest(t, func(c *Config) {
@@ -173,7 +174,7 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	}
 }
 
-// The points of a file have its times, and keep them.
+// Points of a file keep the times of the file.
 func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	a := newTest(t, nil)
 	later := clock + int64(24*time.Hour)
@@ -186,7 +187,7 @@ func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	}
 }
 
-// Series that were evicted for lack of room begin again after their last points.
+// Series that were evicted for lack of space restart after their last points.
 func TestEvictedSeriesBeginAgainAfterTheirLastPoint(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Expiry = time.Minute; c.MaxResources = 1 })
 	p := batch(t, attrs{"service.instance.id": "p"}, span{"p", 0, 2000, prefill, 1, 0, ""})
@@ -272,8 +273,8 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	}
 }
 
-// Spans arrive late and with arbitrary times, and one of two stores or both refuse points: each series in a store
-// begins with a point of 0 there, never decreases, and has no two values at one time.
+// Spans arrive late and with arbitrary times, and one or both of two stores reject points: each series in a store
+// starts with a point of 0, never decreases, and never has two values at the same time.
 func TestEveryStoreReceivesAZeroFirst(t *testing.T) {
 	const stores = 2
 	type point struct {
@@ -345,7 +346,7 @@ func TestEveryStoreReceivesAZeroFirst(t *testing.T) {
 	}
 }
 
-// each calls point for the points of a metric with everything that Prometheus keeps of them.
+// each calls point for each point of a metric with everything that Prometheus stores of it.
 func each(m pmetric.Metric, point func(pcommon.Map, pcommon.Timestamp, any)) {
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
@@ -363,7 +364,7 @@ func each(m pmetric.Metric, point func(pcommon.Map, pcommon.Timestamp, any)) {
 	}
 }
 
-// One sender with names of 100 kB does not make 100 kB of each series.
+// A sender with names of 100 kB must not make each series 100 kB large.
 func TestNamesInMetricsAreBounded(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Dimensions = []string{"extra"} })
 	long := func(s string) string { return strings.Repeat(s, 100_000) }

@@ -19,7 +19,7 @@ import (
 )
 
 // The clock of the host, and so the times of the spans, is set back and forward while a service works: its series
-// continue in order of time, count each increase once, and do not restart; device activity is reported again at once.
+// continue in time order, count each increase once, and do not restart; device activity is reported again immediately.
 func TestSeriesContinueWhenTheClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -2 * time.Minute, 2 * time.Minute, time.Hour, 24 * 365 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -90,8 +90,8 @@ func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 	return values
 }
 
-// A clock that is set back does not delay pending data: the last activity of a device, steps of missing ranks, and room
-// for new series.
+// A clock that is set back does not delay pending data: the last activity of a device, steps with missing ranks, and
+// the eviction of series.
 func TestPendingDataIsWrittenWhenTheClockIsSetBack(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxSeries = 1

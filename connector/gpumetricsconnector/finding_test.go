@@ -25,7 +25,7 @@ func newFinder(t testing.TB, edit func(*Config)) *aggregator {
 	return a
 }
 
-// said returns the spans of an aggregator's findings, which follow the registry and are not GPU spans.
+// said returns the spans of an aggregator's findings, and checks that they follow the registry and are not GPU spans.
 func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	t.Helper()
 	a.output(now, false)
@@ -41,7 +41,7 @@ func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	return td
 }
 
-// only returns the one span there is, and its resource.
+// only returns the single span and its resource.
 func only(t testing.TB, td ptrace.Traces) (map[string]any, ptrace.Span) {
 	t.Helper()
 	require.Equal(t, 1, td.SpanCount())
@@ -81,11 +81,11 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	assert.NotEqual(t, pcommon.SpanID{1}, s.SpanID())
 	assert.Equal(t, "ot=th:8", s.TraceState().AsRaw())
 	assert.EqualValues(t, 1, s.Flags())
-	// The section's own interval: in this nest a section at depth d begins 10(d+1) µs after the step's start and ends
-	// as long before its end.
+	// The section's own interval: in this nest, a section at depth d starts 10(d+1) µs after the step and ends 10(d+1) µs
+	// before it.
 	assert.EqualValues(t, 40, µs(s.StartTimestamp()))
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
-	// The leaves of a rank are 59 ms together, on the slow one 79.
+	// The leaves of a rank add up to 59 ms, on the slow rank 79.
 	got := s.Attributes().AsRaw()
 	for key, want := range map[string]float64{
 		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
@@ -154,8 +154,8 @@ func TestASectionThatRanOftenIsFromItsFirstToItsLastRun(t *testing.T) {
 	assert.InEpsilon(t, 0.02, delay.Double(), 1e-9)
 }
 
-// The position of a phase that is only a number of the step is unknown, and so is the position of time that no phase
-// covers.
+// The position of a phase that is only an attribute of the step is unknown, as is the position of time outside all
+// phases.
 func TestALossOfUnknownPositionHasTheStepsInterval(t *testing.T) {
 	for _, tt := range []struct {
 		attribute, name string
@@ -182,7 +182,7 @@ func TestALossOfUnknownPositionHasTheStepsInterval(t *testing.T) {
 	}
 }
 
-// bare returns a step with nothing but its duration.
+// bare returns a step that has only a duration.
 func bare(t *testing.T, rank, world, index int, ms uint64) ptrace.Traces {
 	td := batch(t, rankOf(rank, world), span{"step", 0, ms * 1000, attrs{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index,
@@ -212,7 +212,7 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 		"100 and 102 are equally near to the median: the first one is chosen")
 }
 
-// There is a span for each rank that a metric names, and no other.
+// There is a span for exactly each rank that a metric names.
 func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	a := newFinder(t, nil)
 	for index, slow := range [][]float64{
@@ -284,7 +284,7 @@ func TestNoFindingForAStepWithoutIDs(t *testing.T) {
 	}
 }
 
-// The span has the whole resource of its rank, whatever attributes the metrics omit.
+// The span has the whole resource of its rank, including attributes that the metrics omit.
 func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 	a := newFinder(t, func(c *Config) { c.ResourceAttributes = []string{"service.name"} })
 	for rank := range 4 {
@@ -302,7 +302,7 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(3), "gpu.job.world_size": int64(4),
 		"host.name": "n0",
 	}, resource)
-	// Nor are their steps mixed.
+	// Their steps are not mixed, either.
 	got := values(t, md)
 	for _, rank := range []string{"0", "1", "2", "3"} {
 		assert.Equal(t, "1 in 0.1", got["gpu.step.duration[gpu.job.rank:"+rank+" gpu.operation.name:train]"])

@@ -19,7 +19,7 @@ func TestDefaultBoundsAreOneAndThree(t *testing.T) {
 	assert.Len(t, b, 16)
 }
 
-// A sampled span represents a number of spans that need not be whole: nothing is lost over deltas and buckets.
+// A sampled span may represent a fractional number of spans: deltas and buckets lose nothing.
 func TestFractionsOfAdjustedCountsAreNotLost(t *testing.T) {
 	for name, form := range map[string]func(*Config){
 		"explicit":    func(*Config) {},

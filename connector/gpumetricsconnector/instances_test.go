@@ -26,7 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// faces are a connector with both outputs, as the Collector makes them: with one configuration, started and stopped
+// faces are the two outputs of a connector as the Collector creates them: with one configuration, started and stopped
 // separately, and each receiving every batch.
 type faces struct {
 	all     []connector.Traces
@@ -117,7 +117,7 @@ func names(sink *consumertest.MetricsSink) map[string]bool {
 func TestBothOutputsShareOneConnector(t *testing.T) {
 	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
 	x := newFaces(t, atTheEnd(), metrics, traces)
-	for rank := range 3 { // an incomplete step is compared at the end
+	for rank := range 3 { // an incomplete step is compared at shutdown
 		x.send(t, trainStep(t, rank, 4, 1, 40+float64(rank/2*20)))
 	}
 	require.NoError(t, x.all[0].Shutdown(t.Context()))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names that differ in a letter that the slot does not depend on, so that they replace each other in the table.
+// Names that differ in a letter outside the hash, so that they replace each other in the table.
 func TestOperationsOfTheSameSlotStayApart(t *testing.T) {
 	x := operations{byDims: map[dims]*operation{}}
 	var all []*operation
@@ -37,7 +37,7 @@ func TestOperationsOfTheSameSlotStayApart(t *testing.T) {
 	assert.Nil(t, x.find(&all[25].key), "the operation that was found last")
 }
 
-// The slots of the operations and devices of one service hardly collide.
+// Slots of the operations and devices of one service rarely collide.
 func TestSlotsOfAServiceAreSpread(t *testing.T) {
 	var x operations
 	taken := map[uint32]bool{}
@@ -53,7 +53,7 @@ func TestSlotsOfAServiceAreSpread(t *testing.T) {
 	assert.GreaterOrEqual(t, len(taken), 20, "slots of 32")
 }
 
-// Copies of one name, to the device and back, have a series of bytes for each direction.
+// Copies with one name, to the device and back, have one series of bytes per direction.
 func TestBytesHaveTheDirectionOfTheCopy(t *testing.T) {
 	transfer := func(direction string, size int) attrs {
 		return attrs{

@@ -46,7 +46,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	// A count never decreases from one output to the next.
 	last := int64(0)
 	for _, md := range all {
-		if n, there := values(t, md)[key]; there { // absent while other series begin
+		if n, there := values(t, md)[key]; there { // absent while other series start
 			require.GreaterOrEqual(t, n, last)
 			last = n.(int64)
 		}

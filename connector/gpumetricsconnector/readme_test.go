@@ -20,7 +20,7 @@ func TestReadmeMatchesTheComponent(t *testing.T) {
 
 	b, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	// Every metric that the connector may write is named, and every activity state.
+	// The README names every metric that the connector may write, and every activity state.
 	for _, d := range definitions {
 		short := d.name[strings.LastIndex(d.name, "."):]
 		assert.True(t, strings.Contains(string(b), "`"+d.name+"`") || strings.Contains(string(b), "`"+short+"`"), d.name)

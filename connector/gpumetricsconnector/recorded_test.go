@@ -34,8 +34,8 @@ func recordedTraces(t *testing.T) []string {
 	return out
 }
 
-// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state; told reports
-// whether the file names its profiler, without which its activities may be incomplete.
+// activityOf reads a file through the receiver and returns the nanoseconds of each device by state, and whether the
+// file names its profiler; otherwise activities may be missing.
 func activityOf(t *testing.T, path string) (got map[string]map[string]int64, told bool) {
 	a := newTest(t, func(c *Config) {
 		c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
@@ -76,8 +76,8 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 	return got, told
 }
 
-// Gaps of real traces, compared with sums of another program (Python, exact decimals): gaps of the union of a device's
-// activities whose next activity's launch began after the gap had.
+// Compares gaps of real traces with sums by another program (Python, exact decimals): gaps in the union of a device's
+// activities whose next activity was launched after the start of the gap.
 func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -101,8 +101,8 @@ func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	}
 }
 
-// Real PyTorch traces, compared with numbers that another program computed from the files: busy and idle time, and time
-// of communication, of its overlap with compute, and exposed, to the nanosecond.
+// Compares real PyTorch traces with numbers that another program computed, to the nanosecond: busy and idle time,
+// communication time, its overlap with compute, and exposed communication.
 func TestActivityOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -158,7 +158,7 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 				assert.Equal(t, want.Busy, busy, "device %s: busy", device)
 				// the reference includes only kernels of NCCL, not multimem_all_reduce_kernel
 				if filepath.Base(path) == "eager_trace.json.gz" {
-					want.Comm.Union = 2141501 // the union with them, by a third program
+					want.Comm.Union = 2141501 // the union including them, by a third program
 				}
 				assert.Equal(t, want.Comm.Union, comm, "device %s: communication", device)
 				assert.Equal(t, want.Comm.Overlap, overlap, "device %s: overlap of communication and compute", device)

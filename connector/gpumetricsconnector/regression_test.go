@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// decodes returns 100 decodes of 32 tokens, one every 3 s from a time on, that take tokenTime for each token.
+// decodes returns 100 decodes of 32 tokens, one every 3 s, that take tokenTime per token.
 func decodes(r *rand.Rand, version string, from time.Time, tokenTime float64, batch int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

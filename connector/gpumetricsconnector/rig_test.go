@@ -20,7 +20,7 @@ import (
 
 type attrs map[string]any
 
-// epoch is the start of the tests' spans; the clock of the tests is a second later.
+// epoch is the start of the tests' spans; the tests' clock is one second ahead of it.
 const (
 	epoch = uint64(1_700_000_000_000_000_000)
 	clock = int64(epoch) + int64(time.Second)
@@ -57,7 +57,8 @@ func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
 	return td
 }
 
-// testConfig is the default except for one setting: the tests send the same few spans again and again.
+// testConfig is the default configuration without detection of repeated spans, because tests send the same spans
+// repeatedly.
 func testConfig() *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxSpans = 0
@@ -74,7 +75,7 @@ func newTest(t testing.TB, edit func(*Config)) *aggregator {
 	return newAggregator(cfg, "me")
 }
 
-// final returns the last point of a list: the first one of a series is 0.
+// final returns the last point of a list, because the first point of a series is 0.
 func final[P interface {
 	At(int) E
 	Len() int
@@ -93,7 +94,7 @@ func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 }
 
 // values returns the points of all metrics as "name{attributes}" to value; the value of a histogram is its count and
-// sum. It checks the instance ID, which is on every point, and omits it.
+// sum. It checks that every point has the instance ID, and omits it.
 func values(t testing.TB, md pmetric.Metrics) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -105,7 +106,7 @@ func values(t testing.TB, md pmetric.Metrics) map[string]any {
 				raw := attrs.AsRaw()
 				delete(raw, "collector.instance.id")
 				key := m.Name() + fmt.Sprint(raw)[3:]
-				if before, twice := out[key]; twice { // a series begins with a point of 0
+				if before, twice := out[key]; twice { // a series starts with a point of 0
 					require.Contains(t, []any{int64(0), 0.0, "0 in 0"}, before, key)
 				}
 				out[key] = v

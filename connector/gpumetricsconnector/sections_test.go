@@ -47,9 +47,8 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
 }
 
-// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the path
-// of a section that takes extra ms longer, and so do all sections around it; a path that does not exist is a section
-// that only this rank has.
+// nest returns a training step as reported by gpuspan, with a span for each phase and nested sections. The section at
+// path slow and its ancestors take extra ms longer; if the path does not exist, only this rank has such a section.
 func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
 	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
 	leaves := map[string]float64{
@@ -107,7 +106,7 @@ func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Sp
 	return out
 }
 
-// send takes spans as batches of a rank, in their order.
+// send adds the batches of a rank in the given order.
 func send(t *testing.T, a *aggregator, rank int, batches ...[]ptrace.Span) {
 	for _, spans := range batches {
 		td := batch(t, rankOf(rank, 4))
@@ -174,14 +173,14 @@ func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
 	}
 }
 
-// A section whose stream is idle begins before the one around it, whose stream is still busy with earlier work.
+// A section on an idle stream starts before its enclosing section, whose stream is still busy with earlier work.
 func TestSectionsThatBeginBeforeTheOneAroundThemAreInIt(t *testing.T) {
 	for seed := range uint64(20) {
 		a := newTest(t, nil)
 		r := rand.New(rand.NewPCG(seed, 7))
 		for rank := range 4 {
 			spans := nest(t, rank, 1, "backward/layer.1/mlp/gemm", float64(rank/3*20))
-			for _, s := range spans[:len(spans)-1] { // in any order of begin and end, and many at the same moment
+			for _, s := range spans[:len(spans)-1] { // in any order of start and end, many at the same time
 				s.SetStartTimestamp(pcommon.Timestamp(epoch + 10*r.Uint64N(3)))
 				s.SetEndTimestamp(pcommon.Timestamp(epoch + 100_000 + 10*r.Uint64N(3)))
 			}
@@ -236,7 +235,7 @@ func below(spans []ptrace.Span, s ptrace.Span, name string) bool {
 }
 
 func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
-	for _, later := range []bool{false, true} { // the host span is in the batch of its kernel, or of the step
+	for _, later := range []bool{false, true} { // the host span arrives with its kernel or with the step
 		a := newTest(t, nil)
 		for rank := range 4 {
 			ms := 0.020 + float64(rank/3)*0.020
@@ -263,8 +262,7 @@ func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
 	}
 }
 
-// The sections of a model that is called with the step's context are children of the step, beside the phase in which
-// they run.
+// Sections of a model that is called with the step's context are children of the step and siblings of their phase.
 func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -298,7 +296,7 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	for i := range 40 {
 		var spans []span
-		for id := range 250 { // parents anywhere: circles, spans below themselves, chains of any length
+		for id := range 250 { // any parents: cycles, self-references, chains of any length
 			spans = append(spans, span{
 				fmt.Sprint("op", r.IntN(100)), r.Uint64N(5), 5 + r.Uint64N(5), op, byte(1 + id),
 				byte(1 + r.IntN(250)), "",
@@ -321,7 +319,7 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 		require.Equal(t, n, a.jobs.tree.count)
 	}
 	var chain []span
-	for id := range 200 { // each in the one before it
+	for id := range 200 { // each one the child of the previous one
 		chain = append(chain, span{fmt.Sprint("op", id), uint64(id), uint64(1000 - id), op, byte(2 + id), byte(1 + id), ""})
 	}
 	a = newTest(t, nil)
@@ -330,8 +328,8 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}})))
 }
 
-// Parents that form a cycle, with other spans below it, in any order: all of it is one sum, in which each span is once,
-// below the span of the cycle that the walk reached first.
+// Parents that form a cycle with other spans below it, in any order, are one sum: each span is included once, below the
+// span of the cycle that the walk reaches first.
 func TestACycleOfParentsIsOneSum(t *testing.T) {
 	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
 	r := rand.New(rand.NewPCG(3, 11))
@@ -340,7 +338,7 @@ func TestACycleOfParentsIsOneSum(t *testing.T) {
 		circle := 1 + r.IntN(n)
 		spans, once := make([]span, n), map[string]int{}
 		for i := range spans {
-			parent := (i + 1) % circle // the next one of the circle
+			parent := (i + 1) % circle // the next one in the cycle
 			if i >= circle {
 				parent = r.IntN(i) // below it
 			}
@@ -364,7 +362,7 @@ func TestACycleOfParentsIsOneSum(t *testing.T) {
 	}
 }
 
-// countRuns counts the runs of each section, of 1 ms each.
+// countRuns counts the runs of each section, which take 1 ms each.
 func countRuns(p *straggler.Sections, runs map[string]int) {
 	for _, x := range p.All() {
 		runs[x.Name] += int(math.Round(x.Duration * 1000))
@@ -372,7 +370,8 @@ func countRuns(p *straggler.Sections, runs map[string]int) {
 	}
 }
 
-// Steps that never arrive leave full sums. If all of them have too many parts together, the oldest are evicted, whole.
+// Steps that never arrive leave pending sums. If they have too many parts in total, the oldest sums are evicted
+// completely.
 func TestPartsOfPendingSumsAreLimited(t *testing.T) {
 	const names = 64
 	a := newTest(t, nil)
@@ -402,7 +401,7 @@ func TestPartsOfPendingSumsAreLimited(t *testing.T) {
 	}
 }
 
-// levels returns how deep sections are nested.
+// levels returns the nesting depth of sections.
 func levels(p *straggler.Sections) (n int) {
 	for _, x := range p.All() {
 		n = max(n, 1+levels(x.Below))

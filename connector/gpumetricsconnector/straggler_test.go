@@ -29,13 +29,13 @@ func rankOf(rank, world int) attrs {
 	}
 }
 
-// trainStep is a step of 100 ms on every rank, as in synchronous training: the slow ranks do not wait, the fast ones
-// wait in comm. backward is the rank's own, in ms.
+// trainStep returns a step of 100 ms, as in synchronous training: slow ranks do not wait, fast ones wait in comm.
+// backward is the rank's own time in ms.
 func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
 	return trainStepAt(t, 0, rank, world, index, backward)
 }
 
-// trainStepAt starts the given number of µs after epoch.
+// trainStepAt returns a step that starts the given number of µs after epoch.
 func trainStepAt(t *testing.T, start uint64, rank, world, index int, backward float64) ptrace.Traces {
 	const data, forward, total = 5.0, 30.0, 100.0
 	return batch(t, rankOf(rank, world), span{"step", start, start + 100_000, attrs{
@@ -86,11 +86,11 @@ func TestTheFindingNamesTheSlowRankAndItsSection(t *testing.T) {
 		}
 	}
 	score, delay := scores(t, a, clock)
-	// Own times are 75.0 75.1 75.2 75.3 75.4 75.6 75.7 and 96; the lower of the middle two is 75.3.
+	// Own times are 75.0 75.1 75.2 75.3 75.4 75.6 75.7 and 96; the lower median is 75.3.
 	assert.Len(t, score, 8)
 	assert.InEpsilon(t, 96/75.3, score[5], 1e-9)
 	assert.InEpsilon(t, 75/75.3, score[0], 1e-9)
-	// The same of backward is 40.3.
+	// The lower median of backward is 40.3.
 	assert.Len(t, delay, 1)
 	assert.InEpsilon(t, 0.061-0.0403, delay["5 backward"], 1e-9)
 }
@@ -174,7 +174,7 @@ func TestFewerRanksThanConfiguredAreCountedByReason(t *testing.T) {
 	assert.EqualValues(t, 2, a.stats.uncompared[aloneFewRanks])
 }
 
-// withMeetings adds collectives below the step, before it, as the Python package sends them.
+// withMeetings inserts collectives as children before the step, as the Python package sends them.
 func withMeetings(t *testing.T, td ptrace.Traces, meetings ...attrs) ptrace.Traces {
 	t.Helper()
 	ss := td.ResourceSpans().At(0).ScopeSpans().At(0)
@@ -267,7 +267,7 @@ func TestTheLogStatesWhyNothingIsCompared(t *testing.T) {
 	require.NoError(t, c.Shutdown(t.Context()))
 }
 
-// The last steps of a job that is stopped lack ranks, which is no fault of its set-up; neither is a job of one rank.
+// The last steps of a stopped job lack ranks, and a job may have one rank: neither is a configuration error.
 func TestTheLogDoesNotMentionTheLastStepsAndJobsOfOneRank(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	set := connectortest.NewNopSettings(metadata.Type)
@@ -295,9 +295,8 @@ func TestARestartedJobIsComparedAgain(t *testing.T) {
 	assert.Zero(t, a.stats.stepLate)
 }
 
-// In a profiler's file the phases are ranges of the host, which overlap communication also while the host only waits
-// for it. The file states the exposed time itself. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait
-// for it.
+// In a profiler's file, phases are host ranges, which overlap communication even while the host only waits for it, so
+// the file states the exposed time. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait for it.
 func TestStatedExposedCommunicationOverridesOverlap(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -329,7 +328,7 @@ func TestPendingStepsAreLimited(t *testing.T) {
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
 
-// gpuspan's phases are timed on the device: communication that other phases overlap is hidden and so the rank's own
+// Phases of gpuspan are timed on the device: communication that other phases overlap is hidden, so it is the rank's own
 // time.
 func TestHiddenCommunicationIsTheRanksOwnTime(t *testing.T) {
 	a := newTest(t, nil)

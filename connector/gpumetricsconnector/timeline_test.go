@@ -26,7 +26,7 @@ func TestSettleReturnsTheStatesOfATimeline(t *testing.T) {
 		{10, 30, 5, classCompute},
 		{25, 45, 20, classComm},
 		{50, 60, 40, classCompute}, // launched while communication ran
-		{65, 70, 62, classCopy},    // launched after the device fell idle
+		{65, 70, 62, classCopy},    // launched after the device became idle
 		{80, 90, 0, classCompute},  // launch unknown
 	} {
 		require.True(t, tl.add(x, 0))
@@ -66,13 +66,13 @@ func TestLateActivitiesAreRejectedOrTruncated(t *testing.T) {
 	assert.EqualValues(t, 10, tl.settle(30, noGap)[classComm])
 }
 
-// The oracle marks each nanosecond. Settling in pieces, at random times, must have the same result.
+// The reference marks each nanosecond. Settling in pieces at random times must give the same result.
 func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		const length = 400
 		var classes [length + 1]int
-		launchOf := map[int]uint64{} // at a start: the launch of the activity that begins there first
+		launchOf := map[int]uint64{} // launch by start time: of the first activity that starts then
 		var all []activity
 		for range 1 + r.IntN(25) {
 			start := 1 + r.Uint64N(length-40)
@@ -81,7 +81,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 				x.launch = start - min(start, r.Uint64N(20))
 			}
 			if l, taken := launchOf[int(start)]; taken {
-				x.launch = l // activities that begin together are launched together, so their order does not matter
+				x.launch = l // activities that start together are launched together, so their order does not matter
 			}
 			launchOf[int(start)] = x.launch
 			all = append(all, x)
@@ -121,7 +121,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 		for len(all) > 0 {
 			to += r.Uint64N(150)
 			rest := all[:0]
-			for _, x := range all { // activities that begin before the next time have arrived by then
+			for _, x := range all { // activities that start before the next time have arrived by then
 				if x.start < to+1 {
 					require.True(t, tl.add(x, 0))
 				} else {
@@ -148,7 +148,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 		span{"gemm", 100, 300, kernel, 1, 0, ""},
 		span{"nccl", 250, 450, with(kernel, attrs{"gpu.operation.type": "collective"}), 2, 0, ""},
 		span{"gemm", 500, 600, with(kernel, attrs{"gpu.start.delay": 0.00001}), 3, 0, ""},
-		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // makes the rest settled
+		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // settles the others
 		span{"section", 0, 5000, attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event"}, 5, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
 	want := map[string]float64{
@@ -163,7 +163,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 	assert.Zero(t, a.activities)
 }
 
-// Two devices that work at one time are two, even if only their addresses differ.
+// Devices are distinguished even if only their addresses differ.
 func TestDevicesNamedByAddressAreAnalysedApart(t *testing.T) {
 	a := newTest(t, nil)
 	for i, bdf := range []string{"0000:17:00.0", "0000:65:00.0"} {
@@ -192,7 +192,8 @@ func TestPendingActivitiesAreLimited(t *testing.T) {
 	assert.InEpsilon(t, 1000*5e-6, sum, 1e-9, "early is not lost")
 }
 
-// onlyActivity leaves gpu.activity.time in the state compute, the resource as an attribute so that keys differ.
+// onlyActivity keeps only gpu.activity.time in the state compute, with the resource as an attribute so that keys
+// differ.
 func onlyActivity(md pmetric.Metrics) pmetric.Metrics {
 	for i, rm := range md.ResourceMetrics().All() {
 		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.activity.time" })
@@ -240,9 +241,8 @@ func TestAnIndexMustBeAWholeNumber(t *testing.T) {
 		"not device 0")
 }
 
-// Is the device starved? Sections on two streams, one inside another: covered 0 to 40 and 60 to 100 ms; the gap before
-// 60 ms is the host's, because it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90 ms, had
-// not begun.
+// Nested sections on two streams cover 0 to 40 and 60 to 100 ms. The gap before 60 ms is the host's, because the launch
+// began at 55 ms. From 100 to 110 ms, the next section, launched at 90 ms, had not started.
 func TestStatesOfADeviceBySections(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {

@@ -21,14 +21,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// parallelJob is a job of real PyTorch on the CPU, of which some ranks are late in each step.
+// parallelJob is a job of real PyTorch on the CPU in which some ranks are late in each step.
 type parallelJob struct {
 	kind  string
 	ranks int
 	slow  []int
 	phase string
 	delay float64 // s
-	// jitter is the noise of the ranks' own times in virtual time, relative to it; negative: real time.
+	// jitter is the relative noise of the ranks' own times in virtual time; negative: real time.
 	jitter float64
 }
 
@@ -38,8 +38,8 @@ func (j parallelJob) String() string {
 
 const parallelSteps, parallelWarmUp = 45, 5
 
-// parallelResult counts steps of ranks. Who was late is what the ranks' own log of arrivals says: on a busy machine
-// others than the planned ones are late, too.
+// parallelResult counts steps of ranks. The ranks' own log of arrivals decides which ranks were late, because on a busy
+// machine more ranks than planned are late.
 type parallelResult struct {
 	late, found, right int // late as planned; found in the right phase; with the right delay, within noise
 	punctual, wrong    int // not late; found nevertheless
@@ -80,7 +80,7 @@ func (j parallelJob) run(t *testing.T, python string) parallelResult {
 	return j.judge(t, dir)
 }
 
-// judge compares what the connector finds in a job's spans with what the ranks logged.
+// judge compares the connector's findings for a job's spans with the log of the ranks.
 func (j parallelJob) judge(t *testing.T, dir string) (r parallelResult) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "own.json"))
@@ -113,7 +113,7 @@ func (j parallelJob) judge(t *testing.T, dir string) (r parallelResult) {
 		usual := step[(j.ranks-1)/2]
 		for rank := range own {
 			delay, f := own[rank][i]-usual, found[[2]int{rank, i + 1}]
-			isLate := delay > 0.05*usual // as the rule has it
+			isLate := delay > 0.05*usual // as in the rule
 			switch planned := slices.Contains(j.slow, rank); {
 			case planned && delay >= j.delay/2:
 				r.late++
@@ -139,7 +139,7 @@ func (j parallelJob) judge(t *testing.T, dir string) (r parallelResult) {
 	return r
 }
 
-// In virtual time it is known who is late, by how much, and how noisy the ranks are.
+// In virtual time, late ranks, delays and noise are known exactly.
 func TestStragglersOfRealTorchAreNamed(t *testing.T) {
 	python := os.Getenv("OTELGPU_TORCH")
 	if python == "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
-// store is a Prometheus without out-of-order ingestion: of a resource it keeps the service, its namespace and its
-// instance, and it sums up the increases of counters.
+// store simulates Prometheus without out-of-order ingestion: of a resource it keeps the service, namespace and
+// instance, and it sums the increases of counters.
 type store struct {
 	last   map[string]stored
 	totals map[string]float64 // by metric
@@ -75,8 +75,8 @@ func (s *store) take(t *testing.T, md pmetric.Metrics) {
 	}
 }
 
-// Spans of resources that Prometheus hardly distinguishes, with restarts, pauses, too little room for all series, and a
-// store that is unavailable for a while or whose response is lost: the increases of counters in it equal the sums over
+// With resources that Prometheus hardly distinguishes, restarts, pauses, too little space for all series, and a store
+// that is temporarily unavailable or whose response is lost, the increases of counters in the store equal the sums over
 // the spans, in every form.
 func TestIncreasesInAStoreEqualTheSpans(t *testing.T) {
 	resources := []attrs{
@@ -138,13 +138,13 @@ func TestIncreasesInAStoreEqualTheSpans(t *testing.T) {
 				now = now.Add(time.Duration(rng.Int64N(int64(20 * time.Second))))
 				start()
 			case 1:
-				refusing = !refusing && !has.delta // whose refused points are lost
+				refusing = !refusing && !has.delta // whose rejected points are lost
 			case 2:
 				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Minute))))
 			}
 			for range rng.IntN(6) {
 				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))))
-				end := uint64(now.UnixNano())/1000 - epoch/1000 + 60_000_000 - rng.Uint64N(120_000_000) // a minute late to ahead
+				end := uint64(now.UnixNano())/1000 - epoch/1000 + 60_000_000 - rng.Uint64N(120_000_000) // from one minute late to one minute ahead
 				end = max(end, 1_000_000)
 				a := attrs{"gpu.operation.type": "section", "gpu.duration": 0.5}
 				want["gpu.operation.count"]++

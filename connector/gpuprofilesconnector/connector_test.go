@@ -46,7 +46,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// traces are a request with a section of 4 ms that holds a kernel of 3 ms, 2 J and 1 J.
+// traces returns a request with a section of 4 ms and 2 J that contains a kernel of 3 ms and 1 J.
 func traces(now time.Time) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -102,7 +102,7 @@ func TestSpansBecomeProfiles(t *testing.T) {
 	var sink consumertest.ProfilesSink
 	c, tel := start(t, &sink)
 	now := time.Now().Truncate(time.Minute)
-	for range 2 { // a sender repeats it
+	for range 2 { // sent twice
 		require.NoError(t, c.ConsumeTraces(context.Background(), traces(now)))
 	}
 	require.NoError(t, c.Shutdown(context.Background()))
@@ -111,7 +111,7 @@ func TestSpansBecomeProfiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, m)
 
-	// The message survives the wire.
+	// The message survives encoding.
 	b, err := pprofileotlp.NewExportRequestFromProfiles(sink.AllProfiles()[0]).MarshalProto()
 	require.NoError(t, err)
 	req := pprofileotlp.NewExportRequest()
@@ -159,7 +159,8 @@ func TestSpansBecomeProfiles(t *testing.T) {
 	}, got)
 }
 
-// GPU time counts as often as the sampling threshold says, as in gpu_metrics; joules were divided among what arrived.
+// GPU time is scaled by the sampling threshold, as in gpu_metrics; energy is already divided among the spans that
+// arrived.
 func TestSampledTracesCountWithTheirThreshold(t *testing.T) {
 	var sink consumertest.ProfilesSink
 	c, _ := start(t, &sink)

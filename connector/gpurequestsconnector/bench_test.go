@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/cputime"
 )
 
-// iterations are n batches of decoding over the requests first to first + size, one item each.
+// iterations returns n batches of decoding for the requests first to first + size, one item each.
 func iterations(n, first, size int, from uint64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -53,7 +53,7 @@ func traceOf(n uint64) (out pcommon.TraceID) {
 	return out
 }
 
-// BenchmarkTake is a payload of 32 iterations, each over 256 of 10,000 open requests.
+// BenchmarkTake measures a payload of 32 iterations, each for 256 of 10,000 open requests.
 func BenchmarkTake(b *testing.B) {
 	for _, size := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("requests=%d", size), func(b *testing.B) {
@@ -67,7 +67,7 @@ func BenchmarkTake(b *testing.B) {
 			b.ReportAllocs()
 			cpu := cputime.Used()
 			for b.Loop() {
-				for i := range 32 { // another one than before
+				for i := range 32 { // a different one each time
 					n++
 					list.At(i).SetSpanID(id(2_000_000 + n))
 				}
@@ -75,7 +75,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 			links := float64(b.N) * 32 * float64(size)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/links, "ns/link")
-			b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/links, "cpu-ns/link") // of a machine with other load
+			b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/links, "cpu-ns/link") // independent of other load on the machine
 		})
 	}
 }

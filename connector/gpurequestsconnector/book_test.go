@@ -16,8 +16,8 @@ import (
 
 const server = ptrace.SpanKindServer
 
-// Two requests: prefill of each by itself, the one by a link and the other in its own trace, then two iterations of
-// decoding, of which the second has one request only.
+// Two requests with separate prefills, one linked and one in the request's own trace, then two iterations of decoding,
+// the second with only one request.
 func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service,
@@ -104,7 +104,7 @@ func TestABatchThatIsRepeatedIsChargedOnce(t *testing.T) {
 	assert.Equal(t, 1.0, got["decode 1"].Attributes().AsRaw()["gpu.energy"])
 }
 
-// What a sender repeats after a restart of the Collector must not be a second span in the store.
+// Data that is sent again after a restart of the Collector must not become a second span in the store.
 func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
 	var ids []pcommon.SpanID
 	for _, order := range [][]byte{{1, 2}, {2, 1}} {
@@ -157,7 +157,7 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 	assert.EqualValues(t, 1, b.stats.closed[evicted])
 }
 
-// What a request waits for is counted from when its own span came, however long ago its work did.
+// `settle` counts from the arrival of the request's own span, regardless of when its work arrived.
 func TestAccountSettlesAfterItsRequestArrives(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Idle = time.Hour })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
@@ -166,7 +166,7 @@ func TestAccountSettlesAfterItsRequestArrives(t *testing.T) {
 	assert.Len(t, b.due(after(time.Minute+15*time.Second), false), 1)
 }
 
-// idle is for requests whose own span does not come; one whose span came waits for settle, also where that is longer.
+// `idle` applies to requests whose own span does not arrive; others wait for `settle`, even if that is longer.
 func TestRequestWithItsOwnSpanIsNotIdle(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Settle, c.Idle = 60*time.Second, 30*time.Second })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), in{trace: 1, id: 1, kind: server, end: 9}), clock)
@@ -180,7 +180,7 @@ func TestRequestWithItsOwnSpanIsNotIdle(t *testing.T) {
 	assert.Len(t, b.due(after(44*time.Second), false), 1)
 }
 
-// A batch that does not link to all its requests says how many it has; work of two devices is on none.
+// A batch without links to all its requests states its number of requests; work on two devices names no device.
 func TestABatchStatesItsSizeAndItsDevice(t *testing.T) {
 	b := newTest(t, nil)
 	first, second := decode(1, 1, 8, linked{1, 1, nil, 0}), decode(2, 2, 8, linked{1, 1, nil, 0}, linked{2, 1, nil, 0})
@@ -195,7 +195,7 @@ func TestABatchStatesItsSizeAndItsDevice(t *testing.T) {
 	assert.Equal(t, "GPU-b", two["hw.id"])
 }
 
-// The request's span may come before its batches (they wait in gpu_join) or after them.
+// The request's span may arrive before its batches (which wait in gpu_join) or after them.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	request := payload(t, service, in{
 		name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server,
@@ -260,7 +260,7 @@ func TestAccountsAreNotCountedAsWorkAgain(t *testing.T) {
 	assert.Zero(t, again.stats.charged+again.stats.unassigned)
 }
 
-// A service without batches: the span of kind server above the GPU work is the request.
+// In a service without batches, the server span above the GPU work is the request.
 func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service,
@@ -284,8 +284,8 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	assert.Equal(t, 7.0, b.stats.unassigned)
 }
 
-// A capture window sees some of the kernels of a request whose sections were timed all along: they are no more work,
-// and their links to the window and to the requests that they served are no batch's.
+// A capture window records some kernels of a request whose sections are timed anyway: they are not additional work, and
+// their links to the window and to requests do not make them batches.
 func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := func(id byte, joules float64) in {
@@ -309,7 +309,7 @@ func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
 	assert.Equal(t, 0.25, b.stats.unassigned)
 }
 
-// Spans of type request are requests by themselves; the engine's own times are believed.
+// Spans of type request are requests; the engine's own times are used.
 func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, in{
@@ -329,8 +329,8 @@ func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
 	assert.Empty(t, written(t, closed))
 }
 
-// A frontend's or worker's request span above the engine's own, as of NVIDIA Dynamo with vLLM's tracing, is the same
-// request: it is counted once, with the joules of both, in whatever order the spans arrive.
+// A frontend's or worker's request span above the engine's, such as in NVIDIA Dynamo with vLLM's tracing, is the same
+// request. It is counted once, with the energy of both, in any order of arrival.
 func TestARequestAroundAnotherIsNotCountedAgain(t *testing.T) {
 	request := func(id, parent byte, energy float64) in {
 		return in{name: "llm_request", trace: 1, id: id, parent: parent, start: 0, end: 700, a: attrs{
@@ -378,8 +378,8 @@ func TestLowCoverageIsReported(t *testing.T) {
 	assert.NotContains(t, got["decode 3"].Attributes().AsRaw(), "gpu.join.coverage")
 }
 
-// Work in one trace that never ends, as a training's, is dropped after a time, and leaves room for others.
-// Names with a number in them make neither an account nor a span for each batch.
+// Work in an endless trace, such as of a training run, is dropped after some time and makes space for others. Names
+// that contain numbers do not create a usage record or a span per batch.
 func TestOperationsOfARequestAreBounded(t *testing.T) {
 	b := newTest(t, nil)
 	const batches = 1000
@@ -401,7 +401,7 @@ func TestOperationsOfARequestAreBounded(t *testing.T) {
 	assert.EqualValues(t, batches, b.stats.charged)
 }
 
-// However many names there are meanwhile, an operation has one account in a request.
+// An operation has one usage record per request, regardless of the number of other names.
 func TestOneAccountForEachOperation(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.MaxRequests = 100_000 })
 	first, last := decode(1, 1, 1, linked{1, 1, nil, 0}), decode(2, 2, 1, linked{1, 1, nil, 0})
@@ -422,7 +422,7 @@ func TestOneAccountForEachOperation(t *testing.T) {
 	}
 }
 
-// A span that nobody can name is no request's, and its joules are there all the same.
+// A span without IDs belongs to no request, and its energy is still counted.
 func TestEnergyOfSpansWithoutIDsIsUnassigned(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, decode(0, 1, 3, linked{1, 1, items(2), 0}), in{name: "GET", end: 9, kind: server}), clock)
@@ -444,7 +444,7 @@ func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
 	assert.Equal(t, 600.0, b.stats.unassigned)
 }
 
-// Repeated work is charged once, also kernels, and also within one payload.
+// Repeated work, including kernels, is charged once, even within one payload.
 func TestWorkWithoutLinksThatIsRepeatedIsChargedOnce(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := in{name: "gemm", trace: 1, id: 2, parent: 1, start: 1, end: 2, a: gpu("", 0.001, 1, nil)}
@@ -458,7 +458,7 @@ func TestWorkWithoutLinksThatIsRepeatedIsChargedOnce(t *testing.T) {
 	assert.EqualValues(t, 6, b.stats.repeated)
 }
 
-// The first token comes out of the last part of a prompt that is processed in several.
+// If a prompt is processed in several parts, the last one produces the first token.
 func TestFirstItemIsAtTheEndOfTheWholePrompt(t *testing.T) {
 	prefill := func(id byte, start float64, category string) in {
 		return in{
@@ -476,8 +476,8 @@ func TestFirstItemIsAtTheEndOfTheWholePrompt(t *testing.T) {
 	}
 }
 
-// Of batches that begin at one time the one with the lower ID is the first, in whatever order they arrive, so that the
-// span of an account has the same ID.
+// Among batches that start at the same time, the one with the lower ID is the first, in any order of arrival, so that
+// the usage record's span always has the same ID.
 func TestTheFirstOfBatchesOfOneStartDoesNotDependOnTheirOrder(t *testing.T) {
 	var ids []pcommon.SpanID
 	for _, order := range [][]byte{{2, 3}, {3, 2}} {
@@ -511,7 +511,7 @@ func TestAShareOfAnUpperBoundIsAnUpperBound(t *testing.T) {
 	assert.Equal(t, "upper", got["decode 1"].Attributes().AsRaw()["gpu.energy_bound"])
 }
 
-// A link that names no span serves nobody.
+// A link without a span ID is not a request.
 func TestALinkWithoutASpanIsUnassigned(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, in{
@@ -523,7 +523,7 @@ func TestALinkWithoutASpanIsUnassigned(t *testing.T) {
 	assert.InDelta(t, 0.8, b.stats.unassigned, 1e-12)
 }
 
-// The trace state of the request, with its sampling threshold, is the one of its shares.
+// Shares of a request have its trace state, with its sampling threshold.
 func TestSharesHaveTheTraceStateOfTheirRequest(t *testing.T) {
 	b := newTest(t, nil)
 	td := payload(t, service, in{
@@ -536,7 +536,7 @@ func TestSharesHaveTheTraceStateOfTheirRequest(t *testing.T) {
 	assert.Equal(t, "ot=th:8", s.TraceState().AsRaw())
 }
 
-// A training step serves no request, even below one.
+// A training step does not belong to a request, even below one.
 func TestAStepBelowARequestIsUnassigned(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service,

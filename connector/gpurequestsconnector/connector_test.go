@@ -33,8 +33,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped
-// each, and each given every payload.
+// outputs are the two outputs of a connector as the Collector creates them: with one configuration, started and stopped
+// separately, and each receiving every payload.
 type outputs struct {
 	all    []connector.Traces
 	metric func(name, reason string) float64
@@ -102,7 +102,7 @@ func (x *outputs) stop(t *testing.T) {
 	}
 }
 
-// Prometheus knows milliseconds only: the last output follows the one before at once when the connector stops.
+// Prometheus stores milliseconds, and at shutdown the last output immediately follows the previous one.
 func TestNoTwoOutputsAreOfOneMillisecond(t *testing.T) {
 	for range 20 {
 		metrics := &consumertest.MetricsSink{}
@@ -124,7 +124,7 @@ func TestNoTwoOutputsAreOfOneMillisecond(t *testing.T) {
 	}
 }
 
-// served is one request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both shared with nobody.
+// served returns a request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both of this request alone.
 func served(t *testing.T, trace byte) ptrace.Traces {
 	return payload(t, service,
 		in{name: "POST", trace: trace, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
@@ -139,7 +139,7 @@ func served(t *testing.T, trace byte) ptrace.Traces {
 	)
 }
 
-// values are the points as "name{attributes}" to count and sum, and the exemplars' span ids.
+// values returns the points as "name{attributes}" to count and sum, and the exemplars' span IDs.
 func values(t *testing.T, md pmetric.Metrics) (points map[string]string, exemplars map[string]pcommon.SpanID) {
 	t.Helper()
 	require.NoError(t, conformance.Metrics(md))
@@ -199,7 +199,7 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	assert.NotEmpty(t, traces.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 	assert.Equal(t, "llm", metrics.AllMetrics()[1].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
 
-	// Each exemplar is a span that was written.
+	// Every exemplar refers to a written span.
 	written := map[pcommon.SpanID]string{}
 	for _, td := range traces.AllTraces() {
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
@@ -214,8 +214,8 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	assert.Equal(t, 2.0, x.metric("closed", "settled"))
 }
 
-// Who looks at increases sees a series' first requests only if the series was 0 before, also of a store that refuses
-// the first outputs.
+// increase() includes a series' first requests only if the series was 0 before, even if the store rejects the first
+// outputs.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for name, edit := range map[string]func(*Config){
 		"explicit":    func(c *Config) { c.FlushInterval = 20 * time.Millisecond },
@@ -268,7 +268,7 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	}
 }
 
-// A clock that is set back, as of a machine that was started with a wrong one, keeps no account open.
+// A clock that is set back, such as on a machine that started with a wrong time, keeps no usage record open.
 func TestAccountsAreClosedWhenTheClockIsSetBack(t *testing.T) {
 	c, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestEachOutputWorksAlone(t *testing.T) {
 	assert.Equal(t, 3, traces.SpanCount())
 }
 
-// Where nobody takes spans an exemplar names the request's own: a span of the account would be nowhere.
+// Without a traces output, an exemplar names the request's own span, because the usage record's span is not exported.
 func TestExemplarsNameSpansThatExist(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)
@@ -351,12 +351,12 @@ func TestDeltaAndExponential(t *testing.T) {
 	assert.EqualValues(t, 2, count)
 }
 
-// refuser refuses until it is switched off.
+// refuser rejects data until it is disabled.
 type refuser struct {
 	consumertest.TracesSink
 	mu  sync.Mutex
 	err error
-	ids []pcommon.SpanID // of what was refused
+	ids []pcommon.SpanID // of rejected spans
 }
 
 func (r *refuser) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
@@ -368,7 +368,7 @@ func (r *refuser) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		r.ids = append(r.ids, s.SpanID())
 	}
-	td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // as a component that took some
+	td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // as a component that accepted some
 	return r.err
 }
 
@@ -445,7 +445,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	assert.InDelta(t, 80, sum, 1e-9)
 }
 
-// A number without a trace has no exemplar.
+// A value without a trace has no exemplar.
 func TestAnUnsampledRequestIsNoExemplar(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)
@@ -458,7 +458,7 @@ func TestAnUnsampledRequestIsNoExemplar(t *testing.T) {
 	assert.Empty(t, exemplars)
 }
 
-// Prometheus makes labels of service.name and service.instance.id alone.
+// Prometheus turns only service.name and service.instance.id into labels.
 func TestTwoResourcesAreNotOneSeries(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, func(c *Config) { c.FlushInterval = time.Hour }, metrics, nil)
@@ -466,7 +466,7 @@ func TestTwoResourcesAreNotOneSeries(t *testing.T) {
 		{"service.name": "llm", "process.pid": 1},
 		{"service.name": "llm", "process.pid": 2},
 		{"service.name": "llm", "service.instance.id": "pod-0", "process.pid": 3},
-		{"service.name": "llm", "service.instance.id": "pod-0", "process.pid": 4}, // started again
+		{"service.name": "llm", "service.instance.id": "pod-0", "process.pid": 4}, // restarted
 	} {
 		x.take(t, payload(t, resource, in{
 			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),
@@ -513,7 +513,7 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	assert.ElementsMatch(t, []any{"1", "2", "3", "4"}, names, "a removed resource was written before")
 }
 
-// A resource that is one too many is kept as long as its metrics are refused.
+// A resource beyond the limit is kept while its metrics are rejected.
 func TestADeliveredResourceIsEvicted(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxResources = 1
@@ -563,7 +563,7 @@ func TestTheReadmeIsTrue(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_requests", createDefaultConfig)
 }
 
-// One sender with names of 100 kB does not make 100 kB of each usage record.
+// A sender with names of 100 kB must not make each usage record 100 kB large.
 func TestNamesOfUsageRecordsAreBounded(t *testing.T) {
 	long := func(s string) string { return strings.Repeat(s, 100_000) }
 	metrics, traces := &consumertest.MetricsSink{}, &consumertest.TracesSink{}

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// forest is random GPU work: trees of sections, of which some are batches that link to requests.
+// forest is random GPU work: trees of sections, some of which are batches that link to requests.
 type forest struct {
 	nodes    []node
 	requests int
@@ -23,15 +23,15 @@ type forest struct {
 }
 
 type node struct {
-	parent int  // −1: the engine's root, which is no GPU span
-	host   bool // work on the host between others
+	parent int  // −1: the engine's root, which is not a GPU span
+	host   bool // host work between others
 	device byte
 	self   float64
 	links  []int // numbers of requests
 	weight []int // items of each; 0: none stated
 }
 
-// order lists the nodes, parents first or children, which have higher numbers.
+// order lists the nodes, parents first or children first; children have higher numbers.
 func (f *forest) order(childrenFirst bool) []int {
 	order := make([]int, len(f.nodes))
 	for i := range order {
@@ -43,7 +43,7 @@ func (f *forest) order(childrenFirst bool) []int {
 	return order
 }
 
-// energy is the sum of all accounts of the request, J.
+// energy returns the sum of all usage records of the request in J.
 func (r *request) energy() (sum float64) {
 	for _, a := range r.accounts {
 		sum += a.energy
@@ -77,7 +77,7 @@ func grow(rng *rand.Rand) forest {
 	return f
 }
 
-// inclusive is the energy of a node with all below it on its device, as gpu_join writes it.
+// inclusive returns the energy of a node and its descendants on its device, as gpu_join writes it.
 func (f *forest) inclusive(i int) float64 { return f.below(i, f.nodes[i].device) }
 
 func (f *forest) below(i int, device byte) float64 {
@@ -90,7 +90,7 @@ func (f *forest) below(i int, device byte) float64 {
 	return e
 }
 
-// above is the nearest GPU span above a node, if that is on its device: then it has the node's energy too.
+// above returns the nearest GPU span above a node if it is on the same device, and so includes the node's energy.
 func (f *forest) above(i int) int {
 	for p := f.nodes[i].parent; p >= 0; p = f.nodes[p].parent {
 		switch {
@@ -104,8 +104,7 @@ func (f *forest) above(i int) int {
 	return -1
 }
 
-// truth goes the other way round: each node's own energy belongs to the nearest batch at or above it, and is divided
-// there.
+// truth computes bottom-up: each node's own energy belongs to the nearest batch at or above it, and is divided there.
 func (f *forest) truth() (of []float64, nobody float64) {
 	of = make([]float64, f.requests)
 	for i := range f.nodes {
@@ -168,7 +167,7 @@ func (f *forest) span(i int, to ptrace.Span) {
 	}
 }
 
-// deliver cuts an order of nodes into payloads at random.
+// deliver divides an order of nodes into random payloads.
 func (f *forest) deliver(b *book, order []int, rng *rand.Rand) {
 	td := ptrace.NewTraces()
 	for _, i := range order {
@@ -176,7 +175,7 @@ func (f *forest) deliver(b *book, order []int, rng *rand.Rand) {
 			td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
 		}
 		f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
-		for rng != nil && rng.IntN(8) == 0 { // a sender puts what it tries again beside it
+		for rng != nil && rng.IntN(8) == 0 { // a sender includes retried data
 			f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
 		}
 		if rng != nil && rng.IntN(3) == 0 {
@@ -197,9 +196,9 @@ func (f *forest) accounts(b *book) []float64 {
 	return of
 }
 
-// Each joule of the devices is charged to requests by the shares of the innermost batch around it on its device, or to
-// nobody; the sum is the devices'. Children come before their parents, as SDKs send them, in any cut into payloads; or
-// in one payload in any order.
+// All energy of the devices is charged to requests by the shares of the innermost enclosing batch on the device, or is
+// unattributed. Children arrive before their parents, as SDKs send them, divided into any payloads; or in any order in
+// one payload.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 77))
@@ -217,8 +216,8 @@ func TestEnergyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Parents before their children, as gpuspan sends them, in any cut: a batch that comes after the one around it has
-// nothing left to charge, but still no joule is charged twice or lost.
+// Parents arrive before their children, as gpuspan sends them, in any payloads: a batch after its enclosing batch has
+// nothing left to charge, but no energy is charged twice or lost.
 func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 78))
@@ -238,8 +237,8 @@ func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 	}
 }
 
-// Requests of the same trace begin and end at any time, are closed early, settled and idle, and open again: what all
-// accounts have plus the unattributed is the energy of the spans.
+// Requests of the same trace start and end at any time, are closed early, settle, become idle, and reopen: all usage
+// records plus the unattributed energy add up to the energy of the spans.
 func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 79))
@@ -256,7 +255,7 @@ func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 			td := ptrace.NewTraces()
 			ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
 			f.span(i, ss.Spans().AppendEmpty())
-			if n == own { // the request around it all
+			if n == own { // the enclosing request
 				root := ss.Spans().AppendEmpty()
 				root.SetTraceID(pcommon.TraceID{0xee})
 				root.SetSpanID(id(1_000_000))

@@ -31,8 +31,8 @@ func (e extensions) GetExtensions() map[component.ID]component.Component { retur
 
 func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
 
-// joined is what gpu_join makes of a request whose spans are within 3 s from now, on three devices of 100 W, 200 W and
-// 300 W.
+// joined returns the output of gpu_join for a request whose spans are within 3 s from now, on three devices of 100 W,
+// 200 W and 300 W.
 func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	ctx := context.Background()
 	samples := gpusamplesextension.NewFactory()
@@ -71,13 +71,13 @@ func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	return out.AllTraces()[0]
 }
 
-// randomWork is trees of steps, sections, kernels and host spans over two processes and three devices, with batches in
-// them, in a random order.
+// randomWork returns trees of steps, sections, kernels and host spans of two processes and three devices, with batches,
+// in random order.
 func randomWork(rng *rand.Rand) ptrace.Traces {
 	type work struct {
 		parent     int
 		start, end float64 // s
-		kind       string  // "": of the host
+		kind       string  // "": host span
 		device     int
 		process    int
 	}
@@ -129,8 +129,8 @@ func randomWork(rng *rand.Rand) ptrace.Traces {
 	return td
 }
 
-// What gpu_join attributes to spans is a request's or unattributed, however steps and batches contain one another on
-// whatever devices.
+// All energy that gpu_join attributes to spans belongs to a request or is unattributed, for any nesting of steps and
+// batches on any devices.
 func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	}
 }
 
-// A step is charged with the work of other devices directly below it. Work that a section of another device calls on a third
-// one stays unassigned, unless it has links of its own.
+// A step is charged with work on other devices directly below it. Work of a third device below a section of another
+// device stays unassigned, unless it has its own links.
 func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
 	for name, tt := range map[string]struct {
 		parent, linked  int // of the section on the third device
@@ -201,8 +201,8 @@ func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
 	}
 }
 
-// An engine's iterations link to all eight requests that they serve, of which one is sampled: it has an eighth of the
-// device's energy, the others have theirs in metrics only, and nothing is lost.
+// An engine's iterations link to all eight requests, of which one is sampled: it has an eighth of the device's energy,
+// the others have theirs in metrics only, and nothing is lost.
 func TestASampledRequestBesideUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {
 	const requests, iterations = 8, 20
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestASampledRequestBesideUnsampledOnesHasItsShareOfEachBatch(t *testing.T) 
 				l.Attributes().PutInt("gpu.operation.items", 1)
 			}
 		}
-		const total = 10. * iterations // the device draws 10 J in each iteration
+		const total = 10. * iterations // the device consumes 10 J in each iteration
 		b := newTest(t, nil)
 		b.take(joined(t, td), clock)
 		closed := b.due(clock, true)

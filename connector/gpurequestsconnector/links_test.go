@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Links lead anywhere: to requests that never come or come after `idle`, to the batch itself, to GPU work around it,
-// within it and elsewhere in its trace, to spans of the host, to one request twice, to nothing; requests are sampled or
-// not. What all accounts have plus the unattributed is the energy of the spans.
+// Links refer to anything: requests that never arrive or arrive after `idle`, the batch itself, GPU work around it,
+// within it or elsewhere in its trace, host spans, one request twice, or nothing; requests are sampled or not. All
+// usage records plus the unattributed energy add up to the energy of the spans.
 func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
-	whole := 0 // cases in which no account was lost by too many links at once
+	whole := 0 // cases in which no usage record was lost to too many links
 	for seed := uint64(18_000); seed < 22_000; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 80))
 		f := grow(rng)
@@ -28,7 +28,7 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 				sum += r.energy()
 			}
 		}
-		own := map[int]int{} // requests whose spans come, by what they come after
+		own := map[int]int{} // requests whose spans arrive, by what precedes them
 		for r := range f.requests {
 			own[rng.IntN(2*len(order))] = r
 		}
@@ -48,7 +48,7 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 						l.SetTraceID(pcommon.TraceID{})
 					default:
 						l.SetTraceID(s.TraceID())
-						l.SetSpanID(id(1_000_000)) // the span around it all
+						l.SetSpanID(id(1_000_000)) // the outermost span
 					}
 				}
 			}
@@ -59,7 +59,7 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 			s := list.AppendEmpty()
 			f.span(i, s)
 			stray(s)
-			if rng.IntN(8) == 0 { // a sender puts what it tries again beside it
+			if rng.IntN(8) == 0 { // a sender includes retried data
 				s.CopyTo(list.AppendEmpty())
 			}
 			if r, ok := own[n]; ok {
@@ -89,7 +89,7 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 	require.Greater(t, whole, 3000)
 }
 
-// root writes the span of a request in its own trace, or of what is around all the work.
+// root writes the span of a request in its own trace, or the outermost span.
 func (f *forest) root(r int, s ptrace.Span) {
 	s.SetTraceID(pcommon.TraceID{1})
 	s.SetSpanID(id(2_000_000 + r))
@@ -102,8 +102,8 @@ func (f *forest) root(r int, s ptrace.Span) {
 	s.SetEndTimestamp(at(100))
 }
 
-// One batch may link to more requests than accounts may be open: the oldest are closed early, requests that cannot be
-// handed on are counted, and nothing grows.
+// One batch may link to more requests than may be open: the oldest are closed early, requests that cannot be passed on
+// are counted, and memory stays bounded.
 func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
 	const links, room = 100_000, 1000
 	b := newTest(t, func(c *Config) { c.MaxRequests = room })
@@ -135,7 +135,7 @@ func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
 	require.InDelta(t, 50, closed[0].accounts[0].energy, 1e-6)
 }
 
-// Work done offline has one trace of many requests, each with GPU work below it. Each request has its own.
+// Offline work has one trace of many requests, each with its own GPU work below it.
 func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 	const requests, each = 8000, 8
 	b := newTest(t, nil)
@@ -150,7 +150,7 @@ func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 		s.SetEndTimestamp(at(2))
 		s.Attributes().PutStr("gpu.operation.type", "section")
 		s.Attributes().PutDouble("gpu.energy", float64(1+i%(each+1)))
-		if i%(each+1) == each { // a batch outside that serves the request, too
+		if i%(each+1) == each { // a separate batch that also serves the request
 			s.SetParentSpanID(pcommon.SpanID{})
 			l := s.Links().AppendEmpty()
 			l.SetTraceID(pcommon.TraceID{1})
@@ -166,7 +166,7 @@ func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 	require.Empty(t, b.waiting)
 }
 
-// A request that is closed early and opened again within one batch has two spans of different IDs.
+// A request that is closed early and reopened within one batch has two spans with different IDs.
 func TestARequestReopenedWithinABatchHasSpansOfDifferentIDs(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.MaxRequests = 2 })
 	to := func(trace byte) linked { return linked{trace, 1, nil, 0} }

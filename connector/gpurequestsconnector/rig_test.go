@@ -18,13 +18,13 @@ import (
 
 type attrs map[string]any
 
-// epoch is the start of the tests' spans; the clock of the tests begins a second later.
+// epoch is the start of the tests' spans; the tests' clock starts one second later.
 const (
 	epoch = uint64(1_700_000_000_000_000_000)
 	clock = int64(epoch) + int64(time.Second)
 )
 
-// in is one span of a test: times in ms after epoch, ids of one byte.
+// in is one span of a test: times in ms after epoch, IDs of one byte.
 type in struct {
 	name              string
 	trace, id, parent byte
@@ -34,7 +34,7 @@ type in struct {
 	links             []linked
 }
 
-// linked is a link of a test, to a span of the same id in a trace.
+// linked is a link of a test, to a span with the same ID in a trace.
 type linked struct {
 	trace, id byte
 	a         attrs
@@ -76,7 +76,7 @@ func at(ms float64) pcommon.Timestamp { return pcommon.Timestamp(epoch + uint64(
 
 var service = attrs{"service.name": "llm"}
 
-// gpu are the attributes of a GPU span of that category, seconds and joules.
+// gpu returns the attributes of a GPU span with that category, seconds and joules.
 func gpu(category string, seconds, joules float64, more attrs) attrs {
 	a := attrs{
 		"gpu.operation.type": "section", "gpu.operation.category": category, "gpu.operation.item.type": "token",
@@ -98,10 +98,10 @@ func newTest(t testing.TB, edit func(*Config)) *book {
 	return newBook(cfg)
 }
 
-// after is the tests' clock after a time.
+// after returns the tests' clock after a duration.
 func after(d time.Duration) int64 { return clock + int64(d) }
 
-// written are the spans of closed requests by name and trace.
+// written returns the spans of closed requests by name and trace.
 func written(t testing.TB, closed []*request) map[string]ptrace.Span {
 	t.Helper()
 	td := spans(closed, true, func(pcommon.InstrumentationScope) {})
@@ -118,7 +118,7 @@ func written(t testing.TB, closed []*request) map[string]ptrace.Span {
 	return out
 }
 
-// withoutResources leaves out resources, whose attributes are the batches' and not written by the connector.
+// withoutResources removes resources, whose attributes are copied from the batches.
 func withoutResources(td ptrace.Traces) ptrace.Traces {
 	out := ptrace.NewTraces()
 	td.CopyTo(out)

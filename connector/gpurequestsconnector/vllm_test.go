@@ -28,7 +28,7 @@ import (
 // measuredRequests is the number of request spans, by start, that belong to the readings of the server's own metrics.
 const measuredRequests = 52
 
-// recordedVLLM returns the request spans that a real vLLM sent, as the preset reads them, by start.
+// recordedVLLM returns the request spans of a real vLLM, as the preset maps them, sorted by start.
 func recordedVLLM(t *testing.T) ptrace.Traces {
 	t.Helper()
 	file, err := os.Open(recorded.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl"))
@@ -77,7 +77,7 @@ func recordedVLLM(t *testing.T) ptrace.Traces {
 	return out
 }
 
-// serverMetric returns by how much a metric of the server grew between the two readings.
+// serverMetric returns the increase of a server metric between the two readings.
 func serverMetric(t *testing.T, name string) float64 {
 	t.Helper()
 	value := func(reading string) float64 {
@@ -92,8 +92,8 @@ func serverMetric(t *testing.T, name string) float64 {
 	return value("after") - value("before")
 }
 
-// The metrics of requests against the server's own. It counts one request more: its trace was not sampled, it has 20
-// tokens and waited for nothing.
+// Compares the metrics of requests with the server's own, which count one more request: an unsampled one with 20 tokens
+// and no wait.
 func TestRequestsOfARealVLLMHaveItsOwnNumbers(t *testing.T) {
 	const unsampledTokens = 20
 	sink := new(consumertest.MetricsSink)

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 )
 
-// sections is a request of n spans as gpuspan makes them, with 16 attributes.
+// sections returns a request of n spans as gpuspan creates them, with 16 attributes.
 func sections(n int, from int64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -52,7 +52,7 @@ func sections(n int, from int64) ptrace.Traces {
 	return td
 }
 
-// BenchmarkConsumeTraces is the exporter whole, to a file, in requests of 1,000 spans.
+// BenchmarkConsumeTraces measures the whole exporter, writing to a file, in requests of 1,000 spans.
 func BenchmarkConsumeTraces(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(b.TempDir(), "trace.json")
@@ -82,7 +82,7 @@ func BenchmarkConsumeTraces(b *testing.B) {
 	}
 }
 
-// BenchmarkMarshalOTLPJSON is the peer: the same spans as the stock file exporter encodes them.
+// BenchmarkMarshalOTLPJSON is the baseline: the same spans, encoded as by the upstream file exporter.
 func BenchmarkMarshalOTLPJSON(b *testing.B) {
 	td := sections(1000, 0)
 	m := &ptrace.JSONMarshaler{}

@@ -44,7 +44,7 @@ func config(t *testing.T, change ...func(*Config)) *Config {
 	return cfg
 }
 
-// service is a handler with one section and one kernel on two streams of one GPU.
+// service returns a handler span with one section and one kernel on two streams of one GPU.
 func service(trace byte) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -300,7 +300,7 @@ func TestRotatedFilesAreEachCompleteAndOldOnesGo(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "trace-mine.json"), nil, 0o644))
 	for i := range 4 {
 		require.NoError(t, tr.ConsumeTraces(t.Context(), service(byte(i))))
-		// A quiet exporter completes its file too.
+		// An idle exporter completes its file, too.
 		want := min(i+1, 2) + 1
 		require.Eventually(t, func() bool { return complete() == want && len(files(t, dir)) == want }, time.Minute,
 			time.Millisecond)

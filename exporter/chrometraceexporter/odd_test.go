@@ -24,7 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// oddTexts are names and values that writers of JSON and viewers stumble over.
+// oddTexts are names and values that often break JSON encoders and viewers.
 var oddTexts = []string{
 	"", " ", "a", "POST /größe", "矩阵乘法", "👩‍👩‍👧 e\u0301", "right \u202e left", "line\nfeed\ttab\r\x00\x1f\x7f",
 	"\u2028\u2029", "\ufeff", "\"quoted\\\"", "</script>",
@@ -34,11 +34,11 @@ var oddTexts = []string{
 	strings.Repeat("long ", 20_000),
 }
 
-// oddNumbers are values that somebody may state for streams, devices, threads, correlations, steps.
+// oddNumbers are possible values of streams, devices, threads, correlations and steps.
 var oddNumbers = []int64{0, 1, 2, 7, 7, 7, -1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 53, math.MaxInt64, math.MinInt64}
 
-// oddSpans makes spans of everything: a few services of one name, tracks with partial overlaps, instants, equal times,
-// spans that end before they begin, times that are none or lie years apart.
+// oddSpans creates unusual spans: services with the same name, tracks with partial overlaps, instants, equal times,
+// spans that end before they start, missing times, and times years apart.
 func oddSpans(r *rand.Rand, n int) ptrace.Traces {
 	text := func() string { return oddTexts[r.IntN(len(oddTexts))] }
 	number := func() int64 { return oddNumbers[r.IntN(len(oddNumbers))] }
@@ -155,7 +155,7 @@ func oddPoints(r *rand.Rand) pmetric.Metrics {
 	return md
 }
 
-// Whatever the input, viewers report no errors for the files: the strict reader, and Perfetto if it is installed.
+// For any input, viewers report no errors in the files: the strict reader, and Perfetto if it is installed.
 func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -179,7 +179,7 @@ func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
 	}
 }
 
-// What was restored of a file of odd spans is all that is restored of the file that is made of it.
+// A file written from the restored spans of another file restores to the same spans.
 func TestOddSpansAreRestoredAndExportedUnchanged(t *testing.T) {
 	all := func(path string) (out []ptrace.Traces) {
 		for _, name := range files(t, filepath.Dir(path)) {

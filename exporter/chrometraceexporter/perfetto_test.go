@@ -51,7 +51,7 @@ func needsPerfetto(t *testing.T) string {
 	return program
 }
 
-// perfetto asks Perfetto's trace processor.
+// perfetto queries Perfetto's trace processor.
 func perfetto(t *testing.T, path, query string) [][]string {
 	program := needsPerfetto(t)
 	queries := filepath.Join(t.TempDir(), "queries.sql")
@@ -63,10 +63,10 @@ func perfetto(t *testing.T, path, query string) [][]string {
 	rows, err := csv.NewReader(&out).ReadAll()
 	require.NoError(t, err)
 	require.NotEmpty(t, rows, stderr.String())
-	return rows[1:] // the first are the names of columns
+	return rows[1:] // the first row has the names of columns
 }
 
-// agrees holds what Perfetto has of a trace against what is in the file.
+// agrees compares what Perfetto reads from a trace with the content of the file.
 func agrees(t *testing.T, path string, data []byte) {
 	assert.Empty(t, perfetto(t, path, faults), path)
 	f, faults := chrometracetest.Read(data)

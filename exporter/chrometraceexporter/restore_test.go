@@ -25,7 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// dump is a value with its type, whatever the order of keys.
+// dump returns a value with its type, independent of the order of keys.
 func dump(v pcommon.Value) string {
 	switch v.Type() {
 	case pcommon.ValueTypeMap:
@@ -51,7 +51,7 @@ func dumpMap(m pcommon.Map) string {
 	return "{" + strings.Join(out, " ") + "}"
 }
 
-// dumpSpans are all spans, one line each: everything that a file keeps.
+// dumpSpans returns a line for each span with everything that a file keeps.
 func dumpSpans(tds ...ptrace.Traces) []string {
 	var out []string
 	for _, td := range tds {
@@ -78,7 +78,7 @@ func dumpSpans(tds ...ptrace.Traces) []string {
 	return out
 }
 
-// exported writes spans to a file.
+// exported writes spans to a file and returns its path.
 func exported(t *testing.T, compression string, tds ...ptrace.Traces) string {
 	cfg := config(t)
 	cfg.Compression = chrometrace.Compression(compression)
@@ -92,7 +92,7 @@ func exported(t *testing.T, compression string, tds ...ptrace.Traces) string {
 	return cfg.Path + cfg.Compression.Extension()
 }
 
-// restored reads a file.
+// restored reads the spans of a file.
 func restored(t *testing.T, path string, o kinetoreceiver.Options) ([]ptrace.Traces, kinetoreceiver.Stats) {
 	var out []ptrace.Traces
 	st, err := kinetoreceiver.ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
@@ -140,8 +140,8 @@ func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, fr
 	return s
 }
 
-// spansOfEveryKind are steps, phases, sections, copies, kernels, collectives and host spans of two ranks, with every
-// type of attribute, and attributes that have the names of the format's own arguments.
+// spansOfEveryKind returns steps, phases, sections, copies, kernels, collectives and host spans of two ranks, with
+// every type of attribute, and attributes named like the format's own arguments.
 func spansOfEveryKind() ptrace.Traces {
 	m := &maker{td: ptrace.NewTraces()}
 	for rank := range int64(2) {
@@ -257,7 +257,7 @@ func TestSpansReturnAsTheyWere(t *testing.T) {
 	}
 }
 
-// In batches of one span a file has other rows and numbers, but the same spans.
+// With batches of one span, a file has different rows and numbers, but the same spans.
 func TestSpansInSmallBatchesReturn(t *testing.T) {
 	want := spansOfEveryKind()
 	all, _ := restored(t, exported(t, "", want), kinetoreceiver.Options{BatchSpans: 1})
@@ -267,8 +267,8 @@ func TestSpansInSmallBatchesReturn(t *testing.T) {
 	assert.Empty(t, st.Skipped)
 }
 
-// Batches of several processes whose times go back and forth: the second file has the order, and so the numbers of
-// processes, tracks and arrows, of the first.
+// With batches of several processes in any time order, the second file has the same order, and so the same numbers of
+// processes, tracks and flows, as the first.
 func TestAFileOfSeveralBatchesIsTheSameAgain(t *testing.T) {
 	var batches []ptrace.Traces
 	for i := range int64(5) {
@@ -301,7 +301,7 @@ func TestResourceOfTheConfigurationWins(t *testing.T) {
 	assert.NotContains(t, a, "gpu.job.id")
 }
 
-// A broken identifier is left out and counted; nothing panics, and what is around it comes back.
+// An invalid identifier is omitted and counted; nothing panics, and everything else is restored.
 func TestBrokenIdentifiersAreCounted(t *testing.T) {
 	path := exported(t, "", spansOfEveryKind())
 	text, err := os.ReadFile(path)

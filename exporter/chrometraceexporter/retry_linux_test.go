@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
-// A limit on the size of files simulates a full disk: one trace's file is full, the other's is not.
+// A limit on the size of files simulates a full disk: the file of one trace is full, the other's is not.
 func TestRetryAfterAFullDiskWritesNothingTwice(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

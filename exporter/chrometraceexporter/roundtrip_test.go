@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
-// converted reads a profiler's file with the kineto receiver's code and exports it.
+// converted reads a profiler's file with the kineto receiver's code, exports it, and returns the path.
 func converted(t *testing.T, from string) (string, error) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
@@ -37,7 +37,7 @@ func converted(t *testing.T, from string) (string, error) {
 	return cfg.Path, err
 }
 
-// slicesOf are the complete events as text.
+// slicesOf returns the complete events as text.
 func slicesOf(f chrometracetest.File) []string {
 	tracks := f.Tracks()
 	var out []string
@@ -62,8 +62,8 @@ func flowsOf(f chrometracetest.File) []string {
 	return out
 }
 
-// Every recorded trace is drawn without a fault, holds all device activities that an independent reader counted, with
-// their total time, and exported, read and exported again it is the same.
+// Every recorded trace is valid, contains all device activities that an independent reader counted, with their total
+// time, and is unchanged after export, reading and another export.
 func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
 	root := recorded.Path(t, "kineto")
 	tested := 0
@@ -109,7 +109,7 @@ func same(t *testing.T, a, b []string) {
 	}
 }
 
-// against compares a file with reference answers: count of activities and sum of kernel durations of each device.
+// against compares a file with reference values: number of activities and sum of kernel durations per device.
 func against(t *testing.T, path string, f chrometracetest.File) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func against(t *testing.T, path string, f chrometracetest.File) {
 	assert.LessOrEqual(t, len(count), len(ref.Devices), cmp.Or(path))
 }
 
-// Two ranks in one file have processes of their own.
+// Two ranks in one file have separate processes.
 func TestSeveralFilesShareOneTrace(t *testing.T) {
 	root := recorded.Path(t, "kineto")
 	cfg := config(t)
@@ -182,7 +182,7 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 	}
 }
 
-// An export without a session start counts from nowhere; what begins with it must have a time all the same.
+// An export without a session start has no base time, but its spans must still have times.
 func TestAllSpansOfAnExportWithoutASessionStartAreDrawn(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))

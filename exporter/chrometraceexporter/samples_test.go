@@ -31,7 +31,7 @@ type hostOf map[component.ID]component.Component
 func (h hostOf) GetExtensions() map[component.ID]component.Component { return h }
 
 // TestCountersOfRingsHaveTheResolutionOfSamples has a device that is sampled every 10 ms for a second, and works for
-// 100 ms of it: power is what it was at each sample, over the time since the one before.
+// 100 ms of it: each power sample applies to the time since the previous one.
 func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	const interval = 10 * time.Millisecond
 	id := component.MustNewID("gpu_samples")
@@ -78,7 +78,7 @@ func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	}
 	require.NoError(t, tr.ConsumeTraces(t.Context(), work(at(40)+1, at(45))))
 	require.NoError(t, tr.ConsumeTraces(t.Context(), work(at(45), at(50))))
-	sample(46, 100) // later samples are drawn at the end, as far as the device worked
+	sample(46, 100) // later samples are drawn at the end, while the device worked
 	require.NoError(t, tr.Shutdown(t.Context()))
 
 	drawn := map[string]map[int]float64{}
@@ -93,7 +93,7 @@ func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 		}
 	}
 	power, busy := map[int]float64{}, map[int]float64{}
-	for i := 40; i <= 51; i++ { // from the sample before the first span to that behind the last
+	for i := 40; i <= 51; i++ { // from the sample before the first span to the one after the last
 		power[i-1], busy[i-1] = float64(100+i), float64(i)/100
 	}
 	assert.Equal(t, map[string]map[int]float64{"hw.power": power, "gpu.sm.utilization": busy}, drawn)
@@ -109,7 +109,7 @@ func TestSamplesThatAreNotThereRefuseTheStart(t *testing.T) {
 	require.NoError(t, tr.Shutdown(t.Context()))
 }
 
-// A sum that only rises would be a line that says nothing; one that rises and falls is a picture.
+// A monotonic sum would be a meaningless line; one that rises and falls is useful.
 func TestSumsThatOnlyRiseAreNotDrawn(t *testing.T) {
 	md := pmetric.NewMetrics()
 	list := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()

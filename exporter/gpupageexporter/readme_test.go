@@ -50,7 +50,7 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	assert.Equal(t, http.StatusOK, r.StatusCode)
 	require.NoError(t, r.Body.Close())
 
-	// An open page does not hold the Collector's end.
+	// An open page does not delay the Collector's shutdown.
 	events, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/events")
 	require.NoError(t, err)
 	defer events.Body.Close()

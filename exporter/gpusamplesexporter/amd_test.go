@@ -86,8 +86,8 @@ func TestAMDsPartitionsWithoutASensorHaveNoPower(t *testing.T) {
 	}
 }
 
-// Names, labels and units are from amd_smi_exporter (src/cpu_data.go) and its rules (src/amd-smi-custom-rules.yml):
-// uW, thousandths of a degree, Hz, percent; the number of the GPU is in a label that is named as the metric.
+// Names, labels and units are from amd_smi_exporter (src/cpu_data.go) and its rules (src/amd-smi-custom-rules.yml): uW,
+// thousandths of a degree, Hz, percent; the GPU's number is in a label with the metric's name.
 func TestAMDSMIExporterIsUnderstood(t *testing.T) {
 	for name, tt := range map[string]struct {
 		devices map[string]string

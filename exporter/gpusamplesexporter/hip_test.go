@@ -32,7 +32,7 @@ func TestUniqueIDsAreReadFromBoardsOnly(t *testing.T) {
 		"51ff74a1-0000-1000-802e-2769a3f6a69e": "GPU-512e2769a3f6a69e",
 		"510074A1-0000-1000-802E-2769A3F6A69E": "GPU-512e2769a3f6a69e",
 		"510374a1-0000-1000-802e-2769a3f6a69e": "", // partition 3
-		"51ff74a1-0000-4000-802e-2769a3f6a69e": "", // of another version
+		"51ff74a1-0000-4000-802e-2769a3f6a69e": "", // UUID of another version
 		"51ff74a1-0000-1000-802e-2769a3f6a69":  "",
 		"51ff74a1-0000-1000-802e-2769a3f6a69g": "",
 		"692251001124":                         "",
@@ -77,7 +77,7 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 		require.Greater(t, len(points), 10)
 		for k := range points {
 			if strings.HasSuffix(points[k].name, "gpu_energy_consumed") {
-				points[k].value += float64(i) * 512e6 // µJ: what the power of the page makes in a second
+				points[k].value += float64(i) * 512e6 // µJ: energy per second at the power in the page
 				points[k].sum = false
 			}
 		}
@@ -96,7 +96,7 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	require.NoError(t, s.Attributes().FromRaw(map[string]any{
 		"gpu.operation.type": "section", "gpu.operation.name": "gemm", "gpu.duration": 10.0,
 		"gpu.timing.source": "hip_event", "gpu.timing.status": "ok",
-		"hw.id": "GPU-512e2769a3f6a69e", "hw.vendor": "AMD", "gpu.stream.id": 1, // of hipDeviceGetUuid
+		"hw.id": "GPU-512e2769a3f6a69e", "hw.vendor": "AMD", "gpu.stream.id": 1, // from hipDeviceGetUuid
 	}))
 	require.NoError(t, join.ConsumeTraces(ctx, td))
 	require.NoError(t, join.Shutdown(ctx))

@@ -103,7 +103,7 @@ var (
 	promLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// scrape reads a page as dcgm-exporter serves it, as the prometheus receiver passes it on.
+// scrape returns a page of dcgm-exporter as the prometheus receiver passes it on.
 func scrape(t *testing.T, path string, at time.Time) (points []point) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -172,7 +172,7 @@ func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
 	f, err := os.Open(recorded.Path(t, "dcgm/dcgm-exporter-default-counters.csv"))
 	require.NoError(t, err)
 	defer f.Close()
-	noSample := map[string]bool{ // nothing that applies to a span
+	noSample := map[string]bool{ // not applicable to a span
 		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": true, "DCGM_FI_DEV_MEM_COPY_UTIL": true,
 		"DCGM_FI_DEV_ENC_UTIL": true, "DCGM_FI_DEV_DEC_UTIL": true, "DCGM_FI_DEV_FB_FREE": true,
 		"DCGM_FI_DEV_FB_RESERVED":            true,
@@ -299,7 +299,7 @@ func TestPointsOutOfOrderInventNoEnergy(t *testing.T) {
 	}
 }
 
-// A value that is none, as infinite, negative or DCGM's sign for "not known", takes nothing from what follows.
+// An invalid value, such as infinity, a negative number or DCGM's value for "unknown", does not affect later values.
 func TestOneAbsurdValueSpoilsNoSum(t *testing.T) {
 	for _, absurd := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), -5, 0x7ffffffffffffff0} {
 		for name, scale := range map[string]float64{"hw.energy": 1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e3} {
@@ -324,7 +324,7 @@ func TestOneAbsurdValueSpoilsNoSum(t *testing.T) {
 	}
 }
 
-// The counter began again 200 ms after its value of 250 J and has grown beyond that since.
+// The counter was reset 200 ms after its value of 250 J, and has exceeded that value since.
 func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -344,7 +344,7 @@ func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
 	assert.InDelta(t, 450, joules, 1e-9)
 }
 
-// A device with two metrics for one field has the values of the better one only, in whichever order they arrive.
+// A device with two metrics for one field has only the values of the better one, in any order of arrival.
 func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -374,7 +374,7 @@ func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
 	}
 }
 
-// A rate is bytes per second since the point before it; over a gap that is far longer than the others nothing is known.
+// A rate is in bytes per second since the previous point; over a much longer gap it is unknown.
 func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -392,7 +392,7 @@ func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
 	assert.InDelta(t, 100+1.5*200+400, bytes, 1e-6)
 }
 
-// A metric has one value for two seconds, or grows by it in the second one.
+// Each metric has one value for two seconds, or increases by it in the second one.
 func TestEveryMetricIsInTheUnitsOfItsField(t *testing.T) {
 	const plain, grows = false, true
 	for name, tt := range map[string]struct {
@@ -550,7 +550,7 @@ func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 	assert.False(t, d.Has(gpusamplesextension.Power))
 }
 
-// refusing is an extension that refuses every device.
+// refusing is an extension that rejects every device.
 type refusing struct {
 	gpusamplesextension.UseWriter
 	asked int
@@ -586,7 +586,7 @@ func TestADeviceWithoutPointsIsDropped(t *testing.T) {
 
 func TestADeviceHasItsNewestDescription(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
-	for i, name := range []string{"gpu0", "gpu3"} { // numbered again
+	for i, name := range []string{"gpu0", "gpu3"} { // renumbered
 		require.NoError(t, x.ConsumeMetrics(t.Context(), batch(t, point{
 			name: "hw.power", at: time.Now().Add(time.Duration(i-2) * time.Second), value: 1,
 			attrs: map[string]any{"hw.id": "GPU-4", "hw.name": name},
@@ -600,7 +600,7 @@ func TestADeviceHasItsNewestDescription(t *testing.T) {
 	assert.Len(t, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil), 2)
 }
 
-// Bit 0 is an idle device's, and others are of drivers to come.
+// Bit 0 means idle, and unknown bits belong to future drivers.
 func TestOnlyKnownReasonsThrottle(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -616,7 +616,8 @@ func TestOnlyKnownReasonsThrottle(t *testing.T) {
 	assert.EqualValues(t, gpusamplesextension.ThrottleSWThermal, d.Mask(gpusamplesextension.Throttle, 0, math.MaxInt64))
 }
 
-// Prometheus marks what a target does not say any more by points without a value, which have a number all the same.
+// Prometheus marks a series that has disappeared from a target with a point without a value, which still contains a
+// number.
 func TestAPointWithoutAValueIsNoSample(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -651,7 +652,7 @@ func (c *countingWriter) Register(owner component.ID, d gpusamplesextension.Devi
 	return c.Writer.Register(owner, d)
 }
 
-// By the semantic conventions hw.power says less of a device than hw.gpu.utilization does.
+// In the semantic conventions, hw.power has fewer device attributes than hw.gpu.utilization.
 func TestDeviceAttributesOfOneMetricAreKept(t *testing.T) {
 	x, err := newWriter(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)

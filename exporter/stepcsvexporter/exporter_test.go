@@ -150,7 +150,7 @@ func TestForeignFileStopsTheStart(t *testing.T) {
 	require.NoError(t, e.Shutdown(t.Context()))
 }
 
-// A retry must not write rows twice: only the resources whose file failed come back.
+// A retry must not write rows twice: only resources whose file failed are returned.
 func TestOnlyFailedSpansAreRetried(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fullStore has eight devices with 16 fields each at 10 Hz for five minutes.
+// fullStore returns a store with eight devices with 16 fields each at 10 Hz for five minutes.
 func fullStore(b *testing.B) (*Store, int64, int64) {
 	st := NewStore(NewDefaultConfig(), nil)
 	const n = 3000
@@ -30,7 +30,7 @@ func fullStore(b *testing.B) (*Store, int64, int64) {
 	return st, start, end
 }
 
-// BenchmarkMean is one window lookup in a full ring, the lock included.
+// BenchmarkMean measures one window lookup in a full ring, including the lock.
 func BenchmarkMean(b *testing.B) {
 	st, start, end := fullStore(b)
 	b.ReportAllocs()
@@ -46,7 +46,7 @@ func BenchmarkMean(b *testing.B) {
 	}
 }
 
-// BenchmarkSpan is all that a join asks of one span of one second: ten means, a maximum, a mask, coverage.
+// BenchmarkSpan measures all lookups of a join for one span of one second: ten means, a maximum, a mask, coverage.
 func BenchmarkSpan(b *testing.B) {
 	st, start, end := fullStore(b)
 	b.ReportAllocs()
@@ -67,7 +67,7 @@ func BenchmarkSpan(b *testing.B) {
 	}
 }
 
-// BenchmarkMeanByScan is the peer: the same mean by a linear scan over a slice of samples.
+// BenchmarkMeanByScan is the baseline: the same mean by a linear scan over a slice of samples.
 func BenchmarkMeanByScan(b *testing.B) {
 	const n = 3000
 	var pts [n]struct {
@@ -97,7 +97,7 @@ func BenchmarkMeanByScan(b *testing.B) {
 	_ = sink
 }
 
-// BenchmarkWrite is one sample of all 16 fields into a full ring.
+// BenchmarkWrite measures writing one sample of all 16 fields into a full ring.
 func BenchmarkWrite(b *testing.B) {
 	st := NewStore(NewDefaultConfig(), nil)
 	w, err := st.Register(owner, Device{ID: "GPU-a", Interval: time.Millisecond})

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A broken exporter's values must not stay in the running integrals, where they would spoil all that comes later.
+// Values of a broken exporter must not stay in the running integrals, where they would corrupt all later results.
 func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 	for f := range Field(NumFields) {
 		for _, absurd := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1.7e308, 1e18, -1e18, -300} {
@@ -43,7 +43,7 @@ func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// After months the means of short spans are as exact as on the first day.
+// Means over short spans stay exact after months of uptime.
 func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 1 << 20, MaxDevices: 1},
 		Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
@@ -51,7 +51,7 @@ func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
 	r.put(Power, 0, 700)
 	r.put(Energy, 0, 1e10)
 	const day = 24 * 3600
-	for _, f := range []Field{Power, Energy} { // as after 200 days
+	for _, f := range []Field{Power, Energy} { // as after 200 days of uptime
 		p := s.series[f].last()
 		p.integral, p.covered = 700*200*day, 200*day*second
 		if f == Energy {
@@ -59,7 +59,7 @@ func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
 		}
 	}
 	const every = 100 * time.Millisecond
-	for i := 1; i <= 1200; i++ { // more than the rings hold
+	for i := 1; i <= 1200; i++ { // more than the capacity of the rings
 		r.put(Power, time.Duration(i)*every, 700+float64(i%2)) // the line between 700 and 701
 		r.put(Energy, time.Duration(i)*every, 1e10+70*float64(i))
 	}
@@ -73,7 +73,7 @@ func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
 			joules, _ := d.Integral(Energy, tt.start, tt.end)
 			assert.InEpsilon(t, 700*float64(tt.end-tt.start)*1e-9, joules, 1e-9, "%v", tt)
 			watts, _ := d.Mean(Power, tt.start, tt.end)
-			var want float64 // of the triangles, summed up ns by ns would be the same
+			var want float64 // of the triangles; a sum over nanoseconds would be equal
 			const n = 100_000
 			for i := range n {
 				x := math.Mod((float64(tt.start-t0)+(float64(i)+0.5)*float64(tt.end-tt.start)/n)/float64(every), 2)
@@ -94,7 +94,7 @@ func (d *device) bytes() int64 {
 	return n
 }
 
-// A device that comes when all memory is taken gets its part of it.
+// A device that is added when all memory is in use gets its part of it.
 func TestALateDeviceGetsItsRing(t *testing.T) {
 	cfg := Config{MaxAge: 24 * time.Hour, MaxBytes: 1 << 20, MaxDevices: 100}
 	r := newRig(t, cfg, Device{ID: "GPU-a"})
@@ -126,7 +126,7 @@ func TestALateDeviceGetsItsRing(t *testing.T) {
 	assert.Equal(t, sum, r.store.bytes)
 }
 
-// Where there is little memory for many series, each has few points and none has nothing.
+// With little memory for many series, each has few points, and none has zero.
 func TestNoSeriesIsLeftOutForWantOfMemory(t *testing.T) {
 	const devices = 100
 	cfg := Config{MaxAge: time.Hour, MaxBytes: devices * 48 * pointSize, MaxDevices: devices}
@@ -143,7 +143,7 @@ func TestNoSeriesIsLeftOutForWantOfMemory(t *testing.T) {
 	assert.LessOrEqual(t, r.store.bytes, cfg.MaxBytes)
 }
 
-// Memory that a burst of samples took is given back.
+// Memory that was allocated for a burst of samples is released.
 func TestRingsShrink(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 64 << 20, MaxDevices: 1}, Device{ID: "GPU-a"})
 	for i := range 20_000 {
@@ -171,7 +171,8 @@ func TestDropsCountValues(t *testing.T) {
 	assert.EqualValues(t, 3, r.store.stats.closed.Load())
 }
 
-// What a counter can have grown by is per second of the gap, but a second's worth at once, for counters are stairs.
+// The possible increase of a counter is proportional to the gap, but at least the increase of one second, because
+// counters are step functions.
 func TestAJumpIsJudgedByTheLengthOfTheGap(t *testing.T) {
 	for _, tt := range []struct {
 		gap  time.Duration
@@ -180,7 +181,7 @@ func TestAJumpIsJudgedByTheLengthOfTheGap(t *testing.T) {
 	}{
 		{10 * time.Second, 9e6, 9e6},       // 0.9 MW over 10 s
 		{10 * time.Second, 11e6, 0},        // 1.1 MW
-		{100 * time.Millisecond, 9e5, 9e5}, // at once, in one stair
+		{100 * time.Millisecond, 9e5, 9e5}, // in a single step
 		{100 * time.Millisecond, 11e5, 0},
 	} {
 		r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: 10 * time.Second})

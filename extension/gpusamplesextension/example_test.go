@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// A writer registers a device and writes samples; a reader looks into any interval.
+// A writer registers a device and writes samples; a reader queries any interval.
 func ExampleNewStore() {
 	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
 	w, err := store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-1", Interval: time.Second})

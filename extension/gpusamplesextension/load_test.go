@@ -55,7 +55,7 @@ func TestLoadLevelsAreTheReadings(t *testing.T) {
 	assert.True(t, ok && name == "")
 }
 
-// The requests of a service run on all its servers: the count of one is not enough.
+// A service's requests run on all its servers, so all counts are needed.
 func TestLoadIsKnownIfEachServerWasRead(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	a, b := LoadSeries{"vllm", "http://a/metrics{engine=0}"}, LoadSeries{"vllm", "http://b/metrics{engine=0}"}
@@ -78,7 +78,7 @@ func TestLoadIsKnownIfEachServerWasRead(t *testing.T) {
 	assert.True(t, st.LoadKnown("vllm", 146*second, 149*second))
 }
 
-// Readings that are further apart than a minute leave a hole.
+// Readings more than a minute apart leave a gap.
 func TestLoadIsNotKnownFarFromReadings(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	for _, at := range []int64{100, 200} {
@@ -113,7 +113,7 @@ func TestLoadsAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(*st.loads.series["new"][""]), maxLoadReadings)
 }
 
-// The metrics of the servers, as they write them.
+// The metrics of the servers, in their own format.
 func TestServersAreRead(t *testing.T) {
 	recorded := ""
 	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {

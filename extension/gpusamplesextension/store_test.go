@@ -62,7 +62,7 @@ func TestADeviceHasOneWriter(t *testing.T) {
 	})
 	again, err := r.store.Register(other, Device{ID: "GPU-a"})
 	require.NoError(t, err)
-	w.Close() // of the registration before: the new one goes on
+	w.Close() // of the previous registration: the new one stays
 	s.Time += second
 	again.Write([]Sample{s})
 	r.view(func(d DeviceView) { assert.Len(t, d.Times(Power, t0, t0+10*second, nil), 3) })
@@ -290,7 +290,7 @@ func TestFindNamesMissingSymbols(t *testing.T) {
 	require.EqualError(t, err, `extension "zpages" does not hold device samples (use an extension of type gpu_samples)`)
 }
 
-// A replaced board's address belongs to the board that is there now, also after the old one is forgotten.
+// The address of a replaced board belongs to its successor, also after the old board is evicted.
 func TestTheAddressOfAReplacedBoardIsItsSuccessors(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", HostName: "n", HostID: "h", PCIBDF: "0000:01:00.0"})
 	r.put(Power, 0, 1)

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// useRig is a store with a clock of its own, on which one host reports every 10 s.
+// useRig is a store with its own clock, in which one host reports every 10 s.
 type useRig struct {
 	*Store
 	t     *testing.T
@@ -40,7 +40,7 @@ func (r *useRig) device(id, parent, host string) {
 	require.NoError(r.t, err)
 }
 
-// now is the answer for a span of the present moment, as "by: devices".
+// now returns the result for a span at the current time, as "by: devices".
 func (r *useRig) now(w Workload) string {
 	ids, by := r.DevicesOf(nil, &w, r.clock.UnixNano(), r.clock.UnixNano())
 	return fmt.Sprint(by, ": ", ids)
@@ -125,7 +125,7 @@ func TestAUseHoldsForItsTime(t *testing.T) {
 	}
 	assert.Equal(t, "process: [GPU-0]", at(25), "a late span of the time in which it ran")
 	assert.Equal(t, "none: []", at(41), "and not of the time after")
-	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-1", PID: 7}) // the number is given out again
+	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-1", PID: 7}) // the number is reused
 	assert.Equal(t, "process: [GPU-0]", at(25))
 	assert.Equal(t, "process: [GPU-1]", at(60))
 	r.clock = r.clock.Add(6 * time.Minute)
@@ -133,7 +133,7 @@ func TestAUseHoldsForItsTime(t *testing.T) {
 	assert.Equal(t, "none: []", at(25), "forgotten after max_age")
 }
 
-// A clock that is set back neither hides a use that goes on nor lengthens one that has ended.
+// A clock that is set back neither hides a current use nor extends one that has ended.
 func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
 	r := newUseRig(t)
 	r.say(UsesOfProcesses)
@@ -147,7 +147,7 @@ func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
 		r.clock = r.clock.Add(10 * time.Second)
 	}
 	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
-	r.clock = r.clock.Add(time.Hour - 35*time.Second) // when its use held by the clock that was wrong
+	r.clock = r.clock.Add(time.Hour - 35*time.Second) // when the use was valid by the wrong clock
 	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
 }
 

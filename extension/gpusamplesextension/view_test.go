@@ -16,7 +16,7 @@ import (
 
 const second = int64(time.Second)
 
-// t0 is the first moment of the tests; the clock of their stores stands one day later.
+// t0 is the start time of the tests; the clock of their stores is one day ahead.
 var (
 	t0    = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	owner = component.MustNewIDWithName("gpu", "test")
@@ -137,7 +137,7 @@ func TestIntervalLongerThanRequestedIsMeasured(t *testing.T) {
 		coverage, _ := d.Coverage(t0+10*second, t0+19*second)
 		assert.Equal(t, 1.0, coverage)
 	})
-	// Of every three samples one comes early: the interval is the most frequent one.
+	// Every third sample is early: the interval is the most frequent one.
 	for i := range 60 {
 		r.put(Power, 20*time.Second+time.Duration(i)*time.Second-time.Duration(i%3/2)*900*time.Millisecond, 100)
 	}
@@ -161,8 +161,8 @@ func TestThrottleMask(t *testing.T) {
 	assert.Equal(t, []string{"sw_power_cap", "hw_thermal_slowdown"}, names)
 }
 
-// TestLookupsAgreeWithALinearScan holds binary search and prefix sums against sums over short slices of the defining
-// functions, on random series with gaps, in a ring that has gone round.
+// TestLookupsAgreeWithALinearScan compares binary search and prefix sums with sums over short slices of the defining
+// functions, on random series with gaps, in a ring that has wrapped around.
 func TestLookupsAgreeWithALinearScan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, f := range []Field{Power, Utilization, Energy, Throttle} {
@@ -269,7 +269,7 @@ func TestWatermarkIsTheOldestLiveField(t *testing.T) {
 
 func TestUpdatePeriodOfAStair(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: 10 * time.Millisecond})
-	for i := range 10_000 { // so long that the oldest changes are forgotten
+	for i := range 10_000 { // long enough that the oldest changes are evicted
 		at := time.Duration(i) * 10 * time.Millisecond
 		r.put(Energy, at, math.Floor(at.Seconds()/0.05)*20) // refreshed every 50 ms
 	}

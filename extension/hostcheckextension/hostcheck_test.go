@@ -24,7 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/hostcheckextension/internal/metadatatest"
 )
 
-// wrapped returns the handler as confighttp wraps it, with what the extension counts.
+// wrapped returns the handler as wrapped by confighttp, and the extension's metrics.
 func wrapped(t *testing.T, cfg *Config, base http.Handler) (http.Handler, *componenttest.Telemetry) {
 	t.Helper()
 	tel := componenttest.NewTelemetry()
@@ -67,7 +67,7 @@ func TestRequestsToLoopbackMustNameThisMachine(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		if resp.StatusCode == http.StatusBadRequest && want == http.StatusForbidden {
-			continue // net/http itself refuses the header
+			continue // net/http itself rejects the header
 		}
 		assert.Equal(t, want, resp.StatusCode, host)
 		if want == http.StatusForbidden {
@@ -81,7 +81,7 @@ func TestRequestsToLoopbackMustNameThisMachine(t *testing.T) {
 		metricdatatest.IgnoreTimestamp())
 }
 
-// HTTP/1.0 has no Host header; nothing a browser sends lacks it.
+// HTTP/1.0 has no Host header; browsers always send it.
 func TestRequestsWithoutHostAreRejected(t *testing.T) {
 	h, _ := wrapped(t, &Config{}, http.NotFoundHandler())
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)

@@ -132,8 +132,8 @@ func BenchmarkSectionDriver(b *testing.B) {
 }
 
 // BenchmarkTwoStreams measures the same section on two goroutines, each with its own stream. With a core for each, the
-// time per section should equal that of one goroutine. The calls are empty, because the stub counts its calls, which
-// makes streams wait for each other. It reports the median over bursts, because a busy machine interrupts many.
+// time per section should be the same as with one goroutine. The calls are empty, because the stub counts its calls,
+// which makes streams wait for each other. It reports the median over bursts, because a busy machine interrupts many.
 func BenchmarkTwoStreams(b *testing.B) {
 	const burst = 256
 	h, prof, first := hollowRig(b, ctest.CUDA(b), true, 2*burst, gpuspan.NeverCaptured())

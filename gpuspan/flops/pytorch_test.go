@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// The expected values are those of PyTorch's FlopCounterMode in pytorch/test/test_flop_counter.py.
+// The expected values are from the tests of PyTorch's FlopCounterMode, pytorch/test/test_flop_counter.py.
 
 func TestProductCountsEqualPyTorchs(t *testing.T) {
 	mm := func(m, n, k int) float64 { return flops.MatMul(m, n, k, gpuspan.FP32).FLOPs }

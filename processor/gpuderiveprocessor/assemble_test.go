@@ -104,8 +104,8 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 	}
 }
 
-// The device's clock is known to within an error: a step's first section may begin before it, and so may one on a
-// stream that is idle before the one around it.
+// The device's clock is known to within an error, so a step's first section may start before the step, as may one on an
+// idle stream before its enclosing section.
 func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		spans := []node{
@@ -126,12 +126,12 @@ func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
 	}
 }
 
-// Producers export the spans that ended first: children before parents, split anywhere.
+// Producers export spans in end order: children before parents, divided anywhere.
 func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 	byEnd := []int{1, 3, 2, 5, 7, 6, 4, 8, 0} // indexes of stepTree by end; 7, the host span, ends before its child
 	for cut := 1; cut < len(byEnd); cut++ {
 		if byEnd[cut-1] == 7 || cut > 5 && cut < 8 {
-			continue // between the host span and its later child nothing can be known
+			continue // between the host span and its later child, nothing is known
 		}
 		d := newTestDeriver(t, assembling(nil))
 		var batches []ptrace.Traces

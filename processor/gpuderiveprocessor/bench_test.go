@@ -30,7 +30,7 @@ func manySpans(t testing.TB, n int) ptrace.Traces {
 	return td
 }
 
-// Each attribute that is added costs one allocation in pdata; nothing else is allocated for a span.
+// Each added attribute costs one allocation in pdata; nothing else is allocated for a span.
 func TestOnlyAttributesAreAllocated(t *testing.T) {
 	const n = 100
 	td := manySpans(t, n)
@@ -42,8 +42,8 @@ func TestOnlyAttributesAreAllocated(t *testing.T) {
 	assert.Less(t, perBatch-float64(n*puts), 10.0, "allocations of a batch beyond its %d attributes", n*puts)
 }
 
-// BenchmarkProcess processes a batch whose attributes exist already, so that it does not measure growing maps. The
-// benchmarks module compares with peers.
+// BenchmarkProcess measures a batch whose attributes already exist, so that maps do not grow. The benchmarks module has
+// comparisons with other processors.
 func BenchmarkProcess(b *testing.B) {
 	td := manySpans(b, 512)
 	d := newTestDeriver(b, nil)
@@ -55,7 +55,7 @@ func BenchmarkProcess(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkFormulas measures the work without pdata: no reading of facts and no writing of attributes.
+// BenchmarkFormulas measures only the formulas, without reading and writing attributes.
 func BenchmarkFormulas(b *testing.B) {
 	_, s := oneSpan(b, full)
 	d := newTestDeriver(b, nil)

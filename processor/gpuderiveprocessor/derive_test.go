@@ -224,7 +224,7 @@ func TestDerivedValuesEqualTheClosedForms(t *testing.T) {
 			attrs{},
 		},
 		"nothing declared": {h100, attrs{}},
-		"a step": { // of the model 4 devices × 989.5e12 × 0.25 s = 989.5e12 FLOP, of this process a quarter
+		"a step": { // model: 4 devices × 989.5e12 × 0.25 s = 989.5e12 FLOP; this process: a quarter
 			attrs{
 				"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.duration": 0.25, "gpu.step.items": 512,
 				"gpu.step.device.count":     4,

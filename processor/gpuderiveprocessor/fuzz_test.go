@@ -23,7 +23,7 @@ func sumByOutcome(name string, m metricdata.Metrics) map[string]int64 {
 	return out
 }
 
-// ours are the names that the processor writes.
+// ours are the attributes that the processor writes.
 var ours = func() map[string]bool {
 	out := map[string]bool{}
 	for _, a := range semconv.Attributes() {

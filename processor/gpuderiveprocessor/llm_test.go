@@ -17,7 +17,7 @@ import (
 // servers are the presets of config/llm.yaml.
 var servers = []string{"vllm", "sglang", "tgi", "triton", "dynamo"}
 
-// The payloads are what the engines send (testdata/llm/README.md).
+// The payloads are from real engines (testdata/llm/README.md).
 func TestRequestsOfEnginesAreRead(t *testing.T) {
 	request := func(name string, more attrs) attrs {
 		want := attrs{"gpu.operation.type": "request", "gpu.operation.name": name, "gpu.timing.source": "host"}
@@ -87,8 +87,8 @@ func TestAClientSpanOfTritonIsNotARequest(t *testing.T) {
 	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
 }
 
-// A replica of Ray Serve and a predictor of KServe send spans of any request, also if it uses no GPU: they become
-// requests by a mapping only, which docs/llm.md has.
+// A Ray Serve replica and a KServe predictor send spans of any request, even without GPU use, so only a mapping turns
+// them into requests (docs/llm.md).
 func TestSpansOfReplicasNeedAMapping(t *testing.T) {
 	for file, m := range map[string]MappingConfig{
 		"ray_serve": {Span: "replica_handle_request*", Has: "deployment", Attributes: []AttributeConfig{
@@ -133,7 +133,7 @@ func everySpan(td ptrace.Traces, f func(ptrace.Span)) {
 	}
 }
 
-// A user's mapping adds to the preset's values and overrides them.
+// A user's mapping extends and overrides the preset.
 func TestAMappingAddsToAPreset(t *testing.T) {
 	td := payload(t, "vllm_v1")
 	d := newTestDeriver(t, func(c *Config) {

@@ -29,9 +29,9 @@ func recordedTraces(t *testing.T) (files []string) {
 	return files
 }
 
-// Copies that real devices made are compared with the peaks of the table: large ones never exceed them, because caches
-// cannot contain them, and the largest within a V100 is near the peak. A peak with a wrong link, a wrong unit or both
-// directions would show.
+// Compares copies on real devices with the peaks of the table: large ones, which do not fit into caches, never exceed
+// them, and the largest within a V100 is near the peak. A wrong link, a wrong unit or a peak of both directions would
+// fail.
 func TestRecordedCopiesFitThePeaks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")

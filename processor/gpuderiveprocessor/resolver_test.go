@@ -33,7 +33,7 @@ func (h host) GetExtensions() map[component.ID]component.Component { return h.ex
 
 var samplesID = component.MustNewID("gpu_samples")
 
-// withSamples starts a deriver beside a real gpu_samples extension that knows the devices.
+// withSamples starts a deriver with a real gpu_samples extension that contains the devices.
 func withSamples(t *testing.T, edit func(*Config), devices ...gpusamplesextension.Device) *deriver {
 	t.Helper()
 	f := gpusamplesextension.NewFactory()
@@ -75,10 +75,10 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	// a bare uuid matches
 	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "aa", "gpu.io.size": 2_400_000_000}
 	got := derivedOf(t, d, in)
-	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4.8e12 of the table
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4.8e12 from the table
 	assert.Equal(t, "table", got["gpu.peak.source"])
 
-	// The negotiated link, half of a generation 4 link, against which 8 GB/s is a half.
+	// The negotiated link has half of a generation 4 link, so 8 GB/s is a half of it.
 	got = derivedOf(t, d, with(in, attrs{
 		"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
 		"gpu.io.size": 8_000_000,
@@ -154,7 +154,7 @@ func TestMIGSharesComeFromTheSamples(t *testing.T) {
 	got := derivedOf(t, d, in)
 	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4 of 8 slices of 3.35e12
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
-	in["hw.id"], in["gpu.io.size"] = "MIG-cc", 418_750_000 // by the profile's name: 2 of 8 slices
+	in["hw.id"], in["gpu.io.size"] = "MIG-cc", 418_750_000 // from the profile's name: 2 of 8 slices
 	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12)
 }
 
@@ -304,8 +304,7 @@ func TestOverridesWinFieldByField(t *testing.T) {
 	assert.InEpsilon(t, 1.875e11/450e9, gained(s, in)["gpu.io.utilization"], 1e-12, "NVLink joins 16")
 }
 
-// More devices than a batch remembers, in an order in which they replace each other, and one without a model of its
-// own.
+// More devices than a batch caches, in an order in which they evict each other, and one without its own model.
 func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
 	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
 		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,

@@ -28,7 +28,7 @@ func with(base attrs, more attrs) attrs {
 	return out
 }
 
-// oneSpan makes a batch of one span of 2 ms.
+// oneSpan returns a batch with one span of 2 ms.
 func oneSpan(t testing.TB, a attrs) (ptrace.Traces, ptrace.Span) {
 	t.Helper()
 	td := ptrace.NewTraces()

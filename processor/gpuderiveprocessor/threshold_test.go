@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// unitRoof has peaks of 1 B/s and 1 FLOP/s, so that amounts per second are shares of a peak.
+// unitRoof returns peaks of 1 B/s and 1 FLOP/s, so that amounts per second are fractions of a peak.
 func unitRoof() *roof {
 	return &roof{memory: peak{1, peakTable}, flops: map[string]peak{"bf16": {1, peakConfig}}, known: true}
 }
@@ -57,7 +57,7 @@ func TestLatencyBoundsWorkBelowATenthOfTheRoof(t *testing.T) {
 	}
 }
 
-// A section whose end was timed with an error as large as its delay may have had a full queue.
+// If the timing error of a section's end is as large as its delay, the queue may not have been empty.
 func TestOnlyACertainDelayShowsThatTheQueueWasEmpty(t *testing.T) {
 	for _, tt := range []struct {
 		timingError, delay, share float64
@@ -77,7 +77,7 @@ func TestOnlyACertainDelayShowsThatTheQueueWasEmpty(t *testing.T) {
 	}
 }
 
-// Sections that declare fewer FLOPs than the model needs declare only a part of what the hardware did.
+// Sections that declare fewer FLOPs than the model declare only a part of the hardware's work.
 func TestHFUNeedsTheFLOPsOfTheWholeModel(t *testing.T) {
 	for _, tt := range []struct {
 		flops, model, devices float64
@@ -87,7 +87,7 @@ func TestHFUNeedsTheFLOPsOfTheWholeModel(t *testing.T) {
 		{0.6, 0.6 * (1 + 1e-12), 1, 0.6}, // rounding
 		{0.59, 0.6, 1, math.NaN()},
 		{0.3, 0.6, 1, math.NaN()},
-		{0.3, 0.6, 2, 0.3}, // of two devices, each with half of the model's FLOPs
+		{0.3, 0.6, 2, 0.3}, // two devices, each with half of the model's FLOPs
 		{0.29, 0.6, 2, math.NaN()},
 		{0.3, 0, 1, 0.3},
 	} {

@@ -54,7 +54,7 @@ func TestRequestsOfOtherBoardsRunElsewhere(t *testing.T) {
 	assert.Zero(t, l.elsewhere("other", "d", 16))
 }
 
-// A worker's request around the engine's request is one request, in whichever order they arrive.
+// A worker's request around the engine's request is the same request, in any order of arrival.
 func TestARequestInsideAnotherRunsElsewhereOnce(t *testing.T) {
 	outer, inner := request(1, 9, 10, 30), request(2, 1, 12, 28)
 	for _, order := range [][]*attribution.Span{{outer, inner}, {inner, outer}} {
@@ -65,7 +65,7 @@ func TestARequestInsideAnotherRunsElsewhereOnce(t *testing.T) {
 		assert.Equal(t, 1, l.elsewhere("service", "b", 20))
 	}
 	l := loads{wait: 1000}
-	for id := range byte(3) { // three sequences of one call, below a span that is no request
+	for id := range byte(3) { // three sequences of one call, below a span that is not a request
 		l.arrive(on("a"), request(id+1, 9, 10, 30))
 	}
 	assert.Equal(t, 3, l.elsewhere("service", "b", 20))

@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// bench is 8 devices with 120 s of samples at 10 Hz of all fields, and a processor whose parts are called directly, so
+// bench has 8 devices with 120 s of samples of all fields at 10 Hz, and a processor whose parts are called directly, so
 // that nothing waits.
 type bench struct {
 	p     *joinProcessor
@@ -64,14 +64,14 @@ func newBench(b testing.TB) *bench {
 	return x
 }
 
-// Each request covers window of time, on every device one span after the other.
+// Each request covers a window of time, with one span after the other on every device.
 const (
 	perRequest = 1024
 	window     = 64 * time.Millisecond
 	spanLength = window * 8 / perRequest
 )
 
-// request is n spans with the attributes that gpuspan gives.
+// request returns n spans with the attributes of gpuspan.
 func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -106,9 +106,9 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	return td
 }
 
-// BenchmarkJoin is the join's own work on a stream of requests of 1024 spans: find the GPU spans and their devices,
-// take their place in the fair share, settle, write. The queue is not in it. Compare cpu-ns/span with
-// BenchmarkAppendAttributes, the cost of putting as many attributes on a span.
+// BenchmarkJoin measures the join of a stream of requests of 1024 spans without the queue: find the GPU spans and their
+// devices, add them to the energy attribution, settle, write. Compare cpu-ns/span with BenchmarkAppendAttributes, the
+// cost of adding as many attributes to a span.
 func BenchmarkJoin(b *testing.B) {
 	x := newBench(b)
 	p, ctx := x.p, context.Background()
@@ -157,7 +157,7 @@ func BenchmarkJoin(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
 }
 
-// BenchmarkAppendAttributes puts as many attributes on a span as the join does, in the same way, and nothing else.
+// BenchmarkAppendAttributes only adds as many attributes to a span as the join does, in the same way.
 func BenchmarkAppendAttributes(b *testing.B) {
 	const n = perRequest
 	x := newBench(b)
@@ -182,7 +182,7 @@ func BenchmarkAppendAttributes(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*n), "cpu-ns/span")
 }
 
-// BenchmarkPassHostSpans is what a request without GPU spans pays.
+// BenchmarkPassHostSpans measures a request without GPU spans.
 func BenchmarkPassHostSpans(b *testing.B) {
 	x := newBench(b)
 	td := x.request(perRequest, x.now)

@@ -47,7 +47,7 @@ func energy(t *testing.T, s ptrace.Span) float64 {
 	return attr(t, s, "gpu.energy").(float64)
 }
 
-// text is a request as OTLP JSON.
+// text returns a request as OTLP JSON.
 func text(t *testing.T, td ptrace.Traces) string {
 	t.Helper()
 	var m ptrace.JSONMarshaler
@@ -62,7 +62,7 @@ func TestInterleavedBatchesOfTwoSendersShareTheDevice(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
 		time.Sleep(3 * time.Second)
-		// Sender a: a step of [1, 3] with sections [1, 1.5] and [2, 2.5]. Sender b: [1, 3] all the time.
+		// Sender a: a step of [1, 3] with sections [1, 1.5] and [2, 2.5]. Sender b: [1, 3].
 		a1 := newTraces("a")
 		a1.gpu(11, 10, at(1), at(1.5))
 		b1 := newTraces("b")
@@ -191,8 +191,8 @@ func TestMixedRequestsAreHeldWhole(t *testing.T) {
 	})
 }
 
-// A fan-out with several readers makes what it gets read-only, while the GPU part of the same request is still to be
-// written to.
+// A fan-out to several consumers marks its data as read-only, while the GPU part of the same request must still be
+// modified.
 func TestTheRestMayBecomeReadOnlyWhileTheGPUPartWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -245,7 +245,7 @@ func TestBadSpansPassAtOnceAndAreCounted(t *testing.T) {
 	})
 }
 
-// A sender's clock may be ahead by max_wait, for as long as that its span can be waited for.
+// A sender's clock may be ahead by up to max_wait, because its span can wait that long.
 func TestTheFutureBeginsAfterMaxWait(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, _ time.Time) {
 		time.Sleep(2 * time.Second)
@@ -291,7 +291,7 @@ func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 		other := ptrace.NewTraces()
 		td.CopyTo(other)
 		r.consume(td.Traces)
-		time.Sleep(sec(3)) // a sender that did not get the answer tries again
+		time.Sleep(sec(3)) // a sender that missed the response retries
 		r.consume(other)
 		time.Sleep(7 * time.Second)
 		require.Len(t, r.sink.AllTraces(), 1)
@@ -300,8 +300,8 @@ func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A section of host work beside a kernel, a request as a server times it around a step of the device: the device's
-// energy is the device-timed span's, and theirs only where it was not at work.
+// A host section concurrent with a kernel, or a server's request around a device step: the energy belongs to the
+// device-timed span, and to the others only while it was idle.
 func TestHostTimedSpansTakeNothingFromDeviceTimedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(sec(4))
@@ -314,7 +314,7 @@ func TestHostTimedSpansTakeNothingFromDeviceTimedOnes(t *testing.T) {
 		seen.Attributes().PutStr("gpu.operation.type", "kernel")
 		seen.Links().AppendEmpty().Attributes().PutStr("gpu.link.type", "window")
 		r.consume(td.Traces)
-		other := newTraces("b") // another process: it has half of what is there
+		other := newTraces("b") // another process, which has half of the energy
 		other.gpu(11, 0, zero.Add(sec(2)), zero.Add(sec(3))).Attributes().PutStr("gpu.timing.source", "host")
 		r.consume(other.Traces)
 		time.Sleep(sec(8))
@@ -434,7 +434,7 @@ func TestOldFilesDoNotWait(t *testing.T) {
 	})
 }
 
-// A meter that lags 2 s behind: what it says of 3.2 s happened at 1.2 s.
+// A meter lags 2 s behind: its sample of 3.2 s describes 1.2 s.
 func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(5 * time.Second)
@@ -452,7 +452,7 @@ func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	}, func(c *Config) { c.Events = true; c.Shift = 2 * time.Second })
 }
 
-// A span that is shorter than the time between two changes of the counter tells of its cell, though samples are closer.
+// A span that is shorter than the update period of the counter uses method cell, although samples are closer.
 func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

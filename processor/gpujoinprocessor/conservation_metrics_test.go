@@ -28,9 +28,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Random work on a physical GPU, on two MIG instances of another one and on both physical GPUs, in payloads of which
-// some are late and some are sent twice: the joules on spans, the joules in the metrics of gpu_metrics and the
-// unattributed ones are what the devices' counters say.
+// Random work on a physical GPU, on two MIG instances of another one and on both physical GPUs, in payloads some of
+// which are late or sent twice: the energy of spans and of the metrics of gpu_metrics, plus the unattributed energy,
+// equals the devices' counters.
 func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing.T) {
 	const gpu1 = "GPU-00000000-0000-4000-8000-000000000001"
 	ids := []string{gpu0, "MIG-00000000-0000-4000-8000-00000000000a", "MIG-00000000-0000-4000-8000-00000000000b"}
@@ -57,7 +57,7 @@ func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing
 				c.Attributes = spanfacts.Lean
 			})
 
-			// The counters are of any curve; read is what each showed last.
+			// The counters follow arbitrary curves; read is the last value of each.
 			var mu sync.Mutex
 			read := map[string]map[int64]float64{}
 			for n, id := range []string{gpu0, gpu1} {
@@ -128,7 +128,7 @@ func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing
 			}
 			time.Sleep(12 * time.Second)
 			synctest.Wait()
-			time.Sleep(10 * time.Millisecond) // past the tick that reports
+			time.Sleep(10 * time.Millisecond) // past the reporting tick
 
 			require.Len(t, r.spans(), int(id))
 			require.Equal(t, int(id), r.sink.SpanCount(), "each once")
@@ -165,7 +165,7 @@ func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing
 	}
 }
 
-// lastSum adds up the last point of each series of a cumulative sum.
+// lastSum returns the total of the last points of all series of a cumulative sum.
 func lastSum(all []pmetric.Metrics, name string) (sum float64) {
 	last := map[string]float64{}
 	for _, md := range all {

@@ -86,11 +86,11 @@ func TestEnergyIsConserved(t *testing.T) {
 				for _, c := range children[root] {
 					below += energy(t, got[c])
 				}
-				// A child that ended before its parent arrived may have left, but its part stays in the parent's.
+				// A child may be released before its parent arrives, but the parent's energy includes it.
 				assert.GreaterOrEqual(t, mine, below-1e-9*(1+below))
 				total += mine
 			}
-			time.Sleep(10 * time.Millisecond) // past the tick that reports
+			time.Sleep(10 * time.Millisecond) // past the reporting tick
 			device := r.energy("attributed") + r.energy("unattributed")
 			assert.InEpsilon(t, r.energy("attributed")+r.energy("late"), total, 1e-9)
 			assert.InEpsilon(t, total, self, 1e-9, "own parts of all spans against outermost spans")
@@ -98,7 +98,7 @@ func TestEnergyIsConserved(t *testing.T) {
 			settled, ok := r.proc.(*joinProcessor).engine.boards[gpusamplesextension.NormalizeID(gpu0)].dev.Settled()
 			require.True(t, ok)
 			counted := 0.
-			for x, last := 0., 0.; ; x += 0.1 { // the curve again, sample by sample
+			for x, last := 0., 0.; ; x += 0.1 { // integrates the curve sample by sample
 				s := math.Round(x*10) / 10
 				counted += (s - last) * (100 + 300*math.Abs(math.Sin(3*s)))
 				last = s

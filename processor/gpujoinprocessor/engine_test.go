@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// still is an engine on a clock that only the test moves.
+// still is an engine on a clock that only the test advances.
 type still struct {
 	*engine
 	t     *testing.T
@@ -61,7 +61,7 @@ func (s *still) shareOf(b *batch) attribution.Share {
 	return attribution.Share{}
 }
 
-// sampled is a join on a device with samples of 20 s, from zero on.
+// sampled returns a join with a device that has samples of 20 s, from zero on.
 func sampled(t *testing.T) (s *still, w gpusamplesextension.DeviceWriter, zero time.Time) {
 	s = newStill(t)
 	zero = s.now
@@ -78,7 +78,7 @@ func TestHostClockSetBackRestarts(t *testing.T) {
 	require.True(t, s.settled(b, s.now, false))
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
 
-	// One hour back: the samples begin again there, and so does the join.
+	// One hour back: the samples restart there, and so does the join.
 	s.now = zero.Add(-time.Hour)
 	s.tick(s.now, nil, func(*board) {})
 	back := s.now
@@ -91,7 +91,7 @@ func TestHostClockSetBackRestarts(t *testing.T) {
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
 }
 
-// The reported energy goes on after the host's clock was set back, without what lies between the two times.
+// The reported energy continues after the host's clock was set back, without the interval between the two times.
 func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 	s, w, zero := sampled(t)
 	var sum [energyStates]float64
@@ -118,7 +118,7 @@ func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 	assert.Zero(t, sum[uncovered])
 }
 
-// What waited when the clock was set back does not wait until it has caught up: its device has restarted.
+// Pending spans do not wait until a clock that was set back has caught up, because their device has restarted.
 func TestAHostClockSetBackHoldsNothing(t *testing.T) {
 	s, _, zero := sampled(t)
 	s.tick(s.now, nil, func(*board) {})

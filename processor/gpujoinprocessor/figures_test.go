@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// BenchmarkLatencyBeyondSettle is how much later than end + settle a batch leaves, on the real clock: a request every
-// 5 ms, samples every 10 ms that come 20 ms after their time.
+// BenchmarkLatencyBeyondSettle measures how long after end + settle a batch is released, on the real clock: a request
+// every 5 ms, samples every 10 ms that arrive 20 ms after their time.
 func BenchmarkLatencyBeyondSettle(b *testing.B) {
 	const settle = 200 * time.Millisecond
 	var mu sync.Mutex
@@ -78,7 +78,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemoryAtTheBounds fills the fair share to `max_spans` and the queue to its size.
+// BenchmarkMemoryAtTheBounds fills the energy attribution to `max_spans` and the queue to its size.
 func BenchmarkMemoryAtTheBounds(b *testing.B) {
 	b.Run("max_spans", func(b *testing.B) {
 		for b.Loop() {

@@ -29,8 +29,8 @@ var written = []string{
 	"gpu.join.coverage", "gpu.join.samples", "gpu.join.method", "gpu.join.late.duration",
 }
 
-// essence is every span without what the processor writes: nothing may be lost, changed or made. GPU spans with one
-// ID and the same times are one span that was sent more than once.
+// essence returns every span without the processor's own attributes: nothing else may be lost, changed or added. GPU
+// spans with equal IDs and times are one span that was sent repeatedly.
 func essence(t *testing.T, requests ...ptrace.Traces) map[string][]string {
 	all := map[string][]string{}
 	for _, td := range requests {
@@ -65,8 +65,8 @@ func essence(t *testing.T, requests ...ptrace.Traces) map[string][]string {
 	return all
 }
 
-// throughJoin sends requests through a processor that waits for at most a few milliseconds and checks what any output
-// must keep to.
+// throughJoin sends requests through a processor that waits for at most a few milliseconds, and checks the invariants
+// of its output.
 func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	zero := time.Now().Add(-5 * time.Second)
 	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait, c.Events = 0, time.Millisecond, true })
@@ -93,7 +93,7 @@ func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	for _, td := range out {
 		for s := range spansOf(td) {
 			if already > 0 {
-				continue // somebody else's values
+				continue // values of another component
 			}
 			s.Attributes().Range(func(k string, v pcommon.Value) bool {
 				if v.Type() != pcommon.ValueTypeDouble || !slices.Contains(written, k) {
@@ -140,7 +140,7 @@ func FuzzWire(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		for s := range spansOf(td) { // events of the same name are removed on the way back
+		for s := range spansOf(td) { // events of the same name are removed in reverse order
 			if s.Events().Len() > 0 {
 				t.Skip()
 			}
@@ -149,7 +149,7 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// FuzzSpans makes odd trees near the samples out of bytes: each span is 6 of them.
+// FuzzSpans creates unusual trees near the samples from bytes, 6 for each span.
 func FuzzSpans(f *testing.F) {
 	f.Add([]byte{1, 0, 10, 20, 1, 0, 2, 1, 12, 15, 1, 0, 3, 1, 30, 4, 3, 1})
 	f.Add([]byte{3, 1, 30, 4, 1, 9, 4, 1, 40, 4, 1, 8, 2, 1, 20, 200, 1, 8, 1, 0, 10, 250, 1, 4})
@@ -163,7 +163,7 @@ func FuzzSpans(f *testing.F) {
 		var td *traces
 		for ; len(b) >= 6; b = b[6:] {
 			id, parent, start, length, kind, batch := b[0], b[1], b[2], b[3], b[4], b[5]
-			of := uint64(len(requests)) << 8 // a request that has nothing new is dropped whole
+			of := uint64(len(requests)) << 8 // a request without new spans is dropped completely
 			if td == nil || batch%4 == 1 {
 				td = newTraces(string(rune('a' + batch%3)))
 				requests = append(requests, td.Traces)

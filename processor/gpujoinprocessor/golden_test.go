@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
 
-// TestTwoSendersGolden is a trainer and an inference server on one device, whose batches interleave: what a user of the
-// whole pipeline gets to see. The device works harder in the second second, is throttled by its power limit then, and
+// TestTwoSendersGolden has a trainer and an inference server on one device with interleaved batches, and shows what a
+// user of the whole pipeline gets. In the second second, the device works harder, is throttled by its power limit, and
 // reports an XID.
 func TestTwoSendersGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTwoSendersGolden(t *testing.T) {
 			require.NoError(t, conformance.Traces(td))
 			for s := range spansOf(td) {
 				for _, v := range s.Attributes().All() {
-					if v.Type() == pcommon.ValueTypeDouble { // the last digits differ between processors
+					if v.Type() == pcommon.ValueTypeDouble { // the last digits differ between CPU architectures
 						v.SetDouble(math.Round(v.Double()*1e9) / 1e9)
 					}
 				}

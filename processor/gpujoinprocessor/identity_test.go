@@ -145,8 +145,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 	}
 }
 
-// A scope that says where its spans were measured was joined by another Collector; accounts of requests and work on the
-// host take no share.
+// A scope with a measurement source was joined by another Collector; usage records and host work get no share.
 func TestJoinedAndHostSpansPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -172,7 +171,7 @@ func TestJoinedAndHostSpansPass(t *testing.T) {
 	})
 }
 
-// The number of a process counts on its host and in its container.
+// A process ID is unique only within its host and container.
 func TestProcessesWithOneNumberAreDistinguishedByHost(t *testing.T) {
 	id := identifier{seed: maphash.MakeSeed()}
 	seen := map[uint64]string{}
@@ -185,7 +184,7 @@ func TestProcessesWithOneNumberAreDistinguishedByHost(t *testing.T) {
 		p := id.resource(attrs).process
 		assert.NotContains(t, seen, p, key)
 		seen[p] = key
-		attrs.PutStr("thread", "9") // one process may have resources that differ in details
+		attrs.PutStr("thread", "9") // resources of one process may differ in details
 		assert.Equal(t, p, id.resource(attrs).process)
 	}
 }

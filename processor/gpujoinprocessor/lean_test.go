@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// lean joins spans at level lean beside samples of one device; it returns the output.
+// lean joins spans at level lean with samples of one device, and returns the output.
 func lean(t *testing.T, put func(td *traces, zero, end time.Time)) ptrace.Traces {
 	t.Helper()
 	zero := time.Now()
@@ -68,7 +68,7 @@ func TestUnusualQualityIsStated(t *testing.T) {
 	})
 }
 
-// The method of most spans of a scope stands there; the others say it themselves.
+// The scope states the method of most of its spans; the others state their own.
 func TestTheUsualMethodIsOnTheScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, short := range []int{1, 3} {
@@ -98,7 +98,7 @@ func TestTheUsualMethodIsOnTheScope(t *testing.T) {
 	})
 }
 
-// Where not all spans of a scope could be joined, each joined one states it itself.
+// If not all spans of a scope can be joined, each joined span states it.
 func TestSpansOfAMixedScopeAreMarkedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := lean(t, func(td *traces, zero, end time.Time) {
@@ -114,7 +114,7 @@ func TestSpansOfAMixedScopeAreMarkedOneByOne(t *testing.T) {
 	})
 }
 
-// What left one gpu_join passes the next one untouched.
+// Output of one gpu_join passes the next one unchanged.
 func TestLeanSpansAreJoinedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := lean(t, func(td *traces, zero, end time.Time) { td.gpu(1, 0, zero, end) })

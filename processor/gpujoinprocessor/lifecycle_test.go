@@ -142,7 +142,8 @@ func TestFullQueueRefusesWithARetryableErrorAndGivesEverythingBack(t *testing.T)
 		time.Sleep(time.Second)
 		s := r.spans()
 		require.Len(t, s, 17)
-		// What is refused may never come again, so it had no place: the eight of the first request have all of it.
+		// A rejected request may never be sent again, so it must have no share: the eight spans of the first request have all
+		// of the energy.
 		assert.InDelta(t, 300./8, energy(t, s[1]), 1e-6)
 		assert.InDelta(t, 0, energy(t, s[101]), 1e-6)
 		assert.Contains(t, s[101].Attributes().AsRaw(), "gpu.join.late.duration")
@@ -226,7 +227,7 @@ func TestClientMetadataIsKept(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, time.Now().Add(-time.Second), time.Now())
 		require.NoError(t, r.proc.ConsumeTraces(ctx, td.Traces))
-		cancel() // as a receiver does when it has answered
+		cancel() // as a receiver does after its response
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, []string{"blue"}, got)
@@ -260,8 +261,7 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 	})
 }
 
-// The next component refuses for 3 minutes, and the sender repeats whatever is refused to it: spans and joules arrive
-// once.
+// The next component rejects data for 3 minutes, and the sender retries: spans and energy arrive once.
 func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := new(consumertest.TracesSink)
@@ -309,8 +309,8 @@ func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The answer to a sender was lost and it sends again what is held, what left already, and some of both with something
-// new.
+// A sender that missed the response resends spans that are pending, spans that were released, and some of both with new
+// ones.
 func TestRepeatedSpansAreDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -337,7 +337,7 @@ func TestRepeatedSpansAreDropped(t *testing.T) {
 	})
 }
 
-// A request that was refused and never comes again has nothing of the energy.
+// A rejected request that is never sent again gets no energy.
 func TestARefusedRequestKeepsNoShare(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -357,7 +357,7 @@ func TestARefusedRequestKeepsNoShare(t *testing.T) {
 	}, func(c *Config) { c.Queue.Size = 1500 })
 }
 
-// An outage of three minutes is nothing to give up for: the queue is bounded and refuses.
+// In an outage of three minutes nothing is dropped: the queue is bounded and rejects new data.
 func TestNothingIsDroppedInAnOutage(t *testing.T) {
 	assert.Zero(t, createDefaultConfig().(*Config).RetryOnFailure.MaxElapsedTime)
 }
@@ -374,7 +374,7 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range uint64(3) {
 			td := newTraces("a")
-			td.gpu(2*i+1, 0, zero, time.Now()) // of a device without samples
+			td.gpu(2*i+1, 0, zero, time.Now()) // on a device without samples
 			td.gpu(2*i+2, 0, zero, time.Now()).Attributes().Remove("hw.id")
 			r.consume(td.Traces)
 		}
@@ -386,7 +386,7 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 	})
 }
 
-// othersDevices are devices of other hosts.
+// othersDevices registers devices of other hosts.
 func (r *rig) othersDevices() {
 	for _, host := range []string{"b", "c"} {
 		d := nominal
@@ -395,7 +395,7 @@ func (r *rig) othersDevices() {
 	}
 }
 
-// On a host without a device it is not the spans that lack something; when a device comes they may.
+// On a host without a device, spans are not to blame; once a device is added, they may be.
 func TestSpansOnAHostWithoutADeviceAreReported(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	r := newRig(t)
@@ -435,7 +435,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 			}
 		}
 	})
-	// the spans below begin up to 16 ms before they are sent: samples must lie around them
+	// the spans below start up to 16 ms before they are sent, and samples must surround them
 	time.Sleep(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	for s := range senders {
@@ -453,7 +453,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Not before: a shutdown joins what is held with the samples that are there, which may be none yet.
+	// Not earlier, because a shutdown joins pending spans with the available samples, of which there may be none yet.
 	assert.Eventually(t, func() bool { return r.sink.SpanCount() == senders*batches*(spans+1) }, time.Minute,
 		time.Millisecond)
 	r.close()

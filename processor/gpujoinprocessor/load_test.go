@@ -15,16 +15,16 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// One request of 12 s runs beside seven others of its server, on a device of 100 W. Its fair share is an eighth of
-// 1,200 J, also when the seven are aborted and leave no span, or when their traces are not sampled.
+// One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its share is an eighth of
+// 1,200 J, even if the seven are aborted without a span, or are unsampled.
 func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
 	const fair = 1200. / 8
 	for name, tt := range map[string]struct {
 		seen    int              // of the seven
 		edit    func(td *traces) // the server's resource and spans
-		load    float64          // as the server states it; 0: it does not
+		load    float64          // as the server states it; 0: not stated
 		service string           // of the load
-		bound   bool             // the share is said to be an upper bound
+		bound   bool             // the share is marked as an upper bound
 		want    float64
 	}{
 		"all seen":                              {seen: 7, load: 8, service: "test", want: fair},
@@ -93,9 +93,8 @@ func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
 	}
 }
 
-// A server whose iterations are sections on the device, such as by gpuspan or the capture library, and whose requests
-// have spans too: the iterations have all energy of their time, whichever requests are seen and whatever the server
-// counts. Before, its requests were of another process and had half of it.
+// A server whose iterations are device sections, such as by gpuspan or the capture library, and whose requests have
+// spans, too: the iterations have all energy of their time, regardless of the visible requests and the server's count.
 func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -122,8 +121,8 @@ func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 	})
 }
 
-// Two servers of one service, each with its own device and its own count, such as replicas on one host. The requests on
-// one device are no requests without a span on the other.
+// Two servers of one service, each with its own device and count, such as replicas on one host. Requests on one device
+// must not count as requests without a span on the other.
 func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
 	const gpu1 = "GPU-22222222-2222-2222-2222-222222222222"
 	for name, tt := range map[string]struct {

@@ -16,11 +16,11 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
 
-// A span that waits takes at most HeldSpanBytes of the heap, with its place in the energy attribution.
+// A pending span takes at most HeldSpanBytes of heap, including its entry in the energy attribution.
 func TestMemoryOfAHeldSpan(t *testing.T) {
 	const requests, spans = 64, 1024
 	x := newBench(t)
-	// However slowly this runs, no span leaves before the heap is measured: the next component would have it unpacked.
+	// No span is released before the heap is measured, however slow the test, because the next component would unpack it.
 	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Hour, 2*time.Hour })
 	defer r.close()
 	for _, id := range x.ids {
@@ -50,7 +50,7 @@ func TestMemoryOfAHeldSpan(t *testing.T) {
 	assert.Greater(t, perSpan, float64(HeldSpanBytes)/2, "sizing is not far off either")
 }
 
-// The sender learns which settings to change, and may send the request again.
+// The error names the settings to change, and the sender may retry.
 func TestFullQueueNamesItsSettings(t *testing.T) {
 	x := newBench(t)
 	r := newRig(t).join(func(c *Config) { c.Queue.Size = 300_000 })

@@ -23,7 +23,7 @@ func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
 		r.consume(td.Traces)
 		time.Sleep(8050 * time.Millisecond)
 		require.Contains(t, r.spans(), uint64(2))
-		// A step of 10 s ends now: 9 s of it are over, 1 s is a child's.
+		// A step of 10 s ends now: 9 s of it are settled, 1 s belongs to a child.
 		td = newTraces("a")
 		td.gpu(1, 0, at(0.5), at(10))
 		r.consume(td.Traces)
@@ -55,7 +55,7 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 }
 
 // A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections
-// of the model hang below the step, beside the phase that encloses them on the stream.
+// of the model are children of the step and siblings of the phase that encloses them on the stream.
 func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
 	for name, batches := range map[string][][]uint64{
 		"one batch":      {{3, 4, 2, 5, 1}},
@@ -100,7 +100,7 @@ func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
 
 const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
 
-// secondDevice is like the first but for its identity.
+// secondDevice returns a device like the first, with another identity.
 func secondDevice() gpusamplesextension.Device {
 	d := nominal
 	d.ID = gpu1
@@ -136,7 +136,7 @@ func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
 	}
 }
 
-// The other device's span, on a stream of the same number, began before both and ends between them.
+// The other device's span, on a stream with the same number, starts before both and ends between them.
 func TestSpanOnAnotherDeviceDoesNotHideSpansInside(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
@@ -213,7 +213,7 @@ func TestHostSpanArrivingAfterItsKernelIsBridged(t *testing.T) {
 	})
 }
 
-// A span that states the PCI address of its device beside its ID is on the same device as one that does not.
+// A span that states the PCI address of its device in addition to its ID is on the same device as one that does not.
 func TestSpansOfOneDeviceNestWhetherOrNotTheyStateItsAddress(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(3 * time.Second)

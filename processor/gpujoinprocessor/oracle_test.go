@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	oracleLength = 4000 // ms of spans; samples begin a second before and end a second after
+	oracleLength = 4000 // ms of spans; samples start a second earlier and end a second later
 	oracleEvery  = 100  // ms between samples
 )
 
-// metered is a device of the oracle: what it was at each of its samples, by ms.
+// metered is a device of the oracle with its values at each sample, by ms.
 type metered struct {
 	id      string
-	board   int // in the list, itself for a board
+	board   int // index of the physical GPU in the list, its own for a physical GPU
 	times   []int
 	samples map[int]*gpusamplesextension.Sample
 	fields  []gpusamplesextension.Field
@@ -35,7 +35,7 @@ type metered struct {
 
 func (d *metered) has(f gpusamplesextension.Field) bool { return slices.Contains(d.fields, f) }
 
-// pair is the samples around the ms from m; false where they are too far apart, or where a counter began again.
+// pair returns the samples around the ms that starts at m; false if they are too far apart, or a counter was reset.
 func (d *metered) pair(f gpusamplesextension.Field, m int) (t0, t1 int, v0, v1 float64, ok bool) {
 	i, _ := slices.BinarySearch(d.times, m+1)
 	if i == 0 || i == len(d.times) || d.times[i]-d.times[i-1] > 3*oracleEvery {
@@ -48,7 +48,7 @@ func (d *metered) pair(f gpusamplesextension.Field, m int) (t0, t1 int, v0, v1 f
 
 // worked is a span of the oracle: times in ms.
 type worked struct {
-	id, parent int // of the list; parent -1: none
+	id, parent int // indexes in the list; parent -1: none
 	through    bool
 	kind       string
 	process    int
@@ -58,16 +58,17 @@ type worked struct {
 	queue      int
 	own        map[int]float64 // by board
 	known      map[int]int     // ms of each board's counter
-	nested     int             // id of the span around it on its stream; 0: none
+	nested     int             // id of the enclosing span on its stream; 0: none
 }
 
 func (s *worked) begins() int { return s.start + s.queue }
 
-// oracle is random devices, and spans of processes that use them, with what README says of each, counted out ms by ms.
+// oracle has random devices, and spans of processes that use them, and computes millisecond by millisecond what README
+// specifies for each.
 type oracle struct {
 	rng     *rand.Rand
 	devices []*metered
-	spans   []*worked // in the order of their requests, one for each process
+	spans   []*worked // ordered by request, one for each process
 	shift   int
 }
 
@@ -80,7 +81,7 @@ func newOracle(seed uint64) *oracle {
 		gpusamplesextension.MemoryUsed, gpusamplesextension.Throttle,
 	}
 	first := whole
-	if seed%2 == 1 { // its power is what its counter grows by
+	if seed%2 == 1 { // its power is the increase of its counter
 		first = slices.Delete(slices.Clone(whole), 1, 2)
 	}
 	for i, fields := range [][]gpusamplesextension.Field{
@@ -110,7 +111,7 @@ func newOracle(seed uint64) *oracle {
 					s.Set(f, joules)
 				case gpusamplesextension.Power:
 					s.Set(f, 100)
-					if t > gap { // of a slope the share of a part of a cell would be what it is in the mean
+					if t > gap { // on a slope, part of a cell would have the cell's mean
 						s.Set(f, 300)
 					}
 				case gpusamplesextension.Throttle:
@@ -139,7 +140,7 @@ func newOracle(seed uint64) *oracle {
 			case 0:
 				s.kind, s.stream = "request", -1
 				s.devices = r.Perm(len(x.devices))[:1+r.IntN(len(x.devices))]
-				s.queue = r.IntN(2) * r.IntN(s.end-s.start) / 125 * 125 // in s a number that floats have
+				s.queue = r.IntN(2) * r.IntN(s.end-s.start) / 125 * 125 // exactly representable in seconds
 			case 1:
 				s.kind, s.stream = "step", -1
 			}
@@ -155,7 +156,7 @@ func newOracle(seed uint64) *oracle {
 			of = append(of, s)
 		}
 		slices.SortStableFunc(of, func(a, b *worked) int { return a.end - b.end })
-		for j, in := range of { // a sibling around it on its stream, if that comes later
+		for j, in := range of { // an enclosing sibling on its stream, if it arrives later
 			for _, out := range of[j+1:] {
 				if in.stream >= 0 && in.stream == out.stream && in.parent == out.parent && in.devices[0] == out.devices[0] &&
 					in.start >= out.start {
@@ -174,7 +175,7 @@ func (x *oracle) span(id int) *worked {
 	return x.spans[slices.IndexFunc(x.spans, func(s *worked) bool { return s.id == id })]
 }
 
-// up is the span around one, nil for an outermost.
+// up returns the enclosing span, or nil for an outermost one.
 func (x *oracle) up(s *worked) *worked {
 	switch {
 	case s.nested > 0:
@@ -185,7 +186,7 @@ func (x *oracle) up(s *worked) *worked {
 	return nil
 }
 
-// boards are the boards of a span's devices, each once.
+// boards returns the physical GPUs of a span's devices, each once.
 func (x *oracle) boards(s *worked) (list []int) {
 	for _, d := range s.devices {
 		if b := x.devices[d].board; !slices.Contains(list, b) {
@@ -195,7 +196,7 @@ func (x *oracle) boards(s *worked) (list []int) {
 	return list
 }
 
-// flow is what a board drew in the ms from m, in J.
+// flow returns the energy of a physical GPU in the ms that starts at m, in J.
 func (x *oracle) flow(b, m int) (joules float64, known bool) {
 	d, m := x.devices[b], m+x.shift
 	if d.has(gpusamplesextension.Energy) {
@@ -219,7 +220,7 @@ func (x *oracle) share() {
 			above := map[*worked]bool{}
 			for _, s := range active {
 				for a := x.up(s); a != nil && slices.Contains(x.boards(a), b); a = x.up(a) {
-					above[a] = true // beyond one on another board it is unknown
+					above[a] = true // above a span on another physical GPU it is unknown
 				}
 			}
 			innermost := map[int][2][]*worked{}
@@ -252,7 +253,7 @@ func (x *oracle) share() {
 	}
 }
 
-// below is what a span's descendants have on a board.
+// below returns the energy of a span's descendants on a physical GPU.
 func (x *oracle) below(s *worked, b int) (sum float64) {
 	for _, c := range x.spans {
 		if x.up(c) == s && slices.Contains(x.boards(c), b) {
@@ -262,8 +263,8 @@ func (x *oracle) below(s *worked, b int) (sum float64) {
 	return sum
 }
 
-// value is what a field of a device was in the ms from m: in the mean, and at most. Ratios and masks hold since the
-// sample before.
+// value returns the mean and maximum of a device's field in the ms that starts at m. Ratios and masks apply since the
+// previous sample.
 func (d *metered) value(f gpusamplesextension.Field, m int) (mean, most float64, ok bool) {
 	t0, t1, v0, v1, ok := d.pair(f, m)
 	at := func(t float64) float64 { return v0 + (v1-v0)*(t-float64(t0))/float64(t1-t0) }
@@ -276,7 +277,7 @@ func (d *metered) value(f gpusamplesextension.Field, m int) (mean, most float64,
 	return at(float64(m) + 0.5), max(at(float64(m)), at(float64(m+1))), ok
 }
 
-// read is what a field of a device was in a time; ok is false where nothing of that is known.
+// read returns the mean and maximum of a device's field in an interval; ok is false if all of it is unknown.
 func (x *oracle) read(d *metered, f gpusamplesextension.Field, from, to int) (mean, most float64, covered int, ok bool) {
 	most = math.Inf(-1)
 	for m := from; m < to; m++ {
@@ -287,7 +288,7 @@ func (x *oracle) read(d *metered, f gpusamplesextension.Field, from, to int) (me
 	return mean / float64(covered), most, covered, covered > 0
 }
 
-// means are the fields that have one, and whether a device has it only where it measures it itself.
+// oracleMeans are the fields that have a mean, and whether a device has it only if it measures it itself.
 var oracleMeans = map[string]struct {
 	field gpusamplesextension.Field
 	own   bool
@@ -296,7 +297,7 @@ var oracleMeans = map[string]struct {
 	"gpu.clock.sm.frequency": {gpusamplesextension.ClockSM, false}, "gpu.power": {gpusamplesextension.Power, false},
 }
 
-// says is what README says of a span.
+// says returns the attributes that README specifies for a span.
 func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 	from, to := s.begins(), s.end
 	out := map[string]any{}
@@ -314,7 +315,7 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 			}
 			return x.devices[d.board]
 		}
-		if _, _, _, ok := x.read(d, d.fields[0], from, to); !ok { // nothing was known of it
+		if _, _, _, ok := x.read(d, d.fields[0], from, to); !ok { // all unknown
 			return out
 		}
 		known = known && (energyOnMIG || d.board == i)
@@ -385,8 +386,8 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 	return out
 }
 
-// Random work on boards and their MIG instances, in trees, beside each other on streams, through spans of the host and
-// of requests on several devices, against what README says, counted out ms by ms.
+// Compares random work on physical GPUs and their MIG instances, in trees, concurrently on streams, with host spans and
+// requests on several devices, with the specification in README, computed millisecond by millisecond.
 func TestRandomSpansEqualASumOverMilliseconds(t *testing.T) {
 	for seed := range uint64(40) {
 		x := newOracle(seed)
@@ -444,7 +445,7 @@ func (x *oracle) run(t *testing.T, seed uint64) {
 				at.PutDouble("gpu.request.queue.duration", float64(s.queue)/1000)
 			}
 		}
-		for range 1 + x.rng.IntN(2) { // also again, as a sender whose answer was lost
+		for range 1 + x.rng.IntN(2) { // possibly repeated, as by a sender that missed the response
 			again := ptrace.NewTraces()
 			td.CopyTo(again)
 			if again.SpanCount() > 0 {

@@ -20,7 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// anything is a request whose spans have attributes of every type, alike and not, none at all, and one name twice.
+// anything returns a request whose spans have attributes of every type, equal and different ones, none, and duplicate
+// names.
 func anything(r *rand.Rand) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for range 1 + r.IntN(3) {
@@ -36,7 +37,7 @@ func anything(r *rand.Rand) ptrace.Traces {
 				for i := range r.IntN(6) {
 					anyAttribute(r, s.Attributes(), fmt.Sprint("k", i))
 				}
-				if r.IntN(8) == 0 { // one name twice, which the wire allows
+				if r.IntN(8) == 0 { // a duplicate name, which the encoding allows
 					var b xpdata.MapBuilder
 					b.AppendEmpty("k").SetStr("first")
 					b.AppendEmpty("k").SetStr("second")
@@ -102,7 +103,7 @@ func TestPackingIsLossless(t *testing.T) {
 	}
 }
 
-// Spans of a request share names and texts, so what is held of one is numbers.
+// Spans of a request share names and strings, so a pending span consists of numbers.
 func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 	td := ptrace.NewTraces()
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
@@ -122,7 +123,7 @@ func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 	assert.Equal(t, 1000*(1+8)+32+2*468, len(p.values))
 }
 
-// What is written on a span after it has waited finds room: its attributes are laid out once.
+// A released span has capacity for new attributes: its attributes are allocated once.
 func TestUnpackedAttributesHaveRoomForMore(t *testing.T) {
 	td := newTraces("a")
 	now := time.Unix(1_700_000_000, 0)
@@ -132,7 +133,7 @@ func TestUnpackedAttributesHaveRoomForMore(t *testing.T) {
 	b := new(batch)
 	b.scan(td.Traces, identifier{seed: maphash.MakeSeed()}, now.UnixNano(), time.Second)
 	require.Len(t, b.spans, 1)
-	b.targets.list[0].cell = int64(time.Second) // of method cell: 3 of gpu_join, 4 of gpu_derive
+	b.targets.list[0].cell = int64(time.Second) // method cell: 3 of gpu_join, 4 of gpu_derive
 	allocs := func(writes int) float64 {
 		return testing.AllocsPerRun(10, func() {
 			b.packed.take(td.Traces)

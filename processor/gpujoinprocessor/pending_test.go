@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pending is a request that arrived, and the context that went with it.
+// pending adds a request, and returns its context and batch.
 func (s *still) pending(td *traces) (context.Context, *batch) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
@@ -51,7 +51,7 @@ func TestNothingIsResumedOnADeviceThatRestarted(t *testing.T) {
 	assert.Equal(t, want, wire(t, td.Traces), "it is read again, whole")
 }
 
-// A host span of a request that waits leads from a kernel that came later to the step above.
+// A host span of a pending request connects a later kernel to the step above.
 func TestHostSpanOfAWaitingRequestLeadsOn(t *testing.T) {
 	s := newStill(t)
 	w, err := s.store.Register(writerID, nominal)

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// On a device without an energy counter gpu.energy is gpu.power times the span's time, also of spans inside one
-// sampling cell, whenever the cell was settled. Power is 100 W up to an edge and 400 W after the next sample, so it is
+// On a device without an energy counter, gpu.energy is gpu.power times the span's duration, also for spans inside one
+// sampling cell, whenever the cell is settled. Power is 100 W up to an edge and 400 W after the next sample, so it is
 // 100 + 3000 t in the cell between.
 func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 	const edge, cell = 1000 * time.Millisecond, 100 * time.Millisecond
@@ -36,7 +36,7 @@ func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 				time.Sleep(edge + 3*cell)
 				begin := zero.Add(edge)
 				td := newTraces("a")
-				td.gpu(9, 0, begin.Add(-cell), begin.Add(settled)) // its release settles the device inside the cell
+				td.gpu(9, 0, begin.Add(-cell), begin.Add(settled)) // releasing it settles the device inside the cell
 				r.consume(td.Traces)
 				td = newTraces("a")
 				for i := range 10 {
@@ -70,11 +70,11 @@ func TestEnergyErrorIsBoundedByTheCellsAtTheEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		low, edge  float64 // W before; s after the sample at which the device rises
 		counter    bool
-		from, to   time.Duration // of the span, from that sample on
+		from, to   time.Duration // of the span, relative to that sample
 		wantEnergy float64
 		wantError  any // nil: no attribute
 	}{
-		// 5 + 35 J of the cell, of which the span gets half; it used 35.
+		// The cell has 5 + 35 J, of which the span gets half, but it used 35.
 		"a rise inside a cell": {
 			low: 100, edge: 0.05, counter: true, from: cell / 2, to: cell, wantEnergy: 20, wantError: 15.0,
 		},
@@ -92,7 +92,7 @@ func TestEnergyErrorIsBoundedByTheCellsAtTheEnds(t *testing.T) {
 		"an error below 5 %": {low: 100, edge: 0.05, counter: true, from: cell / 2, to: 6 * cell, wantEnergy: 370},
 		"whole cells":        {low: 100, edge: 0.05, counter: true, from: 0, to: cell, wantEnergy: 40},
 		"constant power":     {low: 700, edge: 0.05, counter: true, from: cell / 2, to: cell, wantEnergy: 35},
-		// Without a counter the energy of the cell is not known either: 100 + 600 t/cell, between 100 and 700 W.
+		// Without a counter, the energy of the cell is unknown, too: 100 + 600 t/cell, between 100 and 700 W.
 		"no counter": {low: 100, edge: 0.05, from: cell / 2, to: cell, wantEnergy: 27.5, wantError: 22.5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestEnergyErrorIsBoundedByTheCellsAtTheEnds(t *testing.T) {
 				zero := time.Now()
 				const before = time.Second
 				r.run(r.device(nominal), func(at time.Time, s *gpusamplesextension.Sample) {
-					after := at.Sub(zero.Add(before)).Seconds() // the cell's beginning
+					after := at.Sub(zero.Add(before)).Seconds() // the start of the cell
 					s.Set(gpusamplesextension.Power, tt.low)
 					if after > tt.edge {
 						s.Set(gpusamplesextension.Power, 700)
@@ -129,7 +129,7 @@ func TestEnergyErrorIsBoundedByTheCellsAtTheEnds(t *testing.T) {
 	}
 }
 
-// A pulse between two samples is known by its energy only: the device's limit bounds how high it was.
+// Only the energy of a pulse between two samples is known: the device's power limit bounds its height.
 func TestEnergyErrorOfAPulseBetweenTwoSamples(t *testing.T) {
 	for _, tt := range []struct{ limit, want float64 }{
 		{limit: 700, want: 15}, // 20 J of 40 J, at most 700 W × 50 ms

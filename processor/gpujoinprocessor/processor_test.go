@@ -61,7 +61,7 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 			"gpu.clock.sm.frequency": 1.5e9,
 			"gpu.temperature.max":    44,
 			"gpu.utilization":        0.5,
-			"gpu.throttle.time":      0.2, // the samples of 3.1 and 3.2 tell of the 100 ms before them
+			"gpu.throttle.time":      0.2, // the samples of 3.1 and 3.2 apply to the 100 ms before them
 			"gpu.join.coverage":      1,
 		} {
 			assert.InDelta(t, want, got[k], 1e-6*want, k)
@@ -78,8 +78,8 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 	})
 }
 
-// A schedule records steps here and there, and the device slows down whenever it does: a recorded step gets what
-// is inside the step, to the samples' resolution, and nothing of what ends where the step starts.
+// A schedule records some steps, and the device throttles during each: a recorded step gets the throttling inside the
+// step, to the resolution of samples, and none that ends at its start.
 func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -88,7 +88,7 @@ func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
 		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
 			throttle := 0.
-			if at := now.Sub(zero); at > 3*time.Second && at <= 5*time.Second { // a sample tells of the 100 ms before it
+			if at := now.Sub(zero); at > 3*time.Second && at <= 5*time.Second { // a sample applies to the 100 ms before it
 				throttle = float64(gpusamplesextension.ThrottleSWPowerCap)
 			}
 			s.Set(gpusamplesextension.Throttle, throttle)

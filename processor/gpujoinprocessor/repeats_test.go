@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// flaky refuses the first times requests and hands the others to the rig's sink.
+// flaky rejects the first requests and passes the others to the rig's sink.
 func flaky(t *testing.T, r *rig, times int) consumer.Traces {
 	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
 		if times--; times >= 0 {
@@ -31,7 +31,7 @@ func flaky(t *testing.T, r *rig, times int) consumer.Traces {
 	return next
 }
 
-// A sender puts what it tries again into one request with the first attempt.
+// A sender puts retried spans into one request with first attempts.
 func TestASpanTwiceInOneRequestLeavesOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -51,8 +51,8 @@ func TestASpanTwiceInOneRequestLeavesOnce(t *testing.T) {
 	})
 }
 
-// Processes that were forked after their random numbers were seeded draw the same IDs: both spans are kept, one has
-// the energy.
+// Processes that were forked after seeding their random numbers generate the same IDs: both spans are kept, one has the
+// energy.
 func TestAnotherSpanWithTheSameIDIsNoRepetition(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(2 * time.Second)
@@ -78,7 +78,7 @@ func TestAnotherSpanWithTheSameIDIsNoRepetition(t *testing.T) {
 	})
 }
 
-// Two connections bring the same request at the same time: neither sees the other in the queue.
+// Two connections send the same request concurrently: neither sees the other's in the queue.
 func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -112,8 +112,8 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A request that is larger than the whole queue goes to the next component at once, whose refusal is the sender's
-// answer. What the sender then repeats is no lost answer.
+// A request that exceeds the whole queue goes directly to the next component, whose error is returned to the sender.
+// The sender's retry is then not a repetition.
 func TestARefusedRequestLargerThanTheQueueIsTakenWhenItIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -142,7 +142,7 @@ func TestARefusedRequestLargerThanTheQueueIsTakenWhenItIsRepeated(t *testing.T) 
 	})
 }
 
-// What is tried again is counted once, also where nothing could be written on it.
+// Retried spans are counted once, even if nothing could be written to them.
 func TestRetriedRequestsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -154,7 +154,7 @@ func TestRetriedRequestsAreCountedOnce(t *testing.T) {
 		r.device(silent).Write(one(time.Now(), zero))
 		r.run(r.device(nominal), steady(zero, 300))
 		time.Sleep(time.Minute)
-		td := newTraces("a") // its spans have no source in common, so nothing on the scope says that they are joined
+		td := newTraces("a") // its spans have no common source, so the scope does not state that they are joined
 		td.gpu(1, 0, time.Now().Add(-sec(0.5)), time.Now())
 		td.gpu(2, 0, time.Now().Add(-sec(0.5)), time.Now()).Attributes().PutStr("hw.id", silent.ID)
 		r.consume(td.Traces)
@@ -168,8 +168,8 @@ func TestRetriedRequestsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// A sender that was stopped puts what it tries again into other requests: what has come before leaves once, and what
-// comes with it for the first time leaves too.
+// A restarted sender retries spans in other requests: spans that arrived before are released once, and new ones in the
+// same request are released, too.
 func TestRepeatsInAnotherRequestLoseNoOtherSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -183,7 +183,7 @@ func TestRepeatsInAnotherRequestLoseNoOtherSpans(t *testing.T) {
 				td.host(id, 0, zero, end)
 			}
 			td.gpu(100+gpu[0], 0, zero, end).Attributes().PutStr("hw.id", "GPU-of-nobody")
-			for range 2 { // and the answer is lost
+			for range 2 { // and the response is lost
 				copied := ptrace.NewTraces()
 				td.CopyTo(copied)
 				r.consume(copied)

@@ -41,7 +41,7 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// rig is a gpu_samples extension, a device that writes into it and a gpu_join between two ends.
+// rig is a gpu_samples extension, a device that writes into it, and a gpu_join with a source and a sink.
 type rig struct {
 	t     testing.TB
 	host  host
@@ -55,7 +55,7 @@ type rig struct {
 	logger *zap.Logger                      // nil: none
 	w      gpusamplesextension.DeviceWriter // of a bubble's device
 
-	warnings *observer.ObservedLogs // of a rig that node makes
+	warnings *observer.ObservedLogs // of a rig created by node
 }
 
 func newRig(t testing.TB) *rig {
@@ -121,7 +121,7 @@ func (r *rig) device(d gpusamplesextension.Device) gpusamplesextension.DeviceWri
 	return w
 }
 
-// run writes what value says every 100 ms until the rig is closed, beginning now.
+// run writes the result of value every 100 ms, from now until the rig is closed.
 func (r *rig) run(w gpusamplesextension.DeviceWriter, value func(t time.Time, s *gpusamplesextension.Sample)) {
 	write := func(now time.Time) {
 		s := gpusamplesextension.Sample{Time: now.UnixNano()}
@@ -147,7 +147,7 @@ func (r *rig) run(w gpusamplesextension.DeviceWriter, value func(t time.Time, s 
 
 const gpu0 = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
 
-// steady is a device that draws watts from the time zero on and is otherwise always the same.
+// steady returns samples of a device with constant power from the time zero on, and otherwise constant values.
 func steady(zero time.Time, watts float64) func(time.Time, *gpusamplesextension.Sample) {
 	return func(t time.Time, s *gpusamplesextension.Sample) {
 		s.Set(gpusamplesextension.Energy, watts*t.Sub(zero).Seconds())
@@ -207,7 +207,7 @@ func spanID(id uint64) (s pcommon.SpanID) {
 	return s
 }
 
-// spans are all spans that came out, by their ID.
+// spans returns all spans of the output by ID.
 func (r *rig) spans() map[uint64]ptrace.Span {
 	all := map[uint64]ptrace.Span{}
 	for _, td := range r.sink.AllTraces() {
@@ -267,7 +267,7 @@ func (r *rig) gauge(name string) int64 {
 	return m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value
 }
 
-// one is a sample of a device that draws 300 W from zero on.
+// one returns a sample of a device with 300 W from zero on.
 func one(now, zero time.Time) []gpusamplesextension.Sample {
 	s := gpusamplesextension.Sample{Time: now.UnixNano()}
 	steady(zero, 300)(now, &s)

@@ -32,7 +32,7 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		td := newTraces("a")
 		td.gpu(1, 0, at(1), at(1.9)) // covered
-		td.gpu(2, 0, at(1), at(4))   // covered to 2
+		td.gpu(2, 0, at(1), at(4))   // covered until 2
 		td.gpu(3, 0, at(3), at(4))   // not covered
 		r.consume(td.Traces)
 		time.Sleep(sec(8.9))
@@ -51,19 +51,19 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 		assert.NotContains(t, s[3].Attributes().AsRaw(), "gpu.join.method")
 		assert.EqualValues(t, 1, r.count("uncovered_spans", "no_samples"))
 
-		time.Sleep(sec(15)) // 29 s: the source is back
+		time.Sleep(sec(15)) // 29 s: the source has recovered
 		td = newTraces("a")
 		td.gpu(4, 0, at(27), at(28))
 		r.consume(td.Traces)
 		time.Sleep(7 * time.Second)
 		assert.InDelta(t, 300, energy(t, r.spans()[4]), 1e-6)
-		// The counter went on across the gap: 18 s of 300 W that nobody can be given.
+		// The counter continued across the gap: 18 s of 300 W that cannot be attributed.
 		assert.InDelta(t, 300*18, r.energy("uncovered"), 35)
 		assert.InDelta(t, 600, r.energy("attributed"), 1e-6)
 	})
 }
 
-// A gap that is short beside the run's length is reported like any other.
+// A gap that is short relative to the run is reported like any other.
 func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -89,8 +89,8 @@ func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
 	})
 }
 
-// A sample that comes after its time was settled tells of utilization all the same, but the energy was not dealt out: a
-// batch that is sent again then must not claim that it was.
+// A sample that arrives after its time was settled still adds utilization, but its energy was not attributed, and a
+// batch that is resent must not claim it.
 func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -113,7 +113,7 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
 		w.Write(one(at(6), zero))
 		time.Sleep(sec(0.5))
-		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from a storage
+		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from storage
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
 		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "the energy's")
@@ -151,7 +151,7 @@ func TestShiftMovesTheSamples(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join(func(c *Config) { c.Shift = 500 * time.Millisecond })
 		defer r.close()
-		// The device works in [2, 3]; its meter shows that half a second later.
+		// The device works in [2, 3]; its meter lags by half a second.
 		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
 			at := now.Sub(zero).Seconds()
 			s.Set(gpusamplesextension.Energy, 300*min(max(at-2.5, 0), 1))
@@ -170,7 +170,7 @@ func TestShiftMakesUpForTheClockOfTheServices(t *testing.T) {
 		t.Run(skew.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig, _ time.Time) {
 				time.Sleep(40 * time.Second)
-				end := time.Now().Add(skew) // as the services see it
+				end := time.Now().Add(skew) // on the clock of the services
 				td := newTraces("a")
 				td.gpu(1, 0, end.Add(-time.Second), end)
 				r.consume(td.Traces)
@@ -224,8 +224,7 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 	})
 }
 
-// A broken exporter gives absurd values for a while. Spans of then lack them, and later spans are as if nothing
-// had been.
+// A broken exporter sends absurd values for some time. Spans of that time lack them, and later spans are unaffected.
 func TestAbsurdSamplesSpoilNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// node is a rig with n devices that draw 100 W, 200 W and so on.
+// node runs f with a rig that has n devices with 100 W, 200 W and so on.
 func node(t *testing.T, n int, f func(r *rig, zero time.Time, ids []string)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -47,7 +47,7 @@ func node(t *testing.T, n int, f func(r *rig, zero time.Time, ids []string)) {
 	})
 }
 
-// request is a span of an engine's request, without an identity.
+// request adds a span of an engine's request, without a device identity.
 func (t *traces) request(id uint64, start, end time.Time) ptrace.Span {
 	s := t.host(id, 0, start, end)
 	s.Attributes().PutStr("gpu.operation.type", "request")
@@ -60,7 +60,7 @@ func (r *rig) uses(uses ...gpusamplesextension.DeviceUse) {
 	}, uses, time.Minute)
 }
 
-// A model that is spread over the devices of its pod: joules are the sum, means are over all.
+// A model that uses all devices of its pod: energy is the sum, means are over all devices.
 func TestARequestIsOnAllDevicesOfItsPod(t *testing.T) {
 	node(t, 3, func(r *rig, zero time.Time, ids []string) {
 		r.uses(
@@ -129,7 +129,7 @@ func TestAListOfDevicesIsBelieved(t *testing.T) {
 	})
 }
 
-// Two instances of one board are two devices with one counter: its joules and what it met count once.
+// Two instances of one physical GPU are two devices with one counter: its energy and events count once.
 func TestARequestOnInstancesOfOneBoardHasTheBoardsEnergyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -165,7 +165,7 @@ func TestARequestOnInstancesOfOneBoardHasTheBoardsEnergyOnce(t *testing.T) {
 	})
 }
 
-// The time in the engine's queue is no time on the device.
+// Time in the engine's queue is not device time.
 func TestAWaitingRequestTakesNothing(t *testing.T) {
 	node(t, 1, func(r *rig, zero time.Time, _ []string) {
 		time.Sleep(4 * time.Second)
@@ -184,7 +184,7 @@ func TestAWaitingRequestTakesNothing(t *testing.T) {
 	})
 }
 
-// Where the process times its work on the device, that work has the energy.
+// If the process times its work on the device, that work has the energy.
 func TestDeviceTimedWorkPrecedesItsRequests(t *testing.T) {
 	node(t, 1, func(r *rig, zero time.Time, ids []string) {
 		time.Sleep(4 * time.Second)
@@ -199,7 +199,7 @@ func TestDeviceTimedWorkPrecedesItsRequests(t *testing.T) {
 	})
 }
 
-// What happened to any of the devices happened to the request, and a late request states it.
+// Events of any of the devices apply to the request, and to a late request.
 func TestEventsOnAnyOfSeveralDevicesAreReported(t *testing.T) {
 	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestEventsOnAnyOfSeveralDevicesAreReported(t *testing.T) {
 	}
 }
 
-// A request that is late by different times on its devices states the longest.
+// A request with different late times on its devices states the longest.
 func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -280,12 +280,12 @@ func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 	})
 }
 
-// A step has the energy of its children on other devices, in whichever order the requests arrive.
+// A step has the energy of its children on other devices, in any order of arrival.
 func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 	for _, first := range []string{"step", "child"} {
 		t.Run(first+" first", func(t *testing.T) {
 			node(t, 3, func(r *rig, zero time.Time, ids []string) {
-				time.Sleep(3450 * time.Millisecond) // its release is not at a tick, which would settle all devices
+				time.Sleep(3450 * time.Millisecond) // its release is between ticks, which would settle all devices
 				step := newTraces("a")
 				s := step.gpu(1, 0, zero.Add(time.Second), zero.Add(3400*time.Millisecond))
 				s.Attributes().PutStr("gpu.operation.type", "step")
@@ -310,7 +310,7 @@ func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 	}
 }
 
-// The number of samples of several devices is the smallest among them, wherever it is in the list.
+// The number of samples for several devices is the smallest one, at any position in the list.
 func TestSeveralDevicesHaveTheFewestSamplesOfAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

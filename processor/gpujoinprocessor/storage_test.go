@@ -28,7 +28,7 @@ import (
 
 var storageID = component.MustNewID("file_storage")
 
-// withStorage adds a file_storage extension on dir.
+// withStorage adds a file_storage extension for dir.
 func (r *rig) withStorage(dir string) *rig {
 	f := filestorage.NewFactory()
 	cfg := f.CreateDefaultConfig().(*filestorage.Config)
@@ -46,7 +46,7 @@ const (
 	victimCount = 20
 )
 
-// TestVictim is the Collector that TestHeldBatchesSurviveKill kills; by itself it does nothing.
+// TestVictim is the Collector that TestHeldBatchesSurviveKill kills; run directly, it does nothing.
 func TestVictim(t *testing.T) {
 	dir := os.Getenv(victimDir)
 	if dir == "" {
@@ -69,7 +69,7 @@ func TestVictim(t *testing.T) {
 		require.NoError(t, r.proc.ConsumeTraces(ctx, td.Traces))
 	}
 	fmt.Println("accepted", r.sink.SpanCount())
-	time.Sleep(time.Minute) // killed here, while all GPU spans are held
+	time.Sleep(time.Minute) // killed here, while all GPU spans are pending
 }
 
 func TestHeldBatchesSurviveKill(t *testing.T) {
@@ -90,7 +90,7 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 	_ = cmd.Wait()
 	require.Zero(t, passed, "all were held")
 
-	// The next life finds the samples of that time too (a replay of them) and the batches in the storage.
+	// The next process gets the samples of that time (a replay of them) and the batches from storage.
 	r := newRig(t).withStorage(dir)
 	var tenants []string
 	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
@@ -149,7 +149,7 @@ func TestStorageKeepsSpansRefusedAtShutdown(t *testing.T) {
 	assert.Len(t, r.spans(), 10)
 }
 
-// The rings of samples are gone after a restart: what is held must be joined before.
+// Sample rings are lost in a restart, so pending spans must be joined before.
 func TestShutdownWithStorageJoinsHeldSpans(t *testing.T) {
 	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
 	r := newRig(t).withStorage(dir).join(func(c *Config) {
@@ -166,7 +166,7 @@ func TestShutdownWithStorageJoinsHeldSpans(t *testing.T) {
 	}
 }
 
-// hold sends ten spans of 10 ms, one after the other, on a device of 300 W.
+// hold sends ten consecutive spans of 10 ms on a device with 300 W.
 func hold(r *rig, zero time.Time) {
 	w := r.device(nominal)
 	for at := time.Duration(0); at <= time.Second; at += 100 * time.Millisecond {

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// A span that has one of the attributes already, from somebody else, gets the new value under the one name: each in
-// turn, on spans to which everything is written.
+// If a span already has one of the attributes, its value is replaced: tests each attribute on spans that receive all of
+// them.
 func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -33,11 +33,11 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 			s.Set(gpusamplesextension.Energy, 300*now.Sub(zero).Seconds())
 			s.Set(gpusamplesextension.Throttle, float64(gpusamplesextension.ThrottleSWPowerCap))
 		})
-		time.Sleep(12 * time.Second) // so all of it is late
+		time.Sleep(12 * time.Second) // so all of its time is late
 		td := newTraces("a")
 		once := map[string]int{}
 		for i, name := range written {
-			if name == "gpu.join.coverage" { // that passes untouched
+			if name == "gpu.join.coverage" { // which passes unchanged
 				continue
 			}
 			start, id := float64(i)*0.2, uint64(2*i+1)

@@ -319,7 +319,7 @@ class Step:
 
 
 def union(intervals: Iterable[Tuple[float, float]]) -> float:
-    """Returns the length of the union of intervals; those that end before they start count as 0."""
+    """Returns the length of the union of intervals; negative ones count as 0."""
     total, reached = 0.0, float("-inf")
     for a, b in sorted(intervals):
         a = max(a, reached)

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// BenchmarkOverlap is the cost of one span with n others active beside it, arrival to settled. Spans are between half
-// and one and a half times as long as n others take to arrive, so that they end in another order than they began.
+// BenchmarkOverlap measures one span with n others active concurrently, from arrival to settled. A span lasts half to
+// one and a half times the time in which n others arrive, so that spans end in a different order than they start.
 func BenchmarkOverlap(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -97,7 +97,7 @@ func TestShare(t *testing.T) {
 		},
 		"a circle of parents": {
 			ops:  []op{arrive(1, 2, 1, 0, 10), arrive(2, 1, 1, 0, 10), arrive(3, 3, 1, 0, 10), settle(10)},
-			want: map[int]float64{1: 5, 2: 5, 3: 5}, // 1 hangs below 2, the way back is refused
+			want: map[int]float64{1: 5, 2: 5, 3: 5}, // 1 is below 2; the reverse relation is rejected
 		},
 		"the same span twice": {
 			ops:  []op{arrive(1, 0, 1, 0, 10), arrive(1, 0, 1, 0, 10), settle(10), arrive(1, 0, 1, 0, 10)},
@@ -123,7 +123,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// 129 spans hang together, then a new chain begins, whether parents arrive before their children or after them.
+// A chain has at most 129 spans, then a new one starts, whether parents arrive before or after their children.
 func TestChainsOfParentsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		arrive    func(i int) int
@@ -165,7 +165,7 @@ func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
 	take(d, span(2, 1, 1, 0, 2), g)
 	take(d, span(3, 2, 1, 0, 90), g) // outlasts both by far
 	for at := 1; at < 90; at++ {
-		take(d, span(1000+at, 0, 1, at, at+1), g) // would take the places of forgotten ones
+		take(d, span(1000+at, 0, 1, at, at+1), g) // would reuse the slots of evicted ones
 		d.Settle(int64(at)*cellNS, g)
 	}
 	d.Settle(91*cellNS, g)
@@ -178,7 +178,7 @@ func TestElsewhereSumsSpansBelowOnOtherDevices(t *testing.T) {
 	d.Add(span(2, 1, 1, 0, 4), 0, g)
 	d.Add(span(3, 2, 1, 1, 2), 0, g)
 	d.Settle(6*cellNS, g)
-	for id, want := range map[int]float64{1: 4, 2: 0, 9: 0} { // 2 is of this device, 9 not known
+	for id, want := range map[int]float64{1: 4, 2: 0, 9: 0} { // 2 belongs to this device, 9 is unknown
 		assert.InDelta(t, want, d.OnOtherDevices(key(id)), 1e-12, "span %d", id)
 	}
 	for at := 10; at < 100; at += 10 {

@@ -3,7 +3,7 @@
 
 package attribution
 
-// PlaceOf is the place that the arrival of a span gave.
+// PlaceOf returns the handle that the arrival of a span returned.
 func (d *Device) PlaceOf(k Key) (at Handle, ok bool) {
 	n := d.node(&k)
 	if n == nil || !n.known {
@@ -12,7 +12,7 @@ func (d *Device) PlaceOf(k Key) (at Handle, ok bool) {
 	return Handle{n.self}, true
 }
 
-// Pending is the number of spans that have not ended yet in settled time.
+// Pending returns the number of spans that have not ended yet in settled time.
 func (d *Device) Pending() int {
 	n := 0
 	for i := range d.procs.all {

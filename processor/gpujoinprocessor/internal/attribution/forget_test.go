@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// even draws 1 unit each ns, known outside of [from, to).
+// even consumes 1 unit per ns, known outside of [from, to).
 type even struct{ from, to int64 }
 
 func (g even) Covered(from, to int64) int64 {
@@ -30,7 +30,7 @@ func (g even) Knots(from, to int64, dst []Knot) []Knot {
 
 func id(n byte) Key { return Key{Trace: [16]byte{1}, Span: [8]byte{n}} }
 
-// A span that arrives late says in how much of it the counter was known, in the settled part as in the rest.
+// A span that arrives late reports for how much of it the counter is known, in the settled part and in the rest.
 func TestCoveredTimeOfALateSpan(t *testing.T) {
 	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
 	d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
@@ -50,7 +50,7 @@ func TestCoveredTimeOfALateSpan(t *testing.T) {
 	assert.Equal(t, 40.0, s.Value, "10 of the free time that was left, 30 of its own")
 }
 
-// Free time is kept as long as Free says, and no longer.
+// Free time is kept exactly as long as Free.
 func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	x, g := New(Limits{Free: 500, FreeIntervals: 600, Remember: 10}, &Budget{Max: 100}), even{}
 	for to := int64(2); to <= 2000; to += 2 { // every second ns is free
@@ -72,7 +72,8 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	assert.Equal(t, 100.0, s.Value, "299 s later")
 }
 
-// A process is known while it has spans that have not ended, a span while it is remembered: in a year there are many.
+// A process is kept while it has unended spans, and a span while it is remembered, so that memory stays bounded over a
+// year.
 func TestProcessesAndSpansAreForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
 	for p := range int64(1000) {
@@ -111,7 +112,7 @@ func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	assert.False(t, d.Contains(&Span{Key: id(1)}))
 }
 
-// Of a span that has not ended, the share says what it has so far.
+// The share of an unended span is its share so far.
 func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
 	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
 	d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
@@ -125,7 +126,7 @@ func TestCoveredTimeOfASpanThatHasNotEnded(t *testing.T) {
 	}
 }
 
-// What descendants hold when the host span between them turns out to have a parent counts for that.
+// If the host span above some descendants later gets a parent, their time counts for that parent.
 func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
 	for _, x := range []struct{ end, pass, late int64 }{{100, 50, 0}, {40, 50, 60}} { // still active, and ended
 		d, g := New(Limits{}, &Budget{Max: 100}), even{}
@@ -141,7 +142,7 @@ func TestTimeHeldBelowAHostSpanIsNotLate(t *testing.T) {
 	}
 }
 
-// A forgotten node serves another device, which may have a span of the same ID.
+// An evicted node is reused for another device, which may have a span with the same ID.
 func TestAForgottenParentIsNotThatOfAnotherDevice(t *testing.T) {
 	budget, g := &Budget{Max: 100}, even{}
 	a, b := New(Limits{Remember: 10}, budget), New(Limits{}, budget)

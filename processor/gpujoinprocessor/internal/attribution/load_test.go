@@ -145,7 +145,7 @@ func TestPartsAndUnseenSumToTheCounter(t *testing.T) {
 			2: func(c int64) float64 { return levels[199-min(c, 199)] },
 		}}
 		d := newDevice()
-		take(d, span(1, 0, 3, 0, 1), g) // the settled time begins here
+		take(d, span(1, 0, 3, 0, 1), g) // settled time starts here
 		n, at := 1, 0
 		for at < 190 {
 			for range rng.IntN(5) {
@@ -178,7 +178,7 @@ func request(id, parent, process, start, end int) attribution.Span {
 	return weighted(span(id, parent, process, start, end), 0)
 }
 
-// A batch on the device is the server's whole work, whichever of its requests have spans.
+// A batch on the device is the server's whole work, regardless of which requests have spans.
 func TestWorkOnTheDeviceIsNotDividedByTheNumberOfRequests(t *testing.T) {
 	g := loaded{flat(), map[uint64]func(int64) float64{1: func(int64) float64 { return 8 }}}
 	d := newDevice()
@@ -189,7 +189,7 @@ func TestWorkOnTheDeviceIsNotDividedByTheNumberOfRequests(t *testing.T) {
 	assert.InDelta(t, 50, got.Value, 1e-9)
 }
 
-// A request inside another one of its process, as an engine below a frontend sends it, is one request.
+// A request inside another one of its process, such as of an engine below a frontend, is one request.
 func TestRequestInsideAnotherIsCountedOnce(t *testing.T) {
 	g := loaded{flat(), map[uint64]func(int64) float64{1: func(c int64) float64 {
 		if c < 80 {
@@ -208,13 +208,13 @@ func TestRequestInsideAnotherIsCountedOnce(t *testing.T) {
 	assert.Zero(t, outer.Own)
 }
 
-// Requests begin and end at random, and the number of running ones is read once in ten cells. Truth: each request has
-// the same part of each cell as all others that run in it, with or without a span.
+// Requests start and end at random, and the number of running ones is read once in ten cells. The expected result
+// divides each cell equally among all requests that run in it, with or without a span.
 func TestSharesOfAFluctuatingLoad(t *testing.T) {
 	const cells, period = 20_000, 10 // ten readings during a request of mean length
 	for name, tt := range map[string]struct {
 		seen float64 // probability of a span
-		rate float64 // requests that begin in a cell
+		rate float64 // requests that start in a cell
 		// Bounds of the error of the sum over requests and of the mean error of one.
 		sum, mean float64
 	}{
@@ -246,7 +246,7 @@ func TestSharesOfAFluctuatingLoad(t *testing.T) {
 			}
 			m := sparse{loaded{rate{1. / cellNS}, map[uint64]func(int64) float64{1: func(c int64) float64 { return running[c] }}}, period}
 			d, next := newDevice(), 0
-			for at := 200; at <= cells; at += 7 { // spans arrive at their ends, and what is older than 200 is settled
+			for at := 200; at <= cells; at += 7 { // spans arrive at their ends, and time older than 200 is settled
 				for ; next < len(seen) && seen[next].from < at; next++ {
 					take(d, request(1+next, 0, 1, seen[next].from, seen[next].to), m)
 				}

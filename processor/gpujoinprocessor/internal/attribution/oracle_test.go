@@ -13,27 +13,27 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// grid is the rule by brute force: time is a row of cells, each with its own flow; settling a cell asks every span
-// whether it covers the cell, and every pair whether one descends from the other.
+// grid implements the rule by brute force: time is a row of cells, each with its own flow. Settling a cell tests for
+// every span whether it covers the cell, and for every pair whether one descends from the other.
 type grid struct {
 	flow    []float64 // per cell
 	known   []bool    // per cell: the counter is known
 	settled int
 	spans   []*gspan
-	dealt   []bool // per cell: settled with somebody active, or taken
+	dealt   []bool // per cell: settled with an active span, or taken
 }
 
 type gspan struct {
 	id, parent, process, start, end int
 	from                            int          // first cell in which it takes part in the sweep
-	took                            map[int]bool // cells that were free when it came late
+	took                            map[int]bool // cells that were free when it arrived late
 	own                             float64
 	late                            int
 }
 
 func newGrid(r *rand.Rand, cells int) *grid {
 	g := &grid{flow: make([]float64, cells), known: make([]bool, cells), dealt: make([]bool, cells)}
-	// The flow is constant between samples, which lie anywhere.
+	// The flow is constant between samples at arbitrary times.
 	for i := 0; i < cells; {
 		n := 1 + r.IntN(9)
 		f, known := r.Float64()*700, r.IntN(12) > 0
@@ -47,7 +47,7 @@ func newGrid(r *rand.Rand, cells int) *grid {
 	return g
 }
 
-// above is whether a is an ancestor of b by the spans that have arrived.
+// above reports whether a is an ancestor of b among the spans that have arrived.
 func (g *grid) above(a, b *gspan) bool {
 	for range g.spans {
 		p := g.find(b.parent)
@@ -135,8 +135,8 @@ func (g *grid) value(s *gspan) float64 {
 	return v
 }
 
-// timeline makes spans as programs make them: loops of steps with nested sections, several streams, several processes;
-// and a few that no program would make.
+// timeline creates spans as programs do: loops of steps with nested sections, several streams and processes; and a few
+// that no program would create.
 func timeline(r *rand.Rand, cells int) []gspan {
 	var spans []gspan
 	id := 0
@@ -175,7 +175,7 @@ func timeline(r *rand.Rand, cells int) []gspan {
 		b := min(cells, a+1+r.IntN(cells/2))
 		parent := 0
 		if r.IntN(3) == 0 {
-			parent = 1000 + r.IntN(3) // a host span that never comes
+			parent = 1000 + r.IntN(3) // a host span that never arrives
 		}
 		nest(parent, process, a, b, r.IntN(4))
 	}
@@ -191,7 +191,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 		g := newGrid(r, cells)
 		d := newDevice()
 		spans := timeline(r, cells)
-		// Spans arrive by their end, as exporters send them, with a delay of their own; some much later.
+		// Spans arrive in end order, as exporters send them, with individual delays; some much later.
 		type arrival struct {
 			at int
 			s  gspan
@@ -208,7 +208,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 			todo = append(todo, arrival{at, s})
 		}
 		r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
-		d.Add(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
+		d.Add(span(999999, 0, 9, 0, 1), 0, g) // pins the start of settled time to 0
 		g.arrive(gspan{id: 999999, process: 9, start: 0, end: 1})
 		for now := range cells + 30 {
 			for _, a := range todo {
@@ -258,15 +258,15 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 		require.Zero(t, d.Pending())
 	}
 	assert.Greater(t, lateSpans, rounds/2, "the late branch must be exercised")
-	// Where descendants that met through different placeholders overlap, or lie outside of the span, their time counts
-	// twice; no program nests like that.
+	// If descendants that were connected through different placeholders overlap, or are outside of the span, their time
+	// counts twice; no program nests like that.
 	assert.Greater(t, float64(exact), 0.9*float64(late))
 }
 
 // cellNS is one cell of the grid in ns.
 const cellNS = 1000
 
-// Knots reads the grid's cells as a counter with a sample at every cell border.
+// Knots returns the grid's cells as a counter with a sample at every cell border.
 func (g *grid) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
 	var k attribution.Knot
 	k.Time = from

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// rate is a counter that grows evenly and is known everywhere.
+// rate is a counter that increases linearly and is known everywhere.
 type rate struct{ perNS float64 }
 
 func (r rate) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
@@ -53,7 +53,7 @@ func take(d *attribution.Device, s attribution.Span, m attribution.Meter) attrib
 	return a
 }
 
-// share looks a span up by the place that its arrival gave.
+// share looks a span up by the handle from its arrival.
 func share(d *attribution.Device, id int) (attribution.Share, bool) {
 	at, known := d.PlaceOf(key(id))
 	s, ok := d.Share(key(id), at)
@@ -71,7 +71,7 @@ func shares(t *testing.T, d *attribution.Device, ids ...int) []float64 {
 	return out
 }
 
-// flat is a device that draws 1 unit in each cell.
+// flat returns a device that consumes 1 unit per cell.
 func flat() *grid {
 	g := &grid{flow: make([]float64, 1000), known: make([]bool, 1000), dealt: make([]bool, 1000)}
 	for i := range g.flow {
