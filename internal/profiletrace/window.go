@@ -99,6 +99,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		} else if a.detail.HasGrid && d.sms > 0 {
 			v.Filled = float64(a.detail.Grid[0]) * float64(a.detail.Grid[1]) * float64(a.detail.Grid[2]) / float64(d.sms)
 		}
+		v.Tail = lastWave(&a.detail, v.Filled)
 	}
 	if st := a.launch.step; st != nil {
 		v.Step = int32(st.ordinal&math.MaxInt32) + 1

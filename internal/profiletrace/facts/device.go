@@ -84,6 +84,7 @@ type active struct {
 	received int64
 	pages    bool    // a migration towards the device
 	filled   float64 // 1 where it is not known
+	tail     float64 // of the kernel's time: empty in its last wave of blocks
 }
 
 // maxActive bounds concurrent activities; beyond it, time counts for the last of their class.
@@ -202,7 +203,7 @@ func (d *Device) took(c timeline.Claim) {
 func (d *Device) begin(a *timeline.Activity) {
 	t := active{
 		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
-		duration: a.Length(), filled: 1,
+		duration: a.Length(), filled: 1, tail: a.Tail,
 	}
 	if a.Filled > 0 {
 		t.filled = min(1, a.Filled)
@@ -300,6 +301,10 @@ func (d *Device) give(a *active, from, to int64) {
 		if a.filled < 1 {
 			d.half(a, n)
 		}
+		if a.tail > 0 && a.duration >= ShortKernel && d.computing() == 1 {
+			a.op.Tailed += n
+			a.op.Tail += a.tail * float64(n)
+		}
 		if d.migrates {
 			d.stall(n)
 		}
@@ -319,6 +324,16 @@ func (d *Device) give(a *active, from, to int64) {
 		c.Name, c.In = a.in, a.around
 	}
 	d.took(c)
+}
+
+// computing returns how many kernels compute now. Others may fill what one leaves empty.
+func (d *Device) computing() (n int) {
+	for i := range d.active {
+		if d.active[i].class == timeline.Computing {
+			n++
+		}
+	}
+	return n
 }
 
 // half adds time in which the running kernels leave multiprocessors without a block.

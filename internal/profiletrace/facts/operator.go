@@ -24,6 +24,7 @@ func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by
 func (o Operator) Within(of, alone time.Duration, left float64) Operator {
 	o.Time, o.Alone = of, alone
 	o.Narrow, o.Empty, o.Handed = scaled(o.Narrow, left), left*o.Empty, scaled(o.Handed, left)
+	o.Tailed, o.Tail = scaled(o.Tailed, left), left*o.Tail
 	return o
 }
 

@@ -107,6 +107,8 @@ type Operator struct {
 	Attention time.Duration `json:"-"` // of Time, by parts of attention; see scores
 	Narrow    time.Duration `json:"-"` // of Alone
 	Empty     float64       `json:"-"` // of narrow, the part of the device that no block fills
+	Tailed    time.Duration `json:"-"` // of Alone, by kernels whose last wave of blocks is not full
+	Tail      float64       `json:"-"` // of Tailed, the part for which the device is empty, in ns
 	Handed    time.Duration `json:"-"` // of kernels adjacent to another elementwise one, once for each side
 	Links     int64         `json:"-"` // pairs of those
 }

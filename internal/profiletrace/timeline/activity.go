@@ -30,6 +30,7 @@ type Activity struct {
 	Graph      bool    // launched by a graph
 	Opaque     bool    // in a compiled region or graph, which hides its operators
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
+	Tail       float64 // part of the device that is empty on average, because the last wave of blocks is not full
 	Stream     int64
 	Inner      uint32 // innermost operator around the launch; 0: none
 	InnerStart int64  // its begin

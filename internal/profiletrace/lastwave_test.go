@@ -1,0 +1,42 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The expected values are counted by hand: blocks of the busiest multiprocessor against the mean.
+func TestLastWaveOfBlocks(t *testing.T) {
+	for _, c := range []struct {
+		name                       string
+		grid, threads              int64
+		registers, shared, devices int64
+		want                       float64
+	}{
+		{"144 blocks of one per multiprocessor take as long as 216", 144, 256, 255, 0, 108, 1 - 144.0/216},
+		{"the same by shared memory", 144, 256, 32, 120 << 10, 108, 1 - 144.0/216},
+		{"full waves", 216, 256, 255, 0, 108, 0},
+		{"one block more than full waves", 217, 256, 255, 0, 108, 1 - 217.0/324},
+		{"less than one wave", 100, 256, 255, 0, 108, 0},
+		{"two blocks at a time: all start together", 144, 256, 128, 0, 108, 0},
+		{"two blocks at a time: the third starts later", 226, 256, 128, 0, 108, 1 - 226.0/324},
+		{"many blocks", 108*200 + 1, 256, 255, 0, 108, 0},
+		{"registers are not known", 144, 256, 0, 200 << 10, 108, 0},
+		{"one thread more than a device runs", 144, 4096, 32, 0, 108, 0},
+		{"huge registers", 144, 256, 1 << 60, 0, 108, 0},
+		{"huge blocks", 144, 1 << 62, 255, 0, 108, 0},
+	} {
+		d := &Detail{
+			Grid: [3]int64{c.grid, 1, 1}, Block: [3]int64{c.threads, 1, 1}, HasGrid: true,
+			Registers: c.registers, SharedMemory: c.shared, HasResources: true,
+		}
+		perSM := float64(c.grid) / float64(c.devices)
+		assert.InDelta(t, c.want, lastWave(d, perSM), 1e-9, c.name)
+		d.HasResources = false
+		assert.Zero(t, lastWave(d, perSM), c.name)
+	}
+}
