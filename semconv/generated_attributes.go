@@ -1045,6 +1045,7 @@ const (
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUFindingKindStarved              = "starved"               // a training process leaves its device without work
 	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device with nothing queued
+	GPUFindingKindTailWave             = "tail_wave"             // some multiprocessors run one block of a kernel more than the others, which are empty meanwhile
 	GPUFindingKindThrottle             = "throttle"              // the device became slower
 	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
 	GPUFindingKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores

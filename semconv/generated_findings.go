@@ -37,6 +37,7 @@ const (
 	FindingSlowRuntimeCallsThreshold     = 0.05 // of window
 	FindingStarvedThreshold              = 0.3  // of time of its sections
 	FindingSynchronizationThreshold      = 0.05 // of window
+	FindingTailWaveThreshold             = 0.05 // of window
 	FindingThrottleThreshold             = 0.05 // of window
 	FindingUnexplainedIdleThreshold      = 0.05 // of window
 	FindingUnfusedAttentionThreshold     = 0.05 // of window
@@ -176,6 +177,10 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "synchronization", Title: "the host waits for the device with nothing queued", Threshold: FindingSynchronizationThreshold, Of: "window",
 			Remedy: "where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print force a wait)",
+		},
+		{
+			Kind: "tail_wave", Title: "some multiprocessors run one block of a kernel more than the others, which are empty meanwhile", Threshold: FindingTailWaveThreshold, Of: "window",
+			Remedy: "sizes or tiles whose number of blocks the multiprocessors divide evenly, stream-K or persistent kernels, other work beside them on a second stream",
 		},
 		{
 			Kind: "throttle", Title: "the device became slower", Threshold: FindingThrottleThreshold, Of: "window",

@@ -112,6 +112,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j.fusion(&rest, claimed, needed)
 	j.precision(&rest, claimed, needed)
 	j.parallelism(d, &rest, claimed, needed)
+	j.tailWave(&rest, claimed, needed)
 	j.notJudged(d, r)
 	j.memory(&j.f.Memory)
 	j.warmUp(d, r)

@@ -118,6 +118,12 @@ var thresholdCases = map[string]func(s situation, n int64){
 	},
 	semconv.GPUFindingKindSlowRuntimeCalls: idleFor(timeline.CauseCall),
 	semconv.GPUFindingKindSynchronization:  idleFor(timeline.CauseSynchronization),
+	semconv.GPUFindingKindTailWave: operator(func(n int64) facts.Operator {
+		return facts.Operator{
+			Name: "mm", Time: windowLength, Alone: windowLength, Tailed: windowLength, Tail: float64(n),
+			Rate: facts.Rate{PeakShare: 0.6, Bound: "compute"},
+		}
+	}),
 	semconv.GPUFindingKindThrottle: func(s situation, n int64) {
 		s.Slowdown = &facts.Slowdown{Part: float64(n) / windowLength, Factor: 1.5, Kinds: 2, All: 2}
 	},
