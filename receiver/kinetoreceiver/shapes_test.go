@@ -424,6 +424,27 @@ func shapes() map[string]program {
 			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
 			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Computing * (8000 - 1259) / 8000 },
 		},
+		"products whose last wave is a fifth full": {
+			kind: semconv.GPUFindingKindTailWave, says: "aten::mm", run: func(m *machine, sick bool) {
+				m.style.model = "NVIDIA A100-SXM4-80GB"
+				grid := "[27,16,1]" // 432 blocks are 4 waves on 108 multiprocessors
+				if sick {
+					grid = "[23,15,1]"
+				}
+				m.steps(6, func(int) {
+					for range 100 { // 4096³ twice is 137 GFLOP: 831 µs are 165 of 312 TFLOP/s
+						start := m.now
+						m.launch(work{
+							name: "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_nn", length: 831 * us, stream: 7,
+							args: `,"grid":` + grid + `,"block":[256,1,1],"registers per thread":234,"shared memory":73728`,
+						})
+						m.host(m.style.operator, "aten::mm", start, m.now,
+							`"Input Dims":[[4096,4096],[4096,4096]],"Input type":["c10::BFloat16","c10::BFloat16"]`)
+					}
+				})
+			},
+			loss: func(s, _ facts.Report) time.Duration { return s.Parts.Computing * (432 - 345) / 432 },
+		},
 		"barrier of all ranks": {kind: semconv.GPUFindingKindWaitingForRank, says: "barrier", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {
 				m.layers(60, 150*us)

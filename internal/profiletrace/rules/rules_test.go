@@ -109,6 +109,22 @@ func TestTransfersBetweenTwoRanksAreNotBlamedOnTheLink(t *testing.T) {
 	}
 }
 
+// Full waves at 80 % of the peak are more than good kernels reach: such an operator does not lose its last wave.
+func TestLastWavesCostOnlyWhatKernelsCouldReach(t *testing.T) {
+	for share, lost := range map[float64]time.Duration{0: 0, 0.52: 25, 0.6: 0} {
+		j := &judge{f: aContext(), length: 100}
+		o := facts.Operator{Name: "mm", Alone: 100, Tailed: 100, Tail: 25, Rate: facts.Rate{PeakShare: share}}
+		j.tailWave(&facts.Report{Operators: []facts.Operator{o}}, nil, 1)
+		if lost == 0 {
+			assert.Empty(t, j.list, share)
+			continue
+		}
+		require.Len(t, j.list, 1)
+		assert.Equal(t, lost, j.list[0].Gain)
+		assert.Equal(t, "25 % of the device is empty for 100ns, if all blocks take equally long", j.list[0].Chain[1])
+	}
+}
+
 // The first batch before the first step of a profile is no loss of the other steps, which hide theirs.
 func TestTheFirstBatchIsNoLossOfEachStep(t *testing.T) {
 	for steps, lost := range map[int64]bool{0: true, 1: true, 2: false, 10: false} {
