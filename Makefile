@@ -22,7 +22,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence lint style style-update fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style style-update fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -54,6 +54,11 @@ race: ## the same as test under the race detector, without the end-to-end tests
 
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again
 	GODEBUG=efence=1 $(GO) test -count=1 -run='StackDepth|GrowsTheStack|Frame' ./gpuspan/internal/dl ./gpuspan/cuda/... ./gpuspan/hip ./gpuspan/nvtx
+
+test-arm: ## run the tests of the library that depend on the processor for ARM64, emulated (qemu-user, gcc-aarch64-linux-gnu)
+	cd gpuspan && GOARCH=arm64 CGO_ENABLED=0 CC=aarch64-linux-gnu-gcc QEMU_LD_PREFIX=/usr/aarch64-linux-gnu \
+		$(GO) test -short -exec qemu-aarch64 -skip 'ProgramsThatAreStarted|ExitRunsTheHandlers' \
+		. ./cuda/... ./hip ./nvtx ./internal/dl ./internal/engine # skipped: tests that start themselves, which needs binfmt
 
 mutate: ## make small faults in the code, one at a time, and report the ones that the tests miss
 	cd internal/tools && GOWORK=off $(GO) build -o $(BIN)/mutate ./mutate

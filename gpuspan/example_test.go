@@ -12,8 +12,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -102,7 +104,8 @@ func ExampleSection_LinkItems() {
 	// gpu.operation.items 300
 }
 
-func ExampleLoop_Steps() {
+// A loop divides a training run into steps, and those into phases.
+func Example_loop() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
@@ -275,7 +278,7 @@ func ExampleStream_StartNamed() {
 }
 
 // A scheduler that needs a section's time requests it before the section ends, and can wait for it.
-func ExampleSection_Elapsed() {
+func ExampleElapsed_Get() {
 	prof, gpu, clock, _ := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
@@ -325,4 +328,123 @@ func ExampleContextWithStream() {
 	ctx := gpuspan.ContextWithStream(context.Background(), prof.Stream(uintptr(gpu.Stream(0)), "compute"))
 	fmt.Println(gpuspan.StreamFromContext(ctx).Name())
 	// Output: compute
+}
+
+// printed prints the ranges that it is given, as a tool's annotator would open and close them.
+type printed struct{ open []string }
+
+func (a *printed) RangeStart(o *gpuspan.Operation, _ trace.SpanContext) uint64 {
+	a.open = append(a.open, o.Name())
+	fmt.Println("start", o.Name(), o.Info().Category)
+	return uint64(len(a.open))
+}
+
+func (a *printed) RangeEnd(id uint64) { fmt.Println("end", a.open[id-1]) }
+
+// An annotator gets every section as a range, on the goroutine that starts and ends it.
+func ExampleAnnotator() {
+	prof, gpu, _, _ := simulated(gpuspan.WithAnnotator(&printed{}))
+	defer func() { _ = prof.Shutdown(context.Background()) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+
+	x := prefill.Start(context.Background(), stream)
+	x.Start(gpuspan.NewOperation("attention", gpuspan.Category("layer"))).End()
+	x.End()
+	// Output:
+	// start prefill prefill
+	// start attention layer
+	// end attention
+	// end prefill
+}
+
+// With one generator in the profiler and in the SDK, an annotator knows the span of a section before the span exists.
+func ExampleIDGenerator() {
+	ids := gpuspan.NewIDGenerator(nil)
+	spans := tracetest.NewSpanRecorder()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans))
+	seen, gpu := &spanOfRange{}, simgpu.New(nil)
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+		gpuspan.WithAnnotator(seen))
+	if err != nil {
+		fmt.Println(err)
+	}
+	prefill.Start(context.Background(), prof.Stream(uintptr(gpu.Stream(0)), "compute")).End()
+	_ = prof.Shutdown(context.Background())
+	fmt.Println(spans.Ended()[0].SpanContext().SpanID() == seen.span)
+	// Output: true
+}
+
+type spanOfRange struct{ span trace.SpanID }
+
+func (a *spanOfRange) RangeStart(_ *gpuspan.Operation, sc trace.SpanContext) uint64 {
+	a.span = sc.SpanID()
+	return 1
+}
+
+func (*spanOfRange) RangeEnd(uint64) {}
+
+// A copy states its direction and the kind of host memory once; each run states its bytes.
+func ExampleCopy() {
+	prof, gpu, clock, spans := simulated()
+	ctx := context.Background()
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "copies")
+	upload := gpuspan.NewOperation("upload weights", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
+
+	x := upload.Start(ctx, stream)
+	gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
+	x.EndWith(gpuspan.Work{Bytes: 100 << 20})
+
+	clock.Advance(10 * time.Millisecond)
+	_ = prof.Shutdown(ctx)
+	for _, kv := range spans.Ended()[0].Attributes() {
+		switch kv.Key {
+		case "gpu.copy.direction", "gpu.copy.host_memory", "gpu.io.size":
+			fmt.Println(kv.Key, kv.Value.Emit())
+		}
+	}
+	// Unordered output:
+	// gpu.copy.direction host_to_device
+	// gpu.copy.host_memory pinned
+	// gpu.io.size 104857600
+}
+
+// Work that is known in parts is added up.
+func ExampleWork() {
+	prof, gpu, clock, _ := simulated()
+	ctx := context.Background()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+
+	x := prefill.Start(ctx, stream)
+	for range 4 { // layers
+		x.Add(gpuspan.Work{Read: 1 << 20, FLOPs: 2e9, Precision: gpuspan.BF16})
+	}
+	x.EndWith(gpuspan.Work{Items: 512})
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Flush(ctx)
+	figures, _ := prof.Stats(prefill)
+	fmt.Println(figures.Items, "tokens,", figures.Memory.Read>>20, "MiB")
+	_ = prof.Shutdown(ctx)
+	// Output: 512 tokens, 4 MiB
+}
+
+// Times that a server process reports belong to its device, without a backend in this process.
+func ExampleOnDevice() {
+	spans := tracetest.NewSpanRecorder()
+	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(
+		sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	if err != nil {
+		fmt.Println(err)
+	}
+	server := prof.Stream(0, "server", gpuspan.OnDevice(backend.Device{
+		UUID: "GPU-3c8e9d6f-1111-2222-3333-444455556666", Model: "NVIDIA H200",
+	}))
+	prefill.Record(context.Background(), server, time.Now(), 40*time.Millisecond, gpuspan.Work{Items: 512})
+	_ = prof.Shutdown(context.Background())
+	span := spans.Ended()[0]
+	scope := span.InstrumentationScope().Attributes
+	id, _ := scope.Value("hw.id")
+	fmt.Println(span.EndTime().Sub(span.StartTime()), id.AsString())
+	// Output: 40ms GPU-3c8e9d6f-1111-2222-3333-444455556666
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // Spans of sections without an SDK: the program has no TracerProvider.
-func Example() {
+func ExampleSink() {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Println(r.URL.Path, r.Header.Get("Content-Type"), len(body) > 0)

@@ -78,3 +78,20 @@ func ExampleSummary_Category() {
 	}
 	// Output: data section 1ms
 }
+
+// Two runs, before and after a change.
+func ExampleCompare() {
+	run := func(d time.Duration) report.Summary {
+		c := report.NewCollector()
+		gemm := c.Node(0, report.Info{Name: "gemm"})
+		at := time.Unix(1_700_000_000, 0).UnixNano()
+		for i := range int64(10) {
+			c.Section(gemm, report.Sample{Timed: true, Start: at + i*1e9, Duration: d, Occurrence: i + 1})
+		}
+		return c.Summary()
+	}
+	for _, change := range report.Compare(run(4*time.Millisecond), run(3*time.Millisecond)) {
+		fmt.Println(change.Path, change.Before.Duration.Mean, change.After.Duration.Mean, change.Ratio())
+	}
+	// Output: [gemm] 4ms 3ms 0.75
+}

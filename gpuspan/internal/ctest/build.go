@@ -4,6 +4,7 @@
 package ctest
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"os"
@@ -27,9 +28,9 @@ func build(t testing.TB, source string, flags ...string) string {
 	if runtime.GOOS != "linux" {
 		t.Skip("the C stubs are for Linux")
 	}
-	gcc, err := exec.LookPath("gcc")
+	gcc, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "gcc")) // CC: of another processor, whose programs are emulated
 	if err != nil {
-		t.Skip("no gcc: the C stub cannot be built")
+		t.Skipf("the C stub cannot be built: %v", err)
 	}
 	once, _ := built.LoadOrStore(fmt.Sprint(source, flags), sync.OnceValues(func() ([]byte, error) {
 		return compile(gcc, source, flags)
