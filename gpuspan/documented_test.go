@@ -19,7 +19,7 @@ import (
 // another package appears nowhere, and vet accepts it.
 func TestTypesHaveExamplesThatGodocShows(t *testing.T) {
 	for folder, types := range map[string]string{
-		".": "Annotator Elapsed IDGenerator Operation OperationOption Option Profiler Section Stream StreamOption Work",
+		".":       "Annotator Elapsed IDGenerator Operation OperationOption Option Profiler Section Stream StreamOption Work",
 		"backend": "StatusError Unimplemented", "chrometrace": "Exporter Writer", "cuda": "Backend", "flops": "Einsum Transformer",
 		"gpuspanyaml": "Runtime", "hip": "Backend", "nvtx": "Annotator", "otlp": "Sink", "outputs": "FirstDivergence",
 		"peaks": "Device", "rank": "Detector", "report": "Change Summary", "report/ddsketch": "New", "sampler": "LinksBased",
