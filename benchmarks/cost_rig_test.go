@@ -28,19 +28,19 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// Each request covers window of time: on every device one section after the other, of length spanLength.
+// Each request covers a window of time, with consecutive sections of spanLength on every device.
 const (
 	devices    = 8
 	spanLength = 2 * time.Millisecond
 	window     = batchSize / devices * spanLength
 	warm       = 60 // requests before the measurement: longer than gpu_join holds the first
 	sampleRate = 100 * time.Millisecond
-	history    = 2 * time.Minute // of samples in the rings
+	history    = 2 * time.Minute // history of samples in the rings
 )
 
 func deviceID(i int) string { return fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", i) }
 
-// requests is the batch of sections() as OTLP protobuf, on eight devices and with times from zero on.
+// requests returns the batch of sections() as OTLP protobuf, on eight devices and with times from zero on.
 func requests(tb testing.TB) []byte {
 	td := sections()
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -60,8 +60,8 @@ func requests(tb testing.TB) []byte {
 	return wire
 }
 
-// stateAll adds what a span may leave to its scope, or to what follows from other attributes: emitters that know no
-// scope attributes write it on each span.
+// stateAll adds attributes that a span may inherit from its scope or that follow from others: producers without scope
+// attributes write them on each span.
 func stateAll(s ptrace.Span, i int64) {
 	a := s.Attributes()
 	a.PutStr("gpu.operation.name", s.Name())
@@ -80,7 +80,7 @@ func stateAll(s ptrace.Span, i int64) {
 	a.PutInt("gpu.io.size", read.Int()+write.Int())
 }
 
-// attributesOf is how many attributes each span of a request has.
+// attributesOf returns the number of attributes of each span of a request.
 func attributesOf(tb testing.TB, wire []byte) int {
 	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(wire)
 	require.NoError(tb, err)
@@ -121,8 +121,7 @@ func (h *samplesHost) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{h.id: h.ext}
 }
 
-// writeUntil writes all fields of every device at 10 Hz, none of them constant but the throttle reasons: there are
-// none.
+// writeUntil writes all fields of every device at 10 Hz, all of them varying except the throttle reasons, which are 0.
 func (h *samplesHost) writeUntil(now time.Time) {
 	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
 		s := gpusamplesextension.Sample{Time: h.next.UnixNano()}
@@ -142,7 +141,7 @@ func (h *samplesHost) writeUntil(now time.Time) {
 	}
 }
 
-// cost is what one span took.
+// cost is the cost of one span.
 type cost struct {
 	cpu    float64 // ns, user and system, of the whole process with its garbage collector
 	allocs float64
@@ -152,8 +151,7 @@ type cost struct {
 func (c cost) minus(d cost) cost { return cost{c.cpu - d.cpu, c.allocs - d.allocs, c.bytes - d.bytes} }
 
 // measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each request for as long as in
-// production without a delay in real time; the time of decoding the request and writing the samples is in front of
-// every pipeline.
+// production without a delay in real time; every pipeline includes decoding the request and writing the samples.
 func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces,
 	out consumer.ConsumeTracesFunc,
 ) (c cost) {
@@ -199,7 +197,7 @@ func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHo
 	return c
 }
 
-// number gives the spans of the n-th request their IDs and times.
+// number sets the IDs and times of the spans of the n-th request.
 func number(td ptrace.Traces, n uint64, from time.Time) {
 	rnd := rand.New(rand.NewPCG(n, 5))
 	shift := pcommon.Timestamp(from.UnixNano())
@@ -218,7 +216,7 @@ func number(td ptrace.Traces, n uint64, from time.Time) {
 	}
 }
 
-// processCPU is the processor time of this process, user and system, on all its threads.
+// processCPU returns the CPU time of this process, user and system, on all its threads.
 func processCPU(tb testing.TB) int64 {
 	var u syscall.Rusage
 	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

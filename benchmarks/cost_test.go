@@ -97,8 +97,8 @@ const (
 	all  = "gpu_join+gpu_derive+gpu_metrics"
 )
 
-// TestCostOfAPipeline prints what a span costs in each pipeline, and the components' part of it: the cost of the
-// pipeline minus the cost of the same pipeline without them, measured alternately in one process.
+// TestCostOfAPipeline prints the cost of a span in each pipeline, and the components' part: the cost of the pipeline
+// minus the cost of the same pipeline without them, measured alternately in one process.
 func TestCostOfAPipeline(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")

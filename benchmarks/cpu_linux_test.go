@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuMeter adds up the processor time of the benchmark's own thread. Unlike elapsed time it does not grow when other
-// programs want the machine, and the garbage collector's own threads are not in it.
+// cpuMeter sums the CPU time of the benchmark's own thread. Unlike elapsed time, it excludes other programs and the
+// garbage collector's threads.
 type cpuMeter struct{ total, from int64 }
 
-// newCPUMeter ties the benchmark to its thread until it ends.
+// newCPUMeter locks the benchmark to its thread until it ends.
 func newCPUMeter(b *testing.B) *cpuMeter {
 	runtime.LockOSThread()
 	b.Cleanup(runtime.UnlockOSThread)

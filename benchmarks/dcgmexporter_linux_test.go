@@ -30,10 +30,10 @@ var exporterFields = strings.Fields(`
 	DEV_XID_ERROR PROF_GR_ENGINE_UTIL_RATIO PROF_SM_UTIL_RATIO PROF_SM_OCCUPANCY_RATIO PROF_TENSOR_UTIL_RATIO
 	PROF_DRAM_UTIL_RATIO PROF_PCIE_TX_BYTES PROF_PCIE_RX_BYTES PROF_NVLINK_TX_BYTES PROF_NVLINK_RX_BYTES`)
 
-// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter, the program that OTELGPU_DCGM_EXPORTER names, beside
-// otelcol-gpu on the stub of DCGM's library: the same boards and fields, each scraped over HTTP, at the same time. It
-// gives the processor time of both processes over a minute. The library's round trips clear 4 MiB each, as the real
-// one's do; what the host engine takes is not in it.
+// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter (OTELGPU_DCGM_EXPORTER names the program) and otelcol-gpu
+// concurrently on the stub of DCGM's library, with the same boards and fields, both scraped over HTTP. It reports the
+// CPU time of both processes over a minute. The library's round trips clear 4 MiB each, as the real one's do; the host
+// engine is excluded.
 func TestCostAgainstDCGMExporter(t *testing.T) {
 	exporter := os.Getenv("OTELGPU_DCGM_EXPORTER")
 	if exporter == "" {
@@ -89,7 +89,7 @@ service:
 	}
 }
 
-// scraped is a process that somebody scrapes.
+// scraped is a process that the test scrapes.
 type scraped struct {
 	name    string
 	every   time.Duration
@@ -99,7 +99,7 @@ type scraped struct {
 	done    chan struct{}
 }
 
-// listen is an address of this machine where nobody listens.
+// listen returns a free address of this machine.
 func (s *scraped) listen(t *testing.T) string {
 	if s.address == "" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +126,7 @@ func (s *scraped) start(t *testing.T, env []string, args ...string) {
 	})
 }
 
-// scrape is the points that it serves, one a line.
+// scrape returns the points that the process serves, one per line.
 func (s *scraped) scrape() (points []string) {
 	r, err := http.Get("http://" + s.address + "/metrics")
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *scraped) scrape() (points []string) {
 	return points
 }
 
-// run scrapes it for a while and takes its processor time over that.
+// run scrapes the process for some time and measures its CPU time.
 func (s *scraped) run(t *testing.T, span time.Duration) {
 	defer close(s.done)
 	before := s.used(t)
@@ -153,7 +153,7 @@ func (s *scraped) run(t *testing.T, span time.Duration) {
 	s.cpu = s.used(t) - before
 }
 
-// used is the processor time of all threads of the process so far.
+// used returns the CPU time of all threads of the process so far.
 func (s *scraped) used(t *testing.T) time.Duration {
 	var clock unix.Timespec
 	if err := unix.ClockGettime(int32(^s.cmd.Process.Pid<<3|2), &clock); err != nil { // the process's, see clock_getcpuclockid

@@ -28,8 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
-// divisions are the statements that give a section the same attributes as gpu_derive does, for one model whose peaks
-// are written into them.
+// divisions are the statements that give a section the same attributes as gpu_derive, for one model, whose peaks they
+// contain.
 var divisions = []string{
 	`set(span.attributes["gpu.io.rate"], (Double(span.attributes["gpu.io.read.size"]) + Double(span.attributes["gpu.io.write.size"])) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.read.rate"], Double(span.attributes["gpu.io.read.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
@@ -48,7 +48,7 @@ var divisions = []string{
 	`set(span.attributes["gpu.rate.status"], "ok") where span.attributes["gpu.duration"] >= 0.00002`,
 }
 
-// fleet are the divisions for three models and four precisions: peaks are looked up into the cache first.
+// fleet returns the divisions for three models and four precisions, which first look peaks up in the cache.
 func fleet() (out []string) {
 	for _, m := range []struct {
 		model string
@@ -125,7 +125,7 @@ func toAny(in []string) (out []any) {
 	return out
 }
 
-// Both give every span the same values, else the comparison would say nothing.
+// Both must give every span the same values, or the comparison would be meaningless.
 func TestDeriversAgree(t *testing.T) {
 	results := map[string]ptrace.Traces{}
 	for name := range derivers(t, consumertest.NewNop()) {
@@ -154,8 +154,7 @@ func TestDeriversAgree(t *testing.T) {
 	}
 }
 
-// BenchmarkDerive is the time of a batch as the otlp receiver decodes it; ns/span is reported. Decoding is outside of
-// the timer.
+// BenchmarkDerive measures a batch as decoded by the otlp receiver, in ns/span, without the decoding.
 func BenchmarkDerive(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)
@@ -164,7 +163,7 @@ func BenchmarkDerive(b *testing.B) {
 	for _, name := range []string{"gpu_derive", "transform", "transform_fleet", "puts_alone"} {
 		b.Run("by="+name, func(b *testing.B) {
 			b.ReportAllocs()
-			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // else the decoder's garbage would be collected on their time
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // otherwise, collecting the decoder's garbage would be measured
 			cpu := newCPUMeter(b)
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
@@ -189,8 +188,8 @@ func BenchmarkDerive(b *testing.B) {
 	}
 }
 
-// putsFactory makes a processor that only writes as many attributes as the others do, with constant values: what pdata
-// itself costs, which nobody can be cheaper than.
+// putsFactory returns a processor that only writes as many attributes as the others, with constant values: the cost of
+// pdata itself, a lower bound.
 func putsFactory() processor.Factory {
 	return processor.NewFactory(component.MustNewType("puts"), func() component.Config { return &struct{}{} },
 		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config,

@@ -24,7 +24,7 @@ import (
 // settle is gpu_join's default.
 const settle = 6 * time.Second
 
-// holdStage is the queue of gpu_join without a join: it holds each request for as long, as pdata.
+// holdStage is the queue of gpu_join without a join: it delays each request as long, as pdata.
 func holdStage(t *testing.T, h *samplesHost, next consumer.Traces) consumer.Traces {
 	set := exportertest.NewNopSettings(component.MustNewType("hold"))
 	q, err := exporterhelper.NewTraces(context.Background(), set, &struct{}{},
@@ -58,7 +58,7 @@ func eachSpan(do func(pcommon.Map)) stage {
 	}
 }
 
-// readStage goes once over the attributes, looking at every name and value.
+// readStage reads every name and value of the attributes once.
 func readStage() stage { return eachSpan(read) }
 
 func read(a pcommon.Map) {
@@ -82,13 +82,13 @@ func buildStage(n names, room int) stage {
 	return eachSpan(func(a pcommon.Map) { n.build(b, a, room) })
 }
 
-// floor is what join, derive and metrics can't do without: each reads a span once, the first holds it for as long as
-// its samples take, and the first two write.
+// floor is the minimum work of join, derive and metrics: each reads a span once, the first delays it until its samples
+// arrive, and the first two write.
 func floor() stage {
 	return pipeline(readStage(), holdStage, buildStage(joined, 32), readStage(), putStage(derived, 0), readStage())
 }
 
-// Were these not the attributes that the components write, the floor would not be one.
+// The floor must write the attributes that the components write, or it would not be a lower bound.
 func TestFloorWritesLikeTheComponents(t *testing.T) {
 	var before, after, few []string
 	keys := func(into *[]string) stage {
@@ -97,7 +97,7 @@ func TestFloorWritesLikeTheComponents(t *testing.T) {
 			for k := range a.All() {
 				got = append(got, k)
 			}
-			if len(got) > len(*into) { // the last ones leave at shutdown, when no samples are there
+			if len(got) > len(*into) { // the last ones are released at shutdown, without samples
 				*into = got
 			}
 		})

@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// recorded is the uncompressed text of a recorded trace of PyTorch's profiler.
+// recorded returns the uncompressed text of a recorded trace of PyTorch's profiler.
 func recorded(b *testing.B, name string) []byte {
 	dir := os.Getenv("OTELGPU_TESTDATA")
 	if dir == "" {
@@ -41,9 +41,9 @@ func recorded(b *testing.B, name string) []byte {
 	return text
 }
 
-// BenchmarkKinetoAgainstSimdjson reads recorded traces with the kineto receiver, to finished spans, and in turn with
-// simdjson-go, to its tape and no further: the limit of a general reader in Go, which holds the whole document in
-// memory. Reported are MB of JSON for each second of processor time, and their ratio.
+// BenchmarkKinetoAgainstSimdjson reads recorded traces alternately with the kineto receiver, into finished spans, and
+// with simdjson-go, only into its tape: the limit of a general reader in Go, which keeps the whole document in memory.
+// It reports MB of JSON per second of CPU time, and their ratio.
 func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 	if !simdjson.SupportedCPU() {
 		b.Skip("simdjson-go needs AVX2")

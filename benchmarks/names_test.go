@@ -10,10 +10,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata"
 )
 
-// names are names of attributes, by the type of their values.
+// names are attribute names by type of value.
 type names struct{ doubles, ints, texts []string }
 
-// What the components put on a span of these pipelines.
+// Attributes that the components add to a span in these pipelines.
 var (
 	joined = names{
 		doubles: []string{
@@ -33,7 +33,7 @@ var (
 		},
 		texts: []string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"},
 	}
-	leanly = names{ // both, on the longest
+	leanly = names{ // both components, on the span with most
 		doubles: []string{
 			"gpu.energy", "gpu.power", "gpu.sm.utilization", "gpu.io.rate", "gpu.roofline.utilization", "gpu.operation.item.rate",
 		},
@@ -43,7 +43,7 @@ var (
 
 func (n names) all() []string { return slices.Concat(n.doubles, n.ints, n.texts) }
 
-// put writes a constant under each name, after at most one growth of the map to so many more attributes.
+// put writes a constant for each name, growing the map at most once, by room.
 func (n names) put(a pcommon.Map, room int) {
 	a.EnsureCapacity(a.Len() + room)
 	for _, k := range n.doubles {
@@ -57,7 +57,8 @@ func (n names) put(a pcommon.Map, room int) {
 	}
 }
 
-// build makes the map again, with room for so many more attributes, and appends the same constants: nothing is compared.
+// build rebuilds the map with capacity for room more attributes, and appends the same constants without comparing
+// names.
 func (n names) build(b *xpdata.MapBuilder, a pcommon.Map, room int) {
 	b.EnsureCapacity(a.Len() + room)
 	for k, v := range a.All() {

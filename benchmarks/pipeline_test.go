@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// BenchmarkOTLPInToOut decodes a batch, processes it and encodes it: alone, with gpu_derive and gpu_metrics, and with
-// the stock components in their places.
+// BenchmarkOTLPInToOut decodes, processes and encodes a batch: without components, with gpu_derive and gpu_metrics, and
+// with the equivalent upstream components.
 func BenchmarkOTLPInToOut(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)
@@ -56,7 +56,7 @@ func BenchmarkOTLPInToOut(b *testing.B) {
 	}
 }
 
-// tee feeds a connector and then the rest of a pipeline.
+// tee passes data to a connector and then to the rest of a pipeline.
 func tee(tb testing.TB, c connector.Traces, next consumer.Traces) consumer.Traces {
 	both, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
 		if err := c.ConsumeTraces(ctx, td); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// The text that the stock prometheus exporter serves of all metrics of gpu_metrics, through the linter of `promtool
-// check metrics`.
+// The page of the upstream prometheus exporter with all metrics of gpu_metrics passes the linter of `promtool check
+// metrics`.
 func TestScrapeIsCleanForPromtool(t *testing.T) {
 	exp, page := prometheusPage(t)
 
@@ -55,7 +55,7 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	}
 }
 
-// everything is a batch from which every metric of the connector is made, of one rank; rank 3 is slow.
+// everything returns a batch of one rank that produces every metric of the connector; rank 3 is slow.
 func everything(rank int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

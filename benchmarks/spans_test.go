@@ -12,23 +12,23 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// batchSize is what an SDK's batch processor sends at most by default.
+// batchSize is the default maximum batch of an SDK's batch processor.
 const batchSize = 512
 
-// traceSpans is how many spans of a batch are of one trace, below one span of the host.
+// traceSpans is the number of spans per trace in a batch, below one host span.
 const traceSpans = 8
 
-// What gpu_join and gpu_derive write on a span: what a person asks, as by default, or all that is known, which is
-// what the floors and the other processors are compared with.
+// Attributes that gpu_join and gpu_derive write: the default set, or all of them, which is compared with the floors and
+// the other processors.
 const (
 	lean = "lean"
 	full = "full"
 )
 
-// sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the
-// attributes that a timed section with declared work has. IDs are random, and times, delays and work differ from span
-// to span, as they do where they are measured: what a compressor makes of them decides what sending them costs. One
-// scope instead of one for each device: readers are simpler.
+// sections returns a batch as sent by gpuspan: sections of a few operations on two devices of one model, with the
+// attributes of timed sections with declared work. IDs are random, and times, delays and work vary between spans as in
+// real measurements, because the compression ratio determines the cost of sending them. It has one scope instead of one
+// per device, for simpler readers.
 func sections() ptrace.Traces {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	td := ptrace.NewTraces()

@@ -33,17 +33,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// The pace of the measurement over the network: requests of batchSize spans.
+// The rate of the measurement over the network: requests of batchSize spans.
 const (
 	wireEvery = 64 * time.Millisecond // 8,000 spans each second
 	wireWarm  = settle + 3*time.Second
 	wireFor   = 8 * time.Second
 )
 
-const wireTarget = "OTELGPU_BENCH_TARGET" // set in the process at the other ends
+const wireTarget = "OTELGPU_BENCH_TARGET" // set in the process with the service and the backend
 
-// TestOtherEnds is what the measured pipeline talks to, in a process of its own: a service that sends requests to the
-// pipeline and a backend that takes what it exports.
+// TestOtherEnds runs the peers of the measured pipeline in a separate process: a service that sends requests to the
+// pipeline, and a backend that accepts its exports.
 func TestOtherEnds(t *testing.T) {
 	target := os.Getenv(wireTarget)
 	if target == "" {
@@ -56,7 +56,7 @@ func TestOtherEnds(t *testing.T) {
 	go func() { _ = s.Serve(l) }()
 	fmt.Println("backend", l.Addr())
 	in := bufio.NewReader(os.Stdin)
-	_, _ = in.ReadString('\n') // the pipeline stands
+	_, _ = in.ReadString('\n') // the pipeline is ready
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	client := ptraceotlp.NewGRPCClient(conn)
@@ -86,7 +86,8 @@ func (*backend) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotlp.Ex
 	return ptraceotlp.NewExportResponse(), nil
 }
 
-// networked is the cost of a span in a pipeline between the otlp receiver and the otlp exporter, on the real clock.
+// networked returns the cost of a span in a pipeline between the otlp receiver and the otlp exporter, on the real
+// clock.
 func networked(t *testing.T, build stage) float64 {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -159,8 +160,8 @@ func configure(tb testing.TB, cfg component.Config, conf map[string]any) {
 	require.NoError(tb, confmap.Validate(cfg))
 }
 
-// TestCostOverTheNetwork is OTLP in to OTLP out with the Collector's own receiver and exporter, gRPC on the loopback
-// interface; the service and the backend are another process, whose time does not count.
+// TestCostOverTheNetwork measures OTLP in to OTLP out with the Collector's own receiver and exporter, over gRPC on the
+// loopback interface. The service and the backend are another process, whose time is excluded.
 func TestCostOverTheNetwork(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")
@@ -194,13 +195,13 @@ func TestCostOverTheNetwork(t *testing.T) {
 	t.Log(b.String())
 }
 
-// What is sent of a span, as it is and as the exporter's default compresses it. Times, IDs and values are the same in
-// each run.
+// Measures the size of a span on the network, uncompressed and with the exporter's default compression. Times, IDs and
+// values are the same in each run.
 func TestBytesOverTheNetwork(t *testing.T) {
 	sent := func(build stage) (raw, compressed float64) {
 		n := 0
 		measure(t, requests(t), 1, build, func(_ context.Context, td ptrace.Traces) error {
-			if n++; n != 10 { // one that its time let go, not the end
+			if n++; n != 10 { // one that was released in time, not at shutdown
 				return nil
 			}
 			wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)

@@ -53,7 +53,7 @@ func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
 	}
 }
 
-// A variable that only one side knows does nothing, silently.
+// A variable that only one side uses has no effect.
 func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
 	variable := regexp.MustCompile(`OTELGPU_[A-Z_]+`)
 	for _, name := range []string{"agent", "gateway"} {
@@ -67,14 +67,14 @@ func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
 			require.Contains(t, pipeline, v, "deploy/kubernetes/%s.yaml names it", name)
 		}
 		for _, v := range read {
-			if strings.HasSuffix(v[1], "_IP") { // only the node knows it
+			if strings.HasSuffix(v[1], "_IP") { // known only on the node
 				require.Contains(t, string(manifest), "name: "+v[1], "config/kubernetes/%s.yaml reads it", name)
 			}
 		}
 	}
 }
 
-// The gateway must know that a rank was slow before it decides on the rank's trace.
+// The gateway must know that a rank was slow before it samples the rank's trace.
 func TestTheGatewayDecidesAfterRanksAreCompared(t *testing.T) {
 	text, err := config.YAML("kubernetes/gateway")
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestTheGatewayDecidesAfterRanksAreCompared(t *testing.T) {
 	require.Less(t, jobs.Stragglers.MaxWait+jobs.FlushInterval, c.Processors["tail_sampling"].DecisionWait)
 }
 
-// Whoever tries a pipeline on a machine must not open a port to others by it.
+// Trying a pipeline on a machine must not open a port to others.
 func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 	listen := regexp.MustCompile(`(?m)^ +(?:endpoint|host): (.*)$`)
 	for _, name := range config.Names() {
@@ -151,12 +151,12 @@ func TestTheReadyPipelinesCheckHosts(t *testing.T) {
 	}
 }
 
-// An exporter beside a connector that counts must not refuse: gpu_join would try the spans again, and the connector
-// count them again.
+// An exporter next to a counting connector must not reject data, because gpu_join would retry the spans, and the
+// connector would count them again.
 func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 	type pipeline struct{ Receivers, Processors, Exporters []string }
 	kind := func(id string) string { before, _, _ := strings.Cut(id, "/"); return before }
-	never := map[string]bool{"debug": true, "prometheus": true, "gpu_page": true} // have no queue and take everything
+	never := map[string]bool{"debug": true, "prometheus": true, "gpu_page": true} // have no queue and accept everything
 	for _, name := range config.Names() {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 					out = append(out, id)
 				} else if kind(id) == "forward" {
 					for _, p := range c.Service.Pipelines {
-						if slices.Contains(p.Receivers, id) && !slices.Contains(p.Processors, "tail_sampling") { // which takes everything
+						if slices.Contains(p.Receivers, id) && !slices.Contains(p.Processors, "tail_sampling") { // which accepts everything
 							out = append(out, reached(p.Exporters)...)
 						}
 					}
@@ -211,7 +211,7 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 	}
 }
 
-// Two requests at once overtake each other: points of a series would come out of order.
+// Concurrent requests overtake each other, so points of a series would arrive out of order.
 func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 	pushed := 0
 	for _, name := range config.Names() {
@@ -240,10 +240,10 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 	require.GreaterOrEqual(t, pushed, 3)
 }
 
-// An OTLP receiver takes requests of 4 MiB by gRPC by default, and refuses larger ones for good.
-// Batches are kept below that; gateways accept more, because what agents send is as large as it came or larger.
+// By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones permanently. Batches
+// stay below that; gateways accept more, because requests of agents are as large as received or larger.
 func TestRequestsByGRPCAreAsLargeAsTheirReceiverTakes(t *testing.T) {
-	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver takes by HTTP
+	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver accepts over HTTP
 	batched, told := 0, 0
 	for _, name := range config.Names() {
 		text, err := config.YAML(name)

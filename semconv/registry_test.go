@@ -57,9 +57,8 @@ func TestNamesAreSortedUniqueDottedLowerSnake(t *testing.T) {
 	}
 }
 
-// A name that is also a namespace cannot be drawn as a tree: a backend that stores gpu.x as a field has no place for
-// gpu.x.y. Attributes, metrics and events are separate trees, as in OpenTelemetry: a metric may share an attribute's
-// name.
+// A name must not also be a namespace, because a backend that stores gpu.x as a field cannot store gpu.x.y. As in
+// OpenTelemetry, attributes, metrics and events have separate namespaces: a metric may share an attribute's name.
 func TestNoNameIsANamespace(t *testing.T) {
 	for kind, names := range map[string][]string{
 		"attribute": attributeNames(), "metric": metricNames(),
@@ -165,7 +164,7 @@ func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 	}
 }
 
-// The ones of the hardware conventions, version 1.44.0, as OpenTelemetry's registry has them.
+// Metrics of the hardware conventions 1.44.0, as defined in OpenTelemetry's registry.
 func TestHardwareMetricsFollowOpenTelemetry(t *testing.T) {
 	want := map[string]string{
 		"hw.energy":                 "counter J",

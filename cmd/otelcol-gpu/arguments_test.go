@@ -56,7 +56,7 @@ func TestMisuseIsReportedWithItsRemedy(t *testing.T) {
 		require.Error(t, err, c.args)
 		assert.Contains(t, err.Error(), c.want)
 	}
-	// A name with an ending is a file's, for which there is no more to say.
+	// A name with an extension is a file, for which there is no further hint.
 	err := run([]string{"--config", filepath.Join(t.TempDir(), "none.yaml")})
 	require.ErrorContains(t, err, "none.yaml: no such file or directory")
 	require.NotContains(t, err.Error(), "ready pipeline")

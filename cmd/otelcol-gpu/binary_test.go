@@ -77,7 +77,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// ports are free ones for every listener of the ready pipelines.
+// ports are free ports for every listener of the ready pipelines.
 type ports struct{ grpc, http, metrics, health, telemetry, page string }
 
 func freePorts(t *testing.T) (ports, []string) {
@@ -135,7 +135,7 @@ func (p *process) interrupt(t *testing.T) int {
 	return p.exit(t, time.Minute)
 }
 
-// healthy returns when the Collector answers that it is.
+// healthy waits until the Collector reports that it is healthy.
 func (p *process) healthy(t *testing.T, port string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -230,7 +230,7 @@ service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: 
 	}
 }
 
-// A ready pipeline by its name is text with commas in it; a single key may be set beside it.
+// The text of a ready pipeline contains commas; a single key may be set in addition to its name.
 func TestReadyPipelinesPrintTheirListeners(t *testing.T) {
 	ports, env := freePorts(t)
 	page := "127.0.0.1:" + freePort(t)
@@ -239,7 +239,7 @@ func TestReadyPipelinesPrintTheirListeners(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "  GPUs ") }, time.Minute,
 		10*time.Millisecond)
 	require.Zero(t, p.interrupt(t))
-	// A warning about a server that does not run may come first.
+	// A warning about a server that does not run may precede it.
 	_, after, found := strings.Cut(p.stderr.String(), "Everything is ready")
 	require.True(t, found, p.stderr.String())
 	require.Equal(t, []string{

@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/freeport"
 )
 
-// The programs of docs/any-language.md send a span, and check finds nothing wrong with it.
+// The programs of docs/any-language.md send a span that passes the check.
 func TestCheckAcceptsSpansOfOtherLanguages(t *testing.T) {
 	programs := filepath.Join("..", "..", "examples", "anylanguage")
 	for language, build := range map[string][]string{

@@ -62,7 +62,7 @@ func packages(modules []module) []string {
 	return out
 }
 
-// imported reads components.go as text: the imports are what the binary is really built of.
+// imported parses the text of components.go, because its imports are what the binary actually contains.
 func imported(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("components.go")
@@ -149,7 +149,7 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 	}
 }
 
-// A number that an option does not take is refused, in every component of the project.
+// Every component of the project rejects numbers that an option does not accept.
 func TestNumbersThatNoOptionTakesAreRefused(t *testing.T) {
 	f, err := factories()
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestNumbersThatNoOptionTakesAreRefused(t *testing.T) {
 	}
 }
 
-// firstNumber is the key of the first whole number of a configuration.
+// firstNumber returns the key of the first integer of a configuration.
 func firstNumber(t reflect.Type) string {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
@@ -217,8 +217,8 @@ func firstNumber(t reflect.Type) string {
 	return ""
 }
 
-// Every component of the Kubernetes pipelines must be in the full build. A type is its package's name without the kind,
-// with underscores; the two OTLP exporters were renamed.
+// Every component of the Kubernetes pipelines must be in the full build. A component type is its package name without
+// the kind, with underscores, except for the two renamed OTLP exporters.
 func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	renamed := map[string]string{"otlpgrpcexporter": "otlpexporter"}
 	full := readManifest(t, "builder-full.yaml").sections()
@@ -250,7 +250,7 @@ func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	}
 }
 
-// A ready pipeline for the full build is refused by name, with the remedy; a plain misspelling is not.
+// A ready pipeline for the full build is rejected by name, with the remedy; a misspelling is not.
 func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	for _, name := range []string{
 		"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
@@ -262,7 +262,7 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`), nil).Error(), "full build")
 }
 
-// The Collector reports one missing component for each section; the hint names all, and a build that has all.
+// The Collector reports one missing component per section; the hint names all of them, and a build that has them.
 func TestEveryMissingComponentIsNamed(t *testing.T) {
 	validate := func(receivers, processors string) string {
 		yaml := "yaml:{receivers: {otlp: {protocols: {grpc: {}}}" + receivers + "}, processors: {gpu_derive: {}" + processors + "}, " +
@@ -281,7 +281,7 @@ func TestEveryMissingComponentIsNamed(t *testing.T) {
 		`(no build of otelgpu has the receiver "ebpf", the receiver "jmx": correct the names, or build`)
 }
 
-// The core distribution accepts the configuration of the sidecar Collector, which is in the manifest.
+// The core distribution accepts the configuration of the sidecar Collector in the manifest.
 func TestTheSidecarsConfigurationIsComplete(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kubernetes/snippets/sidecar.yaml")
 	require.NoError(t, err)

@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The demo runs in real time. Where threads wait for a processor, devices are sampled with gaps, and other ranks are
-// late than the one of the story; so the story is held only where the machine kept up.
+// The demo runs in real time. On an overloaded machine, devices are sampled with gaps, and other ranks than the
+// scripted one are late, so the script is checked only if the machine kept up.
 func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	var dir, stdout string
 	var late time.Duration
@@ -50,7 +50,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	gpu := map[string]ptrace.Span{}
 	parents := map[string]string{}
 	energy := 0.0
-	accounts := map[string]map[string]ptrace.Span{} // of requests, by trace and name
+	accounts := map[string]map[string]ptrace.Span{} // usage records of requests, by trace and name
 	served, charged, batches := 0, 0.0, 0.0
 	facts := map[string]spanfacts.Facts{}
 	eachSpan(t, filepath.Join(dir, "spans.json"), func(rs ptrace.ResourceSpans, s ptrace.Span) {
@@ -93,7 +93,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 			}
 		}
 	}
-	// The parts of outermost spans can never be more than the devices took in all, which the receiver counted by itself.
+	// The energy of outermost spans can never exceed the total of the devices, which the receiver counts independently.
 	total := lastSums(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
 	require.LessOrEqual(t, energy, total)
 	text, err := os.ReadFile(filepath.Join(dir, "trace.json"))
@@ -123,13 +123,13 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.Greater(t, float64(joined), 0.9*float64(len(gpu)), "spans with samples around them")
 	require.Positive(t, derived)
 
-	// Every request's trace says what the GPU did for it, and the batches are divided without a rest.
+	// Every request's trace contains its GPU work, and batches are divided without a remainder.
 	require.Greater(t, served, 20)
 	require.Len(t, accounts, served)
 	long := ""
 	for trace, a := range accounts {
 		require.Contains(t, a, "queue", trace)
-		if _, is := a["prefill.long"]; is { // the one that stands out
+		if _, is := a["prefill.long"]; is { // the straggler
 			require.Empty(t, long)
 			long = trace
 			require.Equal(t, 32768.0, number(a["prefill.long"], semconv.GPUOperationItemsKey))
@@ -144,7 +144,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey),
 			number(a["decode"], semconv.GPURequestBatchCountKey))
 	}
-	// The findings, the page and the table name it, and what else stands out.
+	// The findings, the page and the table name it, along with the other findings.
 	found := map[string]finding.Finding{}
 	for _, f := range recorded.Findings {
 		found[f.Kind] = f
@@ -179,10 +179,11 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	}
 }
 
-// keptUp is less than by what the story's rank is late in all, and than the gap that leaves time without samples.
+// keptUp is less than the total delay of the scripted rank, and than the gap that leaves time without samples.
 const keptUp = 200 * time.Millisecond
 
-// lateness is by how much a timer of 5 ms was late while f ran, in all; 10 ms each time are any machine's.
+// lateness returns the total delay of a 5 ms timer while f ran, ignoring delays up to 10 ms, which occur on any
+// machine.
 func lateness(f func()) (sum time.Duration) {
 	const tick, usual = 5 * time.Millisecond, 10 * time.Millisecond
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -203,7 +204,7 @@ func lateness(f func()) (sum time.Duration) {
 	return
 }
 
-// factsOf reads a span with what its scope says for it.
+// factsOf reads a span together with its scope.
 func factsOf(rs ptrace.ResourceSpans, s ptrace.Span) (f spanfacts.Facts) {
 	for _, ss := range rs.ScopeSpans().All() {
 		for _, x := range ss.Spans().All() {
@@ -217,7 +218,7 @@ func factsOf(rs ptrace.ResourceSpans, s ptrace.Span) (f spanfacts.Facts) {
 	return f
 }
 
-// number is an attribute of a span, 0 where it is absent.
+// number returns an attribute of a span, or 0 if it is absent.
 func number(s ptrace.Span, key attribute.Key) float64 {
 	v, ok := s.Attributes().Get(string(key))
 	if !ok {
@@ -229,7 +230,7 @@ func number(s ptrace.Span, key attribute.Key) float64 {
 	return v.Double()
 }
 
-// lastSums adds the newest values of the series of a cumulative sum.
+// lastSums returns the total of the newest values of all series of a cumulative sum.
 func lastSums(t *testing.T, path, name string) (total float64) {
 	t.Helper()
 	last := map[string]float64{}

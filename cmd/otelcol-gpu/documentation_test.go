@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 )
 
-// documents are the texts of all Markdown files, by path.
+// documents returns the texts of all Markdown files by path.
 func documents(t *testing.T) map[string][]byte {
 	texts := map[string][]byte{}
 	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, _ fs.DirEntry, err error) error {
@@ -31,7 +31,7 @@ func documents(t *testing.T) map[string][]byte {
 	return texts
 }
 
-// Every configuration in a document that has a service runs as it is pasted.
+// Every configuration with a service in a document runs as pasted.
 func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	found := 0
@@ -48,7 +48,7 @@ func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 			c, err := otelcol.NewCollector(settings(yaml))
 			require.NoError(t, err)
 			err = c.DryRun(t.Context())
-			if strings.Contains(yaml, "\n  prometheus:\n    config:") { // the receiver, which is in the full build only
+			if strings.Contains(yaml, "\n  prometheus:\n    config:") { // the receiver is only in the full build
 				require.ErrorContains(t, err, `unknown type: "prometheus"`, path)
 				continue
 			}
@@ -82,7 +82,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 	assert.GreaterOrEqual(t, found, 8)
 }
 
-// The full build has none of the ready pipelines within it: documents start it on files, which are there.
+// The full build has no embedded pipelines: documents start it with files, which must exist.
 func TestTheFullBuildIsStartedOnFiles(t *testing.T) {
 	start := regexp.MustCompile("otelcol-gpu-full --config ([^\\s`]+)")
 	found := 0
@@ -117,7 +117,7 @@ func TestTheREADMEListsTheComponents(t *testing.T) {
 
 func typesOf[F component.Factory](factories map[component.Type]F) (names []string) {
 	for _, f := range factories {
-		names = append(names, f.Type().String()) // not its deprecated alias
+		names = append(names, f.Type().String()) // not the deprecated alias
 	}
 	return names
 }

@@ -57,8 +57,8 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 	assert.Empty(t, remedies, "no such file")
 }
 
-// TestEarlierConfigurationsKeepTheirKeys compares all of them with the schema, which describes the full build, too, and
-// with the full build if there is one.
+// TestEarlierConfigurationsKeepTheirKeys compares all of them with the schema, which also describes the full build, and
+// with the full build if it exists.
 func TestEarlierConfigurationsKeepTheirKeys(t *testing.T) {
 	s := compiledSchema(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "earlier", "*.yaml"))

@@ -160,8 +160,8 @@ func TestSchemaRejectsEveryMisspelledKey(t *testing.T) {
 	require.Greater(t, checked, 500)
 }
 
-// free reports whether the schema does not describe the keys at a path: below a component of the full build only, and in
-// the declarative configuration of the SDK.
+// free reports whether the schema does not describe the keys at a path: below components that only the full build has,
+// and in the declarative configuration of the SDK.
 func free(at string) bool {
 	parts := strings.Split(at, "/")
 	if len(parts) > 3 && parts[0] == "service" && parts[1] == "telemetry" {

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// The rows of the table in docs/operating.md follow from the formula beside it.
+// The rows of the table in docs/operating.md follow from the formula next to it.
 func TestSizeIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operating.md")
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestDefaultsHoldAHundredThousandSpansPerSecond(t *testing.T) {
 		var conf map[string]any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &conf))
 		if processors := conf["processors"].(map[string]any); processors["gpu_join"] != nil {
-			if soft := memorylimitconverter.RefusesFrom(conf); soft > 0 && name != "profiles" { // of lower rates
+			if soft := memorylimitconverter.RefusesFrom(conf); soft > 0 && name != "profiles" { // for lower rates
 				assert.LessOrEqual(t, s.limit(), soft, "the memory_limiter of %s", name)
 			}
 		}

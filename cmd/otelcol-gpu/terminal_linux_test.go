@@ -26,7 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// tty is a terminal of its own, with a program in it.
+// tty is a pseudoterminal with a program in it.
 type tty struct {
 	*process
 	master *os.File
@@ -35,7 +35,7 @@ type tty struct {
 	closed chan struct{}
 }
 
-// inTerminal starts the binary in a terminal of a size.
+// inTerminal starts the binary in a terminal of the given size.
 func inTerminal(t *testing.T, columns, lines uint16, env []string, args ...string) *tty {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -83,7 +83,7 @@ func (p *tty) waitFor(t *testing.T, text string) {
 		10*time.Millisecond, "%q", &p.screen)
 }
 
-// frames are the pictures that were drawn on the alternate screen, without colours.
+// frames returns the frames that were drawn on the alternate screen, without colors.
 func (p *tty) frames() []string {
 	_, drawn, _ := strings.Cut(p.screen.String(), "\x1b[?1049h")
 	drawn, _, _ = strings.Cut(drawn, "\x1b[?25h\x1b[?1049l")
@@ -91,7 +91,7 @@ func (p *tty) frames() []string {
 	return strings.Split(drawn, "\x1b[H")[1:]
 }
 
-// fits compares a picture with the size of a screen, in which a wide line takes several lines.
+// fits compares a frame with the size of a screen, in which a long line takes several lines.
 func fits(t *testing.T, frame string, columns, lines int) {
 	t.Helper()
 	used := 0
@@ -117,7 +117,7 @@ func TestTheDemoFitsItsTerminalAndFollowsItsSize(t *testing.T) {
 	p := demoIn(t, 80, 24)
 	require.Eventually(t, func() bool { return len(p.frames()) > 1 }, time.Minute, 10*time.Millisecond)
 	drawn := p.frames()
-	for _, f := range drawn[:len(drawn)-1] { // the last may not be whole
+	for _, f := range drawn[:len(drawn)-1] { // the last one may be incomplete
 		fits(t, f, 80, 24)
 	}
 	require.Contains(t, p.screen.String(), "\x1b[1mOPERATION", "colours")
@@ -131,12 +131,12 @@ func TestTheDemoFitsItsTerminalAndFollowsItsSize(t *testing.T) {
 	f := p.frames()
 	fits(t, f[len(f)-2], 200, 50)
 
-	// Ctrl-C as the terminal sends it: the screen is given back, the table stays, and the files are whole.
+	// Ctrl-C as the terminal sends it: the screen is restored, the table stays, and the files are complete.
 	_, err := p.master.Write([]byte{3})
 	require.NoError(t, err)
 	require.Zero(t, p.exit(t, time.Minute))
 	var after string
-	require.Eventually(t, func() bool { // the terminal hands over what was written a moment after the process ended
+	require.Eventually(t, func() bool { // output arrives shortly after the process has ended
 		_, after, _ = strings.Cut(p.screen.String(), "\x1b[?25h\x1b[?1049l")
 		return strings.Contains(after, "trace.json")
 	}, time.Minute, 10*time.Millisecond)
@@ -148,7 +148,7 @@ func TestTextsOfConvertFitTheTerminal(t *testing.T) {
 	p := inTerminal(t, 90, 24, append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=1"), "convert", "--out",
 		filepath.Join(t.TempDir(), "out"), file)
 	require.Zero(t, p.exit(t, time.Minute))
-	p.waitFor(t, "\nvolta_scudnn_128x128_stridedB_splitK_small_nn_v1 ") // names of kernels are whole
+	p.waitFor(t, "\nvolta_scudnn_128x128_stridedB_splitK_small_nn_v1 ") // names of kernels are complete
 	lines := strings.Split(strings.ReplaceAll(p.screen.String(), "\r", ""), "\n")
 	for _, l := range lines[1:slices.Index(lines, "")] { // the first has the path of the file
 		require.Less(t, utf8.RuneCountInString(l), 90, l)
@@ -171,7 +171,7 @@ func TestADumbTerminalGetsNoControlSequences(t *testing.T) {
 
 func TestSecondInterruptReportsUnfinishedWork(t *testing.T) {
 	p := demoIn(t, 80, 24)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that the second comes before the end
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // so that the second one arrives before the end
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))

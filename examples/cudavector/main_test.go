@@ -28,7 +28,7 @@ func TestWithoutAGPUItReportsItAndComputesOnTheCPU(t *testing.T) {
 	require.Regexp(t, `(?m)^saxpy +3 `, out.String())
 }
 
-// stub builds the tests' stub of libcuda, whose kernels of these names compute on the host.
+// stub builds a stub of libcuda whose kernels with these names compute on the host.
 func stub(t *testing.T) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")

@@ -81,7 +81,7 @@ func TestEveryRequestIsLinkedFromItsIterations(t *testing.T) {
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {
-	s := &server{queue: make(chan *request)} // nobody serves it
+	s := &server{queue: make(chan *request)} // never served
 	h := s.handler(sdktrace.NewTracerProvider())
 	for _, tt := range []struct {
 		body string
@@ -100,7 +100,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// items is gpu.operation.items.
+// items returns gpu.operation.items.
 func items(kv []attribute.KeyValue) int64 {
 	i := slices.IndexFunc(kv, func(a attribute.KeyValue) bool { return a.Key == "gpu.operation.items" })
 	if i < 0 {

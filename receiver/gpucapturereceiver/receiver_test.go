@@ -36,7 +36,7 @@ import (
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// captureWhile runs a window that is as long as f, and returns the spans by name.
+// captureWhile opens a window while f runs, and returns the spans by name.
 func captureWhile(t *testing.T, p *capturetest.Process, f func()) (map[string]ptrace.Span, Result, []ptrace.Traces) {
 	t.Helper()
 	spans := map[string]ptrace.Span{}
@@ -54,7 +54,7 @@ func captureWhile(t *testing.T, p *capturetest.Process, f func()) (map[string]pt
 	return spans, res, all
 }
 
-// recordWhile runs the first window of a process, from before f until it has returned.
+// recordWhile opens the first window of a process while f runs.
 func recordWhile(t *testing.T, p *capturetest.Process, emit func(ptrace.Traces), f func()) Result {
 	t.Helper()
 	type answer struct {
@@ -156,8 +156,8 @@ func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
 }
 
-// TestCUPTIsClockIsTheWallClockAfterAWindow reads CUPTI's clock as a profiler would that runs later in the process and
-// relies on CUPTI's default, CLOCK_REALTIME.
+// TestCUPTIsClockIsTheWallClockAfterAWindow reads CUPTI's clock like a later profiler in the process that relies on
+// CUPTI's default, CLOCK_REALTIME.
 func TestCUPTIsClockIsTheWallClockAfterAWindow(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	stamp := func() time.Time {
@@ -188,7 +188,7 @@ func TestAThreadThatIsDelayedBetweenTwoClocksMovesNothing(t *testing.T) {
 func TestAClockThatIsSetDuringAWindowIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		jump   time.Duration
-		placed int64 // of what happens at CUPTI's 1500
+		placed int64 // converted time of CUPTI's 1500
 		remark string
 	}{
 		"drift":   {20 * time.Microsecond, 11_500, ""},
@@ -250,7 +250,7 @@ func TestMissingProcessesAndRingsAreNamed(t *testing.T) {
 			_ = idle.Process.Kill()
 			_ = idle.Wait()
 		})
-		require.Eventually(t, func() bool { // a process that has just begun has none yet
+		require.Eventually(t, func() bool { // a process that has just started has none yet
 			environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", idle.Process.Pid))
 			return len(environment) > 0
 		}, time.Minute, time.Millisecond)
@@ -331,7 +331,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"`kinds` has \"runtime\", which is not one of [kernel copy memset graph]")
 }
 
-// hostile writes a ring with random contents behind a header that may be right, and reads it as far as it goes.
+// hostile writes a ring with random contents after a header that may be valid, and reads as much of it as possible.
 func hostile(t testing.TB, header, body []byte) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "1-1.ring")
@@ -384,7 +384,7 @@ func FuzzHostileRing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, body []byte) { hostile(t, header, body) })
 }
 
-// rewind makes the next reader of a ring begin with the oldest record that is still there.
+// rewind makes the next reader of a ring start at the oldest available record.
 func rewind(b *testing.B, path string) {
 	b.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -399,7 +399,7 @@ func rewind(b *testing.B, path string) {
 	require.NoError(b, err)
 }
 
-// BenchmarkRead is the way of a record from shared memory into the receiver's own.
+// BenchmarkRead measures copying a record from shared memory into the receiver's own.
 func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	list := make([]activity, 1000)
@@ -418,7 +418,7 @@ func BenchmarkRead(b *testing.B) {
 	n, err := q.Request(200*time.Millisecond, 31, 1<<40)
 	require.NoError(b, err)
 	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, time.Minute, time.Millisecond)
-	// The same records again and again: the writer's head stays, the reader's tail goes back.
+	// Reads the same records repeatedly: the writer's head stays, and the reader's tail is reset.
 	records := 0
 	w := &window{
 		cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{},

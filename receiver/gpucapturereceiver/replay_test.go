@@ -38,16 +38,16 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// activity is one activity of a device, as the trace says and as the spans say.
+// activity is one activity of a device, from the trace or from the spans.
 type activity struct {
 	kind, name      string
-	start, duration int64 // ns; start since the first
+	start, duration int64 // ns; start relative to the first
 	device, stream  int64
 	correlation     int64
 	bytes           int64
 }
 
-// truth reads the activities of a Chrome trace without any code of the project's.
+// truth reads the activities of a Chrome trace without any code of the project.
 func truth(t *testing.T, path string) []activity {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -115,7 +115,7 @@ func number(v any) int64 {
 	return n
 }
 
-// micros reads microseconds as ns, exactly: by moving the point.
+// micros reads microseconds as exact ns, by moving the decimal point.
 func micros(v any) int64 {
 	s := ""
 	switch v := v.(type) {
@@ -133,7 +133,7 @@ func micros(v any) int64 {
 	return n
 }
 
-// writeReplay writes the stand-in's file: its struct entry is 96 bytes.
+// writeReplay writes the replay file of the CUPTI stub, whose struct entry has 96 bytes.
 func writeReplay(t testing.TB, path string, list []activity) {
 	t.Helper()
 	var b bytes.Buffer
@@ -168,7 +168,7 @@ func writeReplay(t testing.TB, path string, list []activity) {
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
-// copyKinds are CUPTI's numbers for a name as "Memcpy HtoD (Pinned -> Device)".
+// copyKinds returns CUPTI's numbers for a name such as "Memcpy HtoD (Pinned -> Device)".
 func copyKinds(name string) (kind, from, to byte) {
 	for i, d := range []string{"HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"} {
 		if strings.Contains(name, d) {
@@ -193,8 +193,8 @@ func testConfig(folder string, window time.Duration) *Config {
 	return cfg
 }
 
-// capture replays activities through the stand-in, the library and the ring, and gives what the spans say. More
-// consumers may get the spans.
+// capture replays activities through the stub, the library and the ring, and returns the activities of the spans.
+// Additional consumers may receive the spans.
 func capture(t *testing.T, list []activity, more ...func(ptrace.Traces)) ([]activity, Result) {
 	t.Helper()
 	dir := t.TempDir()
@@ -301,7 +301,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 			for i := range want {
 				want[i].name = want[i].name[:min(len(want[i].name), 2048)] // the limit of gpu.kernel.name
 				switch want[i].kind {
-				case "copy": // the name is made of CUPTI's kinds; the trace's may be of another runtime
+				case "copy": // the name is derived from CUPTI's kinds; the trace may have the name of another runtime
 					k, f, to := copyKinds(want[i].name)
 					want[i].name = profiletrace.CopyName(int64(k), int64(f), int64(to))
 				case "memset":
@@ -317,7 +317,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				require.Equal(t, want[i], got[i], "activity %d by start", i)
 			}
 
-			// And the analysis equals the file's.
+			// The analysis equals that of the file.
 			st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps},
 				func(context.Context, ptrace.Traces) error { return nil })
 			require.NoError(t, err)
@@ -346,7 +346,8 @@ func TestGraphsAndCopiesBetweenDevices(t *testing.T) {
 	}, sorted(got))
 }
 
-// The profile of a window has the time of its activities, and the time between them as idle, to the nanosecond.
+// The profile of a window contains the time of its activities, and the time between them as idle time, to the
+// nanosecond.
 func TestProfileOfAWindowHasTheTimeOfItsActivities(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 1))
 	var list []activity

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
 
-// BenchmarkTakeSecond is what the receiver does with one second of 8 GPUs × 20 quantities at 10 Hz: states, samples,
-// rings. 1600 values each.
+// BenchmarkTakeSecond measures the receiver's work for one second of 8 GPUs × 20 quantities at 10 Hz (1600 values):
+// states, samples, rings.
 func BenchmarkTakeSecond(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
@@ -54,7 +54,7 @@ func BenchmarkTakeSecond(b *testing.B) {
 	}
 }
 
-// BenchmarkCollect is one emission of the metrics of 8 GPUs.
+// BenchmarkCollect measures one emission of the metrics of 8 GPUs.
 func BenchmarkCollect(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)

@@ -17,13 +17,13 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// clockRig plays a source whose clock differs from this machine's.
+// clockRig simulates a source whose clock differs from this machine's.
 type clockRig struct {
 	r   *gpuReceiver
 	now time.Time
 }
 
-// seconds reads once a second; off returns the source's clock less this machine's, and whether there is a sample.
+// seconds reads once a second; off returns the source's clock minus this machine's, and whether there is a sample.
 func (c *clockRig) seconds(n int, off func(second int) (time.Duration, bool)) {
 	for i := range n {
 		c.now = c.now.Add(time.Second)

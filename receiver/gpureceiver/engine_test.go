@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// fakeSource does what the test says.
+// fakeSource is a source that the test controls.
 type fakeSource struct {
 	name string
 
@@ -28,7 +28,7 @@ type fakeSource struct {
 	openErr error
 	readErr error
 	hang    chan struct{} // calls wait until it is closed
-	hangs   string        // only these do; empty: all
+	hangs   string        // only this call hangs; empty: all calls
 	open    bool
 	calls   []string
 	inCall  bool
@@ -98,7 +98,7 @@ func (f *fakeSource) isOpen() bool {
 	return f.open
 }
 
-// log is a handler that records its calls, without repetitions.
+// logHandler is a handler that records its calls, without repetitions.
 type logHandler struct {
 	mu    sync.Mutex
 	lines []string
@@ -134,7 +134,7 @@ func (l *logHandler) has(line string) bool {
 	return slices.Contains(l.lines, line)
 }
 
-// start runs an engine and returns what stops it and waits. Calls are late after 50 ms if they may hang.
+// start runs an engine and returns a function that stops it and waits. If calls may hang, they are late after 50 ms.
 func start(h handler, mayHang bool, sources ...gpudata.Source) (stop func() error) {
 	e := &engine{
 		callTimeout: time.Minute, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond,
@@ -177,7 +177,7 @@ func TestAHungSourceHoldsNeitherTheOthersNorShutdown(t *testing.T) {
 	eventually(t, func() bool { return l.has("read b") })
 	assert.True(t, l.has("late a open"))
 	_ = stop() // it would wait for the call, which waits for the test
-	// The call returns long after: what it opened is closed again.
+	// The call returns much later: what it opened is closed.
 	close(hang)
 	eventually(t, func() bool {
 		a.mu.Lock()

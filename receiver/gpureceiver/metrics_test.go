@@ -31,7 +31,7 @@ import (
 
 var t0 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
-// at is t0 plus so many milliseconds in unix ns.
+// at returns t0 plus ms milliseconds, in Unix ns.
 func at(ms int) int64 { return t0.Add(time.Duration(ms) * time.Millisecond).UnixNano() }
 
 func testReceiver(t *testing.T, change func(*Config)) (*gpuReceiver, *consumertest.LogsSink) {
@@ -66,7 +66,7 @@ func points(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return m.Sum().DataPoints()
 }
 
-// text writes metrics as lines "name{what tells points apart} value @time [from start]", identity left out.
+// text returns metrics as lines "name{distinguishing attributes} value @time [from start]", without the identity.
 func text(md pmetric.Metrics) string {
 	identity := map[string]bool{
 		"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
@@ -133,7 +133,7 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 		`GPU-1 hw.status{hw.state=predicted_failure} 0 @200`,
 	}, "\n"), text(md))
 
-	r.take(&gpudata.Batch{Values: []gpudata.Value{ // far apart for the sampling, but then not for those before
+	r.take(&gpudata.Batch{Values: []gpudata.Value{ // too far apart for the sampling interval, but not for the previous ones
 		val(0, gpuquantity.Utilization, 2150, 0.1), val(0, gpuquantity.Utilization, 3650, 0.6), val(0, gpuquantity.Utilization, 4650, 0.8),
 	}})
 	assert.Contains(t, text(r.collect(t0)), `hw.gpu.utilization{hw.gpu.task=general} 0.68 @4650`) // (0.6×1.5 + 0.8×1) ÷ 2.5
@@ -142,7 +142,7 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 
 	b = &gpudata.Batch{Values: []gpudata.Value{
 		val(0, gpuquantity.Energy, 200, 1070), // read twice
-		val(0, gpuquantity.Energy, 300, 20),   // the driver was loaded again
+		val(0, gpuquantity.Energy, 300, 20),   // the driver was reloaded
 		val(0, gpuquantity.Energy, 400, 50),
 	}}
 	r.take(b)
@@ -374,7 +374,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	assert.EqualError(t, cfg.Validate(), "`replay::file` must be set when `source` is replay")
 }
 
-// statusHost collects what is reported.
+// statusHost collects reported status events.
 type statusHost struct {
 	samplesHost
 	events chan *componentstatus.Event
@@ -409,7 +409,7 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 	require.NoError(t, r.Shutdown(context.Background()))
 }
 
-// TestValuesOfOneMomentBecomeOneSample gives values field by field, as DCGM does, with energy at times of its own.
+// TestValuesOfOneMomentBecomeOneSample supplies values field by field, as DCGM does, with energy at separate times.
 func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
@@ -443,8 +443,8 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	}
 }
 
-// A machine whose clock was an hour ahead: what was measured since it was set right counts at once, and cumulative
-// series restart. Without that everything would be refused for an hour.
+// A machine's clock was an hour ahead: values since its correction are accepted immediately, and cumulative series
+// restart. Otherwise, everything would be rejected for an hour.
 func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	r, logs := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
@@ -463,7 +463,7 @@ func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	require.Contains(t, text(r.collect(now)), "hw.energy{} 30 ")
 	took(-300*time.Millisecond, 310, 1060, 2)
 	took(-200*time.Millisecond, 320, 1092, 2)
-	took(-250*time.Millisecond, 999, 1080, 2) // an older one is not taken
+	took(-250*time.Millisecond, 999, 1080, 2) // an older one is ignored
 	md := r.collect(now)
 	found := map[string]pmetric.NumberDataPoint{}
 	for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {

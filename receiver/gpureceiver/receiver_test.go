@@ -84,8 +84,8 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	joules, coverage := dev.Integral(gpusamplesextension.Energy, oldest, newest)
 	require.NotZero(t, coverage)
 	seconds := float64(newest-oldest) * 1e-9 * coverage
-	// Between the powers of the idle and of the busiest phase (78 W, 690 W), give or take a step of the counter at the
-	// ends of a window this short.
+	// Between the powers of the idle and of the busiest phase (78 W, 690 W), within one counter step at the ends of such a
+	// short window.
 	assert.InDelta(t, 384, joules/seconds, 360)
 
 	last := map[string]pmetric.NumberDataPoint{}

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// recordSimulated records two devices until enough accepts what was recorded in a time, which is doubled until then: a
-// busy machine samples more rarely.
+// recordSimulated records two devices for d, doubling it until enough accepts the recording, because a busy machine
+// samples less often.
 func recordSimulated(t *testing.T, d time.Duration, enough func(file []byte) bool) ([]byte, RecordSummary) {
 	t.Helper()
 	for ; d < time.Minute; d *= 2 {
@@ -149,7 +149,7 @@ func TestACutRecordingIsReadableUpToTheCut(t *testing.T) {
 	require.NoError(t, w.Devices(nil))
 	require.NoError(t, w.Close())
 	whole := file.Len()
-	// Lines up to the cut: one flush at 1 s is in the first recording, more in longer ones.
+	// Complete lines up to the truncation: the first recording has one flush at 1 s, longer ones have more.
 	readable := func(cut []byte) (n int) {
 		r, err := recording.NewReader(bytes.NewReader(cut))
 		if err != nil { // nothing has been flushed yet

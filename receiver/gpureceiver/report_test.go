@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
-// loggedReceiver is a receiver whose log and own metrics can be read.
+// loggedReceiver returns a receiver with readable log and internal metrics.
 func loggedReceiver(t *testing.T) (*gpuReceiver, func() []string, *componenttest.Telemetry) {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -165,7 +165,7 @@ func TestMissingDataIsReportedOnceAndCounted(t *testing.T) {
 	assert.Equal(t, map[string]int64{"profiling": 2, "identity": 1}, counts)
 }
 
-// useRecorder is a gpu_samples extension that notes who holds what.
+// useRecorder is a gpu_samples extension that records the owners of devices.
 type useRecorder struct {
 	*gpusamplesextension.Store
 	uses map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse

@@ -35,7 +35,7 @@ func TestWindowAndStepsEqualTheReference(t *testing.T) {
 				assert.Equal(t, seconds(want.Idle), a["gpu.window.idle.duration"])
 				assert.Equal(t, want.Activities["kernel"], a["gpu.window.kernel.count"])
 				assert.Equal(t, seconds(want.KernelSum), a["gpu.window.kernel.duration"])
-				_, more := withoutLibrary(t, path) // they run alone, one after the other
+				_, more := withoutLibrary(t, path) // which run alone, one after the other
 				assert.Equal(t, seconds(want.Comm.Compute-more), a["gpu.window.compute.duration"])
 				assert.InDelta(t, seconds(want.Busy-want.Comm.Compute+more), a["gpu.window.non_compute.duration"], 1e-12)
 				if want.Memory > 0 {
@@ -66,7 +66,7 @@ func TestWindowAndStepsEqualTheReference(t *testing.T) {
 	}
 }
 
-// TestQueue holds values that another program (Python, exact decimals: +1 at a launch and -1 at a start) computed from
+// TestQueue has values that another program (Python, exact decimals: +1 at a launch and -1 at a start) computed from
 // the files.
 func TestQueue(t *testing.T) {
 	for _, c := range []struct {
@@ -92,9 +92,9 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestExtentsEqualHolisticTraceAnalysis holds values that another program (Python, exact decimals) computed from
-// the files by HTA's rule: an activity counts when a call with its correlation began by the end of the last
-// ProfilerStep (include_last_profiler_step), or before its start (the default).
+// TestExtentsEqualHolisticTraceAnalysis has values that another program (Python, exact decimals) computed from the
+// files by HTA's rule: an activity counts when a call with its correlation began by the end of the last ProfilerStep
+// (include_last_profiler_step), or before its start (the default).
 func TestExtentsEqualHolisticTraceAnalysis(t *testing.T) {
 	for _, c := range []struct {
 		file                                                 string
@@ -172,7 +172,7 @@ func TestExtentLeavesFilesWithOneStepWhole(t *testing.T) {
 	}
 }
 
-// gpu is a kernel with its launch: at the given start on the host, from start to end on a stream.
+// gpu returns a kernel, from start to end on a stream, with its launch on the host.
 func gpu(corr, launch, start, end, stream int64, name, args string) string {
 	return fmt.Sprintf(
 		`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":%d,"dur":1,"args":{"correlation":%d}},`+
@@ -180,8 +180,8 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 		launch, corr, name, start, end-start, stream, corr, args)
 }
 
-// A kernel that runs past the end of the step belongs to it up to there: else it would hide communication that it is
-// not beside.
+// A kernel that runs past the end of the step counts only up to there; otherwise it would hide communication outside
+// the step.
 func TestStepCountsOnlyItsPartOfAKernel(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		gpu(1, 120, 200, 400, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+gpu(2, 130, 950, 1100, 7, "gemm",

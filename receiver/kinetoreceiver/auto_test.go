@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-// totals adds up what spans say of GPU work: their own and what they gathered of spans that do not exist.
+// totals sums the GPU work of spans: their own and the totals of omitted spans.
 type totals struct {
 	kernels, copies, memsets, copyBytes int64
 	kernelTime                          float64

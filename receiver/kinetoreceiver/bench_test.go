@@ -43,7 +43,7 @@ func (n *nothing) Event(*chromejson.Event) error { n.n++; return nil }
 func (*nothing) Wants(byte) bool                 { return true }
 func (*nothing) Meta(_, _ []byte) error          { return nil }
 
-// BenchmarkScan is the tokenizer alone.
+// BenchmarkScan measures only the tokenizer.
 func BenchmarkScan(b *testing.B) {
 	for name, file := range benchFiles {
 		b.Run(name, func(b *testing.B) {
@@ -61,7 +61,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is from uncompressed JSON to finished spans.
+// BenchmarkRead measures reading uncompressed JSON into finished spans.
 func BenchmarkRead(b *testing.B) {
 	for name, file := range benchFiles {
 		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {

@@ -21,14 +21,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// call is a call of the runtime.
+// call returns a runtime call.
 func call(name string, corr, at int64, args string) string {
 	return fmt.Sprintf(
 		`{"ph":"X","cat":"cuda_runtime","name":%q,"pid":9,"tid":9,"ts":%d,"dur":2,"args":{%s"correlation":%d}}`,
 		name, at, args, corr)
 }
 
-// kernel is a kernel of a graph that was launched with the correlation.
+// kernel returns a kernel of the graph launch with the correlation.
 func kernel(name string, corr, stream, start, end int64, args string) string {
 	return fmt.Sprintf(`{"ph":"X","cat":"kernel","name":%q,"pid":0,"tid":%d,"ts":%d,"dur":%d,`+
 		`"args":{"device":0,"stream":%d,"correlation":%d%s}}`, name, stream, start, end-start, stream, corr, args)
@@ -36,8 +36,8 @@ func kernel(name string, corr, stream, start, end int64, args string) string {
 
 func ofKernel(name string) string { return fmt.Sprintf(`"kernel":%q,`, name) }
 
-// capture is the capture of a product of 64 × 128 by 128 × columns, of a copy and of an addition of ten numbers, in a
-// module; while the addition is computed on the device, because its stream does not capture.
+// capture returns the capture of a product of 64 × 128 by 128 × columns, a copy and an addition of ten numbers in a
+// module. The addition also runs on the device, because its stream does not capture.
 func capture(named bool, columns int) string {
 	of := ofKernel
 	if !named {
@@ -53,7 +53,7 @@ func capture(named bool, columns int) string {
 		call("hipExtModuleLaunchKernel", 2, 115, of("gemm")),
 		call("hipExtModuleLaunchKernel", 3, 120, of("splitk")),
 		call("hipMemcpyAsync", 4, 150, ""),
-		operator("aten::relu", 155, 10, `"Input type":["float"],"Input Dims":[[99]]`), // not into the graph
+		operator("aten::relu", 155, 10, `"Input type":["float"],"Input Dims":[[99]]`), // not captured
 		call("hipLaunchKernel", 5, 157, of("relu")), kernel("relu", 5, 8, 200, 210, ""),
 		operator("aten::add", 170, 10, `"Input type":["float","float","Scalar"],"Input Dims":[[10],[10],[]]`),
 		call("hipLaunchKernel", 6, 172, of("add")),
@@ -61,7 +61,8 @@ func capture(named bool, columns int) string {
 	}, ",")
 }
 
-// replays are two launches of the graph, and one of another. Kernels are on two streams and begin in another order.
+// Correlations of two launches of the graph, and one of another. Kernels are on two streams and start in a different
+// order.
 const firstReplay, secondReplay, otherReplay = 31, 32, 33
 
 func replays(numbers bool) string {
@@ -152,7 +153,7 @@ func TestReplaysOfGraphsHaveTheOperatorsOfTheirCapture(t *testing.T) {
 	}
 }
 
-// HIP records launches that become no node of the graph.
+// HIP records launches that do not become nodes of the graph.
 func TestReplaysMayLackAFewKernelsOfTheirCapture(t *testing.T) {
 	more := func(names ...string) string {
 		text := capture(true, 32)
@@ -262,7 +263,7 @@ func TestInconclusiveCapturesAreReported(t *testing.T) {
 	}
 }
 
-// A folder of captures is read for the first file that launches graphs, and again when a file of it changed.
+// A folder of captures is read for the first file that launches graphs, and again after one of its files has changed.
 func TestCapturesAreReadOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "capture.json")
 	text := "[" + capture(true, 32) + "]"
@@ -284,7 +285,7 @@ func TestCapturesAreReadOnce(t *testing.T) {
 	assert.Zero(t, known())
 }
 
-// TestRecordedReplaysHaveTheirOperators needs the traces of captures that TraceLens keeps beside these.
+// TestRecordedReplaysHaveTheirOperators needs the traces of captures that accompany these in TraceLens.
 func TestRecordedReplaysHaveTheirOperators(t *testing.T) {
 	for _, c := range []struct {
 		file    string

@@ -38,7 +38,7 @@ func find(t testing.TB, batches []ptrace.Traces, name string) ptrace.Span {
 	return ptrace.Span{}
 }
 
-// scopeOf are the attributes of the scope of the first span of a name.
+// scopeOf returns the scope attributes of the first span with the name.
 func scopeOf(t testing.TB, batches []ptrace.Traces, name string) map[string]any {
 	for _, td := range batches {
 		for _, rs := range td.ResourceSpans().All() {
@@ -55,7 +55,7 @@ func scopeOf(t testing.TB, batches []ptrace.Traces, name string) map[string]any 
 	return nil
 }
 
-// step is a step with one operator, its launch and the launch's kernel on a stream.
+// step returns a step with one operator, its launch, and the kernel on a stream.
 func step(n, at int64) string {
 	return fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":9,"tid":9,"ts":%d,"dur":1000},`+
 		`{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":%d,"dur":100},`+
@@ -108,7 +108,7 @@ func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
 	}
 }
 
-// Ranges of one thread that touch are one after the other, not one within the other.
+// Adjacent ranges of one thread are consecutive, not nested.
 func TestRangesThatTouchAreBesideEachOther(t *testing.T) {
 	text := step(1, 1000) + `,{"ph":"X","cat":"cpu_op","name":"aten::relu","pid":9,"tid":9,"ts":1110,"dur":100},` +
 		`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":9,"tid":9,"ts":2000,"dur":1000}`
@@ -144,7 +144,7 @@ func TestSpillingChangesNothing(t *testing.T) {
 	for i := range int64(500) {
 		parts = append(parts, step(i+1, 1000*(i+1)))
 	}
-	// Rows that are not in the order of time.
+	// Rows that are not in time order.
 	for i, j := 0, len(parts)-1; i < j; i, j = i+2, j-2 {
 		parts[i], parts[j] = parts[j], parts[i]
 	}
@@ -307,8 +307,8 @@ func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
 		"other threads only share the step")
 }
 
-// The thread that began the backward pass has nothing between the end of the annotation and the end of the step, so that
-// the annotation is still the last that was seen of it.
+// The thread that began the backward pass has no event between the end of the annotation and the end of the step, so
+// the annotation is still its last known range.
 func TestBackwardWorkAfterAnAnnotationIsNotItsOwn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start, length int
@@ -338,8 +338,8 @@ func TestWindowEqualsTheRecordedTime(t *testing.T) {
 	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
 }
 
-// What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own,
-// waits and metrics of kernels are in rows of their own beside their kernels.
+// Output of Kineto's plugin for Intel devices: runtime calls start with ur, copies have separate types, and waits and
+// kernel metrics have separate rows.
 func TestIntelDevices(t *testing.T) {
 	b, st := convert(t, `{"deviceProperties":[{"id":0,"name":"Intel(R) Data Center GPU Max 1550"}],"traceEvents":[`+
 		`{"ph":"X","cat":"user_annotation","name":"xccl:all_reduce","pid":9,"tid":9,"ts":1,"dur":100},`+
@@ -387,7 +387,7 @@ func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
 	}
 }
 
-// Steps whose number comes again: a second loop, a second thread, another process.
+// Steps with repeated numbers: a second loop, a second thread, another process.
 func TestStepsOfOneNumberHaveIdentifiersOfTheirOwn(t *testing.T) {
 	again := strings.Replace(step(1, 5000), `"correlation":1`, `"correlation":9`, 2)
 	other := strings.ReplaceAll(strings.Replace(step(2, 9000), `"correlation":2`, `"correlation":8`, 2), `"pid":9`,

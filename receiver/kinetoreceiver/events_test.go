@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// A compressed file of some megabytes may hold any number of events; receivers refuse it, and say what to set.
+// A compressed file of some megabytes may contain any number of events; receivers reject it, and name the setting to
+// change.
 func TestFilesWithTooManyEventsAreRefused(t *testing.T) {
 	var events []string
 	for i := range 101 {

@@ -29,13 +29,13 @@ func (m *machine) shaped(name, inputs, types string, w work) {
 	m.host(m.style.operator, name, start, m.now, fmt.Sprintf(`"Input Dims":[%s],"Input type":[%s]`, inputs, types))
 }
 
-// own is time that the profiler itself takes, as Kineto records it: on a row of no process.
+// own records overhead of the profiler itself as Kineto does: on a row without a process.
 func (m *machine) own(name string, length int64) {
 	m.event("overhead", name, "-1", "0", m.now, m.now+length, "")
 	m.now += length
 }
 
-// heldBack launches in groups that begin together, long after they were launched.
+// heldBack launches kernels in groups that start together, long after their launches.
 func heldBack(m *machine) {
 	m.steps(8, func(int) {
 		for range 10 {
@@ -48,7 +48,7 @@ func heldBack(m *machine) {
 	})
 }
 
-// faults are what jobs suffer from beside that.
+// faults returns other programs with a fault.
 func faults() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	elementwise := func(m *machine, name string, n int) {
@@ -176,7 +176,7 @@ func faults() map[string]program {
 			})
 		}},
 		"copies between devices over PCIe": {kind: semconv.GPUFindingKindExposedCopies, says: "PCIe", run: func(m *machine, sick bool) {
-			if m.style.name == "xpu" { // the table of peaks has no link of that one
+			if m.style.name == "xpu" { // the table of peaks has no link for it
 				m.style.model = "NVIDIA A100-SXM4-80GB"
 			}
 			m.steps(10, func(int) {
@@ -239,10 +239,10 @@ func faults() map[string]program {
 			m.steps(8, func(i int) {
 				for k := range 4 {
 					m.layers(10, 150*us)
-					n := 1000 * (i*4 + k + 1) // of each size one only
+					n := 1000 * (i*4 + k + 1) // one of each size
 					for side, sizes := range [][2]int{{2 * n, n}, {n, 2 * n}} {
 						length := int64(n) * us / 50
-						if sick && side == 1 && i+k > 0 { // these experts are done early
+						if sick && side == 1 && i+k > 0 { // these experts finish early
 							length += m.about(3 * ms)
 						}
 						m.free[[2]int64{0, 7}] = m.launch(work{
@@ -356,7 +356,7 @@ func faults() map[string]program {
 					m.wait("aten::item")
 				})
 			},
-			loss: func(s, _ facts.Report) time.Duration { // all that is idle but what launches take to begin
+			loss: func(s, _ facts.Report) time.Duration { // all idle time except launch latency
 				for _, c := range s.Idle {
 					if c.Cause == timeline.CauseSynchronization {
 						return c.Time
@@ -365,7 +365,7 @@ func faults() map[string]program {
 				return 0
 			},
 		},
-		"a kernel for each of many parameters": {run: func(m *machine, _ bool) { // in a row, and none reads what another wrote
+		"a kernel for each of many parameters": {run: func(m *machine, _ bool) { // consecutive, and independent of each other
 			m.steps(4, func(int) {
 				m.layers(20, 150*us)
 				for range 60 {
@@ -416,7 +416,7 @@ func faults() map[string]program {
 	}
 }
 
-// A profile without a device states it, and where the host's time went.
+// A profile without a device states that, and where the host's time went.
 func TestProfileWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 	for _, s := range styles() {
 		m := newMachine(7, s)

@@ -32,7 +32,7 @@ import (
 
 var storageID = component.MustNewID("file_storage")
 
-// backend counts how often each span arrives, over all lives of the receiver. It takes room batches, then none.
+// backend counts how often each span arrives, over all runs of the receiver. It accepts room batches, then rejects all.
 type backend struct {
 	mu    sync.Mutex
 	spans map[pcommon.SpanID]int
@@ -72,7 +72,7 @@ func (h storageHost) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{storageID: h.ext}
 }
 
-// life is a receiver with the Collector's file_storage, from start to shutdown.
+// life runs a receiver with the Collector's file_storage, until the returned function shuts it down.
 func life(t *testing.T, folder, store string, next consumer.Traces) (end func()) {
 	t.Helper()
 	f := filestorage.NewFactory()
@@ -87,7 +87,7 @@ func life(t *testing.T, folder, store string, next consumer.Traces) (end func())
 	cfg.Files.PollInterval, cfg.Files.StableFor, cfg.Files.Storage = 5*time.Millisecond, 50*time.Millisecond, &storageID
 	cfg.Spans.Detail, cfg.Spans.BatchSpans = DetailKernels, 10
 	set := receivertest.NewNopSettings(metadata.Type)
-	set.ID = component.NewID(metadata.Type) // the same in each life
+	set.ID = component.NewID(metadata.Type) // the same in each run
 	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, next)
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), host))
@@ -97,7 +97,7 @@ func life(t *testing.T, folder, store string, next consumer.Traces) (end func())
 	}
 }
 
-// job is a trace of n steps, from which on numbers and times count.
+// job returns a trace of n steps whose numbers and times start at from.
 func job(from, n int64) string {
 	var parts []string
 	for i := from; i < from+n; i++ {
@@ -106,7 +106,7 @@ func job(from, n int64) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// once is that each span of the files arrived once.
+// once returns the expected counts if each span of the files arrives once.
 func once(t *testing.T, texts ...string) map[pcommon.SpanID]int {
 	want := map[pcommon.SpanID]int{}
 	for _, text := range texts {
@@ -122,7 +122,7 @@ func arrives(t *testing.T, b *backend, want map[pcommon.SpanID]int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(b.got()) == len(want) }, time.Minute, time.Millisecond,
 		"have %d of %d spans", len(b.got()), len(want))
-	time.Sleep(150 * time.Millisecond) // several polls: nothing more comes
+	time.Sleep(150 * time.Millisecond) // several polls: nothing more arrives
 	assert.Equal(t, want, b.got())
 }
 
@@ -135,14 +135,14 @@ func TestRestartNeitherLosesNorRepeatsWithFileStorage(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.got()) == 40 }, time.Minute, time.Millisecond)
 	end() // in the middle of the file
 
-	// came while nobody looked
+	// written while the receiver was stopped
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "c.pt.trace.json"), []byte(c), 0o600))
 	b.allow(1000)
 	end = life(t, folder, store, b)
 	arrives(t, b, once(t, a, c))
 	end()
 
-	end = life(t, folder, store, b) // all was read
+	end = life(t, folder, store, b) // everything was read
 	arrives(t, b, once(t, a, c))
 	end()
 }
@@ -163,7 +163,7 @@ func TestFilesThatGrowAndFilesThatAreRenamedAreReadWholeAndOnce(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	arrives(t, b, once(t, grown))
 
-	// A writer that rests for longer than stable_for: what is there is refused as truncated, and read when it is whole.
+	// A writer that pauses for longer than stable_for: the file is rejected as truncated, and read once it is complete.
 	rested := `{"traceEvents":` + job(50, 20) + `}`
 	require.NoError(t, f.Close())
 	f, err = os.Create(filepath.Join(folder, "rested.pt.trace.json"))
@@ -177,7 +177,7 @@ func TestFilesThatGrowAndFilesThatAreRenamedAreReadWholeAndOnce(t *testing.T) {
 	require.NoError(t, f.Close())
 	arrives(t, b, once(t, grown, rested))
 
-	// A writer that renames: the file appears whole. Renamed over, it is another file.
+	// A writer that renames: the file appears complete. Replaced by a rename, it is another file.
 	first, second := job(200, 5), job(300, 5)
 	path := filepath.Join(folder, "deep", "renamed.pt.trace.json")
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
@@ -193,7 +193,7 @@ func TestFilesThatGrowAndFilesThatAreRenamedAreReadWholeAndOnce(t *testing.T) {
 	end()
 }
 
-// Folders are tidied up while they are followed: files are moved, packed, copied.
+// Files are moved, compressed and copied while their folder is followed.
 func TestFilesThatArePackedOrMovedAreNotRepeated(t *testing.T) {
 	folder, store := t.TempDir(), t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name+".pt.trace.json") }

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// shapes of files that nobody records, but somebody may send: n of everything, and one event in it as an attack has it.
+// hostileShapes returns files that no profiler records, but an attacker may send, with n of everything.
 func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	x := func(b *strings.Builder, cat, name string, pid, tid, ts, dur int, args string) {
 		fmt.Fprintf(b, `{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{%s}},`, cat, name, pid, tid,
@@ -100,8 +100,8 @@ func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	}
 }
 
-// TestHostileFilesCostNoMoreForEachEvent counts bytes and objects that are allocated, which is what lists that grow
-// with lists, and entries of each for each other, take. What is counted is the whole way from the text to spans.
+// TestHostileFilesCostNoMoreForEachEvent counts allocated bytes and objects, which reveal quadratic growth, for the
+// whole conversion from text to spans.
 func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 	for name, shape := range hostileShapes() {
 		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {
@@ -128,7 +128,7 @@ func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 	}
 }
 
-// Steps further in than 64 have no totals of the device: that is said, and how many.
+// Steps nested deeper than 64 have no device totals, which is reported with their number.
 func TestStepsWithoutTotalsAreCounted(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"traceEvents":[`)

@@ -18,12 +18,12 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// program is a training or serving loop with one thing wrong with it. sick false is the same program without that, so
-// that what the fault costs is the difference of the two and nothing that the code under test could know.
+// program is a training or serving loop with one fault. With sick false, it is the same program without the fault, so
+// that the true cost of the fault is the difference, independent of the code under test.
 type program struct {
 	kind    string
 	says    string // in the chain or evidence of the first finding
-	also    string // a kind without a gain that comes later
+	also    string // a later finding without a gain
 	devices int
 	clean   bool // the healthy twin is healthy
 	run     func(m *machine, sick bool)
@@ -32,7 +32,7 @@ type program struct {
 
 func windows(sick, healthy facts.Report) time.Duration { return sick.Window - healthy.Window }
 
-// layers are kernels that keep the device ahead of the host: the queue never runs empty.
+// layers launches kernels that keep the device busier than the host, so that the queue never becomes empty.
 func (m *machine) layers(n int, length int64) {
 	for i := range n {
 		m.operator("aten::addmm", work{
@@ -212,7 +212,7 @@ func programs() map[string]program {
 					m.layers(8, 120*us)
 					if sick {
 						m.within(m.style.operator, "aten::empty", func() {
-							start := m.now // it waits for the device, as freeing does
+							start := m.now // waits for the device, as freeing memory does
 							m.now = max(m.now, m.busy(0)) + m.about(1500*us)
 							m.host(m.style.runtime, m.style.free, start, m.now, "")
 							m.call(m.style.malloc, m.about(700*us))
@@ -324,7 +324,7 @@ func testPrograms(t *testing.T, list map[string]program) {
 		for i, s := range styles() {
 			for range 2 {
 				seed++
-				if testing.Short() && i != n%len(styles()) { // as under the race detector: each style is still tried
+				if testing.Short() && i != n%len(styles()) { // as under the race detector; each style is still tested
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", name, s.name, seed), func(t *testing.T) {
@@ -371,7 +371,7 @@ func testPrograms(t *testing.T, list map[string]program) {
 	}
 }
 
-// A comparison is per step, whatever the number of steps, and kernels of other names leave their operator where it is.
+// A comparison is per step, for any number of steps, and renamed kernels do not change their operator.
 func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 	run := func(steps int, load int64, kernel string) facts.Report {
 		m := newMachine(99, styles()[0])
@@ -404,8 +404,8 @@ func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 	assert.InDelta(t, 8, float64(change(c.Kernels, "nvjet_tst_gemm").Delta())/1e6, 0.001)
 }
 
-// In a profile of one step the loader comes before the first kernel, out of the device's window: the comparison has the
-// steps whole.
+// In a profile of one step, the loader precedes the first kernel, outside the device's window; the comparison uses
+// complete steps.
 func TestComparisonOfOneStepEachNamesTheLoaderBeforeTheFirstKernel(t *testing.T) {
 	for _, s := range styles() {
 		run := func(load int64) facts.Report {

@@ -54,8 +54,8 @@ func TestActivitiesOfMTIAAreKernelsAndCopies(t *testing.T) {
 	assert.Equal(t, "kernel", find(t, batches, "FFU").Attributes().AsRaw()["gpu.operation.type"])
 }
 
-// withoutKineto writes a run as PyTorch without Kineto would: ranges and kernels by the names of their rows, and neither
-// calls of the runtime, frames, streams nor what launched what.
+// withoutKineto returns a run as PyTorch without Kineto writes it: ranges and kernels identified by row names, without
+// runtime calls, frames, streams and launch correlations.
 func (m *machine) withoutKineto() string {
 	var list []string
 	for _, text := range m.events {
@@ -77,11 +77,11 @@ func (m *machine) withoutKineto() string {
 	return "[" + strings.Join(list, ",\n") + "]"
 }
 
-// Of such a file times are known and causes are not, but for ranges that wait for data.
+// Such a file has times but no causes, except for ranges that wait for data.
 func TestMadeUpJobsWithoutKineto(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector: each style is still tried
+		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -100,9 +100,9 @@ func TestMadeUpJobsWithoutKineto(t *testing.T) {
 				case is.Kind == semconv.GPUFindingKindUnexplainedIdle:
 					assert.Equal(t, finding.Low, is.Certainty)
 					assert.LessOrEqual(t, is.Gain, want.Parts.Idle)
-				case first == semconv.GPUFindingKindLateRank || first == semconv.GPUFindingKindExpertImbalance: // no groups, no sizes
+				case first == semconv.GPUFindingKindLateRank || first == semconv.GPUFindingKindExpertImbalance: // needs groups or sizes
 					assert.Equal(t, semconv.GPUFindingKindExposedCommunication, is.Kind)
-				case nothingToGain(d): // what says otherwise needs launches or shapes
+				case nothingToGain(d): // other findings need launches or shapes
 					assert.Zero(t, want.Parts.CopyExposed*20/want.Window, "%s", want.Findings[0])
 					assert.Zero(t, want.Parts.Idle*20/want.Window, "%s", want.Findings[0])
 				default:

@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TestMemoryStaysBoundedForLargeFiles streams a generated trace through the reader; nothing of it is on disk but the
-// spill file. Its size is 256 MB, or OTELGPU_LARGE_TRACE_MB; memory must stay under 256 MB whatever the size.
+// TestMemoryStaysBoundedForLargeFiles streams a generated trace of 256 MB, or OTELGPU_LARGE_TRACE_MB, through the
+// reader; only the spill file is on disk. Memory must stay under 256 MB for any size.
 func TestMemoryStaysBoundedForLargeFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

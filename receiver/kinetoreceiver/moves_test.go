@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Names of kernels as cuDNN and PyTorch write them.
+// Kernel names of cuDNN and PyTorch.
 const (
 	toNhwc = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, (bool)0, (bool)1, (cudnnKernelDataType_t)0>(" +
 		"cudnn::ops::nchw2nhwc_params_t<float>, const __half *, __half *)"
@@ -28,7 +28,7 @@ const (
 	fullGrid = `,"grid":[16,27,2],"block":[256,1,1],"blocks per SM":8.0`
 )
 
-// moving are jobs of which much of the time goes into kernels that move bytes, and others that look alike and do not.
+// moving returns jobs that spend much of their time in kernels that move bytes, and similar ones that do not.
 func moving() map[string]program {
 	const us = int64(1000)
 	loss := func(s, _ facts.Report) time.Duration {
@@ -146,7 +146,7 @@ func moving() map[string]program {
 				})
 			},
 		},
-		"lookups in tables": { // an index decides what is moved, which is what they are for
+		"lookups in tables": { // an index selects what is moved, which is their purpose
 			run: func(m *machine, _ bool) {
 				m.steps(8, func(int) {
 					for range 20 {
@@ -160,7 +160,7 @@ func moving() map[string]program {
 	}
 }
 
-// movingKernels are the short names of the kernels above that move bytes.
+// movingKernels has the short names of the above kernels that move bytes.
 var movingKernels = map[string]bool{
 	"nchwToNhwcKernel": true, "nhwcToNchwKernel": true, "CatArrayBatchedCopy": true, "elementwise_kernel": true,
 	"unrolled_elementwise_kernel": true,
@@ -168,8 +168,8 @@ var movingKernels = map[string]bool{
 
 func TestCausesAndLossesOfJobsThatMoveBytes(t *testing.T) { testPrograms(t, moving()) }
 
-// What is known of copies is not counted again for the operators around them: convolutions at 60 % of the peak are no
-// slower because their tensors are converted, and the rate of copies is said.
+// Time of copies is not charged again to the enclosing operators: convolutions at 60 % of the peak do not count as
+// slower because their tensors are converted, and the rate of copies is reported.
 func TestMovedBytesAreTakenOffTheOperatorsAround(t *testing.T) {
 	m := newMachine(3, styles()[0])
 	m.steps(8, func(int) {

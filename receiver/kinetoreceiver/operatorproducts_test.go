@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// operator is an event of an operator, with what the profiler records of its inputs.
+// operator returns an operator's event, with its recorded inputs.
 func operator(name string, at, dur int64, args string) string {
 	return `{"ph":"X","cat":"cpu_op","name":"` + name + `","pid":9,"tid":9,"ts":` + strconv.FormatInt(at, 10) +
 		`,"dur":` + strconv.FormatInt(dur, 10) + `,"args":{` + args + `}}`
@@ -149,7 +149,7 @@ func TestStepsSumTheFLOPsOfDeviceWork(t *testing.T) {
 		operator("aten::linear", 10, 80, `"Input type":["c10::Half","c10::Half"],"Input Dims":[[64,128],[32,128]]`)+","+
 		operator("aten::addmm", 20, 60,
 			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[32],[64,128],[128,32]]`)+","+
-		gpu(1, 30, 100, 200, 7, "gemm", "")+","+gpu(2, 40, 200, 250, 7, "splitk", "")+","+ // two kernels, one product
+		gpu(1, 30, 100, 200, 7, "gemm", "")+","+gpu(2, 40, 200, 250, 7, "splitk", "")+","+ // two kernels of one product
 		operator("aten::mm", 300, 50, `"Input Dims":[[9,9],[9,9]]`)+","+ // on the host: no kernel
 		operator("aten::relu", 400, 50, `"Input Dims":[[9,9]]`)+","+gpu(3, 410, 420, 470, 7, "relu", "")+","+
 		// communication, then the product
@@ -167,7 +167,7 @@ func TestStepsSumTheFLOPsOfDeviceWork(t *testing.T) {
 	assert.NotContains(t, attrs(t, b, "ProfilerStep#1"), "gpu.flop.coverage")
 }
 
-// TestRecordedModelCountsEqualTheirArchitecture compares FLOPs with the published dimensions of the models.
+// TestRecordedModelCountsEqualTheirArchitecture compares FLOPs with the published architectures of the models.
 func TestRecordedModelCountsEqualTheirArchitecture(t *testing.T) {
 	for _, c := range []struct {
 		file, step string
@@ -185,7 +185,7 @@ func TestRecordedModelCountsEqualTheirArchitecture(t *testing.T) {
 	} {
 		b, _ := read(t, recorded.Path(t, "kineto", "tracelens", c.file), Options{Detail: DetailSteps})
 		a := attrs(t, b, c.step)
-		// Biases, normalisations, activations and additions come on top: 0.14 and 0.23 %.
+		// Biases, normalizations, activations and additions add 0.14 and 0.23 %.
 		assert.InEpsilon(t, c.flops, a["gpu.flop.count"], 0.003, c.file)
 		assert.Greater(t, a["gpu.flop.count"], c.flops, c.file)
 		assert.Equal(t, "bf16", a["gpu.flop.precision"])

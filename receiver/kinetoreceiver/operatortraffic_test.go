@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestWorkIsThatOfTraceLens holds FLOPs and bytes of one call to the reports that TraceLens publishes beside these
-// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB). There products are below linear, which calls
-// them.
+// TestWorkIsThatOfTraceLens compares FLOPs and bytes of one call with the reports that TraceLens publishes with these
+// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB), in which products belong to the linear operator
+// that calls them.
 func TestWorkIsThatOfTraceLens(t *testing.T) {
 	type work struct {
 		name, shapes string
@@ -104,7 +104,7 @@ func TestTrafficOfOperators(t *testing.T) {
 				`"Input Dims":[[8,10,20],[],[10,20],[10,20],[]],"Concrete Inputs":["","[10, 20]","","","1e-05"]`,
 			8 * (7*200 + 2), 4 * (2*1600 + 400),
 		},
-		"rotary embedding": { // 16 of the 64 elements of a head are turned: 3 each, read and written
+		"rotary embedding": { // 16 of the 64 elements of a head are rotated: 3 each, read and written
 			"_C::rotary_embedding", `"Input type":["long int","c10::Half","c10::Half","Scalar","c10::Half","Scalar"],` +
 				`"Input Dims":[[4],[4,512],[4,128],[],[999,16],[]],"Concrete Inputs":["","","","64","","True"]`,
 			3 * 4 * (128 + 32), 2 * 2 * 4 * (128 + 32),
@@ -124,7 +124,7 @@ func TestTrafficOfOperators(t *testing.T) {
 			"aten::gather", `"Input type":["float","Scalar","long int","Scalar"],"Input Dims":[[10,100],[],[10,3],[]]`, 0,
 			30*8 + 2*30*4,
 		},
-		"scatter and add": { // what is there is read, too
+		"scatter and add": { // the destination is read, too
 			"aten::scatter_add_", `"Input type":["float","Scalar","long int","float"],"Input Dims":[[10,100],[],[10,3],[10,3]]`,
 			30, 30*8 + 3*30*4,
 		},

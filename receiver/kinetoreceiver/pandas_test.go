@@ -36,7 +36,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// pandas is a Python that has pandas: $PYTHON, python3 or /usr/bin/python3.
+// pandas returns a Python with pandas: $PYTHON, python3 or /usr/bin/python3.
 func pandas(b *testing.B) string {
 	var tried []string
 	for _, p := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
@@ -52,7 +52,7 @@ func pandas(b *testing.B) string {
 	return ""
 }
 
-// sums is what testdata/sums.py prints: whole nanoseconds, but for Seconds.
+// sums is the output of testdata/sums.py: integer nanoseconds, except for Seconds.
 type sums struct {
 	Devices map[string]struct {
 		Window, Busy, Kernel, Compute, Comm, Overlap, Memory int64
@@ -61,7 +61,8 @@ type sums struct {
 		IdleLaunch                                           int64 `json:"idle_launch"`
 		IdleUnknown                                          int64 `json:"idle_unknown"`
 		Queue                                                int64 `json:"queue"`
-		// of launches that came late: what the launching thread did, and what was launched and had not begun
+		// idle time before late launches, by activity of the launching thread, and idle time in which launched work had not
+		// started
 		Idle          struct{ Host, Launched int64 } `json:"idle"`
 		Names         map[string]int64               // kernel time
 		Pageable      [3]int64                       // copies, bytes, time
@@ -86,7 +87,7 @@ type sums struct {
 		Inclusive map[string][2]int64 // activities and time below operators
 	} `json:"kernels"`
 	Waits      [2]int64 // calls that wait for the device, time
-	Resolution float64  // ns, of a time in the file as a double; 0 where times are integers
+	Resolution float64  // ns, of a time in the file as a double; 0 if times are integers
 	Seconds    float64
 }
 
@@ -99,8 +100,8 @@ func pythonSums(b *testing.B, python, path string, detail Detail) (s sums) {
 	return s
 }
 
-// check compares the sums with what Read wrote on the spans of devices and steps, and what its spans of activities add
-// up to. Where times pass through a double in Python, sums of them may differ by its resolution for each activity.
+// check compares the sums with the spans of devices and steps from Read, and with the totals of its activity spans. If
+// Python handles times as doubles, sums may differ by their resolution for each activity.
 func (s *sums) check(b *testing.B, path string) {
 	batches, st := read(b, path, Options{Detail: DetailSteps})
 	s.checkProducts(b, &st)
@@ -197,7 +198,7 @@ func (s *sums) checkActivities(b *testing.B, path string) {
 	}
 }
 
-// checkOperators adds up the spans of activities by the operators above them.
+// checkOperators compares totals of activity spans by enclosing operator.
 func (s *sums) checkOperators(b *testing.B, list []ptrace.Span) {
 	byID := map[pcommon.SpanID]ptrace.Span{}
 	for _, sp := range list {
@@ -229,7 +230,7 @@ func (s *sums) checkOperators(b *testing.B, list []ptrace.Span) {
 	assert.Equal(b, s.Everything.Inclusive, inclusive)
 }
 
-// checkProjections holds the sections of the level auto against the spans, where no limit cut any.
+// checkProjections compares the sections of the level auto with the spans, if no limit dropped any.
 func (s *sums) checkProjections(b *testing.B, path string) {
 	batches, st := read(b, path, Options{Detail: DetailAuto, MaxSpans: -1, MaxBytes: -1})
 	assert.Zero(b, st.Cut)
@@ -247,7 +248,7 @@ func (s *sums) checkProjections(b *testing.B, path string) {
 		}
 	}
 	assert.Equal(b, s.Auto.Sections[0], sections[0])
-	for i := range s.Auto.Sections { // times as doubles have an error at either end
+	for i := range s.Auto.Sections { // times as doubles have an error at both ends
 		assert.InDelta(b, s.Auto.Sections[i], sections[i], 2*s.Resolution*float64(sections[0]))
 	}
 	assert.Equal(b, s.Auto.Single, single)
@@ -266,13 +267,13 @@ func (s *sums) checkProducts(b *testing.B, st *Stats) {
 	}
 }
 
-// BenchmarkAgainstPandas reads uncompressed traces from files with ReadFile and with testdata/sums.py in turn. First it
-// compares the sums of both; then it reports the least time of each over the iterations (garbage
-// collection included; without starting Python and importing pandas) as MB and events per second of one processor, and
-// how many times less ReadFile takes at each detail: on one processor (x-steps), where processor time is compared, and
-// as users run it on two (x-steps-on-2), where it is the time that passes, which says something only on a machine where
-// nothing else runs. Python uses one processor however many there are. cpu-on-2 is the processor time of ReadFile on
-// two, by that on one. Both answer the same at each detail: see there for what either leaves out.
+// BenchmarkAgainstPandas reads uncompressed traces from files alternately with ReadFile and with testdata/sums.py. It
+// first compares their sums. Then it reports the minimum time of each over the iterations (including garbage
+// collection; without starting Python and importing pandas) as MB and events per second of one core, and the speedup of
+// ReadFile at each detail: on one core (x-steps), by CPU time, and on two as users run it (x-steps-on-2), by elapsed
+// time, which is meaningful only on an otherwise idle machine. Python always uses one core. cpu-on-2 is the CPU time of
+// ReadFile on two cores relative to one. Both compute the same results at each detail; testdata/sums.py lists what
+// either omits.
 func BenchmarkAgainstPandas(b *testing.B) {
 	python := pandas(b)
 	dir := b.TempDir()
@@ -332,11 +333,11 @@ func BenchmarkAgainstPandas(b *testing.B) {
 	}
 }
 
-// measured is the least time of several readings, in seconds.
+// measured is the minimum time of several readings, in seconds.
 type measured struct{ passed, cpu float64 }
 
 func (m *measured) measure(b *testing.B, processors int, path string, detail Detail) Stats {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors)) // -cpu does not hold for a benchmark's first round
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors)) // -cpu does not apply to a benchmark's first round
 	before, begin := processorTime(b), time.Now()
 	st, err := ReadFile(b.Context(), path, Options{Detail: detail}, func(context.Context, ptrace.Traces) error { return nil })
 	m.passed = min(m.passed, time.Since(begin).Seconds())

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// onProcessors reads a text as a program with so many processors does, and returns all spans as JSON.
+// onProcessors reads a text with GOMAXPROCS n, and returns all spans as JSON.
 func onProcessors(t *testing.T, n int, text string, o Options) (string, Stats) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
 	var out strings.Builder
@@ -32,7 +32,8 @@ func onProcessors(t *testing.T, n int, text string, o Options) (string, Stats) {
 	return out.String(), st
 }
 
-// many is a trace with more ranges than gather at one time, on two devices, some steps of which end long before others.
+// many returns a trace with more ranges than are kept at a time, on two devices, some steps of which end long before
+// others.
 func many() string {
 	m := newMachine(1, styles()[0])
 	m.steps(60, func(i int) {
@@ -78,7 +79,7 @@ func TestSeveralProcessorsWriteTheSameSpansOfRecordedTraces(t *testing.T) {
 	}
 }
 
-// Whoever takes the spans may refuse them, break, or end it all: the goroutines end, and the error is his.
+// The consumer of the spans may reject them, panic, or cancel: all goroutines end, and its error is returned.
 func TestGoroutinesEndWithTheConsumer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	others := goleak.IgnoreCurrent()

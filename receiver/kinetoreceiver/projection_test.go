@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// The host is done with both layers in 60 µs; the device works on them for 1.2 ms.
+// The host finishes both layers in 60 µs; the device works on them for 1.2 ms.
 func TestRangesAreShownOnTheDevice(t *testing.T) {
 	var events []string
 	event := func(cat, name string, ts, dur int, args string) {
@@ -32,7 +32,7 @@ func TestRangesAreShownOnTheDevice(t *testing.T) {
 	kernel(1, 1015, 1100, 200)
 	kernel(2, 1020, 1400, 300)
 	kernel(3, 1045, 1800, 400)
-	kernel(4, 1065, 2200, 100) // of the model, of no layer
+	kernel(4, 1065, 2200, 100) // belongs to the model, not to a layer
 	batches, st := convert(t, "["+strings.Join(events, ",")+"]", Options{})
 	host, device := map[string]ptrace.Span{}, map[string]ptrace.Span{}
 	for _, s := range spansOf(batches) {

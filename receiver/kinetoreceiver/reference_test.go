@@ -24,7 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// reference is what was computed from a trace by other means.
+// reference contains results that another program computed from a trace.
 type reference struct {
 	Parsed  bool
 	Kineto  *bool
@@ -224,8 +224,9 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 	}
 }
 
-// withoutLibrary counts and sums, in ns, kernels that communicate and that the references, which look for nccl in
-// names, take for computation: all-reduce over the multicast of PyTorch's symmetric memory, in one recorded trace.
+// withoutLibrary returns the number and total time in ns of communication kernels that the references, which search
+// names for nccl, classify as computation: all-reduce over the multicast of PyTorch's symmetric memory, in one recorded
+// trace.
 func withoutLibrary(t *testing.T, path string) (n, sum int64) {
 	t.Helper()
 	if !strings.HasSuffix(path, "b200/eager_trace.json.gz") {

@@ -34,7 +34,7 @@ func gz(t testing.TB, text string) string {
 
 const oneEvent = `{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1000,"dur":5,"args":{"device":0,"stream":7,"correlation":3}}`
 
-// rowsOf is a trace with a range of the host and an event in the row of a process with a name.
+// rowsOf returns a trace with a host range, and an event in the row of a named process.
 func rowsOf(process, event string) string {
 	return fmt.Sprintf(`{"traceEvents":[{},{"ph":"M","name":"process_name","pid":800,"tid":0,"args":{"name":%q}},
 		{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":"1","dur":5},
@@ -225,7 +225,7 @@ func TestReadablePartsAreRead(t *testing.T) {
 	}
 }
 
-// Streams that are no numbers of ours, as addresses, are not the row's stream, which is another's.
+// Streams that are not numbers, such as addresses, are not the row's stream, which belongs to another one.
 func TestStreamsThatAreAddressesStayApart(t *testing.T) {
 	seen := map[any]bool{}
 	of := func(stream string) string { return strings.Replace(oneEvent, `"stream":7`, `"stream":`+stream, 1) }
@@ -306,7 +306,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, err, gone)
 }
 
-// Numbers that no device has are as if they were not there, so that no sum is of them.
+// Impossible device properties count as absent, so that no sum includes them.
 func TestNumbersThatNoDeviceHasAreAbsent(t *testing.T) {
 	event := func(cat, name string, at int, args string) string {
 		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":0,"tid":7,"ts":%d,"dur":5,"args":{"device":0,"stream":7,%s}}`,

@@ -45,7 +45,7 @@ func TestOnlyMarkedFilesAreRestored(t *testing.T) {
 	assert.Equal(t, map[string]any{"gpu.device.ordinal": int64(0)}, s.Attributes().AsRaw())
 }
 
-// Events without any identifier are read as events of a profiler, beside spans.
+// Events without identifiers are read as profiler events, along with spans.
 func TestEventsWithoutIdentifiersAreRead(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,`+step(1, 1000)+`]}`, Options{})
 	assert.EqualValues(t, 1, st.Restored)
@@ -78,7 +78,7 @@ func TestFaultsOfARestoredFileAreCounted(t *testing.T) {
 	assert.Equal(t, map[string]int64{brokenTimes: 1}, st.Skipped)
 }
 
-// The missing end of a truncated file says what the resources are; what was read comes without them.
+// The end of a file defines the resources; the spans of a truncated file have none.
 func TestTheBeginningOfARestoredFile(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{
 		Partial:  true,
@@ -114,7 +114,7 @@ func TestValuesHaveABound(t *testing.T) {
 	assert.Equal(t, deep[maxDepth+1:len(deep)-maxDepth-1], v.Str(), "JSON text")
 }
 
-// What a file says of its devices is repeated, and no more than its spans say. The first of many are.
+// Properties of devices in a file are restored, limited to devices of its spans, up to a maximum number.
 func TestDevicesAndFindingsOfARestoredFile(t *testing.T) {
 	given := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"loader","gpu.finding.evidence":"waited",` +
 		`"gpu.finding.chain":"a -> b","gpu.finding.share":0.4,"gpu.finding.threshold":0.05,"gpu.finding.gain":1.5,"gpu.finding.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`
@@ -139,7 +139,7 @@ func TestDevicesAndFindingsOfARestoredFile(t *testing.T) {
 	assert.Len(t, st.Devices[0].Findings, maxRead)
 }
 
-// FuzzRestore reads anything as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.
+// FuzzRestore reads any input as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(slice(goodIDs)))
 	f.Add([]byte(

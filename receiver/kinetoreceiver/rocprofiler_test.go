@@ -36,7 +36,7 @@ const rocText = `{"rocprofiler-sdk-tool": [{
 			"dst_agent_id": {"handle": 3}, "src_agent_id": {"handle": 1}, "bytes": 4096}]
 	}}]}`
 
-// What lean leaves out is how kernels were launched, and nothing else, of any file.
+// For any file, lean omits how kernels were launched, and nothing else.
 func TestLeanLeavesOutHowAKernelWasLaunched(t *testing.T) {
 	text := `[{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5, "args": {"device": 0, "stream": 7,
 		"correlation": 3, "grid": [1, 2, 3], "block": [32, 1, 1], "registers per thread": 40, "shared memory": 0, "blocks per SM": 0.5,
@@ -87,7 +87,7 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	assert.Equal(t, "node1", resource["host.name"])
 }
 
-// ROCm 6.2 and 6.3 wrote agents without logical_node_type_id: GPUs count in the order of the list.
+// ROCm 6.2 and 6.3 wrote agents without logical_node_type_id: GPUs are numbered in list order.
 func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
 	text := regexp.MustCompile(`, "logical_node_type_id": \d`).ReplaceAllString(rocText, "")
 	require.NotEqual(t, rocText, text)
@@ -97,8 +97,8 @@ func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
 	assert.Equal(t, int64(1), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.device.ordinal"])
 }
 
-// Streams and queues are numbered apart: queue 4 is no stream 4. Where no stream is stated, as of programs without HIP,
-// queues are what runs side by side.
+// Streams and queues are numbered separately: queue 4 is not stream 4. Without streams, such as in programs without
+// HIP, queues run concurrently.
 func TestFilesOfRocprofv3WithStreams(t *testing.T) {
 	text := strings.Replace(rocText, `"bytes": 4096`, `"stream_id": {"handle": 4}, "bytes": 4096`, 1)
 	batches, _ := convert(t, text, Options{Detail: DetailKernels})
@@ -128,7 +128,7 @@ func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {
 	require.ErrorIs(t, err, ErrSyntax)
 }
 
-// A part that comes elsewhere, is not there or is of another form takes nothing else along.
+// A part that is elsewhere, missing, or of another form does not affect the others.
 func TestPartsOfRocprofv3FilesThatAreOdd(t *testing.T) {
 	const metadata = `"metadata": {"pid": 77, "init_time": 1000, "fini_time": 90000, "node": {"id": 3, "hostname": "node1"}},`
 	lastly := strings.TrimSuffix(strings.Replace(rocText, metadata, "", 1), "}]}") + "," +

@@ -15,7 +15,8 @@ import (
 
 func TestCausesAndLossesOfMadeUpServices(t *testing.T) { testPrograms(t, services()) }
 
-// services are jobs of which the obvious answer is wrong: low use without a fault, and faults in a part of the time.
+// services returns jobs whose obvious explanation is wrong: low utilization without a fault, and faults during part of
+// the time.
 func services() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	const allReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -40,7 +41,7 @@ func services() map[string]program {
 						m.wait("aten::item")
 					})
 				}
-				if m.style.loader != "" { // not as frames of Python
+				if m.style.loader != "" { // not as Python frames
 					m.within("user_annotation", "poll_requests", wait)
 					serve()
 					continue
@@ -54,7 +55,7 @@ func services() map[string]program {
 			}
 		}, loss: func(sick, _ facts.Report) time.Duration {
 			if v := sick.Findings[1]; v.Kind != semconv.GPUFindingKindHostWork || !strings.Contains(v.String(), "tokenize") || v.Share < 0.5 {
-				return v.Gain // what is slow while there is load is the second finding
+				return v.Gain // slowness under load is the second finding
 			}
 			return 0
 		}},

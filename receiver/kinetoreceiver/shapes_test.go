@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// beside runs f on another thread of the host, from now on; the current one goes on from where it is.
+// beside runs f on another host thread, from now on; the current thread continues concurrently.
 func (m *machine) beside(thread int64, f func()) {
 	now, old := m.now, m.thread
 	m.thread = thread
@@ -20,7 +20,7 @@ func (m *machine) beside(thread int64, f func()) {
 	m.now, m.thread = now, old
 }
 
-// on runs f on another thread of the host, while the current one waits for it.
+// on runs f on another host thread, while the current one waits for it.
 func (m *machine) on(thread int64, f func()) {
 	old := m.thread
 	m.thread = thread
@@ -54,7 +54,7 @@ func (m *machine) graph(n int, length, gap int64) {
 
 func (m *machine) frame(name string, f func()) { m.within("python_function", name, f) }
 
-// reduce is a collective after all work of the stream 7.
+// reduce launches a collective after all work of stream 7.
 func (m *machine) reduce(kernel, collective string, elements int, length int64) (end int64) {
 	return m.launch(work{
 		name: kernel, length: length, stream: 20, after: m.free[[2]int64{m.device, 7}],
@@ -71,7 +71,7 @@ func (m *machine) copies(direction string, bytes, length, stream int64) (end int
 	})
 }
 
-// shapes are jobs as people run them: several threads, processes and devices, and more than one thing that happens.
+// shapes returns realistic jobs: several threads, processes and devices, and several causes.
 func shapes() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	const allReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -473,7 +473,7 @@ func shapes() map[string]program {
 			})
 		}},
 		"many small copies": {kind: semconv.GPUFindingKindLaunchBound, says: "aten::copy_", run: func(m *machine, _ bool) {
-			m.style.copyCall = strings.Replace(m.style.copyCall, "WithStream", "Async", 1) // the other waits for the copy
+			m.style.copyCall = strings.Replace(m.style.copyCall, "WithStream", "Async", 1) // the other function waits for the copy
 			m.steps(6, func(int) {
 				m.layers(10, 100*us)
 				m.wait("")

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// machine is a host with devices that runs a made-up program and writes down what a profiler would have seen. Work
-// begins when it is launched, its stream is free and what it waits for has ended, so that losses follow from causes and
-// are not written into the file. Times are in ns.
+// machine simulates a host with devices that runs a program, and writes the events that a profiler would record. Work
+// starts once it is launched, its stream is free and its dependencies have ended, so that losses follow from causes
+// instead of being written into the file. Times are in ns.
 type machine struct {
 	r      *rand.Rand
 	style  style
@@ -22,17 +22,17 @@ type machine struct {
 	thread int64
 	device int64
 	pid    string
-	head   string // of the file
+	head   string // start of the file
 }
 
-// style is how one framework, backend and version of the profiler write.
+// style is the format of one framework, backend and profiler version.
 type style struct {
 	name                                      string
 	operator, runtime, kernel, copying        string // categories
 	launch, copyCall, sync, malloc, free, tid string
 	step                                      string // its name, with %d; empty: the program has no steps
 	loader                                    string // name of the range that waits for data; empty: as frames of Python
-	whole                                     bool   // times are whole microseconds
+	whole                                     bool   // times are integer microseconds
 	model                                     string
 }
 
@@ -40,7 +40,7 @@ func newMachine(seed uint64, s style) *machine {
 	return &machine{r: rand.New(rand.NewPCG(seed, 7)), style: s, free: map[[2]int64]int64{}, now: 1_000_000, thread: 4711, pid: "800"}
 }
 
-// about is a length around d.
+// about returns a random length around d.
 func (m *machine) about(d int64) int64 {
 	v := d*3/4 + m.r.Int64N(max(1, d/2))
 	if m.style.whole {
@@ -59,7 +59,7 @@ func (m *machine) host(category, name string, start, end int64, args string) {
 	m.event(category, name, m.pid, fmt.Sprint(m.thread), start, end, args)
 }
 
-// within is a range of the host around what f does.
+// within records a host range around f.
 func (m *machine) within(category, name string, f func()) {
 	start := m.now
 	m.now += 500
@@ -80,10 +80,10 @@ type work struct {
 	stream   int64
 	category string // empty: a kernel
 	args     string
-	after    int64 // it waits for this
+	after    int64 // end of the work that it waits for
 }
 
-// launch puts work on a stream and returns when that will end.
+// launch enqueues work on a stream and returns its end.
 func (m *machine) launch(w work) (end int64) {
 	m.corr++
 	call, cat := m.style.launch, m.style.kernel
@@ -110,7 +110,7 @@ func (m *machine) launch(w work) (end int64) {
 	return end
 }
 
-// operator launches work from an operator of the framework.
+// operator launches work from a framework operator.
 func (m *machine) operator(name string, ws ...work) {
 	m.within(m.style.operator, name, func() {
 		m.now += m.about(3000)
@@ -121,7 +121,7 @@ func (m *machine) operator(name string, ws ...work) {
 	})
 }
 
-// busy is until when the device works.
+// busy returns the time until which the device works.
 func (m *machine) busy(device int64) (end int64) {
 	for k, t := range m.free {
 		if k[0] == device {
@@ -168,7 +168,8 @@ func (m *machine) text(devices int) string {
 		strings.Join(m.events, ",\n") + `]}`
 }
 
-// styles are the styles of PyTorch 2 on NVIDIA and AMD, of 2021, of Lightning and of a program with its own words.
+// styles returns the styles of PyTorch 2 on NVIDIA and AMD, PyTorch of 2021, Lightning, and a program with its own
+// names.
 func styles() []style {
 	modern := style{
 		name: "torch", operator: "cpu_op", runtime: "cuda_runtime", kernel: "kernel", copying: "gpu_memcpy",

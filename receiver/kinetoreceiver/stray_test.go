@@ -18,7 +18,7 @@ const (
 	strayReason = "time more than a day from all other events"
 )
 
-// loop is a program whose device waits for its loader, from 1 ms on.
+// loop returns a program whose device waits for its loader, from 1 ms on.
 func loop() *machine {
 	m := newMachine(1, styles()[0])
 	m.steps(12, func(int) {
@@ -68,7 +68,7 @@ func TestAnEventFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// The profiler's own record of when it recorded, in which the end is broken.
+// The profiler's own record of its window has an invalid end.
 func TestAWindowFarFromAllEventsIsLeftOut(t *testing.T) {
 	m := loop()
 	_, want := convert(t, m.text(1), Options{})
@@ -80,7 +80,7 @@ func TestAWindowFarFromAllEventsIsLeftOut(t *testing.T) {
 	assert.Less(t, last-first, 10*time.Second)
 }
 
-// extremes are the first start and the last end of all spans.
+// extremes returns the first start and the last end of all spans.
 func extremes(batches []ptrace.Traces) (first, last time.Duration) {
 	first = 1 << 62
 	for _, s := range spansOf(batches) {
@@ -89,7 +89,7 @@ func extremes(batches []ptrace.Traces) (first, last time.Duration) {
 	return first, last
 }
 
-// A program that does nothing for an hour or for days and then continues is reported as such.
+// A program that pauses for an hour or for days and then continues is reported as idle.
 func TestLongPausesAreIdleTime(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, 23 * time.Hour, 72 * time.Hour} {
 		m := loop()

@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Differences from TraceLens that docs/findings.md explains: of FLOPs, of bytes.
+// Differences from TraceLens in FLOPs and bytes that docs/findings.md explains.
 var explained = map[string]string{
 	"aten::_scaled_dot_product_flash_attention": "flops", // pairs on the diagonal
 	"aten::copy_": "flops bytes", "aten::upsample_nearest1d": "flops",
@@ -35,8 +35,8 @@ var explained = map[string]string{
 	"aten::miopen_batch_norm_backward": "flops bytes",
 }
 
-// TestReportsOfTraceLens compares each operator of the reports that lie beside TraceLens' traces, by the inputs that
-// the report repeats.
+// TestReportsOfTraceLens compares each operator of the reports that accompany TraceLens' traces, by the inputs in the
+// report.
 func TestReportsOfTraceLens(t *testing.T) {
 	root := recorded.Path(t, "kineto", "tracelens")
 	var files []string

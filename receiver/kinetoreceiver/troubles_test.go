@@ -16,7 +16,7 @@ import (
 
 func TestCausesAndLossesOfMadeUpTroubles(t *testing.T) { testPrograms(t, troubles()) }
 
-// graphLaunch is the call that replays a graph.
+// graphLaunch returns the name of the call that replays a graph.
 func (m *machine) graphLaunch() string {
 	if strings.HasPrefix(m.style.launch, "hip") {
 		return "hipGraphLaunch"
@@ -24,7 +24,7 @@ func (m *machine) graphLaunch() string {
 	return "cudaGraphLaunch"
 }
 
-// tiny are n kernels that are shorter than what launching each takes.
+// tiny launches n kernels that are shorter than their launches.
 func (m *machine) tiny(n int, length int64) {
 	for i := range n {
 		m.operator("aten::add_", work{name: fmt.Sprintf("vectorized_elementwise_kernel<%d>", i%5), length: m.about(length), stream: 7})
@@ -32,7 +32,7 @@ func (m *machine) tiny(n int, length int64) {
 	}
 }
 
-// capture records what f launches as a graph: the calls are there, and nothing of a device.
+// capture records the launches of f as a graph: with calls, but without device activities.
 func (m *machine) capture(f func()) {
 	prefix := strings.TrimSuffix(m.graphLaunch(), "GraphLaunch")
 	m.call(prefix+"StreamBeginCapture_v2", 8000)
@@ -41,7 +41,7 @@ func (m *machine) capture(f func()) {
 	m.call(prefix+"GraphInstantiate", 900_000)
 }
 
-// recorded are n operators of which the kernels go into a graph.
+// recorded runs n operators whose kernels are captured into a graph.
 func (m *machine) recorded(n int, pause int64) {
 	for range n {
 		m.within(m.style.operator, "aten::mul", func() {
@@ -53,7 +53,7 @@ func (m *machine) recorded(n int, pause int64) {
 	}
 }
 
-// warmUp is the part before the replays of graphs: eager steps, and the capture.
+// warmUp runs the part before the graph replays: eager steps and the capture.
 func (m *machine) warmUp() {
 	m.steps(3, func(int) {
 		m.tiny(250, 4000)
@@ -62,7 +62,7 @@ func (m *machine) warmUp() {
 	m.capture(func() { m.recorded(250, 30_000) })
 }
 
-// troubles are jobs that begin otherwise than they go on, and shapes of files that other lists do not have.
+// troubles returns jobs that change over time, and shapes of files that are missing in the other lists.
 func troubles() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	idle := func(s, _ facts.Report) time.Duration { return s.Parts.Idle }
@@ -99,7 +99,7 @@ func troubles() map[string]program {
 			})
 		}, loss: func(s, _ facts.Report) time.Duration {
 			for _, c := range s.Idle {
-				if c.Cause == timeline.CauseCapture { // the call that instantiates them is beside it
+				if c.Cause == timeline.CauseCapture { // the call that instantiates them is concurrent
 					return c.Time
 				}
 			}
@@ -258,7 +258,7 @@ func troubles() map[string]program {
 		"sequences by length, healthy": {run: func(m *machine, _ bool) {
 			m.style.model = "NVIDIA A100-SXM4-80GB"
 			m.steps(16, func(i int) {
-				for k := range 40 { // persistent kernels: the grid is the device's, whatever the shape
+				for k := range 40 { // persistent kernels: the grid has the size of the device for any shape
 					m.shaped("aten::mm", fmt.Sprintf("[%d,8192],[8192,8192]", 256*(i+3)), `"c10::BFloat16","c10::BFloat16"`, work{
 						name: fmt.Sprintf("persistent_gemm%d", k%4), length: int64(i+3) * 160 * us, stream: 7,
 						args: `,"grid":[108,1,1],"block":[256,1,1]`,
@@ -267,7 +267,7 @@ func troubles() map[string]program {
 			})
 		}},
 		"micro-steps of uneven length, healthy": {run: func(m *machine, _ bool) {
-			m.style.step = "ProfilerStep#%d" // without steps longer inputs look like a slower device
+			m.style.step = "ProfilerStep#%d" // without steps, longer inputs look like a slower device
 			m.steps(6, func(int) {
 				for k := range 4 {
 					m.within("user_annotation", "micro_batch", func() { m.layers(20+15*k, 100*us+50*us*int64(k)) })
@@ -297,7 +297,7 @@ func troubles() map[string]program {
 							for range 40 {
 								m.operator("aten::mm", work{name: "gemm", length: m.about(150 * us), stream: int64(7 + k)})
 							}
-							m.now = max(m.now, m.free[[2]int64{0, int64(7 + k)}]) // spins, as a program that polls
+							m.now = max(m.now, m.free[[2]int64{0, int64(7 + k)}]) // spins like a program that polls
 						})
 					})
 					at[k] = m.now

@@ -25,7 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// traced is an event of a machine's text.
+// traced is an event in the output of a machine.
 type traced struct {
 	Cat, Name string
 	PID, TID  any
@@ -43,17 +43,17 @@ func whole(v any) int64 {
 	return int64(f)
 }
 
-// nsight writes what Nsight Systems would have exported of the same run: names by number, ranges and operators as NVTX,
+// nsight writes the export of Nsight Systems for the same run: names by number, ranges and operators as NVTX, and
 // calls, activities and overhead in their tables.
 type nsight struct {
 	t         *testing.T
 	tx        *sql.Tx
 	strings   map[string]int64
 	processes map[int64]int64 // by correlation
-	graphs    map[int64]bool  // launches of them, by correlation; nil: nodes are rows
+	graphs    map[int64]bool  // graph launches by correlation; nil: nodes are rows
 }
 
-// Format of global ids: the process from bit 24 on.
+// Global IDs contain the process from bit 24 on.
 const firstProcess, secondProcess = int64(800) << 24, int64(801) << 24
 
 func (n *nsight) do(statement string, args ...any) {
@@ -71,7 +71,7 @@ func (n *nsight) text(s string) int64 {
 	return id
 }
 
-// nsightOf writes the export; wholeGraphs is the default of Nsight Systems, by which a graph's launch is one row.
+// nsightOf writes the export; wholeGraphs is the default of Nsight Systems, in which a graph launch is one row.
 func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 	var file struct {
 		DeviceProperties []struct {
@@ -138,7 +138,7 @@ func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 	return path
 }
 
-// processOf is the process of a thread, which the machine does not tell apart.
+// processOf returns the process of a thread, which the machine does not distinguish.
 func processOf(e *traced) int64 {
 	if whole(e.TID) == 7711 {
 		return secondProcess
@@ -202,7 +202,7 @@ func (n *nsight) event(i int, e *traced) {
 	}
 }
 
-// nsightReports are the devices of the export of the same run.
+// nsightReports returns the reports of the devices in the export of the same run.
 func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
 	st, err := nsysreceiver.ReadFile(t.Context(), nsightOf(t, text, wholeGraphs), nsysreceiver.Options{Detail: nsysreceiver.DetailSteps},
 		func(context.Context, ptrace.Traces) error { return nil })
@@ -211,7 +211,7 @@ func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
 	return st.Devices
 }
 
-// unrecorded are jobs of which an export does not record what tells the cause: sizes of collectives, types of elements.
+// unrecorded are jobs whose cause an export does not record, such as sizes of collectives and element types.
 var unrecorded = map[string]struct{ kind, says string }{
 	"experts that some ranks have more of":     {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"experts with fewer tokens than others":    {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
@@ -220,22 +220,22 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"pipeline that fills and drains":           {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"pipeline with bubbles":                    {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"late rank/plain":                          {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"}, // nor has it steps
-	"sparse requests of a server/frames":       {semconv.GPUFindingKindHostWork, "poll"},                                // ranges are no frames of Python
-	"products without tensor cores":            {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"},        // by its name
+	"sparse requests of a server/frames":       {semconv.GPUFindingKindHostWork, "poll"},                                // ranges are not Python frames
+	"products without tensor cores":            {semconv.GPUFindingKindSinglePrecision, "longest: ampere_sgemm"},        // from its name
 	"products in double precision":             {semconv.GPUFindingKindNotJudged, "no operator's work is known"},
 	"products whose last wave is a fifth full": {semconv.GPUFindingKindNotJudged, "no operator's work is known"},
 	"a reduction for each parameter":           {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
-	"attention in parts":                       {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // all but the products
+	"attention in parts":                       {semconv.GPUFindingKindUnfusedAttention, "do in 81.6ms"}, // everything but the products
 	"thousands of tiny graphs":                 {semconv.GPUFindingKindLaunchBound, "launches graphs slower"},
 	"graphs with a tail of small kernels":      {semconv.GPUFindingKindLaunchBound, "sample_tokens"},
-	"graphs of kernels that are too short":     {semconv.GPUFindingKindNotJudged, "do not show their operators"}, // nor the gaps in graphs
+	"graphs of kernels that are too short":     {semconv.GPUFindingKindNotJudged, "do not show their operators"}, // or the gaps in graphs
 }
 
-// An export of Nsight Systems is judged as the profile of PyTorch of the same run.
+// An export of Nsight Systems has the same findings as the PyTorch profile of the same run.
 func TestNsightTwinsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector: each style is still tried
+		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
 			continue
 		}
 		p, seed := all[name], uint64(500+n)

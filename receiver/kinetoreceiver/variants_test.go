@@ -27,7 +27,7 @@ var (
 	startTime   = regexp.MustCompile(`"ts":(\d+)\.(\d+)`)
 )
 
-// variants are other ways to write the same run.
+// variants returns other formats of the same run.
 func variants() map[string]func(m *machine) {
 	return map[string]func(m *machine){
 		"as it is": func(*machine) {},
@@ -54,7 +54,7 @@ func variants() map[string]func(m *machine) {
 				if slices.ContainsFunc([]string{"nccl", "elementwise_kernel", "sgemm", "Nhwc", "Nchw"}, func(part string) bool {
 					return strings.Contains(name, part)
 				}) {
-					continue // what these do is in the name only
+					continue // only the name identifies these
 				}
 				if names[name] == "" {
 					names[name] = fmt.Sprintf("_Z1k%d", len(names))
@@ -80,7 +80,7 @@ func variants() map[string]func(m *machine) {
 	}
 }
 
-// everything is all made-up jobs.
+// everything returns all simulated jobs.
 func everything() map[string]program {
 	all := programs()
 	for _, more := range []map[string]program{shapes(), faults(), services(), troubles(), moving()} {
@@ -89,11 +89,11 @@ func everything() map[string]program {
 	return all
 }
 
-// What a run's first finding is does not depend on how the run is written.
+// A run's first finding does not depend on the format.
 func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector: each style is still tried
+		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
 			continue
 		}
 		p, seed := all[name], uint64(900+n)
@@ -122,7 +122,7 @@ func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 	}
 }
 
-// The same run without its fault has nothing of the fault's kind, or little beside.
+// The same run without its fault has no finding of the fault's kind, or a small one.
 func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
@@ -152,7 +152,7 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 	}
 }
 
-// A profiler that is switched on and off amid the work leaves out what began before or ended after.
+// A profiler that is started and stopped during work omits activities that started before or ended after.
 func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 	same := []string{
 		"loader", "launch-bound", "synchronization in every layer", "copies that nothing hides", "allocator",
@@ -161,7 +161,7 @@ func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 	}
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector: each style is still tried
+		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 			m.events = slices.DeleteFunc(m.events, func(text string) bool {
 				var e traced
 				require.NoError(t, json.Unmarshal([]byte(text), &e))
-				return ns(e.Ts) < from || ns(e.Ts)+ns(e.Dur) > to // launches of what runs then are missing, too
+				return ns(e.Ts) < from || ns(e.Ts)+ns(e.Dur) > to // launches of work that runs then are missing, too
 			})
 			_, st = convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
 			for _, d := range st.Devices {
@@ -191,7 +191,7 @@ func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 	}
 }
 
-// Each device of a file has its own cause.
+// Each device in a file has its own cause.
 func TestDevicesOfOneFileAreJudgedEachForItself(t *testing.T) {
 	for _, s := range styles() {
 		m := newMachine(3, s)

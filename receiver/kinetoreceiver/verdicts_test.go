@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestPartsOfTheWindowAddUp is the invariant of findings on every recorded trace: parts make up the window and causes
-// the idle time, to the nanosecond, and no nanosecond of the window is in two gains.
+// TestPartsOfTheWindowAddUp verifies invariants of findings on every recorded trace: parts add up to the window and
+// causes to the idle time, to the nanosecond, and no nanosecond of the window is in two gains.
 func TestPartsOfTheWindowAddUp(t *testing.T) {
 	for path, ref := range references(t, "kineto") {
 		if ref.Kineto != nil && !*ref.Kineto {
@@ -77,8 +77,8 @@ func checkReport(t *testing.T, d facts.Report) {
 	assert.NotEmpty(t, d.Findings, "a device has a finding, if only that it is healthy")
 }
 
-// TestCausesOfRecordedTraces holds the first finding of traces whose cause is known from elsewhere: the tutorial that
-// the ResNet pair was recorded for, and the evaluation cases of TraceLens.
+// TestCausesOfRecordedTraces checks the first finding of traces with an independently known cause: the tutorial of the
+// ResNet pair, and the evaluation cases of TraceLens.
 func TestCausesOfRecordedTraces(t *testing.T) {
 	for file, want := range map[string]string{
 		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": semconv.GPUFindingKindLoader,
@@ -97,7 +97,7 @@ func host(cat, name string, start, duration int64) string {
 	return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":9,"tid":9,"ts":%d,"dur":%d}`, cat, name, start, duration)
 }
 
-// kernels are n of them of the given length, each launched by a call that begins every microseconds.
+// launchedEvery returns n kernels of the given length, launched by calls at intervals of every microseconds.
 func launchedEvery(n, every, length int64) string {
 	var parts []string
 	for i := range n {
@@ -106,7 +106,7 @@ func launchedEvery(n, every, length int64) string {
 	return strings.Join(parts, ",")
 }
 
-// TestIdleTimeHasItsCause: one gap of a device for each cause, with the time worked out by hand. Launches take 1 µs.
+// TestIdleTimeHasItsCause: one device gap for each cause, with a manually computed time. Launches take 1 µs.
 func TestIdleTimeHasItsCause(t *testing.T) {
 	first, second := gpu(1, 90, 100, 200, 7, "a", ""), gpu(2, 5000, 5010, 5100, 7, "b", "") // idle from 200 to 5010
 	for name, c := range map[string]struct {
@@ -121,7 +121,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[timeline.Cause]int64{timeline.CauseLoader: 4650, timeline.CauseDispatch: 151, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindLoader, "aten::stack in enumerate(DataLoader)",
 		},
-		"operator that ends the gap": { // it is not blamed for what the loader took
+		"operator that ends the gap": { // the loader's time is not charged to it
 			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) +
 				"," + second,
 			map[timeline.Cause]int64{timeline.CauseLoader: 4550, timeline.CauseDispatch: 251, timeline.CauseLatency: 9},
@@ -159,7 +159,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[timeline.Cause]int64{timeline.CauseAllocation: 4790, timeline.CauseDispatch: 11, timeline.CauseLatency: 9},
 			semconv.GPUFindingKindAllocation, "cudaMalloc",
 		},
-		"wait that ends with the work": { // 110 µs long: the host returns at 210, and would have been that much earlier
+		"wait that ends with the work": { // 110 µs long: the host returns at 210, and would have been 110 µs earlier
 			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) +
 				"," + gpu(2, 360, 370, 450, 7, "b", ""),
 			map[timeline.Cause]int64{
@@ -167,7 +167,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			},
 			semconv.GPUFindingKindSynchronization, "cudaStreamSynchronize in aten::item",
 		},
-		"wait, and then nothing with a name for long": { // which may have needed the result
+		"wait, then a long unnamed time": { // in which the program may have needed the result
 			gpu(1, 90, 100, 3200, 7, "a", "") + "," + host("cpu_op", "aten::item", 95, 3120) + "," +
 				host("cuda_runtime", "cudaStreamSynchronize", 100, 3110) + "," + gpu(2, 8000, 8010, 8100, 7, "b", ""),
 			map[timeline.Cause]int64{
@@ -190,7 +190,7 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[timeline.Cause]int64{timeline.CauseUnknown: 4810},
 			semconv.GPUFindingKindUnexplainedIdle, "no call in the file",
 		},
-		"backward on a thread of its own": { // the main thread explains where the launching one did nothing
+		"backward on a separate thread": { // the main thread explains time in which the launching one did nothing
 			host("user_annotation", "augment", 200, 4000) + "," + first +
 				`,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":10,"ts":5000,"dur":1,"args":{"correlation":2}},` +
 				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
@@ -225,7 +225,7 @@ func TestManyShortKernelsAreLaunchBound(t *testing.T) {
 	assert.Contains(t, v.Remedy, "graphs")
 }
 
-// Calls that wait while the device works cost nothing, however long they are.
+// Calls that wait while the device works cost nothing, regardless of their length.
 func TestWaitingForABusyDeviceIsNoFinding(t *testing.T) {
 	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+
 		host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
@@ -254,8 +254,8 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 	assert.Equal(t, 100*time.Microsecond, d.Findings[1].Gain)
 }
 
-// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds
-// are distinguished by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
+// Among collectives of one kind, the shortest measures the transfer; the rest is waiting for a late rank. Kinds are
+// distinguished by size; without recorded sizes and steps, waiting is not reported.
 func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
 	four := func(sizes string, lengths ...int64) string {
@@ -285,7 +285,7 @@ func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	assert.Contains(t, d.Findings[0].Evidence, "sizes are not recorded")
 }
 
-// Collectives without sizes are of one kind where they stand at one place of their steps.
+// Collectives without sizes are of one kind if they have the same position in their steps.
 func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
 	const all = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 	var list []string
@@ -304,13 +304,13 @@ func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
 	assert.Equal(t, 3*time.Millisecond, d.Findings[i].Gain, "as against the shortest of all: 12 ms")
 }
 
-// nothingToGain reports whether the first finding names no loss: simulated kernels have no work that could be judged.
+// nothingToGain reports whether the first finding names no loss: simulated kernels have no work to analyze.
 func nothingToGain(d facts.Report) bool {
 	k := d.Findings[0].Kind
 	return k == semconv.GPUFindingKindHealthy || k == semconv.GPUFindingKindNotJudged
 }
 
-// Each threshold just below, at and just above.
+// Tests each threshold just below, at and just above.
 func TestThresholds(t *testing.T) {
 	kinds := func(text string) (list []string) {
 		_, st := convert(t, "["+text+"]", Options{Device: "NVIDIA A100-SXM4-80GB"})
@@ -352,8 +352,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// An operator of a library says what it does, within a compiled region and a graph's range, too: only the rest of the
-// region is hidden.
+// A library operator identifies its work, even within a compiled region or a graph's range: only the rest of the region
+// is opaque.
 func TestOperatorsWithinCompiledRegionsAreVisible(t *testing.T) {
 	for name, tt := range map[string]struct{ inner, says, not string }{
 		"hidden":   {"triton_poi_fused_0", "compiled regions and graphs do not show their operators", "record_shapes"},
@@ -371,7 +371,7 @@ func TestOperatorsWithinCompiledRegionsAreVisible(t *testing.T) {
 	}
 }
 
-// Slow calls before the first activity are no part of the window, and are said all the same.
+// Slow calls before the first activity are outside of the window, but are reported.
 func TestStartUpBeforeTheWindow(t *testing.T) {
 	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]",
 		Options{})
@@ -401,7 +401,8 @@ func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
 	assert.NotContains(t, a, "gpu.window.cause.duration.loader", "a cause without time is absent")
 }
 
-// A tool may have reordered the file: of two frames with equal bounds the one with the higher number is the inner one.
+// A tool may have reordered the file: among two frames with equal bounds, the one with the higher number is the inner
+// one.
 func TestOfFramesWithEqualBoundsTheInnerOneIsNamed(t *testing.T) {
 	outer := `{"ph":"X","cat":"python_function","name":"train.py(1): main","pid":1,"tid":1,"ts":1100,"dur":7000,
 		"args":{"Python id": 1,"Python parent id": null}}`

@@ -19,9 +19,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Both ends of the contract on NVTX: gpuspan/nvtx writes the ranges of a program, Nsight Systems records them, and what
-// was launched within each hangs below the span that the program itself exported. Where nsys is not installed
-// (OTELGPU_NSYS names one) its recorded export is read: testdata/ranges.sql, of ranges 100, nsys 2022.4.2.
+// Tests both ends of the NVTX contract: gpuspan/nvtx writes the ranges of a program, Nsight Systems records them, and
+// work launched within each becomes a child of the span that the program itself exported. If nsys is not installed
+// (OTELGPU_NSYS names one), the test reads its recorded export, testdata/ranges.sql, of 100 ranges from nsys 2022.4.2.
 func TestEachRangeOfALiveProgramIsItsOwnSpan(t *testing.T) {
 	t.Run("recorded", func(t *testing.T) {
 		dump, err := os.ReadFile(filepath.Join("testdata", "ranges.sql"))
@@ -40,7 +40,7 @@ func TestEachRangeOfALiveProgramIsItsOwnSpan(t *testing.T) {
 		n := newNsys(t)
 		said := n.profile("all")
 		checkRanges(t, n.exported("all"), said, 1000)
-		// The tool's own views work too: a row for each operation, a capture that an operation begins.
+		// The tool's own views work, too: a row per operation, and a capture that an operation starts.
 		out := n.run(n.path, "stats", "-r", "nvtxsum", "all.nsys-rep")
 		for _, op := range []string{"prefill", "decode", "sample", "copy"} {
 			assert.Equal(t, 1, strings.Count(out, "gpuspan:"+op), out)
@@ -126,7 +126,7 @@ func (n *nsys) run(path string, args ...string) string {
 	return out.String()
 }
 
-// profile records the program and returns what it said of its spans.
+// profile records the program and returns its output about its spans.
 func (n *nsys) profile(name string, more ...string) string {
 	n.t.Helper()
 	args := append([]string{"profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", name}, more...)
@@ -140,11 +140,11 @@ func (n *nsys) profile(name string, more ...string) string {
 	return strings.Join(said, "")
 }
 
-// exported is the SQLite file of a recording.
+// exported returns the path of a recording's SQLite file.
 func (n *nsys) exported(name string) string {
 	n.t.Helper()
 	if _, err := os.Stat(filepath.Join(n.dir, name+".nsys-rep")); err != nil {
-		// Where the tool does not find its importer, as when it was unpacked by hand.
+		// In case the tool does not find its importer, such as when it was unpacked by hand.
 		importer := filepath.Join(filepath.Dir(n.path), "..", "host-linux-x64", "QdstrmImporter")
 		n.run(importer, "-i", name+".qdstrm")
 	}
@@ -152,7 +152,7 @@ func (n *nsys) exported(name string) string {
 	return filepath.Join(n.dir, name+".sqlite")
 }
 
-// ranges are the names of an export's ranges.
+// ranges returns the names of an export's ranges.
 func (n *nsys) ranges(path string) (out []string) {
 	n.t.Helper()
 	db, err := sql.Open("sqlite", path)

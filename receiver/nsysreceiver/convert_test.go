@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// export makes a database of statements.
+// export creates a database from statements.
 func export(t testing.TB, statements ...string) string {
 	path := filepath.Join(t.TempDir(), "with space #1?.sqlite")
 	db, err := sql.Open("sqlite", path)
@@ -37,7 +37,7 @@ func export(t testing.TB, statements ...string) string {
 		require.NoError(t, err, s)
 	}
 	require.NoError(t, db.Close())
-	// The driver takes "?" for the beginning of its options: give the file its name afterwards.
+	// The driver parses "?" as the start of its options, so the file is renamed afterwards.
 	matches, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
 	require.NoError(t, err)
 	require.Len(t, matches, 1)
@@ -264,8 +264,8 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
-// A program without NVTX is in the calls of the system and of MPI that were recorded; waits of the CUDA runtime are
-// waits, whatever the system does in them.
+// Without NVTX, recorded system and MPI calls show what a program does; waits in the CUDA runtime are waits, regardless
+// of system calls in them.
 func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
 	report := func(rows ...string) facts.Report {
@@ -331,7 +331,7 @@ func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the finding.
+// Migrations of managed memory are copies of kinds 11 to 13; without concurrent kernels they are the finding.
 func TestPageMigrations(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT)",
@@ -348,8 +348,8 @@ func TestPageMigrations(t *testing.T) {
 	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
 }
 
-// Kernels that touch pages which are elsewhere wait for them: the migrations run beside them. What the program
-// prefetches is a copy.
+// Kernels that access pages in other memory wait for them while the migrations run. A prefetch by the program is a
+// copy.
 func TestKernelsThatWaitForPages(t *testing.T) {
 	report := func(cause string) facts.Report {
 		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
@@ -369,7 +369,7 @@ func TestKernelsThatWaitForPages(t *testing.T) {
 	assert.Equal(t, semconv.GPUFindingKindNotJudged, report("1").Findings[0].Kind, "nothing to gain, but no work is recorded")
 }
 
-// By default a graph's launch is one row, and its kernels are in no table.
+// By default a graph's launch is one row, without rows for its kernels.
 func TestGraphsThatAreOneRow(t *testing.T) {
 	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0,
 		session0, session1,
@@ -399,8 +399,8 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Contains(t, kinds, semconv.GPUFindingKindNotJudged)
 }
 
-// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices, of which Nsight's numbers are not CUDA's: of device 0,
-// which is its number 1, kernels take half as long again in the last third.
+// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices whose numbers in Nsight Systems differ from CUDA's: kernels
+// of device 0, which is its number 1, take half as long again in the last third.
 func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
 	const kernels, slow = 600, 400
 	export1 := func(low int64) string {

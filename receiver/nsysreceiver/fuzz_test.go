@@ -48,8 +48,7 @@ var tables = []string{
 	tableOverhead, tableSystem, tableCapture,
 }
 
-// values are what cells hold: numbers of all sizes, texts that mean something, and what is of another type than
-// expected.
+// values are contents of cells: numbers of all sizes, meaningful texts, and values of unexpected types.
 var values = []any{
 	nil, int64(0), int64(1), int64(2), int64(9), int64(100), int64(1500), int64(-5), int64(1) << 62, int64(-1) << 63,
 	int64(67108865), int64(59), int64(60), int64(75),
@@ -61,7 +60,7 @@ var values = []any{
 	"",
 }
 
-// generate makes an export: each byte of the program picks a table, its columns or a cell.
+// generate creates an export: each byte of the program selects a table, its columns or a cell.
 func generate(t *testing.T, program []byte) string {
 	next := func() int {
 		if len(program) == 0 {

@@ -75,7 +75,7 @@ func TestRankAndJob(t *testing.T) {
 	}
 }
 
-// With CUDA_VISIBLE_DEVICES both processes call their device 0.
+// With CUDA_VISIBLE_DEVICES, both processes number their device 0.
 func TestProcessesWithDevicesOfTheSameNumber(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, session0, session1, gpu0, cuda0, kernel1, kernel2,
 		"INSERT INTO TARGET_INFO_GPU VALUES (2, 'NVIDIA H100', '74E128B2-90b6-b409-07c8-33bee5ff6f88', 2), (3, 'NVIDIA H100', 'aaaaaaaa-90b6-b409-07c8-33bee5ff6f88', 3)",
@@ -140,7 +140,7 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 	assert.Empty(t, s)
 }
 
-// Launches that wait together are Windows' doing where the export says that the host runs Windows.
+// Launches that wait together are caused by Windows if the export states that the host runs Windows.
 func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
 	for system, says := range map[string]string{
 		"Windows 11 Pro": "WDDM", "Ubuntu 22.04.5 LTS": "something that the file does not show",
@@ -149,7 +149,7 @@ func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
 			strings0, strings1, kernel0, runtime0, session0, session1, system0,
 			"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'Local (CLI)', 'OsDescription', 605, '" + system + "')",
 		}
-		for i := range 40 { // 4 launches within 40 µs, which begin 1 ms later one after the other
+		for i := range 40 { // 4 launches within 40 µs, which start 1 ms later, one after the other
 			launched, begins := 2_000_000*(i/4)+10_000*(i%4), 2_000_000*(i/4)+1_000_000+20_000*(i%4)
 			rows = append(rows,
 				fmt.Sprintf("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, 67108865, %d, 1)", launched, launched+5000, i+1),

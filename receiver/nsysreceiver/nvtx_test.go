@@ -16,7 +16,7 @@ import (
 const nvtxAll = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, rangeId INT, category INT, color INT, text TEXT, globalTid INT, endGlobalTid INT, " +
 	"textId INT, domainId INT, uint64Value INT, int64Value INT, doubleValue REAL, uint32Value INT, int32Value INT, floatValue REAL)"
 
-// Rows as nsys 2022.4 exports what gpuspan/nvtx annotates: the ids are e1a2… (above 2^63) and trace 0102….
+// Rows of nsys 2022.4 for ranges of gpuspan/nvtx, with span ID e1a2… (above 2^63) and trace 0102….
 func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 	const live = "INSERT INTO NVTX_EVENTS (start, end, eventType, category, text, globalTid, endGlobalTid, domainId, uint64Value) VALUES "
 	path := export(t, strings0, strings1, kernel0, runtime0, nvtxAll, session0, session1,
@@ -25,7 +25,7 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 		live+"(100, 500, 60, 2, 'decode', 67108865, NULL, 1, -2188006541399513176)",
 		live+"(590, NULL, 34, NULL, 'traceparent=00-0102030405060708090a0b0c0d0e0f10-00000000000000b1-01 step=12', 67108865, NULL, 1, 177)",
 		live+"(600, 900, 60, NULL, 'train', 67108865, 67108865, 1, 177)",
-		// another request's range, which ended on another thread, does not own what this thread launches
+		// another request's range, which ended on another thread, does not include launches of this thread
 		live+"(150, 950, 60, NULL, 'elsewhere', 67108865, 67108866, 1, NULL)",
 		live+"(160, 170, 59, NULL, 'b trace_id=0102030405060708090a0b0c0d0e0f10 span_id=00000000000000c1', 67108865, NULL, 1, NULL)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
@@ -48,7 +48,7 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 	assert.Equal(t, "00000000000000c1", spans["b"].ParentSpanID().String(), "ids in the text")
 }
 
-// A long recording of a live program has a mark for each range; what there is no room for is counted.
+// A long recording of a live program has a mark for each range; marks beyond the limit are counted.
 func TestMarksAreBounded(t *testing.T) {
 	c := collect{p: profiletrace.New(profiletrace.Options{}, profiletrace.Source{})}
 	n := nvtx{marks: map[spanKey]markedSpan{}}

@@ -135,7 +135,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				}
 			}
 			for _, w := range ref.NVTX {
-				if strings.Contains(w.Text, ", ") { // PyTorch's operators lose what makes them unique
+				if strings.Contains(w.Text, ", ") { // suffixes that make PyTorch's operators unique are removed
 					continue
 				}
 				assert.Equal(t, w.Count, int64(len(host[w.Text])), w.Text)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rocpdRun are the tables of one run of rocprofv3, whose names end in %, with the columns that are read and some that
-// are not. The numbers of rows are none of the device's, the process's or the thread's.
+// rocpdRun has the tables of one run of rocprofv3, whose names end in %, with the columns that are read and some that
+// are not. Row numbers differ from the numbers of devices, processes and threads.
 const rocpdRun = "CREATE TABLE `rocpd_string%` (\"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, \"guid\" TEXT DEFAULT \"x\" NOT NULL, \"string\" TEXT);" +
 	"INSERT INTO `rocpd_string%` (id, string) VALUES (1, 'HIP_RUNTIME_API_EXT'), (2, 'MARKER_CORE_RANGE_API'), (3, 'hipLaunchKernel')," +
 	"(4, 'hipMemcpyAsync'), (5, 'roctxRangePushA'), (6, 'MEMORY_COPY_HOST_TO_DEVICE'), (7, 'HSA_CORE_API'), (8, 'hsa_signal_create')," +
@@ -75,7 +75,7 @@ func TestDatabasesOfRocprofv3(t *testing.T) {
 	}
 }
 
-// A file that rocpd merged has the tables of each run, and numbers of rows that repeat.
+// A file merged by rocpd has the tables of each run, with repeating row numbers.
 func TestDatabasesOfSeveralRunsOfRocprofv3(t *testing.T) {
 	one := strings.Split(strings.ReplaceAll(rocpdRun, "%", "_1"), ";")
 	two := strings.ReplaceAll(strings.ReplaceAll(rocpdRun, "%", "_2"), "(3, 77,", "(3, 99,")

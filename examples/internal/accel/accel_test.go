@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What an example declares of its work must be what the device was given, or its rates are wrong.
+// Examples must declare the work that the device gets, or their rates are wrong.
 func TestSimulatedDeviceUsesDeclaredWork(t *testing.T) {
 	var said strings.Builder
 	d := Open(true, &said)

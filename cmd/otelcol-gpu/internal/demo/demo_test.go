@@ -24,7 +24,7 @@ func TestDemosThatStartAtOnceHaveAPageEach(t *testing.T) {
 	require.Len(t, addresses, 3)
 }
 
-// A request has its span when it arrives, so what arrives before the time is over is served after it.
+// A request's span starts when it arrives, so requests that arrive before the end are served after it.
 func TestRequestsThatArrivedAreServedWhenTheTimeIsOver(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("demo")

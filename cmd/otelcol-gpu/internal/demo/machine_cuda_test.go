@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The path that a machine with a GPU takes, on the stub of the driver that gpuspan is tested with.
+// Tests the code path of a machine with a GPU, on gpuspan's driver stub.
 func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {

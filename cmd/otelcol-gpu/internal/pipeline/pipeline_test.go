@@ -79,7 +79,7 @@ func TestAnInterruptedStartEnds(t *testing.T) {
 	defer cancel()
 	<-ctx.Done()
 	p, err := pipeline.Start(ctx, component.BuildInfo{}, factories(&pipeline.Source{}, summarytable.New()), yaml)
-	if err != nil { // it may have been faster than the first look at the context
+	if err != nil { // it may return before it first checks the context
 		require.ErrorContains(t, err, "interrupted")
 	}
 	select {

@@ -25,23 +25,23 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// world is a made-up job. Ranks compute, meet in the collective of their pair, compute and meet in the collective of
-// all; a collective ends for all when the last one has come and its bytes have moved.
+// world is a simulated job. Ranks compute, run the collective of their pair, compute, and run the collective of all
+// ranks. A collective ends for all ranks once the last one has arrived and the bytes are transferred.
 type world struct {
 	r       *rand.Rand
 	ranks   int
 	job     string
 	steps   int
-	extra   func(step, rank int) int64 // ns, more of computation
+	extra   func(step, rank int) int64 // ns of additional computation
 	clock   []int64                    // ns, by rank
-	start   int64                      // of the first step, on the true clock
-	renamed bool                       // ranks call collectives by names that no other uses
-	begins  func(rank int) int         // step with which the rank's record begins; nil: 0
-	torn    bool                       // the ends of a collective lie far apart, so that clocks cannot be aligned
+	start   int64                      // start of the first step, on the true clock
+	renamed bool                       // each rank uses its own names of collectives
+	begins  func(rank int) int         // first recorded step of the rank; nil: 0
+	torn    bool                       // the ends of a collective are far apart, so that clocks cannot be aligned
 
 	spans []ptrace.SpanSlice
 	all   []ptrace.Traces
-	held  []int64 // ns, how long others waited for the rank: the truth
+	held  []int64 // ns, true wait of the others for the rank
 }
 
 func newWorld(seed uint64, ranks, steps int) *world {
@@ -71,7 +71,7 @@ func (w *world) run() *world {
 	}
 	for step := range w.steps {
 		for rank := range w.ranks {
-			if w.begins != nil && w.begins(rank) == step { // what was recorded before is gone
+			if w.begins != nil && w.begins(rank) == step { // earlier steps are not recorded
 				w.spans[rank].RemoveIf(func(ptrace.Span) bool { return true })
 			}
 			w.kernel(rank, &now[rank], 1_000_000+w.r.Int64N(40_000)+w.extra(step, rank))
@@ -117,7 +117,7 @@ func (w *world) meet(now []int64, members []int, group, name string, moving int6
 		w.held[last] += came - now[m]
 		end := came + moving + w.r.Int64N(2_000)
 		begin := now[m]
-		if w.torn { // the record of each is moved by some time, in the order that they had
+		if w.torn { // each record is shifted in time, keeping its order
 			off := (begin-w.start)*int64(m+1)/4 + w.r.Int64N(400_000)
 			begin, end = begin+off, end+off
 		}
@@ -154,7 +154,7 @@ func jobsOf(worlds ...*world) []page.Job {
 	return p.Jobs()
 }
 
-// late plants a rank that computes for longer.
+// late returns a delay for a rank that computes for longer.
 func late(rank int, extra int64) func(int, int) int64 {
 	return func(_, r int) int64 {
 		if r == rank {
@@ -166,7 +166,7 @@ func late(rank int, extra int64) func(int, int) int64 {
 
 func TestThePlantedRankIsFoundInWorldsOfAnySize(t *testing.T) {
 	for ranks := 2; ranks <= 16; ranks++ {
-		for _, days := range []int64{0, 1} { // how far clocks are apart
+		for _, days := range []int64{0, 1} { // distance between the clocks
 			w := newWorld(uint64(ranks), ranks, 12)
 			culprit := w.r.IntN(ranks)
 			w.extra = late(culprit, 800_000)
@@ -181,7 +181,7 @@ func TestThePlantedRankIsFoundInWorldsOfAnySize(t *testing.T) {
 			require.NotEmpty(t, j.Late)
 			assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
 			assert.Equal(t, page.ByArrival, j.Method)
-			var held, want int64 // of all: of two ranks that come together, either may be the last
+			var held, want int64 // totals: of two ranks that arrive together, either may be the last
 			for rank, r := range j.Ranks {
 				held, want = held+r.HeldUp.Nanoseconds(), want+w.held[rank]
 				assert.Equal(t, map[bool]int{true: 12, false: 24}[ranks%2 == 1 && rank == ranks-1], r.Collectives)
@@ -202,17 +202,17 @@ func TestEvenRanksHaveNoCulprit(t *testing.T) {
 	w.extra = func(int, int) int64 { return 0 }
 	jobs := jobsOf(w.run())
 	require.Len(t, jobs, 1)
-	for _, l := range jobs[0].Late { // noise of 40 µs in steps of 2 ms may be reported, but blame no rank
+	for _, l := range jobs[0].Late { // noise of 40 µs in steps of 2 ms may be reported, but without a late rank
 		assert.Less(t, l.Each, 150*time.Microsecond)
 	}
 }
 
-// Where the ends of collectives lie apart on any clock, who runs them shortest is who came last.
-// Stages of a pipeline hand their results on in pairs and wait in turn, whoever comes last; a stage that computes for
-// longer than the others is late all the same.
+// If the ends of collectives do not agree on any clock, the rank with the shortest ones arrived last. Stages of a
+// pipeline pass their results on in pairs and wait alternately, regardless of the last one; a stage that computes for
+// longer than the others is still late.
 func TestStagesOfAPipelineThatAreInBalanceHaveNoCulprit(t *testing.T) {
 	const stages, batches, steps, length = 4, 6, 5, 2_000_000
-	for slow := range stages + 1 { // the last time: none
+	for slow := range stages + 1 { // in the last iteration: none
 		w := newWorld(uint64(90+slow), stages, 0).run()
 		now := make([]int64, stages)
 		for i := range now {
@@ -248,8 +248,7 @@ func TestStagesOfAPipelineThatAreInBalanceHaveNoCulprit(t *testing.T) {
 			continue
 		}
 		assert.Empty(t, jobs[0].Late)
-		// What no stage computes of a step of s stages and b batches is (s-1)/(b+s-1) of it, and a little for the
-		// bytes.
+		// With s stages and b batches, (s-1)/(b+s-1) of a step is the pipeline bubble, plus a little for transfers.
 		assert.InDelta(t, float64(stages-1)/float64(batches+stages-1), jobs[0].Bubbles, 0.05)
 		assert.Contains(t, jobs[0].Says, "they are stages of a pipeline that compute equally long")
 	}
@@ -268,7 +267,7 @@ func TestClocksThatCannotBeAligned(t *testing.T) {
 	}
 }
 
-// Where no collectives match, the rank that communicates least is who the others wait for.
+// If no collectives match, the rank that communicates least is the late one.
 func TestCollectivesThatDoNotMatch(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(seed, 6, 12)
@@ -282,7 +281,7 @@ func TestCollectivesThatDoNotMatch(t *testing.T) {
 	}
 }
 
-// Profilers of ranks begin at different steps, and their clocks may be apart.
+// Profilers of ranks start at different steps, and their clocks may differ.
 func TestRecordsThatBeginAtDifferentSteps(t *testing.T) {
 	for seed := range uint64(40) {
 		for _, hours := range []int64{0, 40} {
@@ -306,9 +305,9 @@ func TestRecordsThatBeginAtDifferentSteps(t *testing.T) {
 }
 
 func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
-	one, two := newWorld(7, 8, 10), newWorld(8, 8, 10) // of one size, at the same time, without a job's name
+	one, two := newWorld(7, 8, 10), newWorld(8, 8, 10) // of the same size, at the same time, without a job name
 	one.extra = late(2, 700_000)
-	two.extra = func(step, rank int) int64 { return 600_000 + late(5, 700_000)(step, rank) } // another model
+	two.extra = func(step, rank int) int64 { return 600_000 + late(5, 700_000)(step, rank) } // a different model
 	var p Profiles
 	one.run().into(&p, 0, 6)
 	two.run().into(&p, 1)
@@ -333,17 +332,17 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 }
 
 // Jobs that run the same program at the same time: collectives of one job end closer together than collectives of two
-// jobs. If two jobs' also do, the finding says that the jobs cannot be distinguished.
+// jobs. Otherwise, the finding states that the jobs cannot be distinguished.
 func TestJobsThatRunInStep(t *testing.T) {
 	jobs := func(jitter int64) []page.Job {
 		one := newWorld(13, 4, 30)
 		one.extra = late(2, 300_000)
 		one.run()
-		two := newWorld(13, 4, 30) // the same times but for the jitter
+		two := newWorld(13, 4, 30) // the same times except for the jitter
 		two.extra = late(2, 300_000)
 		two.run()
 		r := rand.New(rand.NewPCG(5, 5))
-		for step := range 60 { // its ranks' collectives end together, up to the jitter beside the other job's
+		for step := range 60 { // its ranks' collectives end together, within the jitter of the other job's
 			off := r.Int64N(jitter + 1)
 			for rank := range two.ranks {
 				n := 0
@@ -359,7 +358,7 @@ func TestJobsThatRunInStep(t *testing.T) {
 			}
 		}
 		var p Profiles
-		for rank := range one.ranks { // as files of both jobs may share one folder, with another job's first now and then
+		for rank := range one.ranks { // files of both jobs may share one folder, in any order
 			first, second := one, two
 			if rank%2 == 1 {
 				first, second = two, one
@@ -378,7 +377,7 @@ func TestJobsThatRunInStep(t *testing.T) {
 	for _, j := range jobs(0) {
 		assert.Contains(t, j.Says, "a rank may be another job's")
 	}
-	for _, j := range jobs(40_000) { // a tenth of what collectives last: they seem to meet
+	for _, j := range jobs(40_000) { // a tenth of a collective's duration: they seem to coincide
 		assert.NotContains(t, j.Says, "another job's")
 		for _, r := range j.Ranks {
 			assert.Equal(t, j.Ranks[0].File, r.File, "of one job")
@@ -399,13 +398,13 @@ func TestARankThatIsLateForAWhile(t *testing.T) {
 	first, second := j.Late[0], j.Late[1]
 	assert.EqualValues(t, 3, first.Rank)
 	assert.EqualValues(t, 6, second.Rank)
-	const step = 2_750_000 // ns: computing, twice, the extra and both collectives
+	const step = 2_750_000 // ns: two computations, the extra and both collectives
 	assert.InDelta(t, 24*step, first.Last.Nanoseconds(), 3*step)
 	assert.InDelta(t, 25*step, second.First.Nanoseconds(), 3*step)
 	assert.Contains(t, j.Says, "Then rank 6")
 }
 
-// Eight real ranks: the same culprit and the same waits whatever their clocks say.
+// Eight real ranks: the same late rank and the same waits for any clock offsets.
 func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 	dir, lastAt, heldUp := recorded.Ranks(t)
 	read := func(change func(rank int, s ptrace.Span)) page.Job {
@@ -450,7 +449,7 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 		"as recorded":      {page.ByArrival, func(int, ptrace.Span) {}},
 		"clocks days away": {page.ByArrival, func(rank int, s ptrace.Span) { move(s, offsets[rank]) }},
 		"ends far apart": {page.ByLength, func(rank int, s ptrace.Span) {
-			if isCollective(s) { // in the order that they had
+			if isCollective(s) { // in their original order
 				move(s, int64(s.StartTimestamp()-1_694_128_201_420_000_000)*int64(rank+1)/4)
 			}
 		}},
@@ -477,7 +476,7 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 	})
 }
 
-// What the span of a job says is what its structure says, in names of the registry.
+// The span of a job has the values of its structure, under names of the registry.
 func TestTheSpanOfAJob(t *testing.T) {
 	w := newWorld(3, 4, 10)
 	w.job, w.extra = "run-7", late(2, 700_000)

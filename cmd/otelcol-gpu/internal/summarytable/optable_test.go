@@ -174,7 +174,7 @@ func TestNamesCannotCommandTheTerminal(t *testing.T) {
 	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
 }
 
-// A phase and the sections in it may be siblings below the step: the part counts with the whole. The streams of another
+// A phase and the sections in it may be siblings below the step: the section is part of the phase. Streams of another
 // device may have the same numbers, whether devices are distinguished by ordinal or by identity.
 func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 	for _, devices := range [][2]map[string]any{
@@ -220,7 +220,7 @@ func spansWithinSiblings(t *testing.T, devices [2]map[string]any) {
 	}
 }
 
-// service has operations within each other, in any order of arrival.
+// service returns a table of nested operations that arrived in any order.
 func service(t *testing.T) *summarytable.Table {
 	table := summarytable.New()
 	spans := []span{
@@ -335,7 +335,7 @@ func TestTheTableHasFindings(t *testing.T) {
 	for i := range byte(30) {
 		list = append(list, span{id: 100 + i, name: "long " + string('a'+rune(i)), attrs: section(10e-3, nil)})
 	}
-	for i := range byte(10) { // what runs beside a throttled operation has the reasons now and then
+	for i := range byte(10) { // concurrent operations have the reasons now and then
 		s := span{id: 20 + i, name: "often", attrs: section(3e-3, map[string]any{"gpu.flop.count": 1e9})}
 		if i == 0 {
 			s.attrs = section(3e-3, throttled)

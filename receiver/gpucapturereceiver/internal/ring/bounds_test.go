@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forged is a ring whose file somebody else made: a page of counters, and a body that the layout describes.
+// forged returns a ring from a foreign file: a page of counters, and a body that the layout describes.
 func forged(t *testing.T, l layout, size int64, body []byte) *Ring {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "x.ring"))
@@ -32,7 +32,7 @@ func forged(t *testing.T, l layout, size int64, body []byte) *Ring {
 	}
 }
 
-// A file that claims millions of names has none of them in memory, however much of it is a hole.
+// A sparse file that claims millions of names takes no memory for them.
 func TestNamesOfASparseFileTakeNoMemory(t *testing.T) {
 	const size = 64 << 20
 	r := forged(t, layout{namesCap: size}, size, nil)
@@ -47,7 +47,7 @@ func TestNamesOfASparseFileTakeNoMemory(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }
 
-// Many names of one letter are bounded by what the map takes for them.
+// Many names of one letter are bounded by the memory of the map.
 func TestShortNamesAreBounded(t *testing.T) {
 	const names = 200_000
 	body := make([]byte, 8*names)
@@ -65,7 +65,7 @@ func TestShortNamesAreBounded(t *testing.T) {
 	require.Len(t, r.names, maxNames/(nameOverhead+1))
 }
 
-// Names are found wherever the pieces of the file part them.
+// Names are found across boundaries of the pieces of the file.
 func TestNamesAcrossPieces(t *testing.T) {
 	var body []byte
 	at := map[uint32]string{}
@@ -87,7 +87,7 @@ func TestNamesAcrossPieces(t *testing.T) {
 	}
 }
 
-// One call hands over so many records and leaves the others.
+// One call passes on a limited number of records and leaves the others.
 func TestReadHandsOverAtMostSoManyRecords(t *testing.T) {
 	r := forged(t, layout{recordsCap: 64}, 64*RecordSize, nil)
 	read := func(most int) int {

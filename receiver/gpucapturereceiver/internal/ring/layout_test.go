@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The offsets at which this package reads, against those at which a C compiler puts the fields of the shim's header.
+// Compares the offsets in this package with the offsets of the fields in the shim's header, from a C compiler.
 func TestOffsetsEqualTheHeader(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {

@@ -47,7 +47,7 @@ func open(t testing.TB, path string) *ring.Ring {
 	return r
 }
 
-// window opens one and waits until it is open.
+// window requests a window and waits until it is open.
 func window(t testing.TB, r *ring.Ring, length time.Duration, budget uint64) uint32 {
 	t.Helper()
 	n, err := r.Request(length, everyKind, budget)
@@ -215,7 +215,8 @@ func TestOtherCUPTISubscribersHavePrecedence(t *testing.T) {
 	}
 }
 
-// The process stores its state, then that it has answered: a reader that hears the answer knows the state.
+// The process stores its state before it acknowledges the request, so a reader that sees the acknowledgment sees the
+// state.
 func TestAnswerHasItsOwnState(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	path := p.Ring()
@@ -375,14 +376,14 @@ func TestEndsOfTheProcess(t *testing.T) {
 	p.Kill()
 	require.Eventually(t, func() bool { return !second.Alive() }, time.Minute, time.Millisecond)
 
-	// The next process clears away what was read, or never written to.
+	// The next process removes files that were read or never written to.
 	third := capturetest.Start(t, dir)
 	found, err := filepath.Glob(filepath.Join(dir, "*.ring"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{third.Ring()}, found)
 }
 
-// Whether a process lives is shown by its lock, not by its number, which means nothing in another namespace.
+// The lock shows whether a process lives, not its ID, which has no meaning in another namespace.
 func TestAProcessInANamespaceOfItsOwn(t *testing.T) {
 	p := capturetest.StartIn(t, t.TempDir(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
 	r := open(t, p.Ring())
@@ -412,7 +413,7 @@ func TestANewReaderContinuesWhereTheLastOneWasKilled(t *testing.T) {
 		names += x.name + " "
 	}
 	assert.Contains(t, names, "two")
-	// And the window of one that does not come back ends by itself: the request after it is served.
+	// The window of a reader that does not return ends by itself, and the next request is served.
 	require.Eventually(t, func() bool { s, _ := second.State(); return !s.Open }, time.Minute, time.Millisecond)
 }
 
@@ -427,7 +428,7 @@ func TestTheLibraryFindsTheProcessesOwnCUPTI(t *testing.T) {
 
 func TestNoFolderNoRoom(t *testing.T) {
 	p := capturetest.Start(t, "/nowhere/at/all")
-	require.Eventually(t, func() bool { // what it writes comes by another way than its answers
+	require.Eventually(t, func() bool { // its output arrives separately from its responses
 		return strings.Contains(p.Stderr(), "otelgpu capture: off: the folder /nowhere/at/all is not there")
 	}, time.Minute, time.Millisecond)
 	assert.Equal(t, "0", p.Do("calls"))
@@ -556,7 +557,7 @@ func TestAFullFileSystemIsReported(t *testing.T) {
 	assert.NotEmpty(t, p.Do("launch 1 k"), "the program goes on")
 }
 
-// A reader that looks at the folder at any time finds no file that is half written.
+// A reader never finds a partially written file in the folder.
 func TestAFileGetsItsNameWhenItIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -590,7 +591,7 @@ func TestAFileGetsItsNameWhenItIsWhole(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// What processes left behind that were killed goes when the next one starts; what may be another's beginning stays.
+// The next process removes files of killed processes, but not files that another process may just have created.
 func TestRemainsOfKilledProcessesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	p := capturetest.Start(t, dir)

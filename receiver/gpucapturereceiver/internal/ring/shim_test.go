@@ -53,7 +53,7 @@ func TestTheStaticAnalyzerFindsNothing(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// TestUnderSanitizers runs this package's other tests with the library and the stand-ins built with gcc's sanitizers.
+// TestUnderSanitizers runs this package's other tests with the library and the stubs built with gcc's sanitizers.
 func TestUnderSanitizers(t *testing.T) {
 	if testing.Short() || os.Getenv("OTELGPU_TEST_SANITIZE") != "" {
 		t.Skip("takes seconds")
@@ -77,8 +77,8 @@ func TestUnderSanitizers(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfCUPTI holds cupti.h against NVIDIA's headers where OTELGPU_CUPTI_INCLUDE names folders of them,
-// separated by colons; each needs cupti_activity.h, and cuda.h and crt/ in one of the others.
+// TestOffsetsOfCUPTI compares cupti.h with NVIDIA's headers in the folders that OTELGPU_CUPTI_INCLUDE lists, separated
+// by colons; each needs cupti_activity.h, and cuda.h and crt/ in one of the others.
 func TestOffsetsOfCUPTI(t *testing.T) {
 	include := os.Getenv("OTELGPU_CUPTI_INCLUDE")
 	if include == "" {
@@ -93,7 +93,7 @@ func TestOffsetsOfCUPTI(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, header, "no cupti_activity.h in OTELGPU_CUPTI_INCLUDE")
-	// The newest structure of each kind is what the library's records are.
+	// The library uses the newest structure of each kind.
 	newest := func(prefix string, versions ...string) string {
 		for _, v := range versions {
 			if strings.Contains(header, "} "+prefix+v+";") {
@@ -115,8 +115,8 @@ func TestOffsetsOfCUPTI(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load what CUDA_INJECTION64_PATH
-// names.
+// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load the library in
+// CUDA_INJECTION64_PATH.
 func TestTheRealDriverLoadsTheLibrary(t *testing.T) {
 	programs := capturetest.Build(t)
 	source := filepath.Join(t.TempDir(), "init.c")

@@ -17,9 +17,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// BenchmarkSecond is one second of sampling, the stub of DCGM's library included with a buffer of 4 MiB for each round
-// trip, as the real one has: ns/op divided by 1e9 is the share of one core. What a connection costs is not in it.
-// "call for each board" is what dcgm-exporter does in a scrape a second: the newest values, one call for each board.
+// BenchmarkSecond measures one second of sampling, including the stub of DCGM's library with a buffer of 4 MiB per
+// round trip, as in the real one: ns/op divided by 1e9 is the share of one core. It excludes connecting. "call for each
+// board" reads as dcgm-exporter does with one scrape per second: the newest values, with one call per board.
 func BenchmarkSecond(b *testing.B) {
 	for _, gpus := range []int{8, 32} {
 		b.Run(fmt.Sprintf("%d GPUs/call for each board", gpus), func(b *testing.B) {
@@ -59,7 +59,7 @@ func BenchmarkSecond(b *testing.B) {
 						values += len(batch.Values)
 					}
 				}
-				// A pace of 2 s makes some seconds without a read, which count too.
+				// With an interval of 2 s, some seconds have no read, but count, too.
 				scale := float64(done/time.Second) / float64(b.N)
 				b.ReportMetric(float64(values)/float64(b.N)/scale, "values/s")
 				b.ReportMetric(float64(trips(b)-before)/float64(b.N)/scale, "trips/s")

@@ -21,11 +21,11 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// envEngine names a real host engine, as the setting `endpoint` does. The tests of this file then run against it and
-// tests with the stub are skipped; LD_LIBRARY_PATH must lead to the engine's libdcgm.so.4.
+// envEngine names a real host engine, like the setting `endpoint`. The tests of this file then run against it, and
+// tests with the stub are skipped. LD_LIBRARY_PATH must contain the engine's libdcgm.so.4.
 const envEngine = "OTELGPU_DCGM_ENGINE"
 
-// engine returns the engine and for how long a test watches it: OTELGPU_DCGM_SECONDS, 15 without it.
+// engine returns the engine and how long a test watches it: OTELGPU_DCGM_SECONDS, 15 by default.
 func engine(t *testing.T) (target string, length time.Duration) {
 	t.Helper()
 	if target = os.Getenv(envEngine); target == "" {
@@ -56,14 +56,14 @@ type series struct {
 	quantity gpuquantity.Quantity
 }
 
-// every are the quantities that a whole board with profiling has at each sampling.
+// every lists the quantities that an undivided GPU with profiling has in each sample.
 var every = []gpuquantity.Quantity{
 	gpuquantity.Power, gpuquantity.Energy, gpuquantity.MemoryUsed, gpuquantity.SMUtilization, gpuquantity.SMOccupancy,
 	gpuquantity.TensorUtilization, gpuquantity.DRAMUtilization, gpuquantity.PipeFP64, gpuquantity.PipeFP32, gpuquantity.PipeFP16,
 	gpuquantity.PCIeTransmit, gpuquantity.PCIeReceive, gpuquantity.NVLinkTransmit, gpuquantity.NVLinkReceive,
 }
 
-// Two receivers watch one engine: each series has a point for each interval of its receiver until the end.
+// Two receivers watch one engine: each series has a point per interval of its receiver until the end.
 func TestEngineEverySeriesGoesOnAtItsReceiversRate(t *testing.T) {
 	target, length := engine(t)
 	samplings := []time.Duration{100 * time.Millisecond, time.Second}
@@ -92,7 +92,7 @@ func TestEngineEverySeriesGoesOnAtItsReceiversRate(t *testing.T) {
 			}
 			for _, q := range every {
 				times := points[k][series{i, q}]
-				// The engine may be late under load, but misses no more than one interval in ten.
+				// The engine may be late under load, but misses at most one interval in ten.
 				assert.GreaterOrEqual(t, len(times), int(length/sampling)*9/10, "%s of %s at %s", q, d.Name, sampling)
 				if len(times) > 0 {
 					last := time.Since(time.Unix(0, times[len(times)-1]))
@@ -104,7 +104,7 @@ func TestEngineEverySeriesGoesOnAtItsReceiversRate(t *testing.T) {
 	}
 }
 
-// A receiver that opens and closes takes nothing from another one.
+// Opening and closing one receiver does not affect another.
 func TestEngineAReceiverThatGoesTakesNothingAway(t *testing.T) {
 	target, _ := engine(t)
 	s := engineSource(t, target, 100*time.Millisecond)
@@ -123,12 +123,12 @@ func TestEngineAReceiverThatGoesTakesNothingAway(t *testing.T) {
 	}
 }
 
-// envDevices names a command that changes the devices of the engine, whose driver is a stand-in then: "set BOARD lost=1"
-// takes a board from the bus, "set BOARD mig=2" divides it into three GPU instances with four compute instances, mig=1
-// into two with three, mig=0.5 into none, mig=0 ends that; "xid BOARD CODE" is an XID.
+// envDevices names a command that changes the devices of the engine, whose driver is then a stub: "set BOARD lost=1"
+// removes a board from the bus; "set BOARD mig=2" divides it into three GPU instances with four compute instances,
+// mig=1 into two with three, mig=0.5 into none, and mig=0 disables MIG; "xid BOARD CODE" reports an XID.
 const envDevices = "OTELGPU_DCGM_DEVICES"
 
-// control runs the command, on the engine that the test uses.
+// control runs the command on the engine of the test.
 func control(t *testing.T, args ...string) {
 	t.Helper()
 	command := strings.Fields(os.Getenv(envDevices))
@@ -139,7 +139,7 @@ func control(t *testing.T, args ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// await reads until what it has read satisfies done, for at most a minute.
+// await reads until the result satisfies done, for at most a minute.
 func await(t *testing.T, s *source, what string, done func(*gpudata.Batch) bool) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(250 * time.Millisecond) {
@@ -162,8 +162,8 @@ func instancesOf(s *source) (list []string) {
 	return list
 }
 
-// Instances that are created and removed while the receiver runs appear and vanish, each with its own UUID and
-// profiling values, and the boards' series go on.
+// Instances that are created and removed while the receiver runs appear and disappear, each with its own UUID and
+// profiling values, and the boards' series continue.
 func TestEngineInstancesComeAndGo(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "0", "mig=0")
@@ -202,9 +202,9 @@ func TestEngineInstancesComeAndGo(t *testing.T) {
 	}
 }
 
-// A board that falls off the bus fails, the others go on, and it is back when it is back. The XID of that moment is an
-// event. One that comes while the board is lost is not: the engine drops it, as the board has no index then
-// (DcgmCacheManager::EventThreadMain), and reads such XIDs from /dev/kmsg only.
+// A board that falls off the bus fails, the others continue, and the board is reported again once it is back. The XID
+// of the failure is an event. An XID while the board is lost is not: the engine drops it, because the board then has no
+// index (DcgmCacheManager::EventThreadMain), and reads such XIDs from /dev/kmsg only.
 func TestEngineLosesAndRegainsAGPU(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "1", "lost=0")

@@ -101,7 +101,7 @@ func TestAHungHostEngineAnswersLateAndLosesNothing(t *testing.T) {
 	assert.Equal(t, 700, len(of(b, 0, gpuquantity.Power))+len(of(b2, 0, gpuquantity.Power)), "70 s at 10 Hz")
 }
 
-// unwatches counts calls that give up watches.
+// unwatches counts calls that remove watches.
 type unwatches struct {
 	api
 	n int
@@ -188,7 +188,7 @@ func TestABoardThatGivesOnlyBlanksIsNotOK(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, read(t, s).Health)
-	m["gsp"] = 0b10 // the driver answers nothing of it any more, and its status is ok
+	m["gsp"] = 0b10 // the driver returns no values of it, with status ok
 	var states []gpudata.Health
 	for range 8 {
 		m.advance(t, time.Second)
@@ -235,7 +235,7 @@ func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
 	m.advance(t, 2*time.Second)
 	require.Len(t, read(t, s).Events, 2)
 
-	m["xid"] = append(m["xid"].([]string), xid(150*time.Second, 79)) // while it is not there
+	m["xid"] = append(m["xid"].([]string), xid(150*time.Second, 79)) // while it is lost
 	m["now"] = baseTime + (200 * time.Second).Microseconds()
 	m.set(t, "epoch", 2)
 	require.Error(t, s.Read(&gpudata.Batch{}))
@@ -250,7 +250,7 @@ func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
 func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	m.write(t)
-	keeper := newSource(settings(), newClient()) // another client, for which the host engine has sampled
+	keeper := newSource(settings(), newClient()) // another client, which keeps the host engine sampling
 	require.NoError(t, keeper.Open())
 	m.advance(t, 2*time.Minute)
 	s := newSource(settings(), newClient())
@@ -271,7 +271,7 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 	require.NoError(t, keeper.Close())
 }
 
-// TestABacklogTakesLittleMemory reads two minutes of 8 boards: go-dcgm would have taken 1.1 GB for that.
+// TestABacklogTakesLittleMemory reads two minutes of 8 boards, for which go-dcgm would allocate 1.1 GB.
 func TestABacklogTakesLittleMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory of its own for what is read")
@@ -312,12 +312,12 @@ func TestNoSampleIsLostInAStallOfMaxKeepAge(t *testing.T) {
 	}
 }
 
-// Neither calls that time out nor calls that are refused for a moment are a backlog that is too large.
+// Neither calls that time out nor calls that fail temporarily are a backlog that is too large.
 func TestAFailedReadDropsNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failing string
 		calls   int
-		before  int // that the read which fails gives
+		before  int // values of the failing read
 	}{
 		"timeouts, all but the last call": {"late", maxFails - 1, 650},
 		"a moment of refusal":             {"broken", 1, 0},
@@ -379,7 +379,7 @@ func TestAMomentOfRefusalIsNoDeadConnection(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
-	m["transient"] = 1 // what a driver that is being detached answers
+	m["transient"] = 1 // returned while a driver is being detached
 	m.advance(t, time.Second)
 	read(t, s)
 	assert.False(t, s.session.dead)
@@ -412,14 +412,14 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 	assert.Len(t, of(b, 1, gpuquantity.Power), 10)
 }
 
-// The engine samples by the wall clock: it takes no sample until a clock that was set back has caught up, and after a
-// step forward it goes on at once. No sample that it took is lost or repeated.
+// The engine samples by the wall clock: after a step back it takes no sample until the clock has caught up, and after a
+// step forward it continues immediately. None of its samples is lost or repeated.
 func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
 	last := map[gpuquantity.Quantity][2]int64{}
-	// second reads after a second and returns how many samples of power and SM utilization a board has.
+	// second reads after one second and returns the numbers of power and SM utilization samples of a board.
 	second := func(step time.Duration) (power, busy int) {
 		m.advance(t, time.Second+step)
 		b := read(t, s)
@@ -440,13 +440,13 @@ func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
 		second(0)
 	}
 	for range 4 {
-		_, _ = second(-10 * time.Second) // each time a second passes and the clock is set back
+		_, _ = second(-10 * time.Second) // each time, one second passes and the clock is set back
 		for range 8 {
 			power, busy := second(0)
 			assert.Zero(t, power)
 			assert.Zero(t, busy)
 		}
-		second(0) // it has caught up
+		second(0) // the clock has caught up
 		for range 3 {
 			power, busy := second(0)
 			assert.Equal(t, 10, power)
@@ -465,7 +465,7 @@ func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
 func TestABoardWhoseProfilingIsBlankIsReported(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
-	// after reads a second for so many seconds and returns the devices of the notices.
+	// after reads once a second and returns the devices of the notices.
 	after := func(seconds int) (devices [][]string) {
 		var b *gpudata.Batch
 		for range seconds {

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: the number, the name and the words of
-// the header's comment that tell the unit or what it is. raw and want are one value in the header's unit and in base
+// TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: number, name, and the words of the
+// header's comment that state the unit or meaning. raw and want are the same value in the header's unit and in base
 // units.
 func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	header := dcgmHeader(t)
@@ -108,8 +108,8 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	assert.Less(t, len(byID), maxFields)
 }
 
-// TestThrottleReasonsAgainstDCGMsHeader: the bits are NVML's, which DCGM passes on, and the names begin as the header's
-// do.
+// TestThrottleReasonsAgainstDCGMsHeader verifies that the bits are NVML's, which DCGM passes on, and that the names
+// start like the header's.
 func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	dir, err := goDCGM()
 	if err != nil {
@@ -122,7 +122,7 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 		`#define DCGM_CLOCKS_EVENT_REASON_(\w+) 0x([0-9A-Fa-f]+)LL`).FindAllStringSubmatch(string(b), -1) {
 		bit, err := strconv.ParseUint(m[2], 16, 64)
 		require.NoError(t, err)
-		if m[1] == "GPU_IDLE" { // an idle device is not held back
+		if m[1] == "GPU_IDLE" { // an idle device is not throttled
 			continue
 		}
 		r := gpusamplesextension.ThrottleReason(bit)
@@ -132,7 +132,7 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	assert.Equal(t, gpusamplesextension.ThrottleReasons, all)
 }
 
-// TestFormsOfFields: rates are integrated, counters taken as they are; the header names the latter totals.
+// TestFormsOfFields verifies that rates are integrated and counters, which the header names totals, are used unchanged.
 func TestFormsOfFields(t *testing.T) {
 	for id, form := range map[uint16]gpuquantity.Form{
 		1009: gpuquantity.Rate, 1010: gpuquantity.Rate, 1011: gpuquantity.Rate, 1012: gpuquantity.Rate,
@@ -142,7 +142,7 @@ func TestFormsOfFields(t *testing.T) {
 	}
 }
 
-// dcgmHeader is the comment of each field in the header that go-dcgm brings, by "name number".
+// dcgmHeader returns the comment of each field in go-dcgm's header, by "name number".
 func dcgmHeader(t *testing.T) map[string]string {
 	t.Helper()
 	dir, err := goDCGM()

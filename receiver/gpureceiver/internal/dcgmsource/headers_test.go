@@ -5,5 +5,5 @@
 
 package dcgmsource
 
-// The tests take NVIDIA's headers from this module; nothing is linked with it.
+// The tests use NVIDIA's headers in this module; nothing is linked with it.
 import _ "github.com/NVIDIA/go-dcgm/pkg/dcgm"

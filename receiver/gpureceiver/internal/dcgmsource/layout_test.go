@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLayoutsEqualNVIDIAsHeaders compiles a program that prints what the compiler makes of NVIDIA's structures.
+// TestLayoutsEqualNVIDIAsHeaders compiles a program that prints the layout of NVIDIA's structures.
 func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 	var (
 		c connectParams

@@ -37,7 +37,7 @@ func (h host) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{samplesID: h}
 }
 
-// control tells the stub what the machine is like.
+// control configures the stub.
 func control(t *testing.T, lines string) {
 	t.Helper()
 	path := os.Getenv("OTELGPU_DCGM_STUB")
@@ -48,7 +48,7 @@ func control(t *testing.T, lines string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// power is the times of the power samples of the first board from t on.
+// power returns the times of the power samples of the first board from t on.
 func (h host) power(from time.Time) []int64 {
 	v := h.Acquire()
 	defer v.Release()
@@ -59,8 +59,8 @@ func (h host) power(from time.Time) []int64 {
 	return d.Times(gpusamplesextension.Power, from.UnixNano(), time.Now().UnixNano(), nil)
 }
 
-// TestFaultMatrix runs the whole receiver, with its default times, through what can happen to a host engine and prints
-// how long samples were missing after the cause was gone.
+// TestFaultMatrix runs the whole receiver, with its default intervals, through faults of a host engine, and prints how
+// long samples were missing after each fault ended.
 func TestFaultMatrix(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -71,7 +71,7 @@ func TestFaultMatrix(t *testing.T) {
 		fault  string // then, for
 		length time.Duration
 		after  string // then
-		lost   bool   // samples of the time of the fault are lost
+		lost   bool   // samples during the fault are lost
 	}{
 		{"late host engine", "down 1\nrefused 300\n", "down 1\nrefused 300\n", time.Second, "", true},
 		{"host engine hangs", "", "hang 1\n", 5 * time.Second, "", false},
@@ -129,6 +129,6 @@ func TestFaultMatrix(t *testing.T) {
 		fmt.Printf("| shutdown while it hangs, call_timeout 500ms | | %.1f s | |\n", took.Seconds())
 		assert.Less(t, took, 30*time.Second, "a call hangs for a minute")
 		control(t, "")
-		time.Sleep(300 * time.Millisecond) // the call returns and lets go of the connection
+		time.Sleep(300 * time.Millisecond) // the call returns and releases the connection
 	})
 }

@@ -54,7 +54,7 @@ func TestModelsOfTheFieldLists(t *testing.T) {
 				profiling = profiling || id == 1002
 			}
 			if profiling {
-				m["gpm"] = 0 // no profiling at all
+				m["gpm"] = 0 // no profiling
 			}
 			list = append(list, "1091", "1092", "1611", "0")
 			m["unsupported"] = strings.Join(list, ",")

@@ -130,7 +130,7 @@ func TestNothingIsLeftInTheHostEngine(t *testing.T) {
 	assert.Equal(t, "groups 0 fields 0 watches 0", left(t))
 }
 
-// Else the host engine wakes up at the shortest interval for as long as the connection lasts.
+// Otherwise, the host engine wakes up at the shortest interval while the connection lasts.
 func TestNothingIsWatchedFasterThanItIsSampled(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 3, "mig": 2, "now": baseTime}
 	s := open(t, m, settings())
@@ -141,7 +141,7 @@ func TestNothingIsWatchedFasterThanItIsSampled(t *testing.T) {
 	assert.Equal(t, "fastest 100000", stats(t)[2], "us")
 }
 
-// The host engine keeps watches by connection, so receivers that shared one would end each other's.
+// The host engine keeps watches per connection, so receivers that shared a connection would remove each other's.
 func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
 	fast, slow := settings(), settings()
@@ -202,7 +202,7 @@ func TestAProcessHasOneEmbeddedEngine(t *testing.T) {
 	require.NoError(t, a.Open())
 }
 
-// Samples arrive forever, also after the PCIe rates were left out.
+// Samples keep arriving after the PCIe rates are disabled.
 func TestEverySeriesContinues(t *testing.T) {
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	s := open(t, m, settings())
@@ -328,7 +328,7 @@ func TestProcessesAreListed(t *testing.T) {
 	assert.Empty(t, b.Processes, "all have ended")
 }
 
-// TestRoundTrips counts what the library says over the wire. dcgm-exporter makes one call for each board and scrape.
+// TestRoundTrips counts the library's round trips. dcgm-exporter makes one call per board and scrape.
 func TestRoundTrips(t *testing.T) {
 	const seconds = 60
 	for _, tc := range []struct {
@@ -343,7 +343,7 @@ func TestRoundTrips(t *testing.T) {
 	} {
 		m := machine{"gpus": tc.gpus, "gpm": uint32(0xffffffff), "now": baseTime}
 		set := settings()
-		set.Sampling, set.Slow, set.Processes, set.Without = tc.sampling, tc.slow, true, pipes // as the receiver by default
+		set.Sampling, set.Slow, set.Processes, set.Without = tc.sampling, tc.slow, true, pipes // the receiver's default
 		s := open(t, m, set)
 		b := &gpudata.Batch{}
 		require.NoError(t, s.Read(b))

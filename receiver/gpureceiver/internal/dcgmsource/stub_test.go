@@ -78,7 +78,7 @@ func buildStub(dir string) error {
 	return nil
 }
 
-// goDCGM is the folder of go-dcgm's headers.
+// goDCGM returns the folder of go-dcgm's headers.
 func goDCGM() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
 	if err != nil {
@@ -87,7 +87,7 @@ func goDCGM() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm"), nil
 }
 
-// pipes are the quantities that a receiver leaves out by default.
+// pipes are the quantities that a receiver omits by default.
 var pipes = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool { return !q.Info().Metric.Off })
 
 // machine is the stub's configuration.
@@ -96,7 +96,7 @@ type machine map[string]any
 // baseTime is a whole minute.
 const baseTime = int64(1_800_000_000_000_000) // µs
 
-// clock is the machine's time, µs.
+// clock is the machine's time in µs.
 var clock atomic.Int64
 
 func (m machine) write(t testing.TB) {
@@ -109,7 +109,7 @@ func (m machine) write(t testing.TB) {
 		t.Skip("needs gcc to build the stub of DCGM")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "host %s\n", t.Name()) // each test has a machine of its own
+	fmt.Fprintf(&b, "host %s\n", t.Name()) // each test has its own machine
 	for k, v := range m {
 		if list, ok := v.([]string); ok {
 			for _, x := range list {
@@ -135,10 +135,10 @@ func (m machine) advance(t testing.TB, d time.Duration) {
 	m.set(t, "now", m["now"].(int64)+d.Microseconds())
 }
 
-// left is what the host engine still holds.
+// left returns the watches and groups left in the host engine.
 func left(t testing.TB) string { return stats(t)[0] }
 
-// trips is the number of round trips that the client library has made.
+// trips returns the number of round trips of the client library.
 func trips(t testing.TB) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(stats(t)[1], "trips "))
 	require.NoError(t, err)
@@ -156,12 +156,12 @@ func stats(t testing.TB) []string {
 
 func settings() Settings {
 	return Settings{
-		Target: "localhost:5555", Sampling: 100 * time.Millisecond, Slow: 100 * time.Millisecond, // by the test's clock
+		Target: "localhost:5555", Sampling: 100 * time.Millisecond, Slow: 100 * time.Millisecond, // on the test's clock
 		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true,
 	}
 }
 
-// open opens a source on the machine with a connection of the test's own.
+// open opens a source on the machine with a separate connection.
 func open(t testing.TB, m machine, set Settings) *source {
 	t.Helper()
 	m.write(t)
@@ -180,13 +180,13 @@ func open(t testing.TB, m machine, set Settings) *source {
 
 func read(t testing.TB, s *source) *gpudata.Batch {
 	t.Helper()
-	s.session.checked = time.Time{} // whatever is due from time to time is due
+	s.session.checked = time.Time{} // periodic checks are due
 	b := &gpudata.Batch{}
 	require.NoError(t, s.Read(b))
 	return b
 }
 
-// of picks the values of one quantity of one device.
+// of returns the values of one quantity of one device.
 func of(b *gpudata.Batch, device int, q gpuquantity.Quantity) (list []gpudata.Value) {
 	for _, v := range b.Values {
 		if int(v.Device) == device && v.Quantity == q {
@@ -196,8 +196,8 @@ func of(b *gpudata.Batch, device int, q gpuquantity.Quantity) (list []gpudata.Va
 	return list
 }
 
-// withoutLibrary is the life of a source in a process that has no DCGM library, where any call after the failed Init
-// would end the process.
+// withoutLibrary runs a source in a process without a DCGM library, in which any call after the failed Init would end
+// the process.
 func withoutLibrary() {
 	s := New(Settings{
 		Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute,

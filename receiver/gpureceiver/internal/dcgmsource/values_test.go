@@ -88,7 +88,7 @@ func TestTheFirstSampleOfAProfilingFieldIsBlank(t *testing.T) {
 	assert.Equal(t, 1, len(of(b, 0, gpuquantity.Temperature)))
 }
 
-// TestBlankBoundaries checks the test for blanks at its edges, by type.
+// TestBlankBoundaries tests the detection of blank values at its limits, by type.
 func TestBlankBoundaries(t *testing.T) {
 	for _, tc := range []struct {
 		v  rawValue
@@ -202,7 +202,7 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	assert.Empty(t, of(b, 3, gpuquantity.Power))
 	assert.Equal(t, 10, len(of(b, 0, gpuquantity.Energy)))
 
-	m["mig"] = 1 // taken apart while running
+	m["mig"] = 1 // removed while running
 	m.advance(t, time.Second)
 	b = read(t, s)
 	assert.True(t, b.Changed)
@@ -237,7 +237,7 @@ func TestValuesThatAreNotSampledAnyMoreAreStale(t *testing.T) {
 	}
 }
 
-// latestAt gives these as the newest values.
+// latestAt returns these as the newest values.
 type latestAt struct {
 	api
 	values []rawValue

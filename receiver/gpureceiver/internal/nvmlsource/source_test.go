@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeDevice answers functions by name; its arguments are those behind the device. What a test does not expect to be
-// called panics.
+// fakeDevice implements functions by name, with the arguments after the device. Unexpected calls panic.
 type fakeDevice map[string]func(args []any) nvml.Return
 
 // machine is a driver with boards.
@@ -38,7 +37,7 @@ type machine struct {
 	inits   int
 	samples int // GPM samples allocated
 	made    int
-	ratios  map[nvml.Handle]float64 // percent; the ratio that two samples give belongs to the newer
+	ratios  map[nvml.Handle]float64 // percent; the ratio of two samples belongs to the newer one
 }
 
 type board struct {
@@ -60,7 +59,7 @@ func newMachine(n int) *machine {
 	return m
 }
 
-// handle is a device's.
+// handle returns the handle of a device.
 func (m *machine) handle(d fakeDevice) uint64 {
 	for i := range m.handles {
 		if reflect.ValueOf(m.handles[i]).Pointer() == reflect.ValueOf(d).Pointer() {
@@ -71,7 +70,7 @@ func (m *machine) handle(d fakeDevice) uint64 {
 	return uint64(len(m.handles))
 }
 
-// numbers writes results behind the arguments of a call.
+// numbers returns a function that writes results to the arguments of a call.
 func numbers(ret nvml.Return, v ...uint64) func([]any) nvml.Return {
 	return func(args []any) nvml.Return {
 		for i := range v {
@@ -90,7 +89,7 @@ func name(s string) func([]any) nvml.Return {
 
 func newBoard(m *machine, i int) *board {
 	b := &board{fakeDevice: fakeDevice{}, uuid: fmt.Sprintf("GPU-%d", i), energy: 5_000_000, gpm: true}
-	// alive answers unless the board is lost.
+	// alive calls fn unless the board is lost.
 	alive := func(fn func(args []any) nvml.Return) func([]any) nvml.Return {
 		return func(args []any) nvml.Return {
 			if ret := fn(args); !b.lost || ret != ok {
@@ -99,7 +98,7 @@ func newBoard(m *machine, i int) *board {
 			return nvml.ErrorGPUIsLost
 		}
 	}
-	const lower = 1 << 32 // what stands behind a number of 32 bits is not part of it
+	const lower = 1 << 32 // garbage after a 32-bit number
 	maps.Copy(b.fakeDevice, map[string]func([]any) nvml.Return{
 		"nvmlDeviceGetUUID": name(b.uuid),
 		"nvmlDeviceGetName": name("NVIDIA H200"),
@@ -183,7 +182,7 @@ func running(list ...nvml.ProcessInfo) func([]any) nvml.Return {
 	}
 }
 
-// instance is a MIG device.
+// instance returns a MIG device.
 func instance(k int) fakeDevice {
 	return fakeDevice{
 		"nvmlDeviceGetUUID":              name(fmt.Sprintf("MIG-%d", k)),
@@ -203,7 +202,7 @@ func instance(k int) fakeDevice {
 	}
 }
 
-// lib is the machine's library.
+// lib returns the machine's library.
 func (m *machine) lib() *fakeLibrary { return &fakeLibrary{machine: m} }
 
 type fakeLibrary struct {
@@ -380,7 +379,7 @@ func TestUnsupportedCallsAreMadeOnce(t *testing.T) {
 	assert.Equal(t, 1, asked)
 }
 
-// While a driver reconfigures a board it answers "not supported" to what it supports.
+// While a driver reconfigures a board, it returns "not supported" for supported calls.
 func TestFormerlySupportedCallsAreRepeated(t *testing.T) {
 	m := newMachine(1)
 	d := m.boards[0].fakeDevice
@@ -400,7 +399,7 @@ func TestFormerlySupportedCallsAreRepeated(t *testing.T) {
 	require.True(t, has, "with the next slow readings")
 }
 
-// The library lists what was there when it was initialised, so it is initialised again when nothing is left.
+// The library lists the devices at its initialization, so it is initialized again when none is left.
 func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
 	m := newMachine(1)
 	s := open(t, m)
@@ -455,7 +454,7 @@ func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	_, has = value(b, 2, gpuquantity.Energy)
 	assert.False(t, has)
 
-	m.boards[0].mig = m.boards[0].mig[:1] // taken apart while running
+	m.boards[0].mig = m.boards[0].mig[:1] // removed while running
 	s.slow = time.Time{}
 	b = read(t, s)
 	assert.True(t, b.Changed)
@@ -498,7 +497,7 @@ func TestOpenReportsMissingParts(t *testing.T) {
 func TestNamesFollowTheUUIDWhenBoardsVanish(t *testing.T) {
 	m := newMachine(3)
 	s := open(t, m)
-	// names reads the list of devices again and returns name and ordinal by ID.
+	// names rereads the list of devices and returns name and ordinal by ID.
 	names := func() map[string]string {
 		s.slow = time.Time{}
 		read(t, s)

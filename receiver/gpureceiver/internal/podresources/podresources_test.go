@@ -37,7 +37,7 @@ func join(parts ...[]byte) (b []byte) {
 	return b
 }
 
-// pod is a message PodResources with one container that holds devices of one resource.
+// pod returns a PodResources message with one container that has devices of one resource.
 func pod(namespace, name, container, resource string, ids ...string) []byte {
 	devices := field(1, []byte(resource))
 	for _, id := range ids {
@@ -49,7 +49,7 @@ func pod(namespace, name, container, resource string, ids ...string) []byte {
 		field(3, join(field(1, []byte(container)), field(2, devices), cpus))))
 }
 
-// serve is a kubelet that answers with b.
+// serve runs a kubelet that responds with b, and returns its socket.
 func serve(t *testing.T, b func() []byte) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "k.sock")

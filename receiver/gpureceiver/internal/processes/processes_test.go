@@ -16,7 +16,7 @@ import (
 
 const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// host writes a /proc.
+// host writes a /proc file system.
 func host(t *testing.T, namespace string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -13,8 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// A service on simgpu and a Collector with the source `simulated` know nothing of each other, and yet spans find
-// samples.
+// A service on simgpu and a Collector with the source `simulated` are independent, but spans match samples.
 func TestLoadsHaveTheIdentityOfASimulatedServicesDevices(t *testing.T) {
 	service := simgpu.New(nil, simgpu.WithDevices(simgpu.DefaultSpec(), simgpu.DefaultSpec()))
 	want, err := service.Devices()

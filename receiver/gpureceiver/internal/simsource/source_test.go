@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// bench is a device that draws 250 W and whose SMs are active 40 % of the time, forever.
+// bench is a device with a constant 250 W whose SMs are active 40 % of the time.
 type bench struct{ now time.Time }
 
 var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)

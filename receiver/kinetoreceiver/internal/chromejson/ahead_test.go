@@ -22,10 +22,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// script is a Handler that writes down all calls, and fails or panics at one of them.
+// script is a Handler that records all calls, and fails or panics at one of them.
 type script struct {
 	calls  []string
-	fails  int // number of the call, from 1 on
+	fails  int // number of the failing call, from 1
 	panics int
 }
 
@@ -50,8 +50,8 @@ func (s *script) call(what string) error {
 	return nil
 }
 
-// longTrace is several windows long, with everything that is handed over, values longer than a window and fields of the
-// top level between, before and after the events.
+// longTrace returns a trace of several windows with every kind of value, values longer than a window, and top-level
+// fields before, between and after the events.
 func longTrace(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString(`{"schemaVersion": 1, "x": [` + strings.Repeat("1,", r.IntN(window)) + `1], "traceEvents": [`)
@@ -98,7 +98,7 @@ func TestTwoGoroutinesReadTheSameAsOne(t *testing.T) {
 		want, wantErr := newReader(stream(), one).alone(one)
 		got, gotErr := newReader(stream(), two).ahead(two)
 		require.Equal(t, wantErr, gotErr)
-		if fails > 0 && errors.Is(wantErr, errScript) { // what is passed over counts by window
+		if fails > 0 && errors.Is(wantErr, errScript) { // skipped events are counted per window
 			want.NoEvents = 0
 		}
 		require.Equal(t, want, got)
@@ -106,12 +106,12 @@ func TestTwoGoroutinesReadTheSameAsOne(t *testing.T) {
 	}
 }
 
-// watched is a stream without end that knows whether it is read when nobody should.
+// watched is an endless stream that detects reads when none are allowed.
 type watched struct {
 	t      *testing.T
 	over   atomic.Bool
 	bytes  atomic.Int64
-	panics int64 // after so many bytes; 0: never
+	panics int64 // after this many bytes; 0: never
 }
 
 func (w *watched) Read(b []byte) (int, error) {
@@ -155,7 +155,7 @@ func TestAPanicOfTheStreamIsOneOfRead(t *testing.T) {
 	}
 }
 
-// deaf is a Handler that does nothing.
+// deaf is a Handler that ignores all calls.
 type deaf struct{}
 
 func (deaf) Wants(byte) bool        { return true }

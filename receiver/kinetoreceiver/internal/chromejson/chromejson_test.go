@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tape records what a Handler is given, in words.
+// tape is a Handler that records its calls as text.
 type tape struct {
 	events   []map[string]string
 	meta     map[string]string
@@ -106,7 +106,7 @@ func TestEveryFieldIsHandedOver(t *testing.T) {
 	assert.Equal(t, Stats{Bytes: int64(len(sample)), Events: 3}, st)
 }
 
-// TestLayoutsOfOtherEventsChangeNothing reads events whose members, spaces and values come again in every combination.
+// TestLayoutsOfOtherEventsChangeNothing reads events whose members, spaces and values repeat in every combination.
 func TestLayoutsOfOtherEventsChangeNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	choices := [][2][]string{
@@ -186,7 +186,7 @@ func TestEventsLongerThanTheWindow(t *testing.T) {
 	assert.Equal(t, "end", got.events[2]["name"])
 }
 
-// A scan that begins again after every read of one byte would look at 2^45 bytes here.
+// A scan that restarts after every one-byte read would process 2^45 bytes here.
 func TestLongValuesCostAFewPassesHoweverLittleAReadGives(t *testing.T) {
 	long := strings.Repeat("[", 4<<20) + strings.Repeat("]", 4<<20)
 	for name, text := range map[string]string{
@@ -235,7 +235,7 @@ func TestErrorsSayWhere(t *testing.T) {
 	assert.ErrorIs(t, err, ErrSyntax)
 }
 
-// decimal is the definition: the number as written, times 1000, rounded half to even.
+// decimal is the reference: the number times 1000, rounded half to even.
 func decimal(s string) (int64, bool) {
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
@@ -326,7 +326,8 @@ func seeds(f *testing.F) {
 	f.Add([]byte(sample))
 }
 
-// FuzzRead compares the reader with encoding/json: what that accepts as a trace, this must accept with the same events.
+// FuzzRead compares the reader with encoding/json: it must accept every trace that encoding/json accepts, with the same
+// events.
 func FuzzRead(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -381,8 +382,8 @@ func FuzzMicros(f *testing.F) {
 	})
 }
 
-// FuzzSkip holds the skipper, which looks at many bytes at a time, against one that looks at one. What only the skipper
-// accepts is no JSON.
+// FuzzSkip compares the skipper, which processes many bytes at a time, with one that processes single bytes. Input that
+// only the skipper accepts is not JSON.
 func FuzzSkip(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -399,7 +400,7 @@ func FuzzSkip(f *testing.F) {
 
 func TestObjectsAreSkippedToTheirEnd(t *testing.T) {
 	for _, object := range []string{
-		`{}`, `{"a": 1}`, `{"a": [[1, 2], [], "]"], "b": "["}`, // by the way that is for most
+		`{}`, `{"a": 1}`, `{"a": [[1, 2], [], "]"], "b": "["}`, // on the common path
 		`{"a": {}}`, `{"a": {"b": {}}, "c": 1}`, `{"a": "}"}`, `{"a": "{", "b": "}"}`, `{"a": "x}", "b": "}y"}`, `{"a": "["}`,
 		`{"a": "\""}`, `{"a": "\"}"}`, `{"a": "\\", "b": "}"}`, `{"a\"}": 1}`,
 	} {
