@@ -15,15 +15,15 @@ import (
 )
 
 // Services work on one device at the same time, in the same traces, and two gateways share their spans. After gpu_join
-// the division does not matter: counts and joules, summed over the gateways, equal the totals of the spans and of the
-// device. Before it each part is attributed all of the device's joules, as the README of gpu_join documents.
+// the division does not matter: counts and energy, summed over the gateways, equal the totals of the spans and of the
+// device. Before gpu_join, each part is attributed all energy of the device, as its README documents.
 func TestSpansMayBeDividedAmongGatewaysBehindTheJoin(t *testing.T) {
 	t.Parallel()
 	binary := fullBuild(t)
-	const services = 16 // so many that each gateway has some
+	const services = 16 // enough that each gateway has some
 	const count, energy = "gpu_operation_count_total", "gpu_operation_energy_joules_total"
 	for _, tt := range []struct {
-		key   string // what the exporter divides by
+		key   string // routing key of the exporter
 		times float64
 		start func(t *testing.T, key string, store *store, entry ports, metrics [2]string)
 	}{

@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// Prometheus makes one target_info of what gpu_metrics and gpu_requests say of a service, and refuses a whole request
-// for one point of it that comes too late. It has no window for such points here, spans are two seconds old when they
-// come, and new series begin all the time.
+// Prometheus creates one target_info from gpu_metrics' and gpu_requests' metrics of a service, and rejects a whole
+// request for one late point of it. Here it has no out-of-order window, spans are two seconds old on arrival, and new
+// series start all the time.
 func TestIntegrationPrometheusAcceptsOperationsAndRequestsInOrder(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// fullBuild returns a build with the components of clusters, which takes minutes to make.
+// fullBuild returns a build with the components for clusters, which takes minutes to build.
 func fullBuild(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_FULL_BINARY"); path != "" {
@@ -58,7 +58,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// cluster is two agents, each with a device and a service that keeps it at work, two gateways and a store.
+// cluster has two agents, each with a device and a service that keeps it busy, two gateways and a store.
 type cluster struct {
 	t        *testing.T
 	store    *store
@@ -68,7 +68,7 @@ type cluster struct {
 	own      [2]string // addresses of the agents' own metrics
 }
 
-// work sends at both agents at once.
+// work sends to both agents concurrently.
 func (c *cluster) work(d time.Duration) {
 	var both sync.WaitGroup
 	for _, w := range c.workers {
@@ -136,18 +136,18 @@ func newCluster(t *testing.T, agents [2]ports) *cluster {
 	return c
 }
 
-// requestsSoon is laid over the agents' pipelines, so that usage records close in the time of the test.
+// requestsSoon overrides the agents' pipelines, so that usage records close during the test.
 const requestsSoon = `
 connectors: {gpu_requests: {settle: 500ms, idle: 1s}}
 `
 
-// static is where the exporter load_balancing finds two gateways, instead of DNS.
+// static returns a resolver of two gateways for the exporter load_balancing, instead of DNS.
 func static(addresses [2]string) string {
 	return fmt.Sprintf("{dns: null, static: {hostnames: [%q, %q]}}", addresses[0], addresses[1])
 }
 
-// Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it
-// drops.
+// Agents send directly to gateways, with the pipelines of Kubernetes. The gateways have no sampling processor, because
+// it drops spans.
 func TestIntegrationGatewaysMayBeKilled(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -209,8 +209,8 @@ service:
 	}
 }
 
-// The pipelines of Kafka through a real broker, which is restarted, and gateways of which one is killed.
-// OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and what they need (mvn
+// Tests the Kafka pipelines with a real broker, which is restarted, and gateways, one of which is killed.
+// OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and their dependencies (mvn
 // dependency:copy-dependencies).
 func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
 	integration.Need(t)
@@ -226,7 +226,7 @@ func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
 		return otelcol.Run(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address,
 			"OTELGPU_TRACES_ENDPOINT="+c.store.address), ready(t, "kafka/gateway"))
 	}
-	c.work(2 * time.Second) // makes the topic
+	c.work(2 * time.Second) // creates the topic
 	require.True(t, waitUntil(time.Minute, func() bool {
 		parts, _ := filepath.Glob(filepath.Join(broker.dir, "data", "otelgpu_spans-*"))
 		return len(parts) == 4
@@ -304,7 +304,7 @@ func (b *broker) start() {
 	b.running = p
 }
 
-// A broker takes messages of 1 MB. What a trace has in one request may be more, and goes through in pieces.
+// A broker accepts messages of 1 MB. The spans of a trace in one request may exceed it, and are sent in pieces.
 func TestIntegrationLargeTraceGoesThroughKafka(t *testing.T) {
 	integration.Need(t)
 	binary := fullBuild(t)
@@ -322,7 +322,7 @@ func TestIntegrationLargeTraceGoesThroughKafka(t *testing.T) {
 	td := fat(0, n)
 	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		s.SetTraceID(pcommon.TraceID{7})
-		s.Attributes().PutStr("prompt", strings.Repeat(s.SpanID().String(), 62)) // so that it is not packed to nothing
+		s.Attributes().PutStr("prompt", strings.Repeat(s.SpanID().String(), 62)) // so that it is not compressed to nothing
 	}
 	require.NoError(t, (&worker{t: t, conn: conn}).send(td))
 	waitUntil(time.Minute, func() bool { spans, _ := store.count(); return spans >= n })

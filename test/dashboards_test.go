@@ -73,10 +73,10 @@ func dashboards(t *testing.T) map[string]dashboard {
 	return out
 }
 
-// query is one that somebody runs: of a panel, a variable or a document.
+// query is a query of a panel, a variable or a document.
 type query struct{ where, text string }
 
-// metricQueries are those in PromQL, with Grafana's variables replaced as it does.
+// metricQueries returns the PromQL queries, with variables replaced as in Grafana.
 func metricQueries(t *testing.T) (all []query) {
 	for name, d := range dashboards(t) {
 		variables := []string{"$__rate_interval", "4m", "$__range", "10m"}
@@ -110,7 +110,7 @@ func metricQueries(t *testing.T) (all []query) {
 	return all
 }
 
-// documented are the queries of the documents in fenced blocks of a language, one for each line that is no comment.
+// documented returns the queries in the documents' fenced blocks of a language, one per line except comments.
 func documented(t *testing.T, language string) (all []query) {
 	block := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```")
 	files, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))
@@ -137,7 +137,7 @@ type result struct {
 	Samples [][2]float64
 }
 
-// lacking is why the query is not good for what asks it, or nothing.
+// lacking returns why the query does not serve its panel or document, or "".
 func lacking(store *prometheusProgram, q query, at time.Time) (values int, why string) {
 	var got []result
 	store.get("/api/v1/query?time="+unixSeconds(at)+"&query="+url.QueryEscape(q.text), &got)
@@ -158,13 +158,13 @@ func lacking(store *prometheusProgram, q query, at time.Time) (values int, why s
 	return len(got), ""
 }
 
-// mayBeAbsent are labels that a query asks for and the planted services have not.
+// mayBeAbsent lists labels of queries that the test's services do not have.
 var mayBeAbsent = map[string]bool{
-	"instance": true, // of devices, which have it where they are scraped
+	"instance": true, // label of devices, which have it only if they are scraped
 }
 
-// Every query of dashboards, rules and documents has values in Prometheus, by both ways into it, and every alert fires
-// for the fault that it is for.
+// Every query of dashboards, rules and documents returns values from Prometheus, whether scraped or pushed, and every
+// alert fires for its fault.
 func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	for _, md := range runDemo(t, binary) {
 		_, err := pmetricotlp.NewGRPCClient(m.otlp).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(md))
 		require.NoError(t, err)
-		time.Sleep(200 * time.Millisecond) // so that a scrape sees the counters grow
+		time.Sleep(200 * time.Millisecond) // so that scrapes see the counters increase
 	}
 	queries := metricQueries(t)
 	for way, store := range m.stores() {
@@ -218,7 +218,7 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 			at := time.Now()
 			for _, file := range alertFiles(t) {
 				rules := store.rules(t, file, at)
-				if file == "devices.yaml" { // also when the devices have been silent for a while
+				if file == "devices.yaml" { // also after the devices have stopped reporting
 					for i, r := range store.rules(t, file, at.Add(15*time.Minute)) {
 						rules[i].Alerts = append(rules[i].Alerts, r.Alerts...)
 					}
@@ -252,13 +252,13 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	}
 }
 
-// No alert fires where nothing is wrong, on work of the same kinds.
+// No alert fires for healthy work of the same kinds.
 func TestIntegrationAlertsDoNotFireOnHealthyWork(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
 	m := startMachine(t, otelcol.Build(t), false)
 	for way, store := range m.stores() {
-		require.Eventually(t, func() bool { // all that the alerts ask for is there
+		require.Eventually(t, func() bool { // all metrics of the alerts exist
 			at := time.Now()
 			for _, r := range store.rules(t, "work.yaml", at) {
 				if r.Kind == "record" && r.Results == 0 {
@@ -287,7 +287,7 @@ func TestIntegrationAlertsDoNotFireOnHealthyWork(t *testing.T) {
 	}
 }
 
-// runbooks are the anchors of docs/runbooks.md.
+// runbooks returns the anchors of docs/runbooks.md.
 func runbooks(t *testing.T) (anchors []string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "docs", "runbooks.md"))
@@ -298,7 +298,7 @@ func runbooks(t *testing.T) (anchors []string) {
 	return anchors
 }
 
-// What Grafana needs to take a dashboard as it is, and what a reader needs to understand a panel.
+// Grafana must be able to import a dashboard unchanged, and every panel needs a title and description.
 func TestDashboardsAreImportable(t *testing.T) {
 	uids := map[string]bool{}
 	for name, d := range dashboards(t) {
@@ -337,7 +337,7 @@ func TestDashboardsAreImportable(t *testing.T) {
 	}
 }
 
-// traceQueries are those in TraceQL of panels, links and documents.
+// traceQueries returns the TraceQL queries of panels, links and documents.
 func traceQueries(t *testing.T) (all []query) {
 	for name, d := range dashboards(t) {
 		for _, p := range d.Panels {
@@ -363,8 +363,7 @@ func traceQueries(t *testing.T) (all []query) {
 	return append(all, documented(t, "traceql")...)
 }
 
-// TraceQL compares a number with a literal of its own type only: an integer finds nothing among doubles, without a
-// word.
+// TraceQL compares a number only with a literal of the same type: an integer silently matches no doubles.
 func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 	compared := regexp.MustCompile(
 		`(?:span|resource|instrumentation)\.((?:gpu|hw)\.[a-z0-9_.]+) *(=~|!=|>=|<=|=|>|<) *("[^"]*"|[0-9.]+[a-z]*|nil|true|false)`)

@@ -27,7 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The first command of the README, validated against the registry of names: all output, of all components together.
+// Runs the first command of the README and validates the output of all components against the registry.
 func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the demo is not built and run with -short")
@@ -39,7 +39,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	require.NoError(t, err)
 	require.NoError(t, p.Wait(time.Minute))
 
-	// Every span that is outermost on the device, the accounts of requests, and the device's own counter, by device.
+	// Energy of the outermost spans, of usage records, and of the device's own counter, by device.
 	spent, shared, used := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	parents, gpuSpans := map[pcommon.SpanID]bool{}, []ptrace.Span{}
 	outside := conformance.Report{Strict: true}
@@ -54,7 +54,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 					switch {
 					case !gpu:
 					case kind.Str() == "share":
-						// Of work that has its own spans.
+						// Only for work with its own spans.
 						id, _ := s.Attributes().Get("hw.id")
 						joules, _ := s.Attributes().Get("gpu.energy")
 						shared[id.Str()] += joules.Double()
@@ -110,7 +110,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	require.Contains(t, string(checked), ": no violations\n")
 }
 
-// The demo's traces go to a store as well: the request that the findings name is there with what the GPU did for it.
+// The demo also sends its traces to a store, which has the request that the findings name, with its GPU work.
 func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -136,8 +136,8 @@ func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	require.Positive(t, joules.Double())
 }
 
-// requireLean holds joined and derived spans to what a person can read: 26 attributes and 750 bytes on average, links
-// to requests included, and the scope's share besides.
+// requireLean limits joined and derived spans to a readable size: 26 attributes and 750 bytes on average, including
+// links to requests and their part of the scope.
 func requireLean(t *testing.T, spans []ptrace.Span) {
 	t.Helper()
 	attributes, size := 0, 0

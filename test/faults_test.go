@@ -44,8 +44,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// outage is how long a store is dead: a fifteenth of 3 minutes, and all times of the pipelines are shortened as much.
-// The environment variable OTELGPU_OUTAGE gives another length, such as 3m, with the times as they are shipped.
+// outage returns how long a store is down: a fifteenth of 3 minutes, with all intervals of the pipelines shortened
+// accordingly. The environment variable OTELGPU_OUTAGE sets another length, such as 3m, with the shipped intervals.
 func outage(t *testing.T) (length time.Duration, full bool) {
 	text, full := os.LookupEnv("OTELGPU_OUTAGE")
 	if !full {
@@ -56,7 +56,7 @@ func outage(t *testing.T) (length time.Duration, full bool) {
 	return length, true
 }
 
-// device is laid over a ready pipeline: it brings in a device whose joules the test knows.
+// device overrides a ready pipeline to add a device whose energy the test knows.
 const device = `
 exporters:
   gpu_samples: {}
@@ -67,7 +67,7 @@ service:
     metrics/devices: {receivers: [otlp], exporters: [gpu_samples]}
 `
 
-// faster is laid over a ready pipeline whose times are shortened, too.
+// faster overrides the intervals of a ready pipeline.
 const faster = `
 processors:
   gpu_join:
@@ -78,13 +78,13 @@ connectors:
   gpu_metrics: {flush_interval: 500ms}
 `
 
-// retrySoon belongs to it; %s is an exporter.
+// retrySoon complements it; %s is an exporter.
 const retrySoon = `
 exporters:
   %s: {retry_on_failure: {initial_interval: 100ms, max_interval: 500ms}}
 `
 
-// smallQueue is laid over too, so that the queue to the trace store, %s, is full in that time.
+// smallQueue overrides the queue to the trace store, %s, so that it becomes full during an outage.
 const smallQueue = `
 exporters:
   %s:
@@ -99,7 +99,7 @@ type store struct {
 
 	mu    sync.Mutex
 	spans map[pcommon.SpanID]ptrace.Span
-	again int // spans that came more than once
+	again int // spans that arrived more than once
 }
 
 func newStore(t *testing.T) *store {
@@ -108,7 +108,7 @@ func newStore(t *testing.T) *store {
 	return &store{address: address, refuse: func() bool { return false }, spans: map[pcommon.SpanID]ptrace.Span{}}
 }
 
-// open makes the store listen.
+// open starts listening.
 func (s *store) open(t *testing.T) {
 	l, err := net.Listen("tcp", s.address)
 	if !assert.NoError(t, err) {
@@ -147,7 +147,7 @@ func (s *store) count() (spans, again int) {
 	return len(s.spans), s.again
 }
 
-// energy is the sum of what the spans have for themselves. Shares of requests, which repeat it, are left out.
+// energy returns the total self energy of the spans, without shares of requests, which repeat it.
 func (s *store) energy() (joules float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ func isShare(s ptrace.Span) bool {
 	return ok && v.Str() == "share"
 }
 
-// ports are a Collector's own, and the variables by which the ready pipelines take them.
+// ports are the ports of a Collector, and the environment variables of the ready pipelines for them.
 type ports struct {
 	otlp, http, metrics, telemetry string
 	env                            []string
@@ -202,23 +202,23 @@ func newPorts(t *testing.T) ports {
 	return p
 }
 
-// worker is a service that keeps a device at work without a gap, in spans of spanTime, and the exporter of the device,
-// which draws workWatts.
+// worker is a service that keeps a device busy without gaps, in spans of spanTime, and the exporter of the device,
+// which consumes workWatts.
 type worker struct {
 	t        *testing.T
 	zero     time.Time
 	conn     *grpc.ClientConn
 	accepted int // spans
-	gpu      int // of those on the device
-	refused  int // requests, each time
+	gpu      int // spans on the device
+	refused  int // rejected attempts
 	next     uint64
-	sampled  atomic.Int64 // how many points of the device have been sent
+	sampled  atomic.Int64 // number of sent points of the device
 	served   bool         // its spans are an inference server's requests, one after the other
-	others   int          // services that do the same on the device, at the same time and in the same traces
-	front    *worker      // sends the spans of the requests that this one's batches serve, nil: they serve none
+	others   int          // services with the same work on the device, at the same time and in the same traces
+	front    *worker      // sends the request spans of this worker's batches; nil: no requests
 }
 
-// servedShare is the share of a batch that its request has; the rest serves nobody.
+// servedShare is the request's share of a batch; the rest is unassigned.
 const servedShare = 0.75
 
 const (
@@ -269,8 +269,8 @@ func (w *worker) samples(at time.Time) pmetric.Metrics {
 	return md
 }
 
-// work sends what was done in the time, as it is done: requests of two spans of the device and one of the web server.
-// What is refused is sent again until it is taken, and each fifth request once more after it was taken.
+// work sends the work of the given time in real time: requests of two device spans and one web server span. Rejected
+// requests are sent again until they are accepted, and each fifth request is repeated after it was accepted.
 func (w *worker) work(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		td := ptrace.NewTraces()
@@ -324,7 +324,7 @@ func (w *worker) work(d time.Duration) {
 				s.SetSpanID(id)
 			}
 		}
-		// Spans whose joules come later than max_wait have none.
+		// Spans whose energy samples arrive later than max_wait have no energy.
 		for points := int64(begin.Add(2*spanTime).Sub(w.zero)/period) + 1; w.sampled.Load() < points; {
 			time.Sleep(time.Millisecond)
 		}
@@ -334,12 +334,12 @@ func (w *worker) work(d time.Duration) {
 		}
 		w.accepted += td.SpanCount()
 		if w.gpu += 2; w.gpu%10 == 0 {
-			_ = w.send(td) // the answer was lost
+			_ = w.send(td) // the response was lost
 		}
 	}
 }
 
-// serve makes a span a batch of one request, whose own span another service sends to another Collector.
+// serve turns a span into a batch of one request, whose own span another service sends to another Collector.
 func (w *worker) serve(batch ptrace.Span, begin time.Time) {
 	id := batch.SpanID()
 	id[0] |= 0x80
@@ -374,10 +374,10 @@ func (w *worker) send(td ptrace.Traces) error {
 	return err
 }
 
-// joules are what the device drew while the spans were active.
+// joules returns the energy of the device while the spans were active.
 func (w *worker) joules() float64 { return workWatts * spanTime.Seconds() * float64(w.gpu) }
 
-// scrape sums the points of a metric up, by its name in Prometheus.
+// scrape returns the sum of a metric's points, by its name in Prometheus.
 func scrape(t *testing.T, address, name, label string) (sum float64) {
 	r, err := http.Get("http://" + address + "/metrics")
 	require.NoError(t, err)
@@ -394,7 +394,7 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	return sum
 }
 
-// ownStore gives a pipeline that has no trace store one, as a user would; %s is its address.
+// ownStore adds a trace store to a pipeline without one, as a user would; %s is its address.
 const ownStore = `
 exporters:
   otlp_grpc/store:
@@ -407,8 +407,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, debug, otlp_grpc/store]}
 `
 
-// The ready pipelines, unchanged except for the overlays, with stores that fail. At the end each accepted span is in
-// the store once, and metrics and joules equal the totals of the spans and of the device.
+// The ready pipelines, with only these overrides, and failing stores. In the end, the store has each accepted span
+// once, and metrics and energy equal the totals of the spans and of the device.
 func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -418,7 +418,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	length, full := outage(t)
 	for _, tt := range []struct {
 		pipeline, exporter, variable string
-		dead                         bool // for minutes; else it refuses every second request
+		dead                         bool // down for minutes; otherwise it rejects every second request
 	}{
 		{"jaeger", "otlp_grpc/jaeger", "OTELGPU_JAEGER_ENDPOINT=", true},
 		{"tempo", "otlp_grpc/tempo", "OTELGPU_TEMPO_ENDPOINT=", false},
@@ -457,8 +457,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// fail lets the store refuse every second request, or be dead until the returned function was called and a while has
-// passed.
+// fail makes the store reject every second request, or stops it for the given length.
 func (s *store) fail(t *testing.T, dead bool, length time.Duration) (begin func()) {
 	if !dead {
 		n := 0
@@ -487,10 +486,10 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	if w.served {
 		counted = "gpu_request_energy_joules_sum"
 	}
-	assert.Eventually(t, func() bool { // the last flush
+	assert.Eventually(t, func() bool { // waits for the last flush
 		return math.Abs(scrape(t, metrics, counted, "")/w.joules()-1) < 1e-9
 	}, patience, 200*time.Millisecond)
-	time.Sleep(settled) // what is there twice comes too
+	time.Sleep(settled) // so that duplicates arrive, too
 	spans, again := store.count()
 	t.Logf("%d spans accepted, %d requests refused; %d spans delivered, %d of them again", w.accepted, w.refused, spans,
 		again)
@@ -524,9 +523,9 @@ func requireExemplars(t *testing.T, address string) {
 	require.Regexp(t, `gpu_operation_duration_seconds_bucket\{.*\} \S+ .*# \{.*trace_id="[0-9a-f]{32}"`, string(page))
 }
 
-// An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and
-// what finds gateways: there the exporters to gateways become plain ones, with the same queues; OTELGPU_FULL_BINARY
-// names a full build, which lacks only pods. The gateway keeps all traces, and says its metrics to be read here.
+// An agent and a gateway as deployed, on separate addresses. The default build lacks discovery of pods and gateways, so
+// exporters to gateways become plain ones with the same queues; with a full build (OTELGPU_FULL_BINARY), only pods are
+// missing. The gateway keeps all traces, and exposes its metrics to the test.
 func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -606,7 +605,7 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 				}
 				join["queue"] = map[string]any{"size": 20000}
 				for id, e := range at("exporters") {
-					if strings.Contains(id, "balanc") { // the others have defaults
+					if strings.Contains(id, "balanc") { // the other exporters have defaults
 						e := e.(map[string]any)
 						e["sending_queue"].(map[string]any)["queue_size"] = 20
 						if retry := e["retry_on_failure"].(map[string]any); !shipped {
@@ -618,7 +617,7 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 			env := func(own string) []string {
 				return []string{"OTELGPU_POD_IP=" + own, "OTELGPU_GATEWAY=" + gateway, "OTELGPU_TRACES_ENDPOINT=" + store.address}
 			}
-			// The agents' store is the gateway: when that is away, they wait.
+			// The agents' store is the gateway: while it is down, they wait.
 			if dead {
 				store.open(t)
 				otelcol.Start(t, binary, env(agent), front)
@@ -641,8 +640,8 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
-// With storages at both queues a kill loses nothing that was accepted. What at-least-once delivery cannot avoid, a
-// request that was delivered and not yet struck off, is counted.
+// With storages at both queues a kill loses nothing that was accepted. Duplicates that at-least-once delivery cannot
+// avoid (delivered requests that are still in the queue) are counted.
 func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -677,7 +676,7 @@ service:
 	alive := time.AfterFunc(length, func() { store.open(t) })
 	defer alive.Stop()
 	work := []time.Duration{length / 2, length / 2, 2 * time.Second, 2 * time.Second, 2 * time.Second}
-	for _, d := range work { // the first kill is in the midst of the outage
+	for _, d := range work { // the first kill is during the outage
 		w.work(d)
 		require.NoError(t, collector.Kill())
 		collector = run()
@@ -696,7 +695,7 @@ service:
 	t.Logf("%d spans accepted, %d delivered, %d of them more than once", w.accepted, spans, again)
 }
 
-// prometheusProgram is Prometheus' own write handler, database and query engine.
+// prometheusProgram runs Prometheus' own write handler, database and query engine.
 type prometheusProgram struct {
 	t       *testing.T
 	address string
@@ -732,7 +731,7 @@ func (p *prometheusProgram) get(path string, into any) {
 	require.NoError(p.t, json.Unmarshal(b, into))
 }
 
-// query is the value of an expression that gives one.
+// query returns the value of an expression with a single result.
 func (p *prometheusProgram) query(expression string, at time.Time) (float64, error) {
 	p.t.Helper()
 	var got []struct{ Samples [][2]float64 }
@@ -744,8 +743,8 @@ func (p *prometheusProgram) query(expression string, at time.Time) (float64, err
 	return got[0].Samples[0][1], nil
 }
 
-// The ready pipeline pushes to Prometheus. A rank dies, spans come late, a sender's clock is ahead, a service works in
-// bursts: not one request is refused, and what Prometheus has is what the spans say.
+// The ready pipeline pushes to Prometheus. A rank dies, spans are late, a sender's clock is ahead, and a service works
+// in bursts: no request is rejected, and Prometheus has the values of the spans.
 func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -762,7 +761,7 @@ func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T
 		rs := td.ResourceSpans().AppendEmpty()
 		rs.Resource().Attributes().PutStr("service.name", "trainer")
 		rs.Resource().Attributes().PutInt("process.pid", int64(rank))
-		if rank == 0 { // whose container is started again, in the same pod
+		if rank == 0 { // whose container restarts in the same pod
 			rs.Resource().Attributes().PutStr("service.instance.id", "trainer-0")
 			rs.Resource().Attributes().PutStr("container.id", strconv.Itoa(index/5))
 		}
@@ -804,7 +803,7 @@ func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T
 		}
 		w.work(700 * time.Millisecond)
 	}
-	time.Sleep(3 * time.Second) // silence: series go on
+	time.Sleep(3 * time.Second) // no spans: series continue
 	var answers map[string]int
 	store.get("/answers", &answers)
 	require.Len(t, answers, 1, "%v", answers)
@@ -826,7 +825,7 @@ func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T
 	require.NoError(t, err)
 	require.InEpsilon(t, w.joules(), joules, 1e-9)
 
-	// Two bursts, the second after a pause in which nothing came.
+	// Two bursts, the second after a pause without spans.
 	require.Greater(t, count(`job="worker"`, "increase", end), 0.9*float64(w.gpu),
 		"the first point is 0, so the first burst is seen")
 	var found []struct {

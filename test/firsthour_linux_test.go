@@ -24,8 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// standIns are programs of the README that this machine may lack, as shell scripts. They do what a newcomer would see
-// of them: the server sends what it sends of requests, the others read the files that they are given.
+// standIns are shell scripts that replace programs of the README that this machine may lack. They behave as a newcomer
+// would see: the server sends its spans of requests, the others read their files.
 var standIns = map[string]string{
 	"vllm":   `for a; do last=$a; done; FIRST_HOUR_ENDPOINT=${last#http://} exec "$FIRST_HOUR_TEST" -test.run '^TestStandInForVLLM$'`,
 	"docker": `[ "$1 $2" = "build -f" ] && for a; do last=$a; done && cd "$last" && grep -q '^ENTRYPOINT' "$3"`,
@@ -33,7 +33,7 @@ var standIns = map[string]string{
 		`while read -r f; do test -e "$f"; done`,
 }
 
-// TestStandInForVLLM is the server's stand-in: it sends the spans of seven requests, as vLLM does when they have ended.
+// TestStandInForVLLM replaces the server: it sends the spans of seven requests, as vLLM does once they have ended.
 func TestStandInForVLLM(t *testing.T) {
 	endpoint := os.Getenv("FIRST_HOUR_ENDPOINT")
 	if endpoint == "" {
@@ -44,7 +44,7 @@ func TestStandInForVLLM(t *testing.T) {
 	export(t, endpoint, []*sender{{td: vllm(zero, "", 0, func(int) bool { return true })}})
 }
 
-// Every command of the README's first hour is run as it stands, in this checkout, and leaves nothing that git sees.
+// Runs every command of the README's first hour unchanged, in this checkout, and verifies that git sees no changes.
 func TestTheFirstHourOfTheREADME(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the first hour takes minutes")
@@ -79,7 +79,7 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 	}
 }
 
-// A Collector that cannot listen exits. The reader must notice, although something answers at its addresses.
+// A Collector that cannot listen exits. The reader must notice it, although another program responds at its addresses.
 func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is built")
@@ -94,7 +94,7 @@ func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 		fmt.Fprintln(w, "gpu_request_energy_joules_sum{} 5")
 	}))
 	defer stranger.Close()
-	// The example would wait for the Collector; that it is reached at all is what the block must prevent or report.
+	// The example would wait for the Collector; the block must prevent that or report it.
 	script := strings.NewReplacer(
 		"go build -o bin/ ./cmd/otelcol-gpu", ":", "bin/otelcol-gpu", otelcol.Build(t), "go -C examples run", "true",
 		"127.0.0.1:9464", strings.TrimPrefix(stranger.URL, "http://"),
@@ -112,7 +112,7 @@ func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 	require.Contains(t, string(out), "address already in use")
 }
 
-// followed runs a block of commands in a shell, on ports that are free.
+// followed runs a block of commands in a shell, on free ports.
 func followed(t *testing.T, root, block string) {
 	tools := t.TempDir()
 	for name, script := range standIns {
@@ -160,19 +160,19 @@ func followed(t *testing.T, root, block string) {
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block)
 	shell.Dir, shell.Env = root, env
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what a failure leaves running ends, too
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that processes left after a failure are stopped, too
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	var out strings.Builder
 	shell.Stdout, shell.Stderr = &out, &out
 	err = shell.Run()
 	_ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
 	require.NoError(t, err, "%s\n%s", block, &out)
-	if strings.Contains(block, "grep") { // what it looks for is there, and is above 0
+	if strings.Contains(block, "grep") { // its matches exist and are above 0
 		require.Regexp(t, `(?m)^gpu_\w+\{.*\} (0\.0*)?[1-9]`, out.String())
 	}
 }
 
-// untracked is what git would list as new or changed.
+// untracked returns the files that git lists as new or changed.
 func untracked(t *testing.T, root string) string {
 	t.Helper()
 	git := exec.Command("git", "status", "--porcelain", "--untracked-files=all")

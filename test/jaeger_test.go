@@ -27,8 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join times are shortened for
-// the test: everything comes from one process, that flushes at once.
+// overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join delays are shortened for
+// the test: all data is from one process, which flushes immediately.
 const overrides = `
 receivers:
   otlp:
@@ -61,7 +61,7 @@ service:
       readers: []
 `
 
-// intoJaeger runs the shipped jaeger pipeline, with more laid over it, in the real binary; spans are sent to address.
+// intoJaeger runs the shipped jaeger pipeline with overrides in the real binary; spans are sent to address.
 func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *program.Program, address string) {
 	t.Helper()
 	binary := otelcol.Build(t)
@@ -78,13 +78,13 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2],
 		addresses[3])}, more...)
 	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
-	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample is of that time
+	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample has that time
 	return collector, addresses[0].(string)
 }
 
 const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
 
-// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, queried for the
+// End to end: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, queried for the
 // trace as a user would.
 func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	integration.Need(t)
@@ -123,7 +123,7 @@ func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	}
 }
 
-// Which rank is slow is in its trace, by the shipped pipeline, and in no other's.
+// With the shipped pipeline, only the trace of the slow rank names it.
 func TestIntegrationJaegerShowsTheSlowRank(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestIntegrationJaegerShowsTheSlowRank(t *testing.T) {
 	slow := await(t, j, trace.TraceID{3}, 6)
 	require.NoError(t, conformance.Traces(slow.all))
 	s := slow.one(t, "straggler backward/attention")
-	for _, rs := range slow.all.ResourceSpans().All() { // of one service all
+	for _, rs := range slow.all.ResourceSpans().All() { // all of one service
 		ip, _ := rs.Resource().Attributes().Get("ip")
 		require.Equal(t, "trainer", ip.Str(), "the page takes them for spans of one host")
 		rs.Resource().Attributes().Remove("ip")
@@ -153,7 +153,7 @@ func TestIntegrationJaegerShowsTheSlowRank(t *testing.T) {
 	require.Equal(t, 4*5+1, found.SpanCount())
 }
 
-// spansOf are the spans of one trace.
+// spansOf returns the spans of one trace.
 func spansOf(spans tracetest.SpanStubs, id trace.TraceID) tracetest.SpanStubs {
 	var out tracetest.SpanStubs
 	for _, s := range spans {
@@ -164,14 +164,14 @@ func spansOf(spans tracetest.SpanStubs, id trace.TraceID) tracetest.SpanStubs {
 	return out
 }
 
-// answer is a trace as Jaeger gave it.
+// answer is a trace returned by Jaeger.
 type answer struct {
 	all    ptrace.Traces
 	byID   map[pcommon.SpanID]ptrace.Span
 	byName map[string][]ptrace.Span
 }
 
-// await asks Jaeger until it has n spans of the trace: joins settle, queues flush.
+// await polls Jaeger until it has n spans of the trace: joins settle, queues flush.
 func await(t *testing.T, j *jaeger.Jaeger, id trace.TraceID, n int) answer {
 	t.Helper()
 	var td ptrace.Traces
@@ -188,7 +188,7 @@ func await(t *testing.T, j *jaeger.Jaeger, id trace.TraceID, n int) answer {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				for k, v := range ss.Scope().Attributes().All() { // a span has what its scope says
+				for k, v := range ss.Scope().Attributes().All() { // a span inherits the attributes of its scope
 					if _, ok := s.Attributes().Get(k); !ok {
 						v.CopyTo(s.Attributes().PutEmpty(k))
 					}
@@ -222,7 +222,7 @@ func text(t *testing.T, s ptrace.Span, name string) string {
 	return v.AsString()
 }
 
-// seconds is how long a span is.
+// seconds returns the duration of a span.
 func seconds(s ptrace.Span) float64 {
 	return s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds()
 }
@@ -249,10 +249,10 @@ func (a answer) equal(t *testing.T, sent tracetest.SpanStubs) {
 	}
 }
 
-// hex writes the SDK's way: the identity of a root's parent is zeros, not empty.
+// hex formats an ID like the SDK: the parent ID of a root is zeros, not empty.
 func hex(id pcommon.SpanID) string { return trace.SpanID(id).String() }
 
-// plain is the value as pdata gives it.
+// plain returns the value as pdata does.
 func plain(v attribute.Value) any {
 	switch v.Type() {
 	case attribute.STRINGSLICE:
@@ -316,7 +316,7 @@ func (a answer) derived(t *testing.T) {
 	}
 }
 
-// queued holds what Jaeger takes for a wrong clock, unless it knows both spans to be of one host.
+// queued checks a request that Jaeger considers a clock error unless it knows that both spans are from one host.
 func (a answer) queued(t *testing.T) {
 	request := a.one(t, queuedRequest)
 	require.Len(t, a.byName["embed"], 2)
@@ -361,8 +361,8 @@ func (a answer) steps(t *testing.T) {
 	require.Equal(t, map[int64]bool{1: true, 2: true, 3: true}, index)
 }
 
-// joined holds every GPU span but the steps against the constant device. (Steps are live spans: one ends a moment after
-// the next began, and that moment is shared.)
+// joined compares every GPU span except steps with the constant device. (Steps are live spans: one ends shortly after
+// the next one has started, and they share that time.)
 func (a answer) joined(t *testing.T) {
 	n := 0
 	for _, s := range a.byID {

@@ -64,8 +64,8 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	require.NoError(t, meters.Shutdown(t.Context()))
 }
 
-// A MeterProvider outlives its profilers. Counters must not fall while the provider is there, and the profiler must not
-// stay for as long as the provider does.
+// A MeterProvider outlives its profilers. Counters must not decrease while the provider exists, but the provider must
+// not keep the profiler.
 func TestAMeterProviderReportsTheLastFiguresOfAProfiler(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -129,7 +129,7 @@ func instrument(a metricdata.Aggregation) string {
 	return "unknown"
 }
 
-// attributeKeys are the names of the attributes of each point.
+// attributeKeys returns the attribute names of each point.
 func attributeKeys(a metricdata.Aggregation) [][]string {
 	var out [][]string
 	add := func(s interface{ ToSlice() []attribute.KeyValue }) {

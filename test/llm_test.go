@@ -34,7 +34,7 @@ type served struct {
 	tokens                int64
 }
 
-// Requests overlap, wait in the engine's queue, and leave the devices idle for a while.
+// Requests overlap, wait in the engine's queue, and leave the devices idle for some time.
 var load = []served{
 	{0, 0, 1800, 120},
 	{200, 200, 900, 40},
@@ -45,9 +45,9 @@ var load = []served{
 	{2750, 2900, 3100, 8},
 }
 
-// truth returns the energy of each request on devices that draw that many watts while they are used, millisecond by
-// millisecond: equal parts for the servers with running requests, and equal parts of a server's energy for its running
-// requests. Requests are assigned to the servers in turn.
+// truth computes the energy of each request on devices with that power while they are used, millisecond by millisecond:
+// equal parts for the servers with running requests, and equal parts of a server's energy for its running requests.
+// Requests are assigned to the servers round-robin.
 func truth(watts float64, servers int, served func(i int) bool) (joules []float64) {
 	joules = make([]float64, len(load))
 	for ms := range 4000 {
@@ -66,8 +66,8 @@ func truth(watts float64, servers int, served func(i int) bool) (joules []float6
 	return joules
 }
 
-// The shipped pipeline by its name, spans as vLLM sends them, devices from a recording: joules per request and per
-// token equal the values that the recording was made from.
+// With the shipped pipeline, spans as sent by vLLM, and devices from a recording, energy per request and per token
+// equals the recording's input.
 func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -76,7 +76,7 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	binary := otelcol.Build(t)
 	for name, tt := range map[string]struct {
 		watts    []float64 // of each device
-		identity bool      // the resource lists the devices; else they are found: the host has one
+		identity bool      // the resource lists the devices; otherwise they are found, because the host has one
 		servers  int       // which serve alternately; if there are several, spans are sent in reverse order of their ends
 	}{
 		"one device, found":                      {[]float64{412}, false, 1},
@@ -175,7 +175,7 @@ service:
 	}
 }
 
-// vllm is what engine v1 of vLLM exports for the requests of the load that a server has served
+// vllm returns the spans that engine v1 of vLLM exports for the requests of a server
 // (vllm/v1/engine/output_processor.py, do_tracing).
 func vllm(zero time.Time, devices string, server int, of func(i int) bool) ptrace.Traces {
 	td := ptrace.NewTraces()
@@ -212,7 +212,7 @@ func vllm(zero time.Time, devices string, server int, of func(i int) bool) ptrac
 	return td
 }
 
-// recordDevices writes a recording of devices that draw these watts all the time.
+// recordDevices writes a recording of devices with constant power.
 func recordDevices(t *testing.T, path string, watts []float64) (ids []string) {
 	t.Helper()
 	var devices, lines []object
@@ -249,7 +249,7 @@ func writtenSpans(t *testing.T, path string) (all []ptrace.Span) {
 	for lines.Scan() {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(lines.Bytes())
 		if err != nil {
-			return all // the last line is not whole yet
+			return all // the last line is incomplete
 		}
 		require.NoError(t, conformance.Traces(td))
 		each(td, func(s ptrace.Span) { all = append(all, s) })
@@ -269,7 +269,7 @@ func metricsPage(t *testing.T, address string) string {
 	return string(b)
 }
 
-// sample is the sum of a metric's samples on a page.
+// sample returns the sum of a metric's samples on a page.
 func sample(page, name string) (sum float64) {
 	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)`).FindAllStringSubmatch(page, -1) {
 		v, err := strconv.ParseFloat(m[1], 64)

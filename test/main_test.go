@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "4") // if the command line says nothing else: most of the time they wait
+	_ = flag.Set("test.parallel", "4") // unless the command line sets it: tests mostly wait
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		program.RemoveBuilt()
 		os.Exit(code)

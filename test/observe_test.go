@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// observed is laid over the all-in-one pipeline: it also pushes to Prometheus, its device is a recording, and all goes
-// faster.
+// observed overrides the all-in-one pipeline: it also pushes to Prometheus, its device is a recording, and intervals
+// are shorter.
 const observed = `
 receivers:
   gpu: {source: replay, collection_interval: 1s, replay: {file: %[1]q}}
@@ -53,7 +53,7 @@ service:
     metrics: {exporters: [prometheus, otlp_http/prometheus]}
 `
 
-// broken is laid over observed: a source of samples that does not open, and an exporter whose other end is not there.
+// broken adds to observed a source of samples that does not open, and an exporter without a server.
 const broken = `
 receivers:
   gpu/broken: {source: nvml, collection_interval: 1s, nvml: {library: /nonexistent/libnvidia-ml.so}}
@@ -73,8 +73,8 @@ const (
 	secondGPU = "GPU-00000000-0000-4000-8000-0000000000a2"
 )
 
-// recordMachine writes eight minutes of two devices that draw 300 W each. With faults the first is hot and throttled,
-// counts XIDs and uncorrected memory errors; the second has little to do.
+// recordMachine writes eight minutes of two devices with 300 W each. With faults, the first is hot and throttled, and
+// counts XIDs and uncorrected memory errors; the second is mostly idle.
 func recordMachine(t *testing.T, path string, faulty bool) {
 	t.Helper()
 	var lines []object
@@ -110,8 +110,8 @@ func recordMachine(t *testing.T, path string, faulty bool) {
 	}, lines)
 }
 
-// machine is what the tests of dashboards and alerts look at: one Collector, whose metrics one Prometheus scrapes and
-// another is pushed.
+// machine is the setup of tests of dashboards and alerts: one Collector, whose metrics are scraped by one Prometheus
+// and pushed to another.
 type machine struct {
 	scraped, pushed *prometheusProgram
 	otlp            *grpc.ClientConn
@@ -121,7 +121,7 @@ func (m machine) stores() map[string]*prometheusProgram {
 	return map[string]*prometheusProgram{"scraped": m.scraped, "pushed": m.pushed}
 }
 
-// startMachine keeps services at work on it until the test ends.
+// startMachine starts a machine with working services until the test ends.
 func startMachine(t *testing.T, binary string, faulty bool) machine {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "machine.gpurec")
@@ -173,8 +173,8 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	return m
 }
 
-// servicesAtWork are the spans of the 100 ms before now: a training job of four ranks, one that leaves its device
-// without work where there are faults, an inference server, and a process under a profiler.
+// servicesAtWork returns the spans of the last 100 ms: a training job of four ranks, one of which starves its device in
+// the faulty case, an inference server, and a profiled process.
 func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	td := ptrace.NewTraces()
 	x := timeline{now.Add(-100 * time.Millisecond)}
@@ -285,7 +285,7 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	return td
 }
 
-// saidByOthers is what the library says of itself, and what another receiver says of a third device.
+// saidByOthers returns the library's internal metrics, and another receiver's metrics of a third device.
 func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	rm := md.ResourceMetrics().AppendEmpty()
@@ -325,7 +325,7 @@ func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	return md
 }
 
-// yesterday gives the store what the server's tokens cost a day before: today 18 J for 120 tokens.
+// yesterday writes the cost of the server's tokens one day before to the store: today 18 J for 120 tokens.
 func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 	joules := 18.0
 	if faulty {
@@ -358,7 +358,7 @@ func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 		require.NoError(t, r.Body.Close())
 		require.Equal(t, http.StatusOK, r.StatusCode)
 	}
-	// The rule is evaluated every minute; its value within an hour is the hour's.
+	// The rule is evaluated every minute; any value within an hour represents it.
 	for at := day; at.Before(day.Add(4 * time.Minute)); at = at.Add(time.Minute) {
 		store.rules(t, "work.yaml", at)
 	}
@@ -396,7 +396,7 @@ func (p *prometheusProgram) scrape(job, target string) {
 	require.Equal(p.t, http.StatusOK, r.StatusCode)
 }
 
-// runDemo is what the first command of the README leaves as metrics: requests of OTLP, oldest first.
+// runDemo returns the metrics of the README's first command: OTLP requests, oldest first.
 func runDemo(t *testing.T, binary string) (requests []pmetric.Metrics) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
@@ -412,7 +412,7 @@ func runDemo(t *testing.T, binary string) (requests []pmetric.Metrics) {
 	return requests
 }
 
-// alertFiles are the files of rules.
+// alertFiles returns the names of the rule files.
 func alertFiles(t *testing.T) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Join("..", "config", "alerts"))

@@ -29,11 +29,11 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// inFront is what stands before Prometheus: until it is opened nothing listens there.
+// inFront is a proxy before Prometheus; until it is opened, nothing listens.
 type inFront struct {
 	address string
 	to      *prometheusProgram
-	refuse  bool // every second request
+	refuse  bool // reject every second request
 	n       atomic.Int64
 }
 
@@ -57,8 +57,8 @@ func (f *inFront) open(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// The ready pipeline pushes to a Prometheus that is dead for minutes, or that refuses every second request. Afterwards
-// Prometheus has what the spans say, of the time of the outage, too, and has refused nothing.
+// The ready pipeline pushes to a Prometheus that is down for minutes, or that rejects every second request. Afterwards,
+// Prometheus has the values of all spans, including the time of the outage, and has rejected nothing itself.
 func TestIntegrationPrometheusPipelineLosesNothingWhenPrometheusFails(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -100,7 +100,7 @@ exporters:
 			query := func(expression string) float64 {
 				v, err := store.query(expression, time.Now().Add(time.Minute))
 				if err != nil {
-					return math.NaN() // there is none yet
+					return math.NaN() // no value yet
 				}
 				return v
 			}
@@ -127,7 +127,7 @@ exporters:
 					}
 				}
 			}
-			if tt.overlay != flooded { // whose points of that time had no room
+			if tt.overlay != flooded { // whose points of that time were dropped
 				require.Positive(t, during, "samples of the time when Prometheus was dead")
 			}
 			t.Logf("%d operations, %.1f J, %d samples of their count, %d of them of the outage; answers %v", w.gpu, w.joules(),
@@ -136,7 +136,7 @@ exporters:
 	}
 }
 
-// fat returns n spans of 1 kB, the size of spans with stacks or prompts.
+// fat returns n spans of 1 kB each, the size of spans with stacks or prompts.
 func fat(first uint64, n int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -158,8 +158,8 @@ func fat(first uint64, n int) ptrace.Traces {
 	return td
 }
 
-// A store's OTLP receiver takes requests of 4 MiB, and refuses larger ones for good. After an outage many requests wait,
-// and one that came by HTTP may be of 20 MiB by itself: they go on in pieces that the store takes.
+// A store's OTLP receiver accepts requests of up to 4 MiB, and rejects larger ones permanently. After an outage many
+// requests are pending, and one received over HTTP may have 20 MiB: they are sent in pieces that the store accepts.
 func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

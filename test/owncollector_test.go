@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The
-// builder's own call of the compiler differs by -trimpath only, which would compile everything again.
+// Builds the example manifest with the Collector's own builder and runs its configuration. The builder's own compiler
+// call differs only in -trimpath, which would recompile everything.
 func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	integration.Need(t)
 	root, err := filepath.Abs("..")
@@ -58,7 +58,7 @@ func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 	require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
-	// A Collector takes signals a moment after it has said that it is ready.
+	// A Collector handles signals shortly after it has logged that it is ready.
 	if err := p.Stop(time.Minute); err != nil {
 		require.ErrorContains(t, err, "signal: terminated")
 	}

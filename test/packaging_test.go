@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Libraries of the images, as their makers list them. Alpine has neither these nor glibc's loader, so it is as scratch
-// for what is linked here.
+// Libraries of the images, as their vendors list them. Alpine has neither these nor glibc's loader, so it is equivalent
+// to scratch here.
 var (
 	glibc = []string{
 		"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2",
@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// What docs/operating.md says of linking, tried: each program alone in a root that has an image's libraries.
+// Verifies docs/operating.md on linking: runs each program in a root that has only an image's libraries.
 func TestBinariesStartWithTheirLibrariesOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nothing is built and run with -short")
@@ -84,7 +84,7 @@ func TestBinariesStartWithTheirLibrariesOnly(t *testing.T) {
 	}
 }
 
-// root is a folder with the program and libraries of this machine.
+// root returns a folder with the program and libraries of this machine.
 func root(t *testing.T, path string, libraries []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,7 +112,8 @@ func root(t *testing.T, path string, libraries []string) string {
 	return dir
 }
 
-// start runs a program with nothing but the folder to see. Exit statuses are not errors: the program has started.
+// start runs a program in a root that contains only the folder. Exit statuses are not errors, because the program has
+// started.
 func start(dir, path string, args ...string) error {
 	cmd := exec.CommandContext(context.Background(), path, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
@@ -126,7 +127,7 @@ func start(dir, path string, args ...string) error {
 	return err
 }
 
-// What linters of container files ask for, and what the text promises.
+// Requirements of container file linters, and of the documentation.
 func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile"))
 	require.NoError(t, err)
@@ -160,7 +161,7 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 		assert.Regexp(t, `^\$\{(\w+)_IMAGE\}\$\{(\w+)_DIGEST:\+@\$\{(\w+)_DIGEST\}\}( AS \w+)?$`, image)
 		assert.NotContains(t, image, ":latest")
 	}
-	// The image, without its health check.
+	// The final image, without its health check.
 	final := strings.Join(stage, "\n")
 	assert.Regexp(t, `(?m)^USER 65532:65532$`, final, "a number, by which an orchestrator knows that it is not root")
 	assert.NotRegexp(t, `(?m)^RUN`, final, "there is no shell")
@@ -213,10 +214,10 @@ func TestTheContainerIsBuiltAndStarts(t *testing.T) {
 	}
 }
 
-// instruction is one of a stage of the container file.
+// instruction is one instruction of a stage in the container file.
 type instruction struct{ word, rest string }
 
-// stages are the container file's, each with its instructions; what stands before the first FROM is left out.
+// stages returns the stages of the container file with their instructions; lines before the first FROM are skipped.
 func stages(t *testing.T) (list [][]instruction) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile"))
@@ -270,7 +271,7 @@ func builtStepByStep(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(image, "usr/lib/otelgpu/libotelgpu_capture.so"))
 	require.DirExists(t, filepath.Join(image, "var/lib/otelgpu"))
-	for path := dir; path != filepath.Dir(path); path = filepath.Dir(path) { // so that another user gets there
+	for path := dir; path != filepath.Dir(path); path = filepath.Dir(path) { // so that another user has access
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o001 == 0 {
 			require.NoError(t, os.Chmod(path, info.Mode().Perm()|0o011))
 		}
@@ -283,7 +284,7 @@ func builtStepByStep(t *testing.T) {
 	require.Contains(t, string(said), "all-in-one")
 }
 
-// systemd's own reader of units, and its own measure of what a service may still do.
+// Checks the unit with systemd's own parser and its own security score.
 func TestTheServiceIsAUnitOfSystemd(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -300,13 +301,13 @@ func TestTheServiceIsAUnitOfSystemd(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.NotContains(t, string(out), "Unknown", "keys and sections")
-	// 0 is nothing, 10 is all; a plain service has 9.6.
+	// 0 is the most restricted, 10 the least; a plain service has 9.6.
 	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=25",
 		unit).CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	// The name of a ready pipeline is good for both commands of the unit, and each variable of the environment is one that
-	// something reads.
+	// The name of a ready pipeline works for both commands of the unit, and every variable of the environment file is
+	// used.
 	environment, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "environment"))
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^#?(OTELGPU_\w+)=`).FindAllStringSubmatch(string(environment), -1) {

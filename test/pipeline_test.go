@@ -32,9 +32,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the pipeline")
 
-// pipeline takes spans and samples by OTLP, and samples of another device from the gpu receiver; it joins, derives and
-// counts. Spans of another SDK become GPU spans first, so gpu_derive stands before gpu_join; the ready pipelines have
-// them the other way round.
+// pipeline receives spans and samples over OTLP, and samples of another device from the gpu receiver; it joins, derives
+// and counts. Spans of another SDK must become GPU spans first, so gpu_derive precedes gpu_join, unlike in the ready
+// pipelines.
 const pipeline = `
 extensions:
   gpu_samples: {}
@@ -65,13 +65,14 @@ service:
 `
 
 const (
-	scraped = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50" // its samples have the form of dcgm-exporter
-	sampled = "GPU-9a1c7be2-0b52-4d0e-8a51-2f0a8a2c11d0" // by the receiver: the constant device
+	scraped = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50" // sampled by dcgm-exporter
+	sampled = "GPU-9a1c7be2-0b52-4d0e-8a51-2f0a8a2c11d0" // sampled by the receiver: the constant device
 	h100    = "NVIDIA H100 80GB HBM3"
 )
 
-// The whole way in the real binary, golden: a trainer and an inference server send spans by OTLP; samples of the device
-// that they share arrive as metrics, samples of a second device from the receiver; the output is spans and metrics.
+// End to end in the real binary, with golden files: a trainer and an inference server send spans over OTLP; samples of
+// the device that they share arrive as metrics, samples of a second device from the receiver; the output is spans and
+// metrics.
 func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -88,12 +89,12 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
-	require.NoError(t, p.WaitFor("GPU source opened", time.Minute)) // the first sample is of that time
+	require.NoError(t, p.WaitFor("GPU source opened", time.Minute)) // the first sample has that time
 
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
-	// A little ahead of the clock, so that all is sent before anything is settled, however slow the machine is.
+	// Slightly ahead of the clock, so that everything is sent before anything is settled, even on a slow machine.
 	x := timeline{zero: time.Now().Add(time.Second).Truncate(time.Millisecond)}
 	_, err = pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(x.scrapes()))
 	require.NoError(t, err)
@@ -121,7 +122,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	}
 	equalsGolden(t, "pipeline_spans.txt", x.spansText(spans))
 
-	counted := pmetric.NewMetrics() // first the points of 0, then all others
+	counted := pmetric.NewMetrics() // first the points of 0, then the others
 	for line := range lines(t, filepath.Join(dir, "metrics.json")) {
 		md, err := (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(line)
 		require.NoError(t, err)
@@ -131,8 +132,8 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	text, energy := metricsText(counted)
 	equalsGolden(t, "pipeline_metrics.txt", text)
 
-	// The scraped device drew 200 W, and 600 W from 0.5 s to 0.8 s. Somebody is active on it from 0.1 s to 1 s, and on the
-	// other one, which draws 312.5 W, for 0.4 s.
+	// The scraped device consumes 200 W, and 600 W from 0.5 s to 0.8 s. Spans are active on it from 0.1 s to 1 s, and for
+	// 0.4 s on the other one, which consumes 312.5 W.
 	require.InEpsilon(t, 0.9*200+0.3*400, energy[scraped], 1e-9)
 	require.InEpsilon(t, 0.4*watts, energy[sampled], 1e-9)
 }
@@ -150,14 +151,14 @@ func equalsGolden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got, "%s (run with -update where the change is meant)", file)
 }
 
-// timeline is when everything happens: seconds from zero.
+// timeline defines the times of all events, in seconds from zero.
 type timeline struct{ zero time.Time }
 
 func (x timeline) at(seconds float64) pcommon.Timestamp {
 	return pcommon.NewTimestampFromTime(x.zero.Add(time.Duration(seconds * 1e9)))
 }
 
-// scrapes are twelve rounds of dcgm-exporter, as the prometheus receiver hands them on.
+// scrapes returns twelve scrapes of dcgm-exporter, as the prometheus receiver passes them on.
 func (x timeline) scrapes() pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
@@ -204,7 +205,7 @@ func (x timeline) scrapes() pmetric.Metrics {
 	return md
 }
 
-// requests are what the senders export, in the order in which it arrives.
+// requests returns the exports of the senders, in order of arrival.
 func (x timeline) requests() []ptrace.Traces {
 	trainer, server, steps := x.sender("trainer", 1), x.sender("server", 2), x.sender("trainer", 1)
 	trainer.resource.PutStr("gpu.job.id", "j1")
@@ -219,7 +220,7 @@ func (x timeline) requests() []ptrace.Traces {
 		maps.Copy(a, more)
 		return a
 	}
-	// The trainer's step of 0.2 s to 1.0 s. Its children leave before it.
+	// The trainer's step of 0.2 s to 1.0 s. Its children are exported earlier.
 	trainer.span("attention", 4, 2, 0.25, 0.45, section("attention", map[string]any{
 		"gpu.duration": 0.2, "gpu.end.delay": 0.19, "gpu.flop.count": 1.2e14, "gpu.flop.precision": "bf16",
 		"gpu.io.size": int64(4e10), "gpu.floor.duration": 1e-6,
@@ -236,7 +237,7 @@ func (x timeline) requests() []ptrace.Traces {
 		"gpu.step.other.duration": 0.1,
 	})
 
-	// The server's request, on both devices, and one device that nobody samples.
+	// The server's request, on both devices, and on one without samples.
 	server.span("POST /v1/completions", 10, 0, 0.05, 0.75, map[string]any{"http.request.method": "POST"})
 	other := map[string]any{"hw.id": sampled, "gpu.stream.id": 2}
 	server.span("h2d", 11, 10, 0.35, 0.4, section("data", map[string]any{
@@ -256,7 +257,7 @@ func (x timeline) requests() []ptrace.Traces {
 	server.span("elsewhere", 15, 10, 0.4, 0.7, section("decode",
 		map[string]any{"hw.id": "GPU-00000000-1111-2222-3333-444444444444", "hw.model": "Unknown GPU", "gpu.duration": 0.3}))
 
-	// A service on the SDK of another language, which states a time and no type.
+	// A service with another language's SDK, which states a duration but no type.
 	python := x.sender("python", 3)
 	python.span("rerank", 20, 0, 0.65, 0.8, map[string]any{
 		"hw.id": sampled, "hw.model": h100, "gpu.duration": 0.08, "gpu.timing.source": "cuda_event",
@@ -271,7 +272,7 @@ func with(a, more map[string]any) map[string]any {
 	return out
 }
 
-// sender builds one request of one process.
+// sender builds a request of one process.
 type sender struct {
 	timeline
 	td       ptrace.Traces
@@ -305,7 +306,7 @@ func (s *sender) span(name string, id, parent byte, start, end float64, attrs ma
 	}
 }
 
-// spansText is a line for each span and one for each attribute, in order of service and start.
+// spansText returns a line for each span and each attribute, ordered by service and start.
 func (x timeline) spansText(all []ptrace.ResourceSpans) string {
 	var blocks []string
 	for _, rs := range all {
@@ -332,7 +333,7 @@ func (x timeline) spansText(all []ptrace.ResourceSpans) string {
 	return strings.Join(blocks, "\n")
 }
 
-// metricsText is a line for each point; energy is the sum of gpu.operation.energy by device.
+// metricsText returns a line for each point, and the sum of gpu.operation.energy by device.
 func metricsText(md pmetric.Metrics) (text string, energy map[string]float64) {
 	var out []string
 	energy = map[string]float64{}
@@ -374,7 +375,7 @@ func metricsText(md pmetric.Metrics) (text string, energy map[string]float64) {
 	return strings.Join(out, ""), energy
 }
 
-// number leaves out digits that differ between processors.
+// number omits digits that differ between CPU architectures.
 func number(v any) string {
 	if x, ok := v.(float64); ok {
 		return fmt.Sprintf("%.9g", x)

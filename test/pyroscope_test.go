@@ -30,7 +30,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// startPyroscope starts Pyroscope on addresses of this host only, and returns the one that accepts OTLP and queries.
+// startPyroscope starts Pyroscope on addresses of this host only, and returns the address that accepts OTLP and
+// queries.
 func startPyroscope(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath(cmp.Or(os.Getenv("OTELGPU_PYROSCOPE"), "pyroscope"))
@@ -69,8 +70,8 @@ func portOf(address string) string {
 	return port
 }
 
-// Pyroscope has the same values for the demo as the page of the Collector that sent them: for every service, type of
-// value and stack. It finds the profile of a span by the link.
+// Pyroscope has the same values for the demo as the page of the sending Collector, for every service, type of value and
+// stack. It finds the profile of a span through the link.
 func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	integration.Need(t)
 	store := startPyroscope(t)
@@ -93,7 +94,7 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	// The page settles later than the connector: once its total no longer changes, both have everything.
 	type series struct{ service, kind string }
 	var ours map[series]map[string]int64
-	var slow *profile.Sample // of the one long prefill
+	var slow *profile.Sample // sample of the single long prefill
 	var last int64
 	require.Eventually(t, func() bool {
 		time.Sleep(4 * time.Second)
@@ -175,14 +176,14 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 		assert.GreaterOrEqual(t, got, slow.Value[0], by)
 		assert.Less(t, got, all, by)
 	}
-	// The older address, which scripts use.
+	// The older API, which scripts use.
 	status, text := body("http://" + store + "/pyroscope/render?format=json&from=now-30m&query=" +
 		url.QueryEscape(pyroscopeID("gpu_energy")+"{}"))
 	assert.Equal(t, http.StatusOK, status, string(text))
 	assert.Contains(t, string(text), "prefill.long")
 }
 
-// pyroscopeID returns the name by which Pyroscope knows the profiles of a type of values.
+// pyroscopeID returns Pyroscope's profile ID for a type of values.
 func pyroscopeID(kind string) string {
 	t, _ := stackprofile.TypeOf(kind)
 	return "gpu:" + kind + ":" + t.Unit() + ":gpu:nanoseconds"

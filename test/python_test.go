@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// python is an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv. Without one the test is
+// python returns an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv. Without one the test is
 // skipped.
 func python(t *testing.T) string {
 	t.Helper()

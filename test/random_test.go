@@ -34,41 +34,41 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// All events are on a grid of milliseconds, and the counter of a device is linear between two samples of 100 ms: so the
-// share of each span can be counted, one millisecond after the other, from the definition alone.
+// All events are on a grid of milliseconds, and the counter of a device is linear between two samples of 100 ms, so the
+// share of each span can be computed millisecond by millisecond from the definition.
 const (
 	length  = 3000 // ms
 	samples = 100  // ms
-	beyond  = 1000 // ms after length that a clock which is ahead can reach
+	beyond  = 1000 // maximum ms after length with a clock that is ahead
 )
 
-// made is a span of a random topology.
+// made is a generated span of a random topology.
 type made struct {
 	id         uint64
-	parent     int // of the list; -1: none
+	parent     int // index in the list; -1: none
 	device     int
 	process    int
 	start, end int // ms
 	host       bool
-	served     bool    // timed by the host while a request has its device, or all devices if device is -1
-	through    bool    // its parent is a span of the host, below its real one
-	energy     float64 // by brute force: of its own
+	served     bool    // timed by the host while a request uses its device, or all devices if device is -1
+	through    bool    // its parent is a host span below the real parent
+	energy     float64 // own energy, by brute force
 	links      []int   // requests
-	late, turn int     // its place among the spans that come when their time is settled, and its payload's; 0: in time
-	bad        bool    // times or values that cannot be
+	late, turn int     // its position among the spans that arrive after their time was settled, and its payload's; 0: in time
+	bad        bool    // invalid times or values
 	unknown    bool    // names an unknown device
 }
 
-// topology is devices, the processes that use them and what they send.
+// topology has devices, the processes that use them, and their payloads.
 type topology struct {
 	rng       *rand.Rand
 	devices   [][]reading
-	joules    [][]float64 // of each device, by ms, as its readings tell them
+	joules    [][]float64 // of each device by ms, according to its readings
 	spans     []made
 	requests  int
-	payloads  [][]int // spans of each
-	regrouped int     // spans of the host in requests that a sender made of parts of others
-	charged   int     // 1: what requests have was compared
+	payloads  [][]int // spans of each payload
+	regrouped int     // host spans in requests that a sender regrouped from parts of others
+	charged   int     // 1: energy of requests was compared
 }
 
 func newTopology(seed uint64) *topology {
@@ -92,7 +92,7 @@ func newTopology(seed uint64) *topology {
 		s.start = rng.IntN(length - 10)
 		s.end = s.start + 1 + rng.IntN(min(800, length-s.start-1))
 		if p := rng.IntN(2*len(x.spans) + 1); p < len(x.spans) && !x.spans[p].bad && !x.spans[p].unknown {
-			// A child is of its parent's process, and mostly on its device.
+			// A child belongs to its parent's process, and is mostly on its device.
 			of := &x.spans[p]
 			s.parent, s.device, s.process = p, of.device, of.process
 			if s.device < 0 || rng.IntN(4) == 0 {
@@ -127,14 +127,14 @@ func newTopology(seed uint64) *topology {
 
 // reading is a device's energy counter, as its source reads it.
 type reading struct {
-	at, time int // ms: when it is read, and what the clock says then
+	at, time int // ms: true time of the reading, and the clock's time
 	joules   float64
-	again    bool // the source had lost the device
+	again    bool // the source has reopened the device
 }
 
 // read returns the readings of a device with this power, one in each sample interval, and fewer after the end. Every
-// second device has a fault: its counter begins again, it is lost and returns with a new counter, it has no samples for
-// a while, the clock of its host is set forward or back, or it never returns.
+// second device has a fault: its counter is reset, it is lost and returns with a new counter, it has no samples for
+// some time, the clock of its host is set forward or back, or it never returns.
 func read(rng *rand.Rand, flow []float64) (out []reading) {
 	const begins, lost, silent, ahead, behind, gone, events = 0, 1, 2, 3, 4, 5, 12
 	event, from, while := rng.IntN(events), samples*(10+rng.IntN(15)), 50*(1+rng.IntN(18))
@@ -165,8 +165,9 @@ func read(rng *rand.Rand, flow []float64) (out []reading) {
 	return out
 }
 
-// told is what readings tell, by ms: the counter is straight between two of them, unless it falls or they are more than
-// three intervals apart, when nothing is known. One that is not later than the one before is none.
+// told returns the energy by ms according to readings: the counter is linear between two of them, unless it decreases
+// or they are more than three intervals apart, when the energy is unknown. A reading that is not later than the
+// previous one is ignored.
 func told(readings []reading) []float64 {
 	flow := make([]float64, length+beyond)
 	last := readings[0]
@@ -184,21 +185,21 @@ func told(readings []reading) []float64 {
 	return flow
 }
 
-// gpu says whether a span takes part in the share.
+// gpu reports whether a span takes part in the attribution.
 func (s *made) gpu() bool { return !s.bad && !s.unknown }
 
-// on says whether a span is on a device.
+// on reports whether a span is on a device.
 func (s *made) on(d int) bool { return s.device == d || s.device < 0 }
 
-// active says whether a span that came in time is at work.
+// active reports whether a span that arrived in time is active.
 func (x *topology) active(i, ms int) bool {
 	s := &x.spans[i]
 	return s.gpu() && s.late == 0 && s.start <= ms && ms < s.end
 }
 
-// share divides each device's joules, millisecond by millisecond: equal parts for the active processes, and within a
-// process for its innermost spans; host-timed spans have a part only if there is no device-timed one. Late spans have,
-// in their order, the energy that was unattributed.
+// share divides each device's energy, millisecond by millisecond: equal parts for the active processes, and within a
+// process for its innermost spans; host-timed spans get a part only without device-timed ones. Late spans get, in their
+// order, the energy that was unattributed.
 func (x *topology) share() {
 	children := make([][]int, len(x.spans))
 	for i := range x.spans {
@@ -254,7 +255,7 @@ func (x *topology) share() {
 	}
 }
 
-// cut puts spans into payloads of one process each, in any order.
+// cut divides spans into payloads of one process each, in any order.
 func (x *topology) cut() {
 	for _, i := range x.rng.Perm(len(x.spans)) {
 		k := slices.IndexFunc(x.payloads, func(p []int) bool {
@@ -277,8 +278,8 @@ func (x *topology) cut() {
 	}
 }
 
-// inclusive is what a span has with all below it on its device that has come when it leaves. What is below one that has
-// not come, or is on another device, is not known to be.
+// inclusive returns the energy of a span and its descendants on its device that have arrived when it is released.
+// Descendants below a span that is missing or on another device are unknown.
 func (x *topology) inclusive(i int) float64 {
 	var below func(j, turn int) float64
 	below = func(j, turn int) float64 {
@@ -293,7 +294,7 @@ func (x *topology) inclusive(i int) float64 {
 	return below(i, x.spans[i].turn)
 }
 
-// between is the first id of the spans between others.
+// between is the first ID of inserted host spans.
 const between = 2_000_000
 
 // measured reports whether a span's energy is stated: for a span on all devices, only if some energy of each is known.
@@ -309,7 +310,7 @@ func (x *topology) measured(i int) bool {
 
 func deviceID(d int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", d) }
 
-// request writes a payload.
+// request returns the request of a payload.
 func (x *topology) request(zero time.Time, payload []int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -400,7 +401,7 @@ func spanOf(n uint64) (id pcommon.SpanID) {
 	return id
 }
 
-// counter is what a component counts of itself, 0 before the first time.
+// counter returns an internal counter of a component, 0 before the first count.
 func counter(t *testing.T, tel *componenttest.Telemetry, name, state string) (sum float64) {
 	m, err := tel.GetMetric(name)
 	if err != nil {
@@ -427,10 +428,10 @@ type extensions map[component.ID]component.Component
 
 func (x extensions) GetExtensions() map[component.ID]component.Component { return x }
 
-// Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of
-// milliseconds. Requests come in any order, again and again, at the same time as their repetition, and while the next
-// component refuses; some of their spans have times that cannot be. Counters begin again, devices are lost, return or
-// stay away, and the clocks of the devices' hosts and of the senders are set forward and back.
+// Sends random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, and compares
+// with a count of milliseconds. Requests arrive in any order, repeatedly, concurrently with their repetition, and while
+// the next component rejects data; some of their spans have invalid times. Counters are reset, devices are lost and may
+// return, and the clocks of the devices' hosts and of the senders are set forward and back.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
 	t.Parallel()
 	cases := 1000
@@ -481,7 +482,7 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	for _, p := range parts {
 		require.NoError(t, p.Start(ctx, host))
 	}
-	refusals, moods := x.rng.IntN(4), rand.New(rand.NewPCG(seed, 1)) // of the trace store, which comes first
+	refusals, moods := x.rng.IntN(4), rand.New(rand.NewPCG(seed, 1)) // of the trace store, which is called first
 	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
 		if refusals > 0 && moods.IntN(2) == 0 {
 			refusals--
@@ -503,7 +504,7 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	join, err := jf.CreateTraces(ctx, jset, jc, next)
 	require.NoError(t, err)
 
-	// The devices: their samples are there up to the end of the grid, in any batches.
+	// The devices have samples up to the end of the grid, in any batches.
 	zero := time.Now()
 	register := func(d int) gpusamplesextension.DeviceWriter {
 		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
@@ -536,12 +537,12 @@ func (x *topology) through(t *testing.T, seed uint64) {
 		time.Sleep(time.Until(zero.Add(time.Duration(ms) * time.Millisecond)))
 		write(ms)
 	}
-	// Nothing is settled yet: gpu_join waits for 5 s. All that is sent now has its share, whatever its order.
+	// Nothing is settled yet, because gpu_join waits for 5 s. Everything that is sent now gets its share, in any order.
 	send := func(p []int) {
-		for join.ConsumeTraces(ctx, x.request(zero, p)) != nil { // what need not wait is refused by the next component
+		for join.ConsumeTraces(ctx, x.request(zero, p)) != nil { // the next component rejects spans that need not wait
 		}
 	}
-	whole := func(p []int) bool { // so that a repetition of it can be known
+	whole := func(p []int) bool { // so that its repetition is recognizable
 		return !slices.ContainsFunc(p, func(i int) bool { return !x.spans[i].gpu() })
 	}
 	late := func(p []int) bool { return x.spans[p[0]].late > 0 }
@@ -560,10 +561,10 @@ func (x *topology) through(t *testing.T, seed uint64) {
 		write(length + (at+1)*500)
 		for _, p := range x.payloads {
 			if whole(p) && !late(p) && x.rng.IntN(40) == 0 {
-				send(p) // the answer was lost
+				send(p) // the response was lost
 			}
 		}
-		if at == 5 { // a sender was stopped, and makes other requests of what it did not know to be taken
+		if at == 5 { // a restarted sender regroups spans that it does not know to be accepted
 			x.regroup(func(p []int) bool { return whole(p) && !late(p) }, send)
 		}
 	}
@@ -583,7 +584,7 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	x.compare(t, tel, delivered.AllTraces(), accounts.AllTraces(), operations.AllMetrics(), requests.AllMetrics())
 }
 
-// regroup sends spans again that have been taken, in other requests: halves of two payloads of a process.
+// regroup resends accepted spans in other requests: halves of two payloads of a process.
 func (x *topology) regroup(known func([]int) bool, send func([]int)) {
 	var last []int
 	for _, p := range x.payloads {
@@ -604,7 +605,7 @@ func (x *topology) regroup(known func([]int) bool, send func([]int)) {
 	}
 }
 
-// ordered reports whether all spans arrive before their ancestors, or all after them. In another order gpu_requests
+// ordered reports whether all spans arrive before their ancestors, or all after them. In other orders, gpu_requests
 // cannot know that a batch is inside one that it has charged.
 func (x *topology) ordered() bool {
 	turn := map[int]int{}
@@ -694,7 +695,7 @@ func (x *topology) compare(
 	require.InDelta(t, all, join("attributed")+join("late"), 1e-6)
 	require.InDelta(t, device, join("attributed")+join("unattributed"), 1e-6, "what is late is taken from what nobody had")
 
-	// What the metrics say is the sum over the spans.
+	// The metrics equal the sums over the spans.
 	sums := map[string]float64{}
 	add := func(all []pmetric.Metrics) {
 		series := map[string]float64{}
@@ -738,7 +739,7 @@ func (x *topology) compare(
 	}
 	require.InDelta(t, float64(len(x.spans)-served), sums["gpu.operation.count"], 0)
 
-	// And the energy of the requests and the unattributed energy sum to the energy of the spans.
+	// The energy of the requests plus the unattributed energy equals the energy of the spans.
 	of := 0.
 	for _, td := range accounts {
 		each(td, func(s ptrace.Span) {
@@ -749,7 +750,7 @@ func (x *topology) compare(
 	}
 	charged := counter(t, tel, "otelcol_connector_gpu_requests_energy", "")
 	require.InDelta(t, charged, sums["gpu.request.energy"], 1e-6)
-	if served == 0 { // the traces of others show themselves what they have
+	if served == 0 { // other traces show their own energy
 		require.InDelta(t, charged, of, 1e-6)
 	}
 	if !x.ordered() {

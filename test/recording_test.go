@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// A device whose every quantity is constant: any mean over any part of it is that constant, and energy is power times
-// time, whatever the sampling does.
+// A device whose quantities are all constant: any mean over any part is that constant, and energy is power times time,
+// for any sampling.
 const (
 	watts       = 312.5
 	utilization = 0.97
@@ -33,8 +33,8 @@ const (
 
 type object = map[string]any
 
-// constantDevice writes a recording of such a device, sampled every 100 ms. The receiver replays it as if it began when
-// the Collector started.
+// constantDevice writes a recording of such a device, sampled every 100 ms. The receiver replays it as if it started
+// with the Collector.
 func constantDevice(t *testing.T, path, id, model string, length time.Duration) {
 	t.Helper()
 	var lines []object
@@ -69,7 +69,7 @@ func fill(values object, count int) {
 	}
 }
 
-// record writes a recording in the format that the documentation of the gpu receiver describes: JSON lines, compressed.
+// record writes a recording in the format that the README of the gpu receiver describes: compressed JSON lines.
 func record(t *testing.T, path string, device object, lines []object) {
 	t.Helper()
 	whole := object{"name": "gpu0", "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0, "pci": "0000:3b:00.0"}

@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace
-// shows what the GPU did for it, and all requests together have what the device took.
+// With the continuous batching example, the shipped pipeline and the real Jaeger, each request's own trace shows its
+// GPU work, and all requests add up to the device's energy.
 func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
 			device += watts * seconds(s)
 			own += value(s, "gpu.energy")
 		} else {
-			own -= value(s, "gpu.energy") // of spans inside iterations
+			own -= value(s, "gpu.energy") // energy of spans inside iterations
 			if s.Name() == "decode" {
 				tokens += value(s, "gpu.operation.items")
 			}
@@ -124,7 +124,7 @@ func each(td ptrace.Traces, f func(ptrace.Span)) {
 	}
 }
 
-// value is a number that a span states, 0 where it does not.
+// value returns a number on a span, or 0 if it is absent.
 func value(s ptrace.Span, name string) float64 {
 	v, ok := s.Attributes().Get(name)
 	if !ok {

@@ -24,8 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// What the service does on the device. Kernels have given lengths and no spread, so that what can be derived from them
-// is known: 1.2 GB in at least 2 ms is at most 0.6 TB/s.
+// The service's work on the device. Kernels have fixed durations, so that derived values are known: 1.2 GB in at least
+// 2 ms is at most 0.6 TB/s.
 const (
 	copyBytes     = int64(64 << 20)
 	prefillFLOPs  = 4e11
@@ -46,7 +46,7 @@ const (
 	queuedRequest = "POST /v1/queue"
 )
 
-// service is an instrumented inference service on a simulated device. It keeps what it sent.
+// service is an instrumented inference service on a simulated device. It keeps its sent spans.
 type service struct {
 	gpu      *simgpu.GPU
 	raw      backend.StreamHandle
@@ -62,7 +62,7 @@ func newService(t *testing.T, endpoint string) *service {
 	return newServiceWithMeters(t, endpoint, noop.NewMeterProvider())
 }
 
-// newServiceWithMeters sends spans nowhere when the endpoint is empty.
+// newServiceWithMeters sends no spans if the endpoint is empty.
 func newServiceWithMeters(t *testing.T, endpoint string, meters metric.MeterProvider) *service {
 	t.Helper()
 	s := &service{sent: tracetest.NewInMemoryExporter()}
@@ -103,7 +103,7 @@ func (s *service) close(t *testing.T) tracetest.SpanStubs {
 	return spans
 }
 
-// request serves two requests in one batch and returns the identity of the first one's trace.
+// request serves two requests in one batch and returns the trace ID of the first one.
 func (s *service) request(t *testing.T) trace.TraceID {
 	t.Helper()
 	h2d := gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
@@ -131,7 +131,7 @@ func (s *service) request(t *testing.T) trace.TraceID {
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: decodeTime})
 		x.EndWith(gpuspan.Work{Read: decodeBytes, Items: decodeTokens})
 	}
-	// Declared, but nothing is done: as long as an empty section, so no rate can be meant.
+	// Declared without work: as short as an empty section, so it has no rate.
 	x = gpuspan.NewOperation("d2h.skipped", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned)).Start(ctx, s.stream)
 	x.EndWith(gpuspan.Work{Bytes: copyBack})
 	s.gpu.Wait(s.raw)
@@ -140,8 +140,8 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	return span.SpanContext().TraceID()
 }
 
-// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it.
-// Its times are stated, so that they are in this order however slow the machine is.
+// queue responds as soon as the work is launched, so device spans end after the request's span. Its times are explicit,
+// so that their order does not depend on the machine.
 func (s *service) queue(t *testing.T) trace.TraceID {
 	t.Helper()
 	embed := gpuspan.NewOperation("embed")
@@ -158,7 +158,7 @@ func (s *service) queue(t *testing.T) trace.TraceID {
 	return span.SpanContext().TraceID()
 }
 
-// train runs a few steps of a loop below one span and returns the identity of the trace.
+// train runs a few steps of a loop below one span and returns the trace ID.
 func (s *service) train(t *testing.T) trace.TraceID {
 	t.Helper()
 	ctx, span := s.tracer.Start(t.Context(), "fit")

@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// stored holds spans for a given time, in a storage.
+// stored delays spans for a given time, in a storage.
 const stored = `
 extensions:
   gpu_samples: {}
@@ -44,8 +44,8 @@ service:
     metrics: {receivers: [gpu], exporters: [debug]}
 `
 
-// The real binary is killed with everything held, and started again: each span comes out once, between the service's
-// own wrappers of components, which count who holds a request.
+// The real binary is killed while all spans are pending, and restarted: each span is released once, with the service's
+// own wrappers of components, which track ownership of requests.
 func TestHeldSpansSurviveAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -63,7 +63,7 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 		require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
 		return p
 	}
-	p := start(10 * time.Minute) // longer than all that follows
+	p := start(10 * time.Minute) // longer than the rest of the test
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()

@@ -29,8 +29,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// compared has both outputs of gpu_metrics, and sends what it says of slow ranks through all that looks for GPU spans
-// once more.
+// compared has both outputs of gpu_metrics, and sends its spans of slow ranks again through all components that process
+// GPU spans.
 const compared = `
 extensions:
   gpu_samples: {}
@@ -59,8 +59,8 @@ service:
     metrics/device: {receivers: [gpu], exporters: [debug]}
 `
 
-// ranks are one step of four ranks, each in a trace of its own whose first byte is the rank and one. The third loses 20
-// ms in attention.
+// ranks returns one step of four ranks, each in a separate trace whose first byte is the rank plus one. The third loses
+// 20 ms in attention.
 func (x timeline) ranks() []*sender {
 	var out []*sender
 	for rank := range 4 {
@@ -79,7 +79,7 @@ func (x timeline) ranks() []*sender {
 		s.span("attention", 4, 3, 0.02, end, op("attention", attention))
 		s.span("forward", 2, 1, 0, 0.02, op("forward", 0.02))
 		s.span("backward", 3, 1, 0.02, end+0.01, op("backward", attention+0.01))
-		s.span("all_reduce", 5, 1, end+0.01, 0.1, op("comm", 0.09-end)) // the fast wait here for the slow
+		s.span("all_reduce", 5, 1, end+0.01, 0.1, op("comm", 0.09-end)) // the fast ranks wait here for the slow one
 		s.span("train", 1, 0, 0, 0.1, map[string]any{
 			"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 120, "gpu.step.duration": 0.1,
 			"gpu.step.phase.duration.forward": 0.02, "gpu.step.phase.duration.backward": attention + 0.01,
@@ -130,8 +130,8 @@ func export(t *testing.T, address string, all []*sender) {
 	}
 }
 
-// What waits is compared and said when the real Collector is stopped, through both outputs; what is said is no GPU span
-// for anybody.
+// Pending steps are compared and reported when the real Collector stops, through both outputs; no component treats the
+// report as a GPU span.
 func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -176,8 +176,8 @@ func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 	require.Empty(t, string(again), "nothing to count")
 }
 
-// gateway is the shipped pipeline of a gateway that is the only one, so that its traces come back to itself. Times are
-// a fourth of the shipped ones, no trace is kept by chance, and what leaves is written to a file.
+// gateway returns the shipped pipeline of a single gateway, to which its own traces return. Intervals are a quarter of
+// the shipped ones, no trace is kept by chance, and output is written to a file.
 func gateway(t *testing.T, traces, jobs, health, file string) string {
 	return edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
 		at("receivers", "otlp/traces", "protocols", "grpc")["endpoint"] = traces
@@ -220,7 +220,7 @@ func gateway(t *testing.T, traces, jobs, health, file string) string {
 	})
 }
 
-// edited is a shipped pipeline after an edit; at gives the mapping at a path.
+// edited returns a shipped pipeline after an edit; at returns the mapping at a path.
 func edited(t *testing.T, name string, edit func(at func(path ...string) map[string]any)) string {
 	t.Helper()
 	text, err := config.YAML(name)
@@ -240,8 +240,8 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 	return string(out)
 }
 
-// The gateway of a cluster: spans come by trace and by job, the comparison goes back by trace, and tail sampling keeps
-// the slow rank's trace, whole, and only that.
+// The gateway of a cluster: spans are routed by trace and by job, the finding returns by trace, and tail sampling keeps
+// only the slow rank's complete trace.
 func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

@@ -30,8 +30,8 @@ import (
 
 // The ready pipeline, unchanged, accepts a rate of GPU spans. Without the environment variables the rate is small.
 // OTELGPU_THROUGHPUT=100000 is the rate per second, OTELGPU_THROUGHPUT_TIME=10m the duration and
-// OTELGPU_THROUGHPUT_SETTLE=30s another settle delay: on a machine that is too slow for the rate, a longer delay makes
-// as many spans wait. It logs what docs/operating.md has in its table.
+// OTELGPU_THROUGHPUT_SETTLE=30s another settle delay: on a machine that is too slow for the rate, a longer delay keeps
+// as many spans pending. It logs the values of the table in docs/operating.md.
 func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -99,7 +99,7 @@ func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	require.NoError(t, collector.Stop(time.Minute))
 }
 
-// gpuRequest makes a request of spans with 13 attributes on eight simulated devices, as gpuspan sends them.
+// gpuRequest returns a request of spans with 13 attributes on eight simulated devices, as sent by gpuspan.
 func gpuRequest(n int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -129,7 +129,7 @@ func gpuRequest(n int) ptrace.Traces {
 	return td
 }
 
-// renumber gives the spans of a request new IDs and the time up to now.
+// renumber gives the spans of a request new IDs and times up to now.
 func renumber(td ptrace.Traces, rnd *rand.Rand, now time.Time) {
 	var trace pcommon.TraceID
 	for i, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
@@ -150,7 +150,7 @@ func renumber(td ptrace.Traces, rnd *rand.Rand, now time.Time) {
 	}
 }
 
-// processSeconds returns the processor time of a process, user and system.
+// processSeconds returns the CPU time of a process, user and system.
 func processSeconds(t *testing.T, pid int) float64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func processSeconds(t *testing.T, pid int) float64 {
 	return float64(ticks) / 100
 }
 
-// peakResident returns the most memory that a process had resident, in bytes.
+// peakResident returns the peak resident memory of a process in bytes.
 func peakResident(t *testing.T, pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)

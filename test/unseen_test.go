@@ -29,8 +29,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// A request beside seven others of its server, which are seen, aborted or unsampled: with spans and metrics of a real
-// vLLM, the shipped pipeline attributes an eighth to it in each case.
+// A request runs concurrently with seven others of its server, which have spans, are aborted, or are unsampled: with
+// spans and metrics of a real vLLM, the shipped pipeline attributes an eighth to it in each case.
 func TestRequestsBesideUnseenOnesOfARealVLLM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -57,13 +57,13 @@ func TestRequestsBesideUnseenOnesOfARealVLLM(t *testing.T) {
 		{name: "unsampled-unscraped", state: "ot=th:e", want: fair, upper: true},
 	}
 
-	// The server's metrics as recorded, but the number of running requests as in the case.
+	// The server's metrics as recorded, but with the number of running requests of the case.
 	running := regexp.MustCompile(`(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$`)
 	require.True(t, running.Match(metrics))
-	// A reading near the start or the end of the requests could get a time at which none of them runs. Requests that run
-	// without a span would explain it, so the server counts them a moment later and for a moment less.
+	// A reading near the start or the end of the requests could get a time at which none of them runs. Running requests
+	// without a span would explain it, so the server counts them slightly later and for slightly less time.
 	const moment = 15 * time.Millisecond
-	var begun atomic.Int64 // when the requests start, unix ns
+	var begun atomic.Int64 // when the requests start, Unix ns
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := 0
 		if b := begun.Load(); b != 0 {
@@ -111,7 +111,7 @@ service:
 	defer func() { _ = collector.Stop(time.Minute) }()
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute), collector.Output())
 	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute))
-	time.Sleep(2 * time.Second) // the count is known before the requests begin
+	time.Sleep(2 * time.Second) // the count is known before the requests start
 
 	start := time.Now()
 	begun.Store(start.UnixNano())
@@ -170,10 +170,10 @@ service:
 		}
 		return sum
 	}
-	require.Eventually(t, func() bool { // the counters are at the end of the spans, too
+	require.Eventually(t, func() bool { // the counters have reached the end of the spans, too
 		return math.Abs(states("attributed")+states("late")-attributed) < 0.001*attributed
 	}, 10*time.Second, 100*time.Millisecond)
-	// Of the requests without a span: seven eighths of three devices, which the count or the threshold knows of.
+	// Requests without a span have seven eighths of three devices, known from the count or the threshold.
 	assert.InEpsilon(t, 3*others*fair, states("unseen"), 0.05)
 }
 
@@ -182,7 +182,7 @@ func spanID(i, k int) (id pcommon.SpanID) {
 	return id
 }
 
-// recordedRequest returns one request that a real vLLM sent, with its resource and scope.
+// recordedRequest returns one request sent by a real vLLM, with its resource and scope.
 func recordedRequest(t *testing.T) ptrace.Traces {
 	t.Helper()
 	text, err := os.ReadFile(recordings.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl"))

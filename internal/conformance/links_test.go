@@ -24,7 +24,7 @@ var (
 	testName = regexp.MustCompile(`\b(?:Test|Benchmark)[A-Z]\w+`)
 )
 
-// anchors are what a link to a heading of a document may name.
+// anchors returns the anchors of a document's headings.
 func anchors(text string) (list []string) {
 	for _, h := range heading.FindAllStringSubmatch(text, -1) {
 		plain := strings.ToLower(mdLink.ReplaceAllString(h[1], "$1"))
@@ -77,7 +77,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// go test succeeds if a pattern matches no test, so documents must follow when tests are renamed.
+// go test succeeds if a pattern matches no test, so a renamed test must be renamed in documents, too.
 func TestTestsNamedInDocumentsExist(t *testing.T) {
 	var tests []byte
 	walk(t, "*_test.go", func(path string) {

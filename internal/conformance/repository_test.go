@@ -29,11 +29,11 @@ const root = "../.."
 var (
 	whole  = regexp.MustCompile(`^(gpu|gpuspan|hw)(\.[a-z][a-z0-9_]*)+$`)
 	quoted = regexp.MustCompile("`((?:gpu|gpuspan|hw)(?:\\.[a-z][a-z0-9_]*)+)`")
-	// inYAML finds a name in a configuration: in quotes, in brackets, as a key or alone.
+	// inYAML matches a name in a configuration: in quotes, in brackets, as a key or alone.
 	inYAML = regexp.MustCompile(`(?:^|[\s"'\[{(,])((?:gpu|gpuspan|hw)(?:\.[a-z][a-z0-9_]*)+)(?:$|[\s"'\]}),:])`)
 )
 
-// registered says whether a word is a name of the registry, or a file name, which looks the same.
+// registered reports whether a word is a name of the registry, or a file name, which looks similar.
 func registered(word string) bool {
 	if slices.Contains([]string{".json", ".jsonl", ".yaml", ".csv", ".gz", ".md", ".go", ".sqlite", ".txt"},
 		filepath.Ext(word)) {
@@ -45,7 +45,7 @@ func registered(word string) bool {
 	return a || m || e || slices.Contains(otherHardware, word) || slices.Contains(otherHardwareMetrics, word)
 }
 
-// namespace says whether names of the registry begin with word and a dot; documents speak of those too.
+// namespace reports whether names of the registry begin with word and a dot, because documents mention namespaces, too.
 func namespace(word string) bool {
 	for _, a := range semconv.Attributes() {
 		if strings.HasPrefix(a.Name, word+".") {
@@ -60,7 +60,7 @@ func namespace(word string) bool {
 	return false
 }
 
-// walk calls f for the repository's files whose name fits a pattern.
+// walk calls f for the repository's files whose name matches a pattern.
 func walk(t *testing.T, pattern string, f func(path string)) {
 	n := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -83,7 +83,8 @@ func walk(t *testing.T, pattern string, f func(path string)) {
 	require.NotZero(t, n, "no file %s was found under %s", pattern, root)
 }
 
-// String literals that are a name must be in the registry. Test files are left out, since tests also use unknown names.
+// String literals that are names must be in the registry. Test files are excluded, because tests also use unknown
+// names.
 func TestGoSourceUsesOnlyRegisteredNames(t *testing.T) {
 	walk(t, "*.go", func(path string) {
 		if strings.HasSuffix(path, "_test.go") {
@@ -142,7 +143,7 @@ func TestDocumentationQuotesOnlyRegisteredNames(t *testing.T) {
 	})
 }
 
-// metadata is the part of a component's metadata.yaml that names what it emits.
+// metadata is the part of a component's metadata.yaml that lists its telemetry.
 type metadata struct {
 	Attributes         map[string]metadataAttribute `mapstructure:"attributes"`
 	ResourceAttributes map[string]metadataAttribute `mapstructure:"resource_attributes"`
@@ -283,8 +284,8 @@ func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	}, md.problems())
 }
 
-// OpenTelemetry's own package of hardware conventions is the second opinion on names, units and instruments that are
-// not ours; each of its types embeds the instrument.
+// Compares names, units and instruments of hardware metrics with OpenTelemetry's own package, each of whose types
+// embeds the instrument.
 func TestHardwareMetricsAgreeWithOpenTelemetrysPackage(t *testing.T) {
 	type measured interface {
 		Name() string

@@ -34,7 +34,7 @@ func TestSiteNavigationNamesEveryPage(t *testing.T) {
 	}
 }
 
-// The site builds in strict mode, in which a broken link fails: the only one is planted here.
+// The site builds in strict mode, in which a broken link fails; the test adds one.
 func TestSiteHasNoBrokenLinks(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

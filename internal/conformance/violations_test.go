@@ -51,14 +51,14 @@ func TestADurationIsInSecondsAndADeviceIsNoIndex(t *testing.T) {
 	s.SetEndTimestamp(now + 500_000)
 	require.Equal(t, []string{`span "attention": attribute gpu.duration: longer than the span (seconds, as a double; here 0.001 of 0.0005)`},
 		strict(td))
-	s.Attributes().PutStr("gpu.operation.type", "step") // which ends on the host before the device has done its work
+	s.Attributes().PutStr("gpu.operation.type", "step") // which ends on the host before the device has finished
 	require.Empty(t, strict(td))
 	scope.Attributes().PutStr("hw.id", "0")
 	require.Len(t, strict(td), 1)
 	require.Contains(t, strict(td)[0], `attribute hw.id: an index`)
 }
 
-// Fans and processors have metrics of OpenTelemetry's, too, by collectors of anybody.
+// Other receivers emit OpenTelemetry's metrics for fans and CPUs, too.
 func TestOtherHardwareIsNoViolation(t *testing.T) {
 	for _, name := range otherHardwareMetrics {
 		_, ok := semconv.LookupMetric(name)
@@ -105,7 +105,7 @@ func TestConformingDataPasses(t *testing.T) {
 	require.Empty(t, strict(td))
 }
 
-// Each of these is one thing wrong with a span that is right otherwise.
+// Each case has one error in an otherwise valid span.
 func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 	at := func(m func(pcommon.Map)) func(pcommon.InstrumentationScope, ptrace.Span) {
 		return func(_ pcommon.InstrumentationScope, s ptrace.Span) { m(s.Attributes()) }
@@ -258,7 +258,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 	}
 }
 
-// twice gives a span one name two times, which pdata's own maps do not do.
+// twice returns an attribute name that a span has two times, which pdata's own maps prevent.
 func twice(s ptrace.Span) {
 	s.Attributes().PutDouble("gpu.duratiom", 0.002)
 	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(one(s))
@@ -567,7 +567,7 @@ func TestAWriterThatTheRegistryDoesNotNameIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `schema URL "" is not https://`)
 }
 
-// The examples of the registry follow it.
+// The examples in the registry conform to it.
 func TestEveryExampleOfTheRegistryPasses(t *testing.T) {
 	for _, a := range semconv.Attributes() {
 		for _, m := range a.Members {

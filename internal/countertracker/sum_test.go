@@ -56,7 +56,7 @@ func TestAddCounterIgnoresLateValues(t *testing.T) {
 	assert.Equal(t, 4000.0, s.AddCounter(5*second, 0, 5000))
 }
 
-// After a reset, a counter that has already grown beyond its last value shows the reset only by its start time.
+// After a reset, if a counter already exceeds its last value, only its start time reveals the reset.
 func TestAddCounterDetectsResetsByTheStartTime(t *testing.T) {
 	var s Sum
 	s.AddCounter(1*second, second/2, 100)

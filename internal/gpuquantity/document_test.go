@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/device-quantities.md and the panels of config/grafana/devices.json")
 
-// generated compares a file with what the catalogue makes of it, or writes it.
+// generated compares a file with the output of the catalogue, or writes it.
 func generated(t *testing.T, path string, edit func(string) string) {
 	t.Helper()
 	path = filepath.Join("..", "..", path)
@@ -116,8 +116,8 @@ func TestGeneratedPanels(t *testing.T) {
 	generated(t, "config/grafana/devices.json", withPanels)
 }
 
-// withPanels appends a panel for each metric that is on by default and has none. A panel that a person has edited or
-// moved stays as it is.
+// withPanels appends a panel for each metric that is on by default and has none. A panel that was edited or moved
+// manually stays unchanged.
 func withPanels(board string) string {
 	metrics := map[string]semconv.Metric{}
 	for _, q := range All() {

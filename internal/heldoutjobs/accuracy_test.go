@@ -96,7 +96,7 @@ func analyze(t *testing.T, k *Kind, style Style, seed uint64) outcome {
 	return o
 }
 
-// Seeds of the full set and of the sample; the analysis was never changed with their jobs in view.
+// Seeds of the full set and of the sample; their jobs were never used to change the analysis.
 const (
 	fullSeed, sampleSeed = 7000, 7100
 	repeats              = 3
@@ -104,9 +104,9 @@ const (
 	aim                  = 0.95
 )
 
-// A sample of each kind in one style; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes,
-// and the page of the documentation. With -short, as under the race detector, no job is analyzed: the rates of a smaller
-// sample would mean little.
+// A sample of each kind in one style; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes
+// and also compares the page of the documentation. With -short, as under the race detector, no job is analyzed: the
+// rates of a smaller sample would be meaningless.
 func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	all := os.Getenv("OTELGPU_ALL_JOBS") != ""
 	if testing.Short() && !all {
@@ -149,7 +149,8 @@ func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	assert.Equal(t, string(was), page, "write it again with -update")
 }
 
-// row counts the jobs of which a finding is the truth, the jobs where it came first, and of these the right ones.
+// row counts the jobs whose true cause is a finding, the jobs where it is the first finding, and how many of the latter
+// are right.
 type row struct{ planted, found, right int }
 
 func share(a, b int) float64 {

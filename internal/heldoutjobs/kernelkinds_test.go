@@ -5,7 +5,7 @@ package heldoutjobs
 
 import "fmt"
 
-// each layer adds what f runs, in both runs; f sees which one it is.
+// layers returns a job in which each layer also runs f, in both runs; f can distinguish them.
 func layers(f func(p *process)) func(w *world) {
 	return func(w *world) {
 		w.train(hooks{layer: func(p *process, _, _ int) { f(p) }})

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Kind is one kind of job with what is true of it.
+// Kind is one kind of job with its true cause.
 type Kind struct {
 	Name string
 	// Gain reports whether the healthy twin shows what the cause costs in wall time.
 	Gain  bool
 	want  []string
-	other map[Style][]string // where a style does not record what tells the cause
+	other map[Style][]string // findings for styles that do not record the cause
 	ranks []int
 	watch int
 	run   func(w *world)
 }
 
-// Job is a profile and the truth about it.
+// Job is a profile and its true cause.
 type Job struct {
 	Path  string
-	Want  []string // kinds of findings of which the first must be one; the first of them is the best
+	Want  []string // accepted kinds of the first finding, best first
 	Ranks int
 	Loss  time.Duration
-	Busy  float64 // part of the healthy twin's window in which its device works
+	Busy  float64 // fraction of the healthy twin's window in which its device works
 }
 
 // In reports whether a style records the job.
@@ -85,7 +85,7 @@ func unnamed(finding ...string) map[Style][]string {
 	return map[Style][]string{Sparse: finding, Nsight: finding}
 }
 
-// delayed is a job that waits for its loss in each step and then for something of the host.
+// delayed is a job that waits for its loss in each step and then for host work.
 func delayed(least, most float64, f func(p *process, d int64)) func(w *world) {
 	return func(w *world) {
 		d := w.share(least, most)
@@ -392,7 +392,7 @@ func launchKinds() []Kind {
 	}
 }
 
-// decode runs a loop that makes one token at a time.
+// decode runs a loop that generates one token at a time.
 func (w *world) decode(n int, f func(p *process), after func(p *process, i int)) {
 	w.each(func(p *process) {
 		p.begin(frame, "serve.py(90): <module>", nil)
@@ -497,7 +497,7 @@ func memoryKinds() []Kind {
 
 func rankKinds() []Kind {
 	late := []string{"late_rank"}
-	// Without sizes and groups of collectives, what moves and what waits may not be distinguishable.
+	// Without sizes and groups of collectives, transfers and waits may be indistinguishable.
 	lateOr := unnamed("late_rank", "exposed_communication")
 	moving := func(w *world, share float64, n int) int64 { return int64(share * float64(w.stepTime()) / float64(n)) }
 	return []Kind{

@@ -12,7 +12,7 @@ import (
 type model struct {
 	layers          int
 	hidden, tokens  int64
-	product, memory float64 // parts of the peak
+	product, memory float64 // fractions of the peak
 	attention       float64
 }
 
@@ -26,7 +26,7 @@ func types(n int, name string) string {
 
 const half = "c10::BFloat16"
 
-// product is a matrix product m×k by k×n in BF16 at a part of the peak.
+// product returns a matrix product m×k by k×n in BF16 at a fraction of the peak.
 func (w *world) product(m, n, k int64, part float64) (operation, work) {
 	o := operation{
 		name: "aten::mm", dims: fmt.Sprintf("[[%d,%d],[%d,%d]]", m, k, k, n), types: types(2, half),
@@ -48,7 +48,7 @@ func (p *process) mm(m, n, k int64) {
 	p.op(o, x)
 }
 
-// pointwise is an elementwise operator of so many inputs.
+// pointwise runs an elementwise operator with the given inputs.
 func (p *process) pointwise(name, functor string, elements int64, inputs int, part float64) {
 	bytes := float64(elements) * 2 * float64(inputs+1)
 	p.op(operation{
@@ -109,7 +109,7 @@ func (p *process) flash(backward bool) {
 	p.op(o, x)
 }
 
-// layer is a layer of the forward or backward pass.
+// layer runs a layer of the forward or backward pass.
 func (p *process) layer(backward bool) {
 	m := p.w.model
 	t, h := m.tokens, m.hidden
@@ -138,7 +138,7 @@ func (p *process) layer(backward bool) {
 	p.linear(t, h, 4*h)
 }
 
-// stepTime is what a healthy step takes on the device.
+// stepTime returns the device time of a healthy step.
 func (w *world) stepTime() int64 {
 	m := w.model
 	t, h := float64(m.tokens), float64(m.hidden)
@@ -163,7 +163,7 @@ func (p *process) optimizer() {
 	})
 }
 
-// hooks are what a job does beside its model, on each rank.
+// hooks is what a job does in addition to its model, on each rank.
 type hooks struct {
 	start    func(p *process, step int) // before the batch
 	layer    func(p *process, step, layer int)

@@ -54,15 +54,15 @@ func devices() []device {
 type world struct {
 	style  Style
 	seed   uint64
-	draw   *rand.Rand // of parameters, the same for both runs
+	draw   *rand.Rand // source of parameters, the same for both runs
 	sick   bool
 	dev    device
 	ranks  []*process
 	model  model
 	steps  int
 	waits  bool  // each step ends with a wait for its loss
-	opCost int64 // of an operator on the host
-	launch int64 // of a launch
+	opCost int64 // host time of an operator
+	launch int64 // host time of a launch
 }
 
 func seedOf(seed uint64, text string) uint64 {
@@ -102,7 +102,7 @@ func (w *world) duration(a, b int64) int64 { return a + int64(float64(b-a)*w.dra
 
 func (w *world) one(of ...string) string { return of[w.draw.IntN(len(of))] }
 
-// share draws a part of the healthy step's time on the device.
+// share draws a fraction of the healthy step's device time.
 func (w *world) share(a, b float64) int64 { return int64(w.between(a, b) * float64(w.stepTime())) }
 
 func (w *world) each(f func(p *process)) {
@@ -111,7 +111,7 @@ func (w *world) each(f func(p *process)) {
 	}
 }
 
-// watched is the rank whose profile is written.
+// watched returns the rank whose profile is written.
 func (w *world) watched() *process {
 	for _, p := range w.ranks {
 		if p.recorded {
@@ -186,13 +186,13 @@ type work struct {
 	node            int
 }
 
-// meeting is what PyTorch records of a collective.
+// meeting is PyTorch's record of a collective.
 type meeting struct {
 	operation, group, description string
 	elements                      int64
 	ranks                         []int
 	sequence                      int
-	old                           string // kernel of older libraries
+	old                           string // kernel name of older libraries
 }
 
 type open struct {
@@ -221,7 +221,7 @@ type process struct {
 	frames      int
 	graph       int // correlation of the launch under construction
 	nodes       int
-	slow        float64 // of kernels; 0: normal
+	slow        float64 // factor of kernel times; 0: normal
 	first, last int64
 	sequence    map[string]int
 }
@@ -233,7 +233,7 @@ func (p *process) thread() int {
 	return mainThread
 }
 
-// about varies a duration by a few percent.
+// about returns a duration varied by a few percent.
 func (p *process) about(d int64) int64 {
 	return max(1, int64(float64(d)*(1+0.015*p.random.NormFloat64())))
 }
@@ -272,7 +272,7 @@ func (p *process) end() {
 	})
 }
 
-// in runs f in a range of the host.
+// in runs f in a host range.
 func (p *process) in(k kind, name string, f func()) {
 	p.begin(k, name, nil)
 	f()
@@ -300,7 +300,7 @@ func (p *process) call(name string, d int64) int {
 	return p.correlation
 }
 
-// launched puts work on its stream.
+// launched enqueues work on its stream.
 func (p *process) launched(x work, correlation int, at int64) (end int64) {
 	length := p.about(x.length)
 	if p.slow > 0 && x.pace {
@@ -362,7 +362,7 @@ func (p *process) op(o operation, list ...work) {
 	}
 }
 
-// replay launches what f adds as a captured graph.
+// replay launches the work that f adds as a captured graph.
 func (p *process) replay(f func()) {
 	p.graph = p.call("cudaGraphLaunch", 12*us)
 	p.nodes = 0
@@ -384,7 +384,7 @@ func (p *process) wait(name string, stream int) {
 	p.emit(event{kind: call, name: name, thread: p.thread(), start: start, end: end, correlation: p.correlation})
 }
 
-// copy moves bytes at a rate in bytes per second; the host waits if it must.
+// copy transfers bytes at a rate in bytes per second; the host waits if necessary.
 func (p *process) copy(from, to string, bytes int64, rate float64, stream int, blocking bool) (end int64) {
 	direction := map[bool]string{true: "DtoH", false: "HtoD"}[from == "Device"]
 	x := work{
@@ -429,14 +429,15 @@ func (p *process) item() {
 	p.end()
 }
 
-// after lets one stream wait for a time of another, by an event.
+// after makes one stream wait for a time of another, through an event.
 func (p *process) after(stream int, t int64) {
 	p.call("cudaEventRecord", 1500)
 	p.call("cudaStreamWaitEvent", 1200)
 	p.streams[stream] = max(p.streams[stream], t)
 }
 
-// collective lets ranks meet: it starts where a rank arrives and ends when the last has arrived and bytes have moved.
+// collective runs a collective of ranks: it starts on each rank when that arrives, and ends once the last rank has
+// arrived and the bytes are transferred.
 func (w *world) collective(operation string, bytes int64, moving int64, members []int) {
 	kernels := map[string][2]string{
 		"allreduce":            {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "ncclKernel_AllReduce_RING_LL_Sum_half"},
@@ -479,7 +480,7 @@ func (w *world) collective(operation string, bytes int64, moving int64, members 
 	}
 }
 
-// join lets computing wait for communication.
+// join makes computation wait for communication.
 func (w *world) join(members []int) {
 	for _, m := range members {
 		p := w.ranks[m]

@@ -33,7 +33,7 @@ func TestJobsAreManyAndWrittenAsJSON(t *testing.T) {
 	assert.GreaterOrEqual(t, len(names), 60)
 }
 
-// What others wait for a rank is what they wait.
+// The waits caused by ranks add up to the waits of ranks.
 func TestWaitsAddUp(t *testing.T) {
 	for _, l := range Layouts() {
 		if l.Ranks > 8 {

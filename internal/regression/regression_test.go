@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// From tables of Student's t.
+// Values from tables of Student's t.
 func TestQuantilesEqualPublishedTables(t *testing.T) {
 	for _, c := range []struct{ p, freedom, want float64 }{
 		{0.975, 1, 12.7062},
@@ -31,7 +31,7 @@ func TestQuantilesEqualPublishedTables(t *testing.T) {
 	}
 }
 
-// The example of unequal variances: two lists with known difference and interval, by hand.
+// An example with unequal variances: two lists with manually computed difference and interval.
 func TestTheIntervalIsWelchs(t *testing.T) {
 	list := func(values ...float64) (out []block) {
 		for _, v := range values {
@@ -56,7 +56,7 @@ type load struct {
 	state        float64
 }
 
-// runs adds n seconds of runs, ten a second, with the mean.
+// runs adds n seconds of runs, ten per second, with the given mean.
 func (l *load) runs(s *Series, from time.Time, seconds int, mean float64) time.Time {
 	for i := range seconds {
 		l.state = l.persistence*l.state + math.Sqrt(1-l.persistence*l.persistence)*l.drift*l.r.NormFloat64()
@@ -105,8 +105,8 @@ func TestAPlantedRegressionIsFound(t *testing.T) {
 	}
 }
 
-// 2,000 comparisons for each kind of noise, of which 2 may be wrong: of unchanged operations, and of operations that
-// rose by exactly the threshold.
+// Makes 2,000 comparisons for each kind of noise, of unchanged operations and of operations that increased by exactly
+// the threshold; 2 may be wrong.
 func TestFalseAlarmsAreBelowOneInAThousand(t *testing.T) {
 	comparisons := 2000
 	if testing.Short() {
@@ -142,7 +142,7 @@ func TestARiseSinceTheDayBeforeIsFound(t *testing.T) {
 		tr := New(0.1, 10)
 		s := tr.Series(Key{Service: "llm", Operation: "decode"}, "1")
 		l.runs(s, start, 3600, 0.02)
-		l.runs(s, start.Add(10*time.Hour), 3600, 0.04) // another time of day is another load
+		l.runs(s, start.Add(10*time.Hour), 3600, 0.04) // a different time of day has a different load
 		end := l.runs(s, start.Add(24*time.Hour), 3600, 0.02*rise)
 		l.runs(s, end, 1, 0.02)
 		found, _ := tr.Take()

@@ -51,7 +51,7 @@ func TestCountsWrapAtTheLargestNumber(t *testing.T) {
 		var got []int64
 		for i := range uint64(3) {
 			s.Add(1<<62, int64(i))
-			points := write(t, st, &f, (i+2)*second).Sum().DataPoints() // the first time preceded by a 0
+			points := write(t, st, &f, (i+2)*second).Sum().DataPoints() // the first output starts with a 0
 			got = append(got, points.At(points.Len()-1).IntValue())
 		}
 		if delta {

@@ -18,7 +18,7 @@ func TestResourcesOfDifferentTargetsHaveSeparateMetrics(t *testing.T) {
 		a, b     attrs
 		kept     []string
 		same     bool
-		instance string // of a's metrics, in addition to its attributes
+		instance string // in metrics of a, in addition to its attributes
 	}{
 		"two processes":           {attrs{"service.name": "s", "process.pid": 1}, attrs{"service.name": "s", "process.pid": 2}, nil, false, own},
 		"in another order":        {attrs{"service.name": "s", "host.name": "h"}, attrs{"host.name": "h", "service.name": "s"}, nil, true, own},

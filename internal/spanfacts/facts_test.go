@@ -42,7 +42,7 @@ func TestLoadRejectsSpansWithoutType(t *testing.T) {
 	require.Equal(t, pcommon.SpanID{3}, f.Parent)
 }
 
-// Every kind of the registry is known, and only kinds that occupy a device are work.
+// Every operation type of the registry has a kind, and only kinds that use a device are work.
 func TestEveryTypeOfTheRegistryHasAKind(t *testing.T) {
 	a, ok := semconv.LookupAttribute("gpu.operation.type")
 	require.True(t, ok)
@@ -185,8 +185,7 @@ func TestSpansInheritFromTheirScope(t *testing.T) {
 	assert.Zero(t, f.Time)
 }
 
-// A scope's stream, ordinal, floor and names are of its device: a span that ran on another device does not inherit
-// them.
+// A scope's stream, ordinal, floor and names apply to its device: a span on another device does not inherit them.
 func TestSpansOfAnotherDeviceDoNotInheritFromTheScope(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The oracle is the standard library, which prints and parses numbers of five digits.
+// Compares with the standard library, which prints and parses numbers of five digits.
 func TestRound5EqualsPrintingFiveDigits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 200_000 {

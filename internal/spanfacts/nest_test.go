@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// found returns the index of the outer span of each, -1 for none.
+// found returns the index of each span's outer span, -1 for none.
 func found(spans []NestSpan) []int {
 	out := make([]int, len(spans))
 	for i := range out {
@@ -63,7 +63,7 @@ func TestNestFindsSiblingsInsideOthersOnTheirStream(t *testing.T) {
 	}
 }
 
-// Random nests, exported by their end; the oracle compares all pairs to find the narrowest enclosing sibling.
+// Random nests in end order; the reference compares all pairs to find the narrowest enclosing sibling.
 func TestNestEqualsComparisonOfAllPairs(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -101,7 +101,7 @@ func TestNestEqualsComparisonOfAllPairs(t *testing.T) {
 	}
 }
 
-// Spans that all enclose the one before are the worst case.
+// BenchmarkNest measures the worst case: each span encloses the previous one.
 func BenchmarkNest(b *testing.B) {
 	for name, span := range map[string]func(i int64) NestSpan{
 		"in order": func(i int64) NestSpan { return on(i%4, i*10, i*10+10) },

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// An iteration of eight requests, one of which has a span to link to: its share is an eighth.
+// An iteration of eight requests, only one of which is linked: its share is an eighth.
 func TestRequestsWithoutALinkKeepTheirShares(t *testing.T) {
 	for name, tt := range map[string]struct {
 		batch map[string]int64

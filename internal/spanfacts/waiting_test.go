@@ -41,7 +41,7 @@ func TestAtEvictsTheOldestSum(t *testing.T) {
 	require.Equal(t, 1, w.Len())
 }
 
-// A sum that was taken and began again has the age of its second beginning.
+// A sum that restarts after it was taken has the age of its restart.
 func TestTheAgeOfASumRestartsAfterTake(t *testing.T) {
 	var w Waiting[int]
 	w.At(key(1), 1)
@@ -51,7 +51,7 @@ func TestTheAgeOfASumRestartsAfterTake(t *testing.T) {
 	require.Equal(t, 1, w.Expire(5))
 }
 
-// The oracle is a plain map with times.
+// Compares with a plain map with times.
 func TestWaitingEqualsAMapWithAges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	w := Waiting[int]{Max: 50}
@@ -102,7 +102,7 @@ func TestWaitingEqualsAMapWithAges(t *testing.T) {
 	}
 }
 
-// Sums that begin and are taken at one time leave no entry.
+// Sums that start and are taken at the same time leave no entry.
 func TestTakenSumsLeaveNoEntries(t *testing.T) {
 	var w Waiting[int]
 	for range 1000 {

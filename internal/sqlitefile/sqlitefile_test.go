@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
-// database makes a file with the SQLite engine.
+// database creates a file with the SQLite engine.
 func database(t testing.TB, statements ...string) string {
 	path := filepath.Join(t.TempDir(), "a.sqlite")
 	db, err := sql.Open("sqlite", path)
@@ -31,7 +31,7 @@ func database(t testing.TB, statements ...string) string {
 	begun := false
 	for _, s := range statements {
 		if !begun && !strings.HasPrefix(s, "PRAGMA") {
-			_, err := db.Exec("BEGIN") // each statement would wait for the disk
+			_, err := db.Exec("BEGIN") // in one transaction, because otherwise each statement waits for the disk
 			require.NoError(t, err)
 			begun = true
 		}
@@ -190,7 +190,7 @@ func TestFindReturnsRowsByKey(t *testing.T) {
 	}
 }
 
-// A file whose newest rows are in a log beside it must not be read as if it were complete.
+// A file whose newest rows are in a separate log must not be read as complete.
 func TestOpenRejectsFilesWithAPendingLog(t *testing.T) {
 	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal is there"} {
 		path := filepath.Join(t.TempDir(), "a.sqlite")
@@ -235,8 +235,7 @@ func TestUnsupportedFilesAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzBrokenFiles reads damaged files: reading ends, without a panic, and returns no more rows than the file has room
-// for.
+// FuzzBrokenFiles reads damaged files: reading ends, without a panic, and returns no more rows than fit into the file.
 func FuzzBrokenFiles(f *testing.F) {
 	path := database(f, "PRAGMA page_size = 512", "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT, w REAL)",
 		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO a SELECT i, printf('%0*d', i * 7, i), i FROM n")

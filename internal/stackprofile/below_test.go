@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// onArrival counts spans one after another, each as soon as it has arrived.
+// onArrival counts spans one by one, each as soon as it arrives.
 func onArrival(b *Builder, all []drawn, change func(i int, s ptrace.Span)) {
 	for i, d := range all {
 		td := ptrace.NewTraces()
@@ -29,8 +29,8 @@ func onArrival(b *Builder, all []drawn, change func(i int, s ptrace.Span)) {
 	}
 }
 
-// A parent that arrives after more pieces of its time were counted than are remembered one by one has the rest of its
-// time, and no more.
+// A parent that arrives after more pieces of its time were counted than are stored individually gets exactly the rest
+// of its time.
 func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 	const n = 3*maxOwed + 7
 	all := make([]drawn, 0, n+1)
@@ -57,7 +57,7 @@ func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 	require.Zero(t, b.pieces, "no piece waits any more")
 }
 
-// However pieces overlap, folding them never makes a parent's time count twice.
+// Merging pieces never makes a parent's time count twice, however they overlap.
 func TestFoldedPiecesCoverAtMostTheirUnion(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -87,7 +87,7 @@ func TestFoldedPiecesCoverAtMostTheirUnion(t *testing.T) {
 	}
 }
 
-// Spans that do not arrive are waited for in bounded memory, and the rest is counted.
+// Waiting for missing spans takes bounded memory, and everything else is counted.
 func TestWaitingPiecesAreBounded(t *testing.T) {
 	b := New(Options{Settle: 1, MaxWait: 2, MaxSpans: 40, Repeats: -1, Window: time.Hour})
 	var all []drawn
@@ -108,7 +108,8 @@ func TestWaitingPiecesAreBounded(t *testing.T) {
 	require.Equal(t, int64(16), b.Stats().Forgotten)
 }
 
-// Stacks whose outer spans arrive too late are reported, except if no room was lacking: the parent may be in another file.
+// Stacks whose outer spans arrive too late are reported, except if nothing was evicted, because the parent may be in
+// another file.
 func TestStacksCountedBeforeTheirOuterSpansAreReported(t *testing.T) {
 	var all []drawn
 	for i := range 200 {
@@ -132,7 +133,7 @@ func TestStacksCountedBeforeTheirOuterSpansAreReported(t *testing.T) {
 	require.Empty(t, s.Missing())
 }
 
-// Spans that state only their energy with their descendants have the difference, whichever arrives first.
+// Spans that state only their inclusive energy get the difference, in any order of arrival.
 func TestNestedEnergyCountsOnce(t *testing.T) {
 	outer := drawn{trace: 1, id: 1, name: "outer", device: 1, start: 0, end: 1000, energy: 10}
 	host := drawn{trace: 1, id: 2, parent: 1, name: "host", start: 50, end: 950}
@@ -162,8 +163,8 @@ func TestNestedEnergyCountsOnce(t *testing.T) {
 	_, energy := byStack(b.Current())
 	require.Equal(t, want, energy)
 
-	// One after another, stacks differ, but joules are the device's. Only a span between two that were both counted
-	// comes too late.
+	// Counted one by one, stacks differ, but the total energy equals the device's. Only a span between two counted ones is
+	// too late.
 	inner.parent = 1
 	for _, order := range [][]drawn{
 		{kernel, inner, outer}, {inner, kernel, outer}, {inner, outer, kernel}, {outer, inner, kernel},
@@ -175,7 +176,7 @@ func TestNestedEnergyCountsOnce(t *testing.T) {
 	}
 }
 
-// One span of four that were sampled counts four times, its joules once, and nothing is known of the time between.
+// A span sampled at one in four counts four times, its energy once, and idle time is unknown.
 func TestSampledSpansCountWithTheirWeight(t *testing.T) {
 	all := []drawn{
 		{trace: 1, id: 1, name: "a", device: 1, start: 0, end: 100, energy: 3},

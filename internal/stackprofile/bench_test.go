@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/cputime"
 )
 
-// BenchmarkSpan is the life of a span: read, waited, resolved and counted.
+// BenchmarkSpan measures one span: read, queued, resolved and counted.
 func BenchmarkSpan(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	td := ptrace.NewTraces()
@@ -35,7 +35,7 @@ func BenchmarkSpan(b *testing.B) {
 	b.ReportMetric(float64((cputime.Used()-began).Nanoseconds())/float64(b.N)/float64(n), "cpu-ns/span")
 }
 
-// BenchmarkMemory reports what 100,000 stacks take.
+// BenchmarkMemory reports the memory of 100,000 stacks.
 func BenchmarkMemory(b *testing.B) {
 	const stacks = 100_000
 	for b.Loop() {

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// The sums of a graph are the sums of the samples, however few nodes it has room for, and parents precede children.
+// The totals of a graph equal those in the samples for any limit of nodes, and parents precede children.
 func TestGraphHasEveryValueOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	x := New(Options{Repeats: -1, Window: time.Minute, MaxGap: -1})
@@ -52,7 +52,7 @@ func TestGraphHasEveryValueOnce(t *testing.T) {
 	}
 }
 
-// Copies of a time do not change with the builder, and hold the windows that overlap the time only.
+// Copies of an interval do not change with the builder, and contain only the windows that overlap the interval.
 func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 	x := New(Options{Repeats: -1, Window: 15 * time.Second})
 	add := func(id, at int) {
@@ -76,7 +76,7 @@ func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 	require.Len(t, x.Between(start+uint64(15*time.Second)-1, math.MaxInt64), 1)
 }
 
-// Ranks and devices of one stack are nodes of their own, below the same nodes.
+// Ranks and devices of one stack are separate nodes, below the same nodes.
 func TestGraphTellsTagsApart(t *testing.T) {
 	td := ptrace.NewTraces()
 	for rank := range 3 {

@@ -21,7 +21,7 @@ import (
 
 const after = int64(epoch) + int64(time.Hour)
 
-// A profile of hostile names is one that every reader accepts, with the time of all spans.
+// Every reader accepts a profile of hostile names, with the time of all spans.
 func TestHostileNamesAndLabels(t *testing.T) {
 	names := []string{
 		`<img src=x onerror=alert(1)>`, strings.Repeat("x", 1<<20), "\xff\xfe broken", "", "a\x00b", "_ZN5aten4gemmIfEEvT_", "_Z" + strings.Repeat("N", 1<<16),
@@ -76,7 +76,7 @@ func TestHostileNamesAndLabels(t *testing.T) {
 	}
 }
 
-// Values that no device has do not reach a profile.
+// Impossible values do not reach a profile.
 func TestValuesThatAreNoNumbersDoNotReachAProfile(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, math.MaxFloat64, 1e300} {
 		td := ptrace.NewTraces()
@@ -108,7 +108,7 @@ func TestValuesThatAreNoNumbersDoNotReachAProfile(t *testing.T) {
 	}
 }
 
-// More devices than are remembered never take time from one another.
+// Devices beyond the limit never take time from each other.
 func TestManyDevicesDoNotTakeTimeFromOneAnother(t *testing.T) {
 	b := New(Options{Window: time.Hour, Repeats: -1})
 	const n = 3 * maxDevices
@@ -130,7 +130,7 @@ func TestManyDevicesDoNotTakeTimeFromOneAnother(t *testing.T) {
 	require.LessOrEqual(t, len(b.devices), maxDevices)
 }
 
-// Spans whose clocks are anywhere take bounded memory, and all of their time counts.
+// Spans with arbitrary clocks take bounded memory, and all of their time counts.
 func TestSpansOfManyTimesAreInBoundedWindows(t *testing.T) {
 	b := New(Options{Window: time.Minute, Repeats: -1})
 	const n = 20_000

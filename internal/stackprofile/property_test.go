@@ -19,11 +19,11 @@ import (
 
 const epoch = uint64(1_764_000_000_000_000_000)
 
-// drawn is one span of a drawn trace; times in µs after epoch.
+// drawn is one span of a random trace; times in µs after epoch.
 type drawn struct {
 	trace, id, parent int
 	name              string
-	device            int // 0: of the host
+	device            int // 0: host span
 	start, end        int
 	energy            float64
 	route             bool
@@ -55,7 +55,7 @@ func (d drawn) write(ss ptrace.SpanSlice) {
 	}
 }
 
-// draw makes trees of spans of two devices and the host; children are mostly within their parents, and mostly come
+// draw returns trees of spans of two devices and the host; children are mostly within their parents, and mostly arrive
 // before them.
 func draw(rng *rand.Rand, traces int) (all []drawn) {
 	id := 0
@@ -155,8 +155,8 @@ func clean(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// In whatever order and batches spans arrive within the settle time, every stack has the time and joules that a count
-// of single microseconds finds, and spans that arrive twice count once.
+// In any order and batches within the settle time, every stack has the time and energy from a count of single
+// microseconds, and repeated spans count once.
 func TestEveryStackHasTheTimeAndEnergyOfItsSpans(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -212,8 +212,8 @@ func TestEveryStackHasTheTimeAndEnergyOfItsSpans(t *testing.T) {
 	}
 }
 
-// Trees are torn apart by a settle time of almost nothing and by little room: stacks lack later spans, but no time
-// counts twice, and joules are all there.
+// With a tiny settle time and little space, stacks lack later spans, but no time counts twice, and the energy is
+// complete.
 func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -247,8 +247,8 @@ func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 	}
 }
 
-// A child that comes after its parent was counted adds the time outside of it; a parent that comes after its child was
-// counted has its time less that.
+// A child that arrives after its parent was counted adds its time outside the parent; a parent that arrives after its
+// child was counted has its time minus the child's.
 func TestParentsAndChildrenMayArriveInAnyWindow(t *testing.T) {
 	parent := drawn{trace: 1, id: 1, name: "outer", device: 1, start: 1000, end: 2000}
 	child := drawn{trace: 1, id: 2, parent: 1, name: "inner", device: 1, start: 1500, end: 2100}

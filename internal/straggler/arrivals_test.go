@@ -27,10 +27,10 @@ func TestTheLastToArriveIsReported(t *testing.T) {
 	got := Arrivals([]Collective{
 		run(0, 0, 10, 31), run(1, 0, 28, 31), run(2, 0, 20, 31), // rank 1 last, 8 ms after rank 2
 		run(0, 1, 50, 61), run(1, 1, 51, 61), run(2, 1, 58, 61), // rank 2 last, 7 ms after rank 1
-		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: no collective of both
+		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: not the same collective
 		run(0, 5, 70, 99), run(1, 5, 70, 71), // likewise
 		run(0, 3, 70, 71),                                       // alone
-		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives of one number
+		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives with the same number
 	})
 	for i, want := range []Arrival{
 		{Rank: 0, Collectives: 2, Waited: 0.026},
@@ -77,7 +77,7 @@ func TestClocksAreAlignedByTheEnds(t *testing.T) {
 	var all []Collective
 	for k := range int64(20) {
 		for rank := range int64(4) {
-			at := 1_700_000_000_000_000_000 + k*1_000_000 + rank*3_600_000_000_000 // each an hour ahead of the one before
+			at := 1_700_000_000_000_000_000 + k*1_000_000 + rank*3_600_000_000_000 // each an hour ahead of the previous one
 			c := Collective{Rank: rank, Sequence: k, Start: at, End: at + 100_000}
 			if rank == 2 {
 				c.Start += 60_000
@@ -100,7 +100,7 @@ func TestClocksAreAlignedByTheEnds(t *testing.T) {
 	}
 }
 
-// A real job of eight ranks, whose matched collectives another program evaluated.
+// A real job of eight ranks; another program matched and evaluated its collectives.
 func TestArrivalsOfARealJob(t *testing.T) {
 	dir, lastAt, heldUp := recorded.Ranks(t)
 	var all []Collective
@@ -132,14 +132,14 @@ func TestArrivalsOfARealJob(t *testing.T) {
 		rank := strconv.FormatInt(a.Rank, 10)
 		assert.Equal(t, 8, a.Collectives)
 		assert.Equal(t, lastAt[rank], a.Last, "rank %s", rank)
-		// Their clock is one; the alignment moves each rank by a few µs at most, eight collectives of seven others.
+		// They share one clock; the alignment shifts each rank by a few µs at most.
 		assert.InDelta(t, 0, a.Clock, 5e-6)
 		assert.InDelta(t, heldUp[rank], a.HeldUp*1e3, 0.2, "rank %s", rank)
 	}
 }
 
-// A rank that comes last at the collective of all because it waited for its partner first is not to blame, and ranks
-// whose clocks are an hour apart and that meet only by way of others are aligned.
+// A rank that arrives last because it waited for its partner is not the late rank, and ranks whose clocks are an hour
+// apart are aligned even if they have only indirect common collectives.
 func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 	const hour, us = int64(3600e9), int64(1000)
 	clock := []int64{0, hour, -hour, 5}

@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// One of two ranks and two of four are found, and so is one of any number; even ranks are left in peace.
+// One of two, two of four, and one of any number of ranks are found; equal ranks are not reported.
 func TestUpToHalfOfTheRanksStandOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		own  []float64

@@ -18,7 +18,7 @@ type noisyJob struct {
 	ranks        int
 	slow         []int
 	delay, noise float64 // s; relative
-	heavy        bool    // one in ten is four times as noisy
+	heavy        bool    // one step in ten is four times as noisy
 }
 
 // run returns how many of the late ranks were found, with the right section, and how many of the others.
@@ -30,7 +30,7 @@ func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 		ranks := make([]Rank, j.ranks)
 		for k := range ranks {
 			phases, own := &Sections{}, 0.0
-			for p, name := range []string{"data", "forward", "backward", "optimizer"} { // in order: a seed gives one job
+			for p, name := range []string{"data", "forward", "backward", "optimizer"} { // ordered, so that a seed determines the job
 				usual := []float64{0.002, 0.005, 0.010, 0.003}[p]
 				x := r.NormFloat64() * j.noise
 				if j.heavy && r.IntN(10) == 0 {
@@ -65,8 +65,8 @@ func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 	return found, late, wrong, punctual
 }
 
-// Of two ranks one is always above the other, and of four one in five steps stands out of the three others by chance. With
-// outliers a rank is late now and then, though not by its own fault.
+// Of two ranks, one is always above the other, and of four, one exceeds the three others by chance in one of five
+// steps. With outliers, a rank is late now and then without a fault.
 func TestNoiseIsNoStraggler(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 8, 64} {
 		for _, noise := range []float64{0.01, 0.05, 0.1, 0.2} {
@@ -86,7 +86,7 @@ func TestNoiseIsNoStraggler(t *testing.T) {
 	}
 }
 
-// A rank that is late in each step is found, although one step alone would not tell it from noise.
+// A rank that is late in each step is found, although a single step could not distinguish it from noise.
 func TestRepeatedDelaysAreFoundInNoise(t *testing.T) {
 	for _, j := range []noisyJob{
 		{2, []int{1}, 0.005, 0.05, false},
@@ -116,8 +116,7 @@ func ranksOf(own ...float64) (out []Rank) {
 	return out
 }
 
-// alternate compares steps of two ranks of which one is 100 and the other by turns 100-x and 100+x, in an even number of
-// steps.
+// alternate compares an even number of steps of two ranks, one at 100, the other alternating between 100-x and 100+x.
 func alternate(h *History, steps int, x float64) {
 	for i := range steps {
 		own := 100 + x
@@ -151,7 +150,7 @@ func TestWithoutAPastTheRanksDecide(t *testing.T) {
 	assert.False(t, h.Compare([][]Rank{ranksOf(100, 106)})[0].Results[1].Slow)
 }
 
-// A small delay of one set costs nothing beside a large one of another.
+// A small delay in one set is irrelevant compared to a large one in another.
 func TestDelaysOfAllSetsAreCompared(t *testing.T) {
 	var h History
 	got := h.Compare([][]Rank{ranksOf(100, 160), ranksOf(100, 129), ranksOf(100, 131)})

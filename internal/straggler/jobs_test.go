@@ -24,7 +24,7 @@ func newRig(t *testing.T, maxWaiting int) rig {
 	return rig{NewJobs[int64](Limits{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: maxWaiting}), t}
 }
 
-// at adds the step that starts so many steps after the beginning of time.
+// at adds a step that starts at the given step time.
 func (r rig) at(rank, index int64, start uint64) Outcome {
 	const step = 100_000_000
 	return r.Add(train, 4, rank, index, 1e18+start*step, 1e18+(start+1)*step, 0, rank)
@@ -60,7 +60,7 @@ func TestACompleteStepIsDueAtOnceAndAnotherWaits(t *testing.T) {
 	assert.Zero(t, g.Waiting())
 }
 
-// A job goes back to its checkpoint, fewer than 100 steps before: none of the steps after is lost.
+// A job restarts from its checkpoint, at any distance: no later step is lost.
 func TestAJobThatGoesBackIsComparedAgainHoweverFar(t *testing.T) {
 	for _, back := range []int64{1, 50, 99, 100, 299} {
 		g := newRig(t, 1000)
@@ -80,7 +80,7 @@ func TestAJobThatGoesBackIsComparedAgainHoweverFar(t *testing.T) {
 	}
 }
 
-// The word of the run before does not mix with the new run's, nor keep a rank out that had come less far.
+// Reports of a previous run do not mix with the new run's, and do not exclude a rank that was behind.
 func TestRunsAreKeptApart(t *testing.T) {
 	g := newRig(t, 1000)
 	for rank := range int64(3) { // rank 3 died at step 5

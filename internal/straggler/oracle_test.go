@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// report is one rank's word on a step.
+// report is one rank's report of a step.
 type report struct {
 	run, rank, index int64
 	start, end       uint64
 	comes            int64
 }
 
-// Jobs that are started again from checkpoints, of ranks that die, whose clocks differ, and whose reports come out of
-// order and twice: each step of each run is compared once, with all ranks that had a word on it.
+// Jobs are restarted from checkpoints, ranks die, clocks differ, and reports arrive out of order and twice: each step
+// of each run is compared once, with all ranks that reported it.
 func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 	const ms = 1_000_000
 	for seed := range uint64(300) {
@@ -53,7 +53,7 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 					ranks = append(ranks, rank)
 					x := report{run: run, rank: rank, index: index, start: uint64(at + skew[rank])}
 					x.end, x.comes = x.start+uint64(step), at+step
-					if rank > 0 { // the first one's come at once, so something is known of each step
+					if rank > 0 { // rank 0 reports immediately, so each step has a report
 						x.comes += r.Int64N(1000 * ms)
 						if r.IntN(10) == 0 {
 							x.comes += r.Int64N(20_000 * ms)
@@ -69,7 +69,7 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 				at += step
 			}
 			from = max(1, to-r.Int64N(12))
-			at += 15_000*ms + r.Int64N(30_000*ms) // words are late by less than two of these
+			at += 15_000*ms + r.Int64N(30_000*ms) // reports are late by less than two of these
 		}
 		slices.SortStableFunc(all, func(x, y report) int { return int(x.comes - y.comes) })
 		g := NewJobs[report](Limits{MaxWait: 30 * time.Second, MinRanks: 1, MaxWaiting: 1 << 20})
@@ -95,7 +95,7 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 	}
 }
 
-// part is a section of a rank; in is nil where its content is unknown.
+// part is a section of a rank; in is nil if its content is unknown.
 type part struct {
 	time float64
 	in   parts
@@ -134,7 +134,7 @@ func half(values []float64) float64 {
 	return values[(len(values)-1)/2] // the lower middle, so that half of the ranks may be slow
 }
 
-// most is the section in which a rank is furthest above the median of the known ones.
+// most returns the section in which a rank is furthest above the median of the known ones.
 func most(all []parts, rank int) (worst string, above float64) {
 	for name, p := range all[rank] {
 		var values []float64
@@ -150,7 +150,7 @@ func most(all []parts, rank int) (worst string, above float64) {
 	return worst, above
 }
 
-// lost is the path to the deepest section that still has half of what the one around it loses.
+// lost returns the path to the deepest section that still has half of its parent's loss.
 func lost(phases, loose []parts, rank int) (path, phase string, delay float64) {
 	all := phases
 	name, d := most(phases, rank)
@@ -170,8 +170,8 @@ func lost(phases, loose []parts, rank int) (path, phase string, delay float64) {
 	return path, phase, delay
 }
 
-// Random ranks of random sections against the definition, also thousands of which nearly half are slow, as where a
-// switch is: what is worked out of all of them must not be worked out for each.
+// Compares random ranks with random sections with the definition, including thousands of ranks of which nearly half are
+// slow, as behind a slow switch: totals over all ranks must not be recomputed for each.
 func TestStragglersMatchTheDefinition(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 22))

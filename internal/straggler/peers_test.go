@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// in is a rank's last collective with a group, with one rank on the other side of a transfer.
+// in returns a rank's last collective with a group, or its last transfer with a peer.
 func in(group string, sequence int64) Meeting {
 	return Meeting{Group: group, Sequence: sequence, Peer: -1}
 }
@@ -82,8 +82,8 @@ func TestPeersRunTheSameCollectives(t *testing.T) {
 	}
 }
 
-// A pipeline of two replicated stages that synchronizes gradients in every second step: without that, a stage is not
-// compared with the other one.
+// A pipeline of two replicated stages that synchronizes gradients in every second step: stages are not compared with
+// each other in the other steps, either.
 func TestPeersAreRememberedInStepsWithoutCollectives(t *testing.T) {
 	ranksOf := func(meetings ...[]Meeting) (out []Rank) {
 		for i, m := range meetings {
@@ -117,7 +117,7 @@ func TestPeersAreRememberedInStepsWithoutCollectives(t *testing.T) {
 	assert.Equal(t, [][]int64{{0, 1}}, numbers(sets))
 	assert.Equal(t, [aloneCauses]int{NoPeer: 1}, alone, "its replica did not report")
 
-	h = History{} // all ranks alike: micro-batches of DDP
+	h = History{} // all ranks equal: micro-batches of DDP
 	h.Peers(ranksOf([]Meeting{in("a", 1)}, []Meeting{in("a", 1)}))
 	sets, _ = h.Peers(ranksOf(nil, nil))
 	assert.Equal(t, [][]int64{{0, 1}}, numbers(sets))

@@ -88,7 +88,7 @@ func TestRecordsOfOneJobEndTogether(t *testing.T) {
 		"others of the same numbers":  {record(0, 400_000, -300_000, 200_000, -700_000), 0, 300_000, false},
 	} {
 		for i := range c.others {
-			c.others[i].Start -= 900_000 // what waits on one rank lasts longer there
+			c.others[i].Start -= 900_000 // a collective lasts longer on a rank that waits
 		}
 		clock, spread, ok := Met(append(record(0, 0, 0, 0, 0), Collective{Name: "of these only"}), c.others)
 		assert.Equal(t, c.clock, clock, name)

@@ -32,7 +32,7 @@ func TestMedianAndDeviation(t *testing.T) {
 	}
 }
 
-// Both conditions decide: 3.5 robust standard deviations, and 5 % of the median.
+// Both conditions apply: 3.5 robust standard deviations, and 5 % of the median.
 func TestARankIsNamedByDeviationsAndByShare(t *testing.T) {
 	ranks := func(own ...float64) (out []Rank) {
 		for i, v := range own {
@@ -51,7 +51,7 @@ func TestARankIsNamedByDeviationsAndByShare(t *testing.T) {
 			assert.InDelta(t, own-100, got[4].Delay, 1e-9)
 		}
 	}
-	// Even ranks: five hundredths, although it is many deviations.
+	// Equal ranks: below 5 %, although it is many deviations.
 	for own, slow := range map[float64]bool{104.9: false, 105.1: true} {
 		got, _ := Compare(ranks(100, 100, 100, 100, own))
 		assert.Equal(t, slow, got[4].Slow, own)
@@ -84,7 +84,7 @@ func TestThePathLeadsToTheDeepestSectionThatExplainsHalf(t *testing.T) {
 		assert.InDelta(t, tt.delay, got[3].Delay, 1e-12)
 		assert.Equal(t, "forward", got[3].Phase)
 	}
-	// Two equal halves and a bit elsewhere: no single one explains half.
+	// Two equal halves and a small rest: no single section explains half.
 	third := func(own, a float64) Rank {
 		layer := &Sections{}
 		for _, name := range []string{"a", "b", "c"} {

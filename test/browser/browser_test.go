@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a test waits for a state of the page, also on a slow machine.
+// patience is the time limit of a wait for a state of the page, also on a slow machine.
 const patience = 60 * time.Second
 
 // binary finds a Chromium: $CHROMIUM, or one of the usual names.
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		chromedp.ExecPath(binary()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("enable-unsafe-swiftshader", true), // speedscope draws with WebGL
 		chromedp.WSURLReadTimeout(patience))...)
-	first, end := chromedp.NewContext(ctx) // its process has the tabs of all tests
+	first, end := chromedp.NewContext(ctx) // its process contains the tabs of all tests
 	allocator = first
 	code := 1
 	if err := chromedp.Do(first); err != nil {
@@ -73,8 +73,8 @@ type tab struct {
 	problems []string
 }
 
-// open opens an address in a new tab of this size. What the page writes to the console, what it throws and what its
-// policy forbids fails the test.
+// open opens an address in a new tab of this size. Console output, exceptions and policy violations of the page fail
+// the test.
 func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
 	t.Helper()
 	needsBrowser(t)
@@ -131,7 +131,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(b.ctx, actions...))
 }
 
-// prefers sets what the system prefers.
+// prefers sets the preferred color scheme.
 func prefers(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -147,7 +147,7 @@ func (b *tab) run(statement string) {
 	eval[bool](b, "(() => {"+statement+"; return true; })()")
 }
 
-// eval is the value of an expression.
+// eval returns the value of an expression.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -167,14 +167,14 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// text is what a person reads in the elements of a selector.
+// text returns the visible text of the elements of a selector.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
 	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((n) => n.textContent).join("\n")`,
 		selector))
 }
 
-// column is a column of the first table of a section, row by row.
+// column returns a column of the first table of a section.
 func (b *tab) column(section, title string) []string {
 	b.t.Helper()
 	return eval[[]string](b, fmt.Sprintf(`(() => {
@@ -183,14 +183,14 @@ func (b *tab) column(section, title string) []string {
 	})()`, section, title))
 }
 
-// press clicks a button of this text in a section.
+// press clicks the button with a text in a section.
 func (b *tab) press(section, text string) {
 	b.t.Helper()
 	b.run(fmt.Sprintf(`[...document.querySelectorAll("#%s button")].find((n) => n.textContent === %q).click()`, section,
 		text))
 }
 
-// middle is the middle of the nth element of a selector, in the window.
+// middle returns the center of the nth element of a selector, in window coordinates.
 func (b *tab) middle(selector string, n int) (x, y float64) {
 	b.t.Helper()
 	p := eval[[]float64](b, fmt.Sprintf(`(() => {
@@ -202,7 +202,7 @@ func (b *tab) middle(selector string, n int) (x, y float64) {
 	return p[0], p[1]
 }
 
-// tip is what the page says at a place of the window.
+// tip returns the tooltip of the page at a position in the window.
 func (b *tab) tip(x, y float64) string {
 	b.t.Helper()
 	b.do(chromedp.MouseEvent("mouseMoved", x-1, y), chromedp.MouseEvent("mouseMoved", x, y))
@@ -210,7 +210,7 @@ func (b *tab) tip(x, y float64) string {
 	return eval[string](b, `[...document.getElementById("tip").children].map((n) => n.textContent).join("\n")`)
 }
 
-// drag presses at a place, moves and lets go.
+// drag presses the mouse button, moves horizontally, and releases it.
 func (b *tab) drag(x0, x1, y float64) {
 	b.t.Helper()
 	b.do(chromedp.MouseEvent("mouseMoved", x0, y), chromedp.MouseEvent("mousePressed", x0, y, chromedp.ButtonLeft,
@@ -221,7 +221,7 @@ func (b *tab) drag(x0, x1, y float64) {
 	b.do(chromedp.MouseEvent("mouseReleased", x1, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
 }
 
-// fits says that the page is not wider than its window.
+// fits asserts that the page is not wider than its window.
 func (b *tab) fits() {
 	b.t.Helper()
 	wide := eval[[]string](b,
@@ -230,7 +230,7 @@ func (b *tab) fits() {
 	assert.Empty(b.t, wide, "what is wider than the window of %s", b.text("title"))
 }
 
-// hangsTogether holds the page to what a screen reader needs.
+// hangsTogether asserts what a screen reader needs.
 func (b *tab) hangsTogether() {
 	b.t.Helper()
 	faults := eval[[]string](b, `(() => {
@@ -247,7 +247,7 @@ func (b *tab) hangsTogether() {
 	assert.Empty(b.t, faults)
 }
 
-// readable checks that no label of a drawing is truncated or covers another.
+// readable asserts that no label of a drawing is truncated or covers another.
 func (b *tab) readable() {
 	b.t.Helper()
 	faults := eval[[]string](b, `(() => {
@@ -266,7 +266,7 @@ func (b *tab) readable() {
 	assert.Empty(b.t, faults)
 }
 
-// contrast is the contrast ratio of WCAG 2 of text against what lies behind it.
+// contrast returns the WCAG 2 contrast ratio of text and its background.
 func (b *tab) contrast(selector string) float64 {
 	b.t.Helper()
 	return eval[float64](b, fmt.Sprintf(`(() => {

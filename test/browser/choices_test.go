@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// in sets the time zone of the browser.
+// in returns an action that sets the time zone of the browser.
 func in(zone string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})
@@ -30,7 +30,7 @@ func in(zone string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// downloads saves files in a directory of the test.
+// downloads returns an action that saves files in a directory of the test.
 func downloads(dir string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
@@ -93,7 +93,7 @@ func TestTheAddressKeepsWhatTheReaderChose(t *testing.T) {
 	assert.Equal(t, 300.0, eval[float64](again, `state.range`))
 	again.hangsTogether()
 
-	// Nothing in an address is trusted.
+	// The address is not trusted.
 	wild := open(t, url+"?range=7&from=9&to=8&service=%3Cimg%20src=x%20onerror=alert(1)%3E&operation=x&zone=mars&"+
 		"find%20operations=%3Cscript%3E&sort%20operations=-nothing&find%20devices=x&sort%20x=y", 1300, 1000)
 	wild.until(`state !== null && document.querySelector("#options select") !== null`)
@@ -124,7 +124,7 @@ func TestTraceIDsAreCopiedWhole(t *testing.T) {
 		id := strings.Repeat("0", 31) + "7"
 		require.Equal(t, "copy trace ID "+id, eval[string](b,
 			`document.querySelector("#requests tbody .copy").getAttribute("aria-label")`))
-		// A page without permission for the clipboard copies what it selects.
+		// A page without clipboard permission copies its selection.
 		b.run(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied"));
 			window.copied = ""; document.addEventListener("copy", () => { window.copied = String(document.activeElement.value); });
 			document.querySelector("#requests tbody .copy").focus()`)

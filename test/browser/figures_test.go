@@ -78,7 +78,7 @@ service:
 		closed, sentClosed := used(t, collector.Process.Pid, page)
 		b := open(t, page, 1300, 1000)
 		opened, sentOpen := used(t, collector.Process.Pid, page)
-		b.do(chromedp.Navigate("about:blank")) // or it reports that the Collector has gone
+		b.do(chromedp.Navigate("about:blank")) // or the page reports that the Collector has stopped
 		stop()
 		<-ended
 		require.NoError(t, collector.Process.Kill())
@@ -98,7 +98,7 @@ func fetch(t *testing.T, url string) []byte {
 	return b
 }
 
-// firstPaint is after how many ms the browser has painted content, the least of five.
+// firstPaint returns the first contentful paint in ms, the minimum of five.
 func firstPaint(t *testing.T, address string) float64 {
 	t.Helper()
 	least := 1e9
@@ -110,7 +110,7 @@ func firstPaint(t *testing.T, address string) float64 {
 	return least
 }
 
-// used is the CPU time of a process per second, and how many spans a second have come to the page meanwhile.
+// used returns the CPU time of a process per second, and how many spans per second arrived at the page.
 func used(t *testing.T, pid int, page string) (share, rate float64) {
 	t.Helper()
 	spans := func() float64 {
@@ -145,7 +145,7 @@ func load(ctx context.Context, t *testing.T, url string, rate int) {
 	defer tick.Stop()
 	var body []byte
 	for i := 0; ; i++ {
-		if i%50 == 0 { // that their times stay in the range
+		if i%50 == 0 { // so that their times stay in the range
 			list := make([]span, rate/10)
 			for j := range list {
 				list[j] = span{

@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// labels are the frames that are drawn, from the top, with the width of each in pixels.
+// flameLabels returns the drawn frames, from the top, with their widths in pixels.
 const flameLabels = `[...document.querySelectorAll("#flames svg.flames g")].map((n) => n.textContent)`
 
 func flameFrame(b *tab, name string) int {
@@ -67,7 +67,7 @@ func TestFlameGraphOnTheLivePage(t *testing.T) {
 	b.press("flames", "show all")
 	b.until(`document.querySelectorAll("#flames svg.flames rect").length === 4`)
 
-	// By energy: what takes less time takes more joules.
+	// By energy: the operation with less time takes more joules.
 	b.press("flames", "energy")
 	b.until(flameLabels + `[2] === "norm"`)
 	assert.Contains(t, b.text("#flames .says"), "12 J")
@@ -82,13 +82,13 @@ func TestFlameGraphOnTheLivePage(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	b.until(`flame.zoom.length === 0`)
 
-	// Search sums what it finds.
+	// Search totals its matches.
 	b.run(`const n = document.querySelector("#flames input"); n.value = "NORM"; n.dispatchEvent(new Event("input", {bubbles: true}))`)
 	b.until(`document.querySelectorAll("#flames rect.found").length === 1`)
 	assert.Contains(t, b.text("#flames .says"), "2 s (25 %) in frames with this in their name")
 	b.run(`const n = document.querySelector("#flames input"); n.value = ""; n.dispatchEvent(new Event("input", {bubbles: true}))`)
 
-	// By kernel, the stack is upside down.
+	// By kernel, the stack is inverted.
 	b.press("flames", "kernel")
 	b.until(flameLabels + `[1] === "gemm"`)
 	b.press("flames", "call stack")
@@ -109,7 +109,7 @@ func TestFlameGraphOnTheLivePage(t *testing.T) {
 	b.hangsTogether()
 }
 
-// A flame graph of as many nodes as a page sends, with the names of hostile programs in it.
+// A flame graph with the maximum number of nodes, and hostile names.
 func TestFlameGraphOfManyStacksAndHostileNames(t *testing.T) {
 	graph := func(scale float64) *stackprofile.Graph {
 		g := &stackprofile.Graph{Frames: []stackprofile.GraphFrame{{Name: "svc", Kind: "service"}}}
@@ -145,8 +145,8 @@ func TestFlameGraphOfManyStacksAndHostileNames(t *testing.T) {
 	require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("#flames a")].map((n) => n.href)`), "no trace has this ID")
 }
 
-// A flame graph of 100,000 stacks has a bounded number of elements, and every stack is in its sums. The log has the time
-// from data in memory to the first frame of the screen.
+// A flame graph of 100,000 stacks has a bounded number of elements, and its totals include every stack. The log has the
+// time from data in memory to the first frame.
 func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
 	book := page.NewBook()
 	book.Profile("many", nil, nil)

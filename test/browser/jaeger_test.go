@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 )
 
-// What config/jaeger-ui.json does to the page of the real Jaeger: what was measured is first among a span's tags, and
-// tags of a GPU span lead to the view of this project's page that answers the question.
+// Tests config/jaeger-ui.json in the real Jaeger: measured tags of a span come first, and tags of a GPU span link to
+// the matching view of this project's page.
 func TestIntegrationJaegerShowsMeasuredTagsFirstAndLinksToThePage(t *testing.T) {
 	integration.Need(t)
 	if allocator == nil {

@@ -82,13 +82,13 @@ func gauge(name, device string, v float64, at time.Time) pmetric.Metrics {
 	return md
 }
 
-// stopped is a model whose clock stands still, so that nothing leaves it on a slow machine.
+// stopped returns a model with a stopped clock, so that nothing expires on a slow machine.
 func stopped() (*page.Model, time.Time) {
 	now := time.Now()
 	return page.NewWithClock(func() time.Time { return now }), now
 }
 
-// busy is a model with a minute of a training job on two ranks and of a service with two requests.
+// busy returns a model with a minute of a training job on two ranks and of a service with two requests.
 func busy(t testing.TB) *page.Model {
 	m, now := stopped()
 	gemm := map[string]any{
@@ -184,7 +184,7 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	b.hangsTogether()
 	b.readable()
 
-	// A click on a heading orders, a second one the other way round.
+	// A click on a heading sorts; a second click reverses the order.
 	b.press("operations", "operation")
 	assert.Equal(t, []string{"gemm", "layer_norm"}, b.column("operations", "operation"))
 	b.press("operations", "operation")
@@ -192,7 +192,7 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Equal(t, "descending",
 		eval[string](b, `document.querySelector("#operations th[aria-sort]").getAttribute("aria-sort")`))
 
-	// What is under the pointer is said, with units.
+	// The tooltip describes the element under the pointer, with units.
 	said := lines(b.tip(b.middle("#operations circle", 0)))
 	assert.Equal(t, []string{
 		"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s",
@@ -206,13 +206,13 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Regexp(t,
 		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, reported by the device, 60 %\npower 3\d\d W`, b.tip(x, y))
 
-	// A click on a step leads to its trace; so does the link of a request.
+	// A click on a step opens its trace, as does the link of a request.
 	b.run(`window.open = (to) => { window.opened = to; }; document.querySelector("#steps .column").dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
 	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000003", eval[string](b, `window.opened`))
 	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007",
 		eval[string](b, `document.querySelector("#requests a").href`))
 
-	// New data is shown by itself.
+	// New data appears automatically.
 	m.Traces(spans(t, "training", "GPU-0", 0, span{
 		"brand_new", "section",
 		time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil,
@@ -236,7 +236,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	b.until(
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 
-	// The same by keys.
+	// The same with the keyboard.
 	b.run(`document.querySelector("#devices svg.strip").focus()`)
 	for range 3 {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft))
@@ -320,7 +320,7 @@ func TestEmptyViewsNameTheMissingSource(t *testing.T) {
 	b.hangsTogether()
 }
 
-// hostileModel has names that want to be more than names.
+// hostileModel returns a model with names that contain markup and scripts.
 func hostileModel(t testing.TB) *page.Model {
 	m, now := stopped()
 	for i, name := range hostile {
@@ -393,7 +393,8 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 	}
 }
 
-// fleet is a minute of a training job on 64 devices whose drivers are read every ten seconds. The last four are late.
+// fleet returns a model with a minute of a training job on 64 devices that are sampled every ten seconds. The last four
+// are late.
 func fleet(t testing.TB) *page.Model {
 	m, now := stopped()
 	for rank := range 64 {
@@ -441,15 +442,15 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 	}
 }
 
-// sorted puts the phases of a step that are known in order: a step may state them in any.
+// sorted returns the known phases of a step in execution order, because a step may state them in any order.
 func sorted(names []string) []string {
 	order := []string{"forward", "backward", "loss", "log", "other"}
 	slices.SortStableFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	return names
 }
 
-// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it goes on drawing, and
-// holds a bounded number of nodes.
+// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it keeps drawing, with a
+// bounded number of nodes.
 func TestManyDevicesAndOperations(t *testing.T) {
 	m, now := stopped()
 	b := open(t, serve(t, m), 1300, 1000)

@@ -38,8 +38,8 @@ var (
 	program  = flag.String("program", "", "otelcol-gpu, whose demo and reports the pictures are of")
 )
 
-// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG of at most 256
-// colours.
+// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG with at most 256
+// colors.
 func (b *tab) picture(name, from, to string) {
 	b.t.Helper()
 	box := eval[[]float64](b, `(() => {
@@ -75,8 +75,8 @@ func (b *tab) picture(name, from, to string) {
 	b.t.Logf("%s: %s, %d kB", name, img.Bounds().Size(), out.Len()/1000)
 }
 
-// fewColours keeps the 256 colours that are seen most, of which a drawn page hardly has more, and takes the nearest for
-// others.
+// fewColours keeps the 256 most frequent colors, which suffice for a drawn page, and replaces others with the nearest
+// one.
 func fewColours(img image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	bounds := img.Bounds()
@@ -109,7 +109,7 @@ func fewColours(img image.Image) *image.Paletted {
 	return out
 }
 
-// output is what a program writes.
+// output collects the output of a program.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -176,7 +176,7 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	needsPictures(t)
 	_, _, address := demo(t, "--duration", "100s", "--out", t.TempDir())
 	b := open(t, address, 1280, 900)
-	for _, seconds := range []int{25, 53} { // each within a test's patience
+	for _, seconds := range []int{25, 53} { // each within the time limit of a test
 		b.until(fmt.Sprintf(`state && state.devices.length > 0 && state.devices[0].covered.filter((v) => v !== null).length >= %d`,
 			seconds))
 	}
@@ -192,7 +192,7 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	b.picture("page-dark", "header", "#operations")
 }
 
-// served is the page of the pipeline for inference servers, with what vLLM sends of seven requests.
+// served returns the address of the page of the pipeline for inference servers, with vLLM's spans of seven requests.
 func served(t *testing.T) string {
 	t.Helper()
 	free := func() string {
@@ -203,7 +203,7 @@ func served(t *testing.T) string {
 	otlp, page := free(), free()
 	_, telemetry, _ := strings.Cut(free(), ":")
 	said := &output{}
-	cmd := exec.Command(*program, "--config", "llm") // for longer than its page is open
+	cmd := exec.Command(*program, "--config", "llm") // runs for longer than its page is open
 	cmd.Env = append(os.Environ(), "OTELGPU_SOURCE=simulated", "OTELGPU_SETTLE=6s", "OTELGPU_PAGE="+page,
 		"OTELGPU_OTLP_GRPC="+otlp, "OTELGPU_OTLP_HTTP="+free(), "OTELGPU_METRICS="+free(), "OTELGPU_HEALTH="+free(),
 		"OTELGPU_TELEMETRY_PORT="+telemetry)

@@ -34,7 +34,7 @@ func write(t *testing.T, s *page.State) string {
 	return "file://" + path
 }
 
-// read takes a recorded trace into a book.
+// read adds a recorded trace to a book.
 func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	t.Helper()
 	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
@@ -48,7 +48,7 @@ func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	return st.Devices
 }
 
-// drawn says how many pixels of the timeline have a colour of work.
+// drawn counts the pixels of the timeline with a color of work.
 const drawn = `(() => {
 	const c = document.querySelector("#timeline canvas"), d = c.getContext("2d").getImageData(160, 20, c.width - 160, c.height - 20).data;
 	let n = 0;
@@ -101,7 +101,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	b.press("lists", "operators")
 	assert.Equal(t, "aten::convolution_backward", b.column("lists", "operator")[0])
 
-	// The timeline: what is under the pointer, zoom by mouse, by key and by a step, and back.
+	// The timeline: tooltip, zoom by mouse, keyboard and step, and back.
 	assert.Greater(t, eval[int](b, drawn), 2000)
 	x, y := b.middle("#timeline canvas", 0)
 	assert.Contains(t, b.tip(x, y), "rank 0, GPU 0, stream ")
@@ -131,7 +131,7 @@ func TestAReportWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 	assert.NotContains(t, b.text("#findings"), "Threshold")
 }
 
-// Which rank the others wait for is said before that each of them waits.
+// The late rank precedes the waits of the other ranks.
 func TestTheLateRankIsTheFirstFinding(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "param/dlrm_8ranks/worker1.pt.trace.json.gz"))

@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// speedscope is the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or the npm package.
+// speedscope returns the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or the npm package.
 func speedscope(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_SPEEDSCOPE"); path != "" {
@@ -37,7 +37,7 @@ func speedscope(t *testing.T) string {
 	return filepath.Join(dir, "node_modules", "speedscope", "dist", "release")
 }
 
-// Speedscope opens what the page serves as pprof, shows the type of values that was chosen, and has the page's totals.
+// Speedscope opens the page's pprof file, shows the selected type of values, and has the page's totals.
 func TestSpeedscopeOpensThePagesProfile(t *testing.T) {
 	needsBrowser(t)
 	release := speedscope(t)
@@ -76,7 +76,7 @@ func TestSpeedscopeOpensThePagesProfile(t *testing.T) {
 	}
 }
 
-// elsewhere opens a page of others in a new tab, whatever it writes to the console.
+// elsewhere opens a third-party page in a new tab, ignoring its console output.
 func elsewhere(t *testing.T, address string) *tab {
 	t.Helper()
 	b := &tab{t: t}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// distribution is the program of the flag -program, or one that is built for the test.
+// distribution returns the program of the flag -program, or one that is built for the test.
 func distribution(t *testing.T) string {
 	t.Helper()
 	if *program != "" {
@@ -44,7 +44,7 @@ func demo(t *testing.T, args ...string) (cmd *exec.Cmd, said *output, address st
 	return cmd, said, pageAddress.FindString(said.String())
 }
 
-// The demo is a story, which the live page, the page as a file, the table and the findings all tell.
+// The live page, the page as a file, the table and the findings all show the demo's script.
 func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	needsBrowser(t)
 	out := t.TempDir()
@@ -60,7 +60,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 		} {
 			assert.Regexp(t, want, b.text("#standsOut"))
 		}
-		// Each part also where its question is answered.
+		// Each part is also in the section for its question.
 		assert.Contains(t, b.text("#ranks .hint"), "Rank 0 is the slowest")
 		assert.Positive(t, eval[int](b, `document.querySelectorAll("#ranks rect.k4").length`), "late steps of the rank")
 		types := b.column("operations", "type")
@@ -90,14 +90,14 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	told(open(t, "file://"+filepath.Join(out, "report.html"), 1400, 1000))
 	for _, want := range []string{
 		`(?m)^train .* rank 0 late by [\d.]+ ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
-		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request beside the median
+		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request and the median
 		`(?m)^  late rank: rank 0 of 4 `, `(?m)^  slow request: `, `(?m)^  throttle: `, `(?m)^  pageable copies: `,
 	} {
 		assert.Regexp(t, want, said.String())
 	}
 }
 
-// toldByFlames finds each part of the demo's story in the flame graph.
+// toldByFlames finds each part of the demo's script in the flame graph.
 func toldByFlames(b *tab) {
 	t := b.t
 	t.Helper()
@@ -106,7 +106,7 @@ func toldByFlames(b *tab) {
 			text))
 		return b.text("#flames .says")
 	}
-	// sums are the values of a frame by the frames two levels above it: the tags that stacks are grouped by.
+	// sums returns the values of a frame by the frames two levels above it: the tags that group stacks.
 	sums := func(name string) map[string]float64 {
 		return eval[map[string]float64](b, fmt.Sprintf(`(() => {
 			const out = {}, visit = (n, tag) => {
@@ -131,7 +131,7 @@ func toldByFlames(b *tab) {
 	assert.Contains(t, find("h2d.batch (pageable)"), "in frames with this in their name")
 	assert.NotEmpty(t, sums("h2d.batch (pageable)"))
 	find("")
-	// The throttle: by time and by joules, it is the long prefill that ran with the clock held back.
+	// The throttling: by time and by energy, the long prefill ran with a limited clock.
 	for _, kind := range []string{"energy", "GPU time"} {
 		b.press("flames", kind)
 		b.press("flames", "throttle")

@@ -268,7 +268,7 @@ func TestChartAndKustomizationRunTheSamePods(t *testing.T) {
 		{"capture", capturing["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template.Spec, captured(t).Spec},
 		{"gateway", plain["StatefulSet otelgpu-gateway"].(*apps.StatefulSet).Spec.Template.Spec, pods(t)["gateway"].Spec},
 	} {
-		// The manifests leave the address of the gateways to the pipelines' default, and mount capture.yaml apart.
+		// The manifests use the pipelines' default address of the gateways, and mount capture.yaml separately.
 		env := &x.chart.Containers[0].Env
 		host := slices.IndexFunc(*env, func(e core.EnvVar) bool { return e.Name == "OTELGPU_GATEWAY" })
 		require.GreaterOrEqual(t, host, 0, x.name)

@@ -93,7 +93,7 @@ func object(t *testing.T, file string, doc []byte) (string, any) {
 	return head.Kind + " " + head.Name, obj
 }
 
-// pods are the templates of the workloads.
+// pods returns the pod templates of the workloads.
 func pods(t *testing.T) map[string]core.PodTemplateSpec {
 	t.Helper()
 	all := objects(t)
@@ -130,8 +130,8 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
 }
 
-// TestWorkloadsAreAsAdmissionControllersWantThem: what Pod Security's level restricted asks for; the agent departs from
-// it in what it needs the node for, and in nothing else.
+// TestWorkloadsAreAsAdmissionControllersWantThem: requirements of Pod Security's level restricted; the agent deviates
+// only where it needs node access.
 func TestWorkloadsAreAsAdmissionControllersWantThem(t *testing.T) {
 	for name, pod := range pods(t) {
 		spec := pod.Spec
@@ -255,7 +255,7 @@ func TestTheImageIsNamedOnceByItsDigest(t *testing.T) {
 	assert.True(t, strings.HasSuffix(k.Images[0].NewName, "/"+k.Images[0].Name))
 }
 
-// text is the configuration that a workload mounts.
+// text returns the configuration that a workload mounts.
 func text(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(folder, "config", fmt.Sprint(name, ".yaml")))
@@ -295,7 +295,7 @@ func snippet(t *testing.T, name string) *apps.Deployment {
 	return &d
 }
 
-// captured is the agent's template with the patch of deploy/kubernetes-capture, merged as kustomize does.
+// captured returns the agent's template with the patch of deploy/kubernetes-capture, merged as by kustomize.
 func captured(t *testing.T) core.PodTemplateSpec {
 	t.Helper()
 	patch, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes-capture", "agent.yaml"))
@@ -311,8 +311,8 @@ func captured(t *testing.T) core.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; of the
-// agents it names exactly what docs/kubernetes.md says they depart in.
+// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; for the
+// agents, exactly the deviations in docs/kubernetes.md.
 func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
 	all := pods(t)
 	restricted := []string{"hostPort", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}
@@ -333,7 +333,7 @@ func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
 			assert.Equal(t, want, reasons(got), "%s at %s: %v", x.name, level, got)
 		}
 	}
-	// The evaluator finds faults at all.
+	// The evaluator does find violations.
 	gateway := all["gateway"]
 	bad := *gateway.Spec.DeepCopy()
 	bad.Containers[0].SecurityContext.Capabilities.Drop = nil
@@ -342,7 +342,8 @@ func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
 	assert.Equal(t, string(api.LevelPrivileged), namespace.Labels[api.EnforceLevelLabel], "the agent needs it")
 }
 
-// TestCaptureMeetsInOneFolder: library, environment, folder and group of the application and of who reads the rings.
+// TestCaptureMeetsInOneFolder compares library, environment, folder and group of the application with those in the
+// agent.
 func TestCaptureMeetsInOneFolder(t *testing.T) {
 	agent := captured(t)
 	source := func(spec core.PodSpec, c core.Container, path string) (found core.VolumeSource, readOnly bool) {
@@ -402,7 +403,7 @@ func TestCaptureMeetsInOneFolder(t *testing.T) {
 	}
 }
 
-// TestApplicationsSendToTheirOwnNode: variables in the order in which Kubernetes can expand them.
+// TestApplicationsSendToTheirOwnNode verifies that variables are in an order in which Kubernetes can expand them.
 func TestApplicationsSendToTheirOwnNode(t *testing.T) {
 	ports := map[int32]int32{}
 	for _, p := range pods(t)["agent"].Spec.Containers[0].Ports {

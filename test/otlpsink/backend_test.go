@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// device is a backend whose device does nothing and stamps events when they are recorded.
+// device is a backend whose device does nothing and timestamps events when they are recorded.
 type device struct {
 	begin  time.Time
 	stamps []atomic.Int64

@@ -26,7 +26,7 @@ var parent = trace.ContextWithSpanContext(context.Background(), trace.NewSpanCon
 	TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
 }))
 
-// TestASectionAllocatesNothing holds on all goroutines together: caller, polling thread, emitter and sender.
+// TestASectionAllocatesNothing includes all goroutines: caller, polling thread, emitter and sender.
 func TestASectionAllocatesNothing(t *testing.T) {
 	sink, err := otlp.New(otlp.To(&client{discard: true}))
 	require.NoError(t, err)
@@ -54,8 +54,8 @@ func TestASectionAllocatesNothing(t *testing.T) {
 	require.NoError(t, sink.Shutdown(context.Background()))
 }
 
-// BenchmarkSectionToBytes is a section from Start to the bytes of OTLP with nothing to wait for: a thousand are
-// started, then flushed. It is what to profile; what the threads' waking costs beside it TestCostOfASection shows.
+// BenchmarkSectionToBytes measures a section from Start to OTLP bytes without waiting: a thousand are started, then
+// flushed. Use it for profiling; TestCostOfASection includes the cost of waking threads.
 func BenchmarkSectionToBytes(b *testing.B) {
 	c := &client{discard: true}
 	sink, err := otlp.New(otlp.To(c))

@@ -27,25 +27,25 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// cpu is the processor time of the process.
+// cpu returns the CPU time of the process.
 func cpu(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// variant makes a pipeline that ends with the bytes of OTLP. run starts n sections or spans, waits for their bytes and
+// variant creates a pipeline that ends with OTLP bytes. run starts n sections or spans, waits for their bytes and
 // returns how many there were.
 type variant struct {
 	name string
 	make func(t *testing.T, c *client) (run func(n int) int, stop func())
 }
 
-// rate is how many sections a second are started: as many as a busy service has.
+// rate is the number of sections per second, as in a busy service.
 const rate = 20_000
 
-// paced calls f n times, in bursts of five milliseconds: what is left of their own cost when it is taken off again is
-// small beside what is measured.
+// paced calls f n times, in bursts of five milliseconds. Its own cost is subtracted, and the remainder is small
+// compared to the measurement.
 func paced(n int, f func()) {
 	begin := time.Now()
 	for i := range n {
@@ -89,7 +89,7 @@ func sdk(t *testing.T, c *client) (tp *sdktrace.TracerProvider, flush, stop func
 		func() { require.NoError(t, tp.Shutdown(context.Background())) }
 }
 
-// inline makes spans of the SDK where the work is.
+// inline creates SDK spans in the calling code.
 func inline(span func(trace.Tracer)) func(*testing.T, *client) (func(int) int, func()) {
 	return func(t *testing.T, c *client) (func(int) int, func()) {
 		tp, flush, stop := sdk(t, c)
@@ -102,7 +102,7 @@ func inline(span func(trace.Tracer)) func(*testing.T, *client) (func(int) int, f
 	}
 }
 
-// narrow is what a program would write that times on the host.
+// narrow creates the span of a program that times on the host.
 func narrow(tracer trace.Tracer) {
 	_, span := tracer.Start(parent, "decode")
 	span.SetAttributes(
@@ -114,7 +114,7 @@ func narrow(tracer trace.Tracer) {
 	span.End()
 }
 
-// wide says what a section's span does, with times that are given: the least that the SDK takes for it.
+// wide creates a span with the attributes of a section and given times: the minimum cost with the SDK.
 func wide(kv []attribute.KeyValue) func(trace.Tracer) {
 	return func(tracer trace.Tracer) {
 		start := time.Now()
@@ -134,8 +134,8 @@ func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	return spans.Ended()[1].Attributes()
 }
 
-// driver is what the device of this test costs by itself: for each section two records and what reads them back. It is
-// in the figures of gpuspan, and no part of what gpuspan costs.
+// driver measures the device of this test: two records per section and their reading back. The measurements of gpuspan
+// include it, although it is not gpuspan's cost.
 func driver(*testing.T, *client) (func(int) int, func()) {
 	d := newDevice()
 	start, end := &backend.Call{Args: [2]uintptr{1, 3}}, &backend.Call{Args: [2]uintptr{2, 3}}
@@ -172,13 +172,13 @@ func variants(t *testing.T) []variant {
 	}
 }
 
-// rounds are how often each variant has its turn.
+// rounds is the number of runs of each variant.
 const rounds = 9
 
-// TestCostOfASection prints what a section costs the process, from Start to the bytes of OTLP: processor time of the
-// process without the pacing. The variants alternate, and each figure is the median of the rounds, so that other work
-// on the machine affects all of them equally. OTLPSINK_SECTIONS sets the number of sections of each; the default only
-// shows that it works.
+// TestCostOfASection prints the cost of a section to the process, from Start to OTLP bytes: CPU time of the process
+// without the pacing. The variants alternate, and each figure is the median of the rounds, so that other work on the
+// machine affects all of them equally. OTLPSINK_SECTIONS sets the number of sections of each; the default only shows
+// that it works.
 func TestCostOfASection(t *testing.T) {
 	n, figures := 2000, os.Getenv("OTLPSINK_SECTIONS")
 	if figures != "" {

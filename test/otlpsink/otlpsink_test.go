@@ -32,7 +32,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// client is where the SDK's exporter hands its requests: to the bytes that it would send.
+// client receives the requests of the SDK's exporter as the bytes that it would send.
 type client struct {
 	mu       sync.Mutex
 	requests [][]byte
@@ -52,7 +52,7 @@ func (c *client) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans)
 	return err
 }
 
-// Send is where the sink hands its.
+// Send receives the requests of the sink.
 func (c *client) Send(_ context.Context, b []byte) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,13 +63,13 @@ func (c *client) Send(_ context.Context, b []byte) (int64, error) {
 	return 0, nil
 }
 
-// spans decodes what was sent, by the Collector's own decoder, as one list for each scope.
+// spans decodes the sent data with the Collector's own decoder, into one list per scope.
 func (c *client) spans(t *testing.T) map[string]any {
 	out := map[string]any{}
 	for _, b := range c.requests {
 		r := ptraceotlp.NewExportRequest()
 		require.NoError(t, r.UnmarshalProto(b))
-		// and by the official one, which knows no fields that are not in the schema
+		// and with the official one, which rejects fields outside the schema
 		var official collectorpb.ExportTraceServiceRequest
 		require.NoError(t, proto.Unmarshal(b, &official))
 		require.Empty(t, official.ProtoReflect().GetUnknown())
@@ -94,13 +94,13 @@ func (c *client) spans(t *testing.T) map[string]any {
 
 func links(s ptrace.Span) (out []any) {
 	for _, l := range s.Links().All() {
-		// the SDK's exporter leaves out the state of links
+		// the SDK's exporter omits the trace state of links
 		out = append(out, []any{l.TraceID(), l.SpanID(), l.Flags(), l.Attributes().AsRaw()})
 	}
 	return out
 }
 
-// counter draws ids one after the other, so that two runs have the same.
+// counter generates sequential IDs, so that two runs have the same ones.
 type counter struct{ n uint64 }
 
 func (c *counter) NewIDs(ctx context.Context) (t trace.TraceID, s trace.SpanID) {
@@ -120,7 +120,7 @@ var who = []attribute.KeyValue{
 	attribute.StringSlice("tags", []string{"a", "b"}),
 }
 
-// program is everything that a section can say.
+// program runs sections with everything that a section can state.
 func program(t *testing.T, c *client, sink bool) {
 	ctx := context.Background()
 	ids := gpuspan.NewIDGenerator(&counter{})
@@ -177,7 +177,7 @@ func program(t *testing.T, c *client, sink bool) {
 	x.SetAttributes(attribute.String("long", strings.Repeat("x", 1<<14)))
 	x.Checksum(1 << 63)
 	x.EndWith(gpuspan.Work{Read: 1, Written: 2, Items: 512, FLOPs: 1e12, Precision: gpuspan.BF16})
-	settle() // one by one: ids are drawn when sections are written, which two streams may be in either order
+	settle() // one by one, because IDs are generated when sections are written, which two streams may be in either order
 	late := op.Start(ctx, s)
 	clock.Advance(10 * time.Millisecond)
 	late.End() // the device waited for it
@@ -192,11 +192,12 @@ func program(t *testing.T, c *client, sink bool) {
 	end()
 }
 
-// timed is what differs between two runs of the program: each has a clock of its own, which each look at it moves, and
-// how often a profiler looks depends on the machine. So does whether the last two are stated of a span.
+// timed lists attributes that differ between two runs of the program: each run has its own clock, which advances at
+// every read, and the number of reads depends on the machine. So does the presence of the last two.
 var timed = []string{"gpu.duration", "gpu.start.delay", "gpu.end.delay", "gpu.timing.error"}
 
-// within is what times may differ by, seen up to 5 µs on a busy machine. The program's own steps are 1 ms and more.
+// within is the tolerance of times; up to 5 µs were observed on a busy machine. The program's own steps are 1 ms and
+// more.
 const within = 500 * time.Microsecond
 
 func TestSinkAndSDKEncodeTheSameSpans(t *testing.T) {

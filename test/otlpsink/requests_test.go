@@ -25,9 +25,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// A batch of 256 requests from the library through gpu_requests: each request has its account with its items, and all
-// accounts together have the batch's GPU time. Where the SDK is left at 128 links, the accounts that are there are
-// still right, and the rest is nobody's.
+// Sends a batch of 256 requests from the library through gpu_requests: each request has its usage record with its
+// items, and all records add up to the batch's GPU time. With the SDK's default of 128 links, the existing records are
+// still right, and the rest is unassigned.
 func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, accounts int // of the SDK; 0: the sink
@@ -78,7 +78,7 @@ func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
 	}
 }
 
-// batchOf is what leaves the process for a batch of n requests, which have 1, 2, 3 … items.
+// batchOf returns the exported spans of a batch of n requests, which have 1, 2, 3 … items.
 func batchOf(t *testing.T, n, limit int) ptrace.Traces {
 	t.Helper()
 	ctx := context.Background()

@@ -1,18 +1,17 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prometheus is the part of Prometheus that takes metrics, by OTLP and by scraping, and answers: its own write
-// handler, scrape manager, time series database, query engine and rules, without the rest. Tests push to it and ask
-// what is there, which no reading of documentation replaces: it refuses a whole request for one sample that it has at
-// the same time with another value.
+// Command prometheus runs the parts of Prometheus that receive metrics, over OTLP and by scraping, and answer queries:
+// its own write handler, scrape manager, time series database, query engine and rules. Tests push to it and query it,
+// to verify real behavior, such as rejecting a whole request for one sample that already exists with another value.
 //
-// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are heeded (targets and
-// intervals come with POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics;
+// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are used (targets and
+// intervals are set by POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics;
 // POST /scrape?job=&target=host:port, which is read every second from then on; GET /api/v1/query?query=&time= (unix
-// seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match= (a series selector), all samples of
-// all times; GET /exemplars?match=; GET /answers, how often the write handler gave which status.
+// seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match= (a series selector), all samples at
+// all times; GET /exemplars?match=; GET /answers, counts of the write handler's statuses.
 //
-// It is a module of its own so that Prometheus' dependencies are in none that is shipped.
+// It is a separate module, so that no released module depends on Prometheus.
 package main
 
 import (
@@ -98,7 +97,7 @@ type server struct {
 }
 
 func newServer(dir string, cfg *config.Config, log *slog.Logger) (*server, error) {
-	opts := tsdb.DefaultOptions() // as Prometheus starts without flags, but for the retention and the exemplars
+	opts := tsdb.DefaultOptions() // defaults of Prometheus, except for retention and exemplars
 	opts.RetentionDuration = int64(48 * time.Hour / time.Millisecond)
 	if c := cfg.StorageConfig.TSDBConfig; c != nil {
 		opts.OutOfOrderTimeWindow = c.OutOfOrderTimeWindow
@@ -148,7 +147,7 @@ func (s *server) routes(log *slog.Logger) http.Handler {
 	return mux
 }
 
-// capture notes what was answered: the status, and of a refusal the text.
+// capture records a response's status, and the text of an error.
 type capture struct {
 	http.ResponseWriter
 	status int
@@ -178,13 +177,13 @@ func reply(w http.ResponseWriter, v any, err error) {
 	}
 }
 
-// series is what /samples and /api/v1/query give of one: pairs of unix ms and value.
+// series is one series in a response of /samples and /api/v1/query: pairs of Unix ms and value.
 type series struct {
 	Labels  map[string]string `json:"labels"`
 	Samples [][2]float64      `json:"samples"`
 }
 
-// timeOf returns the time that a request asks for, in unix seconds.
+// timeOf returns the time parameter of a request, in Unix seconds.
 func timeOf(r *http.Request) (time.Time, error) {
 	at, err := strconv.ParseFloat(r.FormValue("time"), 64)
 	if err != nil {
@@ -221,7 +220,7 @@ func (s *server) query(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// number returns what JSON can hold.
+// number returns a value that JSON can represent.
 func number(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return -1

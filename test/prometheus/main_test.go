@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// What tests rely on: a request is stored and answered for, and one with another value at a time that is there already
-// is refused, and counted with its reason.
+// Tests rely on this: a request is stored and acknowledged, and one with another value at an existing time is rejected,
+// and counted with its reason.
 func TestItTakesAnswersAndRefusesAsPrometheusDoes(t *testing.T) {
 	cfg := config.DefaultConfig
 	s, err := newServer(t.TempDir(), &cfg, slog.New(slog.DiscardHandler))

@@ -25,7 +25,7 @@ type ruleAnswer struct {
 	Expr    string `json:"expr"`
 	Error   string `json:"error,omitempty"`
 	Results int    `json:"results"` // series that a recording rule wrote
-	// Alerts fire. Short of the time that `for` asks for they were pending.
+	// Firing alerts, which were pending for the time of `for`.
 	Alerts []firing `json:"alerts,omitempty"`
 }
 
@@ -35,9 +35,8 @@ type firing struct {
 	Value       float64           `json:"value"`
 }
 
-// rules serves GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write
-// at the given time. An alert is evaluated then, and once more after the time of `for`, over which the data is held as
-// it is.
+// rules serves GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write at
+// the given time. An alert is evaluated then, and again after the time of `for`, during which the data stays constant.
 func (s *server) rules(r *http.Request) (any, error) {
 	at, err := timeOf(r)
 	if err != nil {

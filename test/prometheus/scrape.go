@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// scraper is Prometheus' own scrape manager. It reads each target every second, else as the configuration says of the
-// job.
+// scraper is Prometheus' own scrape manager. It reads each target every second; other settings are from the job's
+// configuration.
 type scraper struct {
 	manager *scrape.Manager
 	sets    chan map[string][]*targetgroup.Group
@@ -41,7 +41,7 @@ func newScraper(db *tsdb.DB, cfg *config.Config, log *slog.Logger) (*scraper, er
 	}, nil
 }
 
-// run ends after stop.
+// run runs the manager until it is stopped.
 func (s *scraper) run() { _ = s.manager.Run(s.sets) }
 
 func (s *scraper) stop() {

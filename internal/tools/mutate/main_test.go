@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A module with one function and a test of one of its two lines.
+// A module with one function, and a test of one of its two lines.
 func TestAFaultIsCaughtOrPasses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOWORK", "off")
@@ -46,7 +46,7 @@ func TestAFaultIsCaughtOrPasses(t *testing.T) {
 	require.NoError(t, run("difference", &out))
 }
 
-// A list that is older than the code is found here, not after minutes.
+// Detects outdated entries of the list here instead of after minutes.
 func TestTheListIsOfThisCode(t *testing.T) {
 	list, err := load("mutations.yaml")
 	require.NoError(t, err)

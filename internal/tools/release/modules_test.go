@@ -24,7 +24,7 @@ func text(t *testing.T, name string) string {
 	return string(b)
 }
 
-// words returns the first group of a pattern in a file, divided at spaces.
+// words returns the first group of a pattern in a file, split at spaces.
 func words(t *testing.T, name, pattern string) []string {
 	t.Helper()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(text(t, name))

@@ -87,13 +87,13 @@ func TestTagsNameTheDirectoryOfTheirModule(t *testing.T) {
 	require.Equal(t, "cmd/otelcol-gpu/v0.1.0", tag("cmd/otelcol-gpu", "v0.1.0"))
 }
 
-// A stranger's first commands after a release, against a module proxy that has the tags of this commit.
+// A user's first commands after a release, with a module proxy that has the tags of this commit.
 func TestIntegrationReleaseIsInstalledFromOutside(t *testing.T) {
 	if os.Getenv("OTELGPU_INTEGRATION") == "" {
 		t.Skip("make test-integration installs a release")
 	}
 	dir := clone(t)
-	// A version of its own for each run, because the modules are unpacked into the user's module cache.
+	// A new version for each run, because the modules are unpacked into the user's module cache.
 	version := fmt.Sprintf("v0.0.1-test.%d", time.Now().UnixNano())
 	require.NoError(t, run([]string{"prepare", "-root", dir, "-version", version}))
 	git := []string{"-c", "user.name=test", "-c", "user.email=test@example.com"}
@@ -166,7 +166,7 @@ providers:
 		builder := filepath.Join(own, "builder")
 		command(t, "..", []string{"GOWORK=off"}, "go", "build", "-o", builder, "go.opentelemetry.io/collector/cmd/builder")
 		command(t, own, env, builder, "--config", file, "--skip-compilation")
-		// The builder would add -trimpath, which compiles everything again.
+		// The builder would add -trimpath, which recompiles everything.
 		command(t, filepath.Join(own, "build"), env, "go", "build", "-o", filepath.Join(own, "mine"), ".")
 		listed := command(t, own, nil, filepath.Join(own, "mine"), "components")
 		for _, name := range []string{"gpu_derive", "gpu_metrics"} {

@@ -29,7 +29,7 @@ func TestUnknownTypeIsRefused(t *testing.T) {
 	}
 }
 
-// Weaver refuses a registry in which a member has no id.
+// Weaver rejects a registry in which a member has no ID.
 func TestAMemberWithoutItsKeysIsRefused(t *testing.T) {
 	for keys, missing := range map[string]string{
 		"value: a, brief: x, stability: development": "id", "id: a, value: a, brief: x": "stability",

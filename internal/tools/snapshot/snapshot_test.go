@@ -32,7 +32,7 @@ import (
 
 const repository = "../../.."
 
-// build makes a snapshot of the core build for this machine into out. The capture library is a text here: make
+// build creates a snapshot of the core build for this machine in out. The capture library is a text file here: make
 // capture-release builds it, and the tests of the Python package load it.
 func build(t *testing.T, out string) {
 	t.Helper()
@@ -52,7 +52,7 @@ func checksums(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// What users download is built twice, compared, installed and started, as far as that is possible without a registry.
+// Builds the downloads twice, compares, installs and starts them, as far as possible without a registry.
 func TestIntegrationSnapshot(t *testing.T) {
 	if os.Getenv("OTELGPU_SNAPSHOT") == "" {
 		t.Skip("make test-snapshot builds a snapshot, for several minutes")
@@ -213,7 +213,7 @@ func imageStarts(t *testing.T, out string) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root directory")
 	}
-	// Its own network, in which its fixed ports are free and its loopback interface is the only one.
+	// A separate network namespace, in which its fixed ports are free and loopback is the only interface.
 	script := `ip link set lo up 2>/dev/null || true
 change=$(command -v chroot)
 ` + strings.Join(file.Config.Env, " ") + ` OTELGPU_SOURCE=simulated "$change" --userspec=65532:65532 . /usr/bin/otelcol-gpu &
@@ -272,7 +272,7 @@ func unpackImage(t *testing.T, img v1.Image, dir string) {
 	}
 }
 
-// inNamespace runs a script with a network and mounts of its own, and skips the test where that is not permitted.
+// inNamespace runs a script with separate network and mounts, and skips the test if that is not permitted.
 func inNamespace(t *testing.T, dir, script string) string {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "true").Run(); err != nil {
@@ -281,7 +281,7 @@ func inNamespace(t *testing.T, dir, script string) string {
 	return shell(t, dir, "unshare", "--mount", "--net", "bash", "-eu", "-c", script)
 }
 
-// debIsInstalled installs the package into an overlay of this machine's own file system, which is thrown away.
+// debIsInstalled installs the package into an overlay of this machine's own file system, which is discarded.
 func debIsInstalled(t *testing.T, out string) {
 	if _, err := exec.LookPath("dpkg"); err != nil {
 		t.Skip("dpkg is not here")
@@ -375,7 +375,7 @@ func TestTheBaseHasTheSamePackagesForEachArchitecture(t *testing.T) {
 	require.Equal(t, names["amd64"], names["arm64"])
 }
 
-// A release commit requires versions that nobody can download yet, and has no replace lines.
+// A release commit requires versions that cannot be downloaded yet, and has no replace lines.
 func TestACommitOfAReleaseIsBuiltFromItsOwnModules(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	at := filepath.Join(root, "cmd", "otelcol-gpu")
@@ -385,7 +385,7 @@ func TestACommitOfAReleaseIsBuiltFromItsOwnModules(t *testing.T) {
 		"\tgithub.com/otelgpu/otelgpu v0.2.0\n\tgithub.com/otelgpu/otelgpu/gpuspan v0.2.0\n\texample.com/other v1.0.0\n)\n"
 	want := mod + "\nreplace github.com/otelgpu/otelgpu => ../..\n" +
 		"\nreplace github.com/otelgpu/otelgpu/gpuspan => ../../gpuspan\n"
-	for _, text := range []string{mod, want} { // of a release, and in development
+	for _, text := range []string{mod, want} { // for a release, and in development
 		require.NoError(t, os.WriteFile(filepath.Join(at, "go.mod"), []byte(text), 0o600))
 		require.NoError(t, replaced(root, filepath.Join(dir, "go.mod")))
 		got, err := os.ReadFile(filepath.Join(dir, "go.mod"))

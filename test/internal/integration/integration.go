@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration marks the tests that build, download or start servers of others, such as Jaeger, Prometheus and
+// Package integration marks the tests that build, download or start third-party servers, such as Jaeger, Prometheus and
 // Kafka.
 package integration
 

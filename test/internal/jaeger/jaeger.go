@@ -52,8 +52,8 @@ func FreeAddresses() (Addresses, error) {
 // version. Jaeger's module contains only a placeholder.
 const PageVariable = "OTELGPU_JAEGER_UI"
 
-// Config returns the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry.
-// ui is the file that configures the page.
+// Config returns Jaeger's configuration: OTLP input, storage in memory, no internal telemetry. ui is the file that
+// configures the page.
 func (a Addresses) Config(ui string) string {
 	return fmt.Sprintf(`service:
   extensions: [jaeger_storage, jaeger_query]
@@ -93,7 +93,7 @@ exporters:
 `, ui, os.Getenv(PageVariable), a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
 }
 
-// Jaeger is a running one.
+// Jaeger is a running Jaeger.
 type Jaeger struct {
 	Addresses
 	*program.Program
@@ -128,13 +128,13 @@ func (j *Jaeger) Trace(ctx context.Context, id string) (ptrace.Traces, error) {
 	return j.traces(ctx, "/api/v3/traces/"+id, nil)
 }
 
-// Find reads up to n traces of a service that began within a time.
+// Find reads up to n traces of a service that started within an interval.
 func (j *Jaeger) Find(ctx context.Context, service string, from, to time.Time, n int) (ptrace.Traces, error) {
 	return j.traces(ctx, "/api/v3/traces", url.Values{
 		"query.service_name":   {service},
 		"query.start_time_min": {from.UTC().Format(time.RFC3339Nano)},
 		"query.start_time_max": {to.UTC().Format(time.RFC3339Nano)},
-		"query.num_traces":     {fmt.Sprint(n)}, // without it the answer is an error
+		"query.num_traces":     {fmt.Sprint(n)}, // required
 	})
 }
 
@@ -175,7 +175,7 @@ func (j *Jaeger) get(ctx context.Context, path string, query url.Values) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	req.Close = true // no idle connection outlives the answer
+	req.Close = true // no idle connection outlives the response
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (j *Jaeger) get(ctx context.Context, path string, query url.Values) ([]byte
 	return b, nil
 }
 
-// read reads an answer in JSON.
+// read reads a JSON response.
 func (j *Jaeger) read(ctx context.Context, path string, query url.Values, into any) error {
 	b, err := j.get(ctx, path, query)
 	if err != nil {
@@ -202,7 +202,7 @@ func (j *Jaeger) read(ctx context.Context, path string, query url.Values, into a
 	return json.Unmarshal(b, into)
 }
 
-// traces reads an answer of the v3 API, OTLP JSON below "result".
+// traces reads a response of the v3 API, OTLP JSON below "result".
 func (j *Jaeger) traces(ctx context.Context, path string, query url.Values) (ptrace.Traces, error) {
 	var answer struct {
 		Result json.RawMessage `json:"result"`
@@ -231,7 +231,7 @@ func (e *ErrUnavailable) Unwrap() error { return e.Err }
 
 // Build returns the path of the jaeger binary. The first call on a machine compiles it in the module's own directory,
 // with the sums that it was released with (a module that requires Jaeger cannot verify all of them, and go install
-// refuses it for its replace lines), which takes 2 to 6 minutes on 2 cores; later ones find it in the user's cache.
+// rejects its replace lines), which takes 2 to 6 minutes on 2 cores; later ones find it in the user's cache.
 func Build(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("jaeger-%s-%s", Version, runtime.Version())
 	return program.Cached(ctx, name, func(ctx context.Context, path string) error {

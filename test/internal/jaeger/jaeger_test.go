@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What the project relies on in Jaeger: the v3 API gives nanoseconds, types, arrays and links as they were sent.
+// The project relies on Jaeger's v3 API to return nanoseconds, types, arrays and links as sent.
 func TestIntegrationJaegerReturnsSentSpans(t *testing.T) {
 	j := jaegertest.Start(t)
 	_, err := j.Trace(t.Context(), "0102030405060708090a0b0c0d0e0f10")

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otelcol builds otelcol-gpu from the working copy and runs it for the length of a test.
+// Package otelcol builds otelcol-gpu from the working copy and runs it for the duration of a test.
 package otelcol
 
 import (
@@ -28,8 +28,8 @@ func Build(t *testing.T, options ...string) string {
 	return path
 }
 
-// Start runs a Collector on configurations that are laid over each other in order, waits until it is ready, and ends it
-// after the test, where it must end by itself with status 0.
+// Start runs a Collector with configurations that are merged in order, waits until it is ready, and stops it after the
+// test, when it must exit with status 0.
 func Start(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
 	p := Run(t, path, env, configs...)

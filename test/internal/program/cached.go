@@ -30,7 +30,7 @@ func Cached(ctx context.Context, name string, build func(ctx context.Context, pa
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	// Locks of files belong to a process on some systems, so its goroutines need a lock of their own.
+	// File locks belong to a process on some systems, so its goroutines need a separate lock.
 	guard, _ := cached.LoadOrStore(path, make(chan struct{}, 1))
 	select {
 	case guard.(chan struct{}) <- struct{}{}:

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package program runs other programs for end-to-end tests: it builds them with the go command, once for all tests of a
-// package, starts them, waits for a line of their output and ends them.
+// package, starts them, waits for a line of their output and stops them.
 package program
 
 import (
@@ -45,7 +45,7 @@ func Start(ctx context.Context, path string, args, env []string) (*Program, erro
 	return p, nil
 }
 
-// WaitFor returns when the output holds text. It fails when the program ends before, or after the given time.
+// WaitFor returns when the output contains text. It fails if the program ends first, or after the given time.
 func (p *Program) WaitFor(text string, limit time.Duration) error {
 	deadline := time.After(limit)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -124,12 +124,12 @@ func (o *output) String() string {
 }
 
 var (
-	built  sync.Map // what Build was given, and the sync.OnceValues of it
+	built  sync.Map // arguments of Build, and their sync.OnceValues
 	folder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "program") })
 )
 
 // Build compiles the main package in dir, with additional environment (KEY=value) and options of go build, and returns
-// the path of the program. The same is built once. Linking is most of the work, so there are no tables for debuggers.
+// the path of the program. Equal calls build once. Linking is most of the work, so debug information is omitted.
 func Build(dir string, env []string, options ...string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func Build(dir string, env []string, options ...string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// RemoveBuilt deletes what Build made; for TestMain.
+// RemoveBuilt deletes the programs that Build created; for TestMain.
 func RemoveBuilt() {
 	if root, err := folder(); err == nil {
 		_ = os.RemoveAll(root)

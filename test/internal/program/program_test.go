@@ -23,7 +23,7 @@ func shell(ctx context.Context, t *testing.T, script string, env ...string) *Pro
 	return p
 }
 
-// An end-to-end test stands or falls with this: that it sees what a program said, and how it ended.
+// End-to-end tests depend on a program's output and exit status.
 func TestAProgramIsWaitedForAndEnded(t *testing.T) {
 	p := shell(t.Context(), t, `trap 'echo bye; exit 0' TERM; echo "ready $WHO" >&2; while :; do sleep 0.01; done`,
 		"WHO=you")

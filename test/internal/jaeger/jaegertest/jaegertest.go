@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jaegertest starts Jaeger for the length of a test.
+// Package jaegertest runs Jaeger for the duration of a test.
 package jaegertest
 
 import (
