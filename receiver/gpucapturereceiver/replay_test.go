@@ -317,7 +317,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				require.Equal(t, want[i], got[i], "activity %d by start", i)
 			}
 
-			// The analysis equals that of the file.
+			// The analysis equals the analysis of the file.
 			st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps},
 				func(context.Context, ptrace.Traces) error { return nil })
 			require.NoError(t, err)
