@@ -186,3 +186,28 @@ func gainKey(m pcommon.Map) string {
 	}
 	return ""
 }
+
+// The report of the largest simulated job has every rank, in one page of at most 2 MB, and the job's sentence.
+func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
+	t.Parallel()
+	all := profilejobs.Layouts()
+	l := all[slices.IndexFunc(all, func(l profilejobs.Layout) bool {
+		return l.Name == "tensor, pipeline and data parallel, 64 ranks"
+	})]
+	dir, out := t.TempDir(), t.TempDir()
+	for i, text := range l.Run().Files {
+		writeFile(t, dir, fmt.Sprintf("rank%02d.json", i), text)
+	}
+	_, stderr, err := inProcess(t, "convert", "--html", "--detail", "steps", "--out", out, dir)
+	require.NoError(t, err, stderr)
+	s, size := reportState(t, filepath.Join(out, "report.html"))
+	assert.LessOrEqual(t, size, 2_000_000)
+	require.Len(t, s.Profiles, 64)
+	for rank, p := range s.Profiles {
+		assert.EqualValues(t, rank, p.Rank)
+		assert.NotEmpty(t, p.Timeline.Rows)
+		assert.NotEmpty(t, p.Devices[0].ByStep)
+	}
+	require.Len(t, s.Jobs, 1)
+	assert.Contains(t, s.Jobs[0].Says, "64 ranks of one job of 64: rank 49 is the straggler")
+}

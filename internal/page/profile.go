@@ -54,6 +54,7 @@ type DeviceReport struct {
 	MoreOperators   int   `json:"moreOperators,omitempty"`
 	MoreCollectives int   `json:"moreCollectives,omitempty"`
 	MoreSteps       int   `json:"moreSteps,omitempty"`
+	MoreFindings    int   `json:"moreFindings,omitempty"`
 }
 
 // Comparison is what changed between two profiles.
@@ -209,22 +210,23 @@ func worked(r facts.Rate) float64 {
 // most returns the first n, and how many more there are.
 func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
-// State returns the report. Nothing can be added to the book afterwards.
+// State returns the report, with lists as long as its size allows. Nothing can be added to the book afterwards.
 func (b *Book) State(jobs []Job) *State {
 	s := b.model.State(Query{})
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
 	for _, p := range b.profiles {
-		p.Timeline = p.timeline.shown()
 		p.Name = filepath.Base(p.Name)
 	}
-	s.Profiles, s.Jobs, s.Flames = slices.Clone(b.profiles), jobs, b.Flames()
-	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
-	s.Health.ProfilesDropped = b.more
+	slices.SortStableFunc(b.profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
+	s.Jobs, s.Health.ProfilesDropped = jobs, b.more
+	b.fit(s)
 	return s
 }
 
 // Flames returns the flame graph of the profiles that were read to their end; nil if there are no stacks.
-func (b *Book) Flames() *stackprofile.Graph {
+func (b *Book) Flames() *stackprofile.Graph { return b.flames(shownNodes) }
+
+func (b *Book) flames(nodes int) *stackprofile.Graph {
 	var all []*stackprofile.Profile
 	for _, p := range b.profiles {
 		all = append(all, p.resolved...)
@@ -232,7 +234,7 @@ func (b *Book) Flames() *stackprofile.Graph {
 	if len(all) == 0 {
 		return nil
 	}
-	return stackprofile.NewGraph(all, shownNodes)
+	return stackprofile.NewGraph(all, nodes)
 }
 
 // Compared returns the report on what changed from the first profile to the second; flames may be nil.

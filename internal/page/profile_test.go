@@ -39,7 +39,7 @@ func TestATimelineKeepsEveryNanosecond(t *testing.T) {
 		assert.Equal(t, sum, r.busy)
 		assert.LessOrEqual(t, len(r.cells), maxCells)
 		assert.LessOrEqual(t, tl.used, maxCells)
-		shown := tl.shown()
+		shown := tl.shown(shownRows, shownInCells)
 		assert.GreaterOrEqual(t, float64(shown.Count)*shown.Length*1e6, 0.97*float64(reach))
 		assert.Equal(t, []string{"k"}, shown.Names)
 	}
@@ -50,7 +50,7 @@ func TestATimelineIsWhereItsActivitiesAre(t *testing.T) {
 	key := rowKey{stream: 3}
 	tl.add(key, 10_240_000, 10_240_512, computing, "half of a cell")
 	tl.add(key, 10_236_928, 10_237_952, copying, "earlier")
-	s := tl.shown()
+	s := tl.shown(shownRows, shownInCells)
 	assert.InDelta(t, 10.240-0.004096, s.Start, 1e-9, "the origin moved to the earlier one, by whole cells")
 	assert.InDelta(t, 0.001024, s.Length, 1e-12)
 	assert.Equal(t, []int64{1, 1000, copying, 0, 3, 500, computing, 1}, s.Rows[0].Cells)
@@ -67,7 +67,7 @@ func TestATimelineIsBounded(t *testing.T) {
 	tl.add(rowKey{}, 5, 5, computing, "no time")
 	assert.Len(t, tl.rows, maxRows)
 	assert.EqualValues(t, 12, tl.more)
-	s := tl.shown()
+	s := tl.shown(shownRows, shownInCells)
 	assert.Len(t, s.Rows, shownRows)
 	assert.EqualValues(t, 12+maxRows-shownRows, s.More)
 	cells := 0
@@ -75,7 +75,7 @@ func TestATimelineIsBounded(t *testing.T) {
 		cells += len(r.Cells) / 4
 	}
 	assert.LessOrEqual(t, cells, shownInCells)
-	assert.Nil(t, newTimeline().shown())
+	assert.Nil(t, newTimeline().shown(shownRows, shownInCells))
 }
 
 func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {

@@ -50,6 +50,7 @@ type State struct {
 
 	// Of reports on profiles.
 	Profiles   []*Profile  `json:"profiles,omitempty"`
+	Names      []string    `json:"names,omitempty"`      // of activities in the timelines of all profiles
 	Jobs       []Job       `json:"jobs,omitempty"`       // of several ranks each
 	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
 	// GPU time and idle time by stack; the second is from the first profile of a comparison.

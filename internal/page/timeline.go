@@ -157,10 +157,10 @@ func (t *timeline) name(s string) int32 {
 type Timeline struct {
 	Start  float64  `json:"start"` // unix ms
 	Length float64  `json:"length"`
-	Count  int      `json:"count"` // cells of Length ms
-	Names  []string `json:"names"`
-	Rows   []Row    `json:"rows"`           // by device and stream
-	More   int64    `json:"more,omitempty"` // rows and activities that are not drawn
+	Count  int      `json:"count"`           // cells of Length ms
+	Names  []string `json:"names,omitempty"` // empty: State.Names
+	Rows   []Row    `json:"rows"`            // by device and stream
+	More   int64    `json:"more,omitempty"`  // rows and activities that are not drawn
 }
 
 // Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
@@ -174,18 +174,18 @@ type Row struct {
 	Cells  []int64 `json:"cells"`
 }
 
-// shown returns the timeline in at most shownInCells cells; it changes t.
-func (t *timeline) shown() *Timeline {
+// shown returns the timeline in at most so many rows and cells; it changes t.
+func (t *timeline) shown(rows, cells int) *Timeline {
 	if len(t.rows) == 0 {
 		return nil
 	}
 	list := slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int {
 		return cmp.Or(cmp.Compare(b.busy, a.busy), compareRows(a.key, b.key))
 	})
-	out := &Timeline{Names: []string{}, More: t.more + int64(max(0, len(list)-shownRows))}
-	list = list[:min(len(list), shownRows)]
+	out := &Timeline{Names: []string{}, More: t.more + int64(max(0, len(list)-rows))}
+	list = list[:min(len(list), rows)]
 	slices.SortFunc(list, func(a, b *row) int { return compareRows(a.key, b.key) })
-	for filled(list) > shownInCells {
+	for filled(list) > cells {
 		t.length *= 2
 		t.used = (t.used + 1) / 2
 		for _, r := range list {

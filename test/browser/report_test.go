@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
@@ -266,4 +268,40 @@ func TestAReportOf100000Points(t *testing.T) {
 		`(() => { const t = performance.now(); draw(); return performance.now() - t; })()`))
 	assert.Greater(t, eval[int](b, drawn), 100_000)
 	assert.Less(t, eval[int](b, `document.querySelectorAll("*").length`), 5000)
+}
+
+// Of 64 ranks every view shows all, small and on one scale, and one of them large.
+func TestTheReportOf64Ranks(t *testing.T) {
+	all := profilejobs.Layouts()
+	l := all[slices.IndexFunc(all, func(l profilejobs.Layout) bool { return l.Name == "data parallel, 64 ranks" })]
+	dir, book := t.TempDir(), page.NewBook()
+	for rank, text := range l.Run().Files {
+		path := filepath.Join(dir, fmt.Sprintf("rank%02d.json", rank))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		read(t, book, path)
+	}
+	late := page.Job{World: 64, Says: "rank 49 delays the others", Late: []page.LateRank{{Rank: 49, Each: 5 * time.Millisecond}}}
+	for rank := range int64(64) {
+		late.Ranks = append(late.Ranks, page.Rank{Rank: rank})
+	}
+	b := open(t, write(t, book.State([]page.Job{late})), 1400, 1000)
+	b.hangsTogether()
+	b.readable()
+	b.fits()
+	assert.True(t, strings.HasPrefix(b.text("#findings li:first-child"), "late rank rank 49"), "the job's sentence is first")
+	assert.Contains(t, b.text("#findings"), "late rank 63 of 64 devices")
+	assert.LessOrEqual(t, eval[int](b, `document.querySelectorAll("#findings li.finding").length`), 6)
+	for _, section := range []string{"where", "communication"} {
+		assert.Contains(t, b.text("#"+section+" svg text"), "rank 63", section)
+	}
+	assert.Equal(t, 64, eval[int](b, `document.querySelectorAll("#profileSteps g.small").length`))
+	assert.Equal(t, "rank 49, GPU 1", b.text("#profileSteps h3"), "the late rank is large")
+	b.run(`document.querySelectorAll("#profileSteps g.small")[3].dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
+	b.until(`document.querySelector("#profileSteps h3").textContent === "rank 3, GPU 3"`)
+	assert.Contains(t, b.column("lists", "device")[0], "64, longest on rank ")
+	assert.Less(t, eval[float64](b, `document.querySelector("#timeline canvas").clientHeight`), 1000.0, "a row for each rank")
+	assert.Less(t, eval[float64](b, `document.documentElement.scrollHeight`), 8000.0)
+	b.press("timeline", "one row for each stream")
+	b.until(`document.querySelector("#timeline .hint:last-of-type") !== null`)
+	assert.Contains(t, b.text("#timeline"), "more rows in the table")
 }

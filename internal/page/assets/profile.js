@@ -6,7 +6,7 @@ const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of t
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
 const classNames = ["computing", "communicating", "copying", "setting memory"];
-const profile = {zoom: null, at: null, tab: "kernels"};
+const profile = {zoom: null, at: null, tab: "kernels", device: "", streams: false};
 
 const everyDevice = () => (state.profiles || []).flatMap((p) => p.devices.map((d) => ({p, d, name: deviceName(p, d)})));
 function deviceName(p, d) {
@@ -23,14 +23,14 @@ function findings() {
   for (const p of state.profiles || []) if (p.host) list.push({v: p.host, d: {}, name: p.name});
   if (!list.length) return null;
   list.sort((a, b) => (b.v.weight_ns || 0) - (a.v.weight_ns || 0) || (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);
-  const one = new Set(list.map(({name}) => name)).size === 1, items = list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
+  const one = new Set(list.map(({name}) => name)).size === 1, items = many() ? findingGroups(list) : list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
     el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
     el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
     v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
   for (const j of (state.jobs || []).filter((j) => (j.late || []).length).reverse()) // why the others wait comes before that they do
     items.unshift(el("li", {class: "finding"}, el("h3", {}, "late rank", el("span", {class: "dim"}, ` rank ${j.late[0].rank}`), el("span", {class: "gain"}, `each of the others waits ${nanos(j.late[0].each_ns)}`)), el("p", {}, el("bdi", {}, j.says))));
-  const some = items.slice(0, 6), rest = items.slice(6);
-  return [el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null];
+  const some = items.slice(0, 6), rest = items.slice(6), more = everyDevice().reduce((t, {d}) => t + (d.moreFindings || 0), 0);
+  return [...(state.jobs || []).filter((j) => !(j.late || []).length).map((j) => el("p", {class: "headline"}, el("bdi", {}, j.says))), el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null, more ? el("p", {class: "hint"}, `${plural(more, "finding")} with less to gain ${more === 1 ? "is" : "are"} not in this page.`) : null];
 }
 
 // Where did the time go?
@@ -39,25 +39,25 @@ function where(view) {
   if (!list.length) return null;
   const names = new Map(), out = [];
   for (const {d} of list) for (const [n, , c] of partsOf(d)) names.set(n, c);
-  for (const {d, name} of list.slice(0, 32)) {
+  if (many()) out.push(stripes(view, `Windows of ${plural(list.length, "device")}, on one scale`, list.map(({d, name}) => ({name, total: d.window_ns, parts: partsOf(d)}))));
+  else for (const {d, name} of list) {
     out.push(el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, [d.model, `${nanos(d.window_ns)}, ${plural(d.kernels, "kernel")}`, d.steps ? plural(d.steps, "step") : ""].filter(Boolean).join(", "))),
       bar(view, `Window of ${name}: ${partsOf(d).map(([n, v]) => `${n} ${percent(v / d.window_ns)}`).join(", ")}`, d.window_ns, partsOf(d))));
   }
   out.push(legend([...names]));
-  if (list.length > 32) out.push(el("p", {class: "hint"}, `${plural(list.length - 32, "more device")} in the table.`));
   const all = list.flatMap(({d, name}) => partsOf(d).map(([part, v]) => ({name, part, v, share: v / d.window_ns})));
   out.push(details("where table", "as a table", table("Parts of each device's window; they add up to it", [{title: "device", left: true, of: (r) => r.name}, {title: "part", left: true, of: (r) => r.part},
     {title: "time", of: (r) => r.v, cell: (r) => nanos(r.v)}, {title: "share", of: (r) => r.share, cell: (r) => percent(r.share)}], all, {key: "where"})));
   const eff = list.filter(({d}) => d.efficiency && d.efficiency.time_ns > 0 && d.efficiency.flops + d.efficiency.bytes > 0);
   if (eff.length) out.push(el("ul", {class: "hint"}, ...eff.slice(0, 8).map(({d, name}) => el("li", {}, `${name}: operators with known work did ${[[d.efficiency.flops, "FLOP/s"], [d.efficiency.bytes, "B/s"]].filter(([n]) => n > 0).map(([n, unit]) => scaled(n / d.efficiency.time_ns * 1e9, unit)).join(" and ")} over ${percent(d.efficiency.coverage)} of the kernel time`
-    + (d.efficiency.peak_share ? `, ${percent(d.efficiency.peak_share)} of the peak of ${d.efficiency.peak}` : "") + (d.efficiency.no_peak ? `. ${d.efficiency.no_peak}` : "")))));
+    + (d.efficiency.peak_share ? `, ${percent(d.efficiency.peak_share)} of the peak of ${d.efficiency.peak}` : "") + (d.efficiency.no_peak ? `. ${d.efficiency.no_peak}` : ""))), eff.length > 8 ? el("li", {}, `and of ${plural(eff.length - 8, "more device")}`) : null));
   return out;
 }
 
 // How do the steps differ?
 function profileSteps(view) {
-  const out = [];
-  for (const {p, d, name} of everyDevice().filter(({d}) => (d.by_step || []).length).slice(0, 16)) {
+  const all = everyDevice().filter(({d}) => (d.by_step || []).length), out = many() && all.length ? smallSteps(view, all) : [];
+  for (const {p, d, name} of many() && all.length ? [shown(all)] : all) {
     const names = new Map(), middle = median(d.by_step.map((s) => s.time_ns));
     const list = d.by_step.map((s) => {
       const parts = partsOf(s), sum = parts.reduce((t, [, v]) => t + v, 0);
@@ -87,7 +87,11 @@ function timeline(view) {
   }
   if (profile.zoom && !groups.some((g) => profile.zoom.from < g.to && profile.zoom.to > g.from)) profile.zoom = null;
   rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a stream, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw(); }}, "show all") : ""));
-  for (const g of groups.slice(0, 8)) rows.push(tracks(view, g));
+  const merged = many() && !profile.streams;
+  if (many()) rows.push(el("button", {"data-key": "streams", "aria-pressed": String(!!profile.streams), onclick: () => { profile.streams = !profile.streams; draw(); }}, "one row for each stream"));
+  const hidden = groups.slice(8).reduce((t, g) => t + g.list.length, 0) + groups.slice(0, 8).reduce((t, g) => t + (merged ? Math.max(0, g.list.length - 64) : Math.max(0, g.list.reduce((n, p) => n + p.timeline.rows.length, 0) - 64)), 0);
+  for (const g of groups.slice(0, 8)) rows.push(tracks(view, g, merged));
+  if (hidden) rows.push(el("p", {class: "hint"}, `${plural(hidden, "more row")} in the table.`));
   rows.push(legend(classNames.slice(0, 3).map((n, i) => [n, "w" + i])));
   const more = lines.reduce((t, p) => t + (p.timeline.more || 0), 0);
   if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} found no room.`));
@@ -99,8 +103,8 @@ function timeline(view) {
 const trackName = (p, r) => (r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
 // briefly is the same for narrow windows: rank, device, stream.
 const briefly = (p, r) => [p.rank >= 0 && p.world !== 1 && state.profiles.length > 1 ? "r" + p.rank : "", everyDevice().length > 1 && state.profiles.length === 1 ? "g" + r.device : "", r.stream >= 0 ? "s" + r.stream : ""].filter(Boolean).join(" ") || "GPU " + r.device;
-function tracks(view, g) {
-  const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: plain(trackName(p, r)), brief: briefly(p, r), cells: expand(p.timeline, r)}))).slice(0, 64), rowH = list.length > 8 ? 22 : 36;
+function tracks(view, g, merged) {
+  const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = (merged ? g.list.map(rowOf) : g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: plain(trackName(p, r)), brief: briefly(p, r), cells: expand(p.timeline, r)})))).slice(0, 64), rowH = list.length > 24 ? 13 : list.length > 8 ? 22 : 36;
   const zoom = profile.zoom && profile.zoom.from < g.to && profile.zoom.to > g.from ? profile.zoom : null, from = zoom ? Math.max(g.from, zoom.from) : g.from, to = zoom ? Math.min(g.to, zoom.to) : g.to;
   const H = T + list.length * rowH + 2, ratio = window.devicePixelRatio || 1, canvas = el("canvas", {width: W * ratio, height: H * ratio, class: "tracks", tabindex: 0, role: "application", "data-key": "tracks " + g.from,
     "aria-label": `What ran on ${plural(list.length, "stream")} over ${seconds((g.to - g.from) / 1e3)}; the table below says how busy each was`});
@@ -146,7 +150,7 @@ function tracks(view, g) {
       }
       c.fillStyle = colour("--fg");
       c.textAlign = "left";
-      c.fillText(W > 600 ? short(row.name, 24) : row.brief, 2, y + 14, L - 6);
+      c.fillText(W > 600 ? short(row.name, 24) : row.brief, 2, y + Math.min(14, rowH - 2), L - 6);
     });
     if (profile.at && profile.at.group === g.from) { c.strokeStyle = colour("--fg"); const px = x(profile.at.time); c.beginPath(); c.moveTo(px, T - 3); c.lineTo(px, H); c.stroke(); }
     if (pick) { c.fillStyle = colour("--accent"); c.globalAlpha = 0.25; c.fillRect(Math.min(...pick), 0, Math.abs(pick[1] - pick[0]), H); c.globalAlpha = 1; }
@@ -156,7 +160,7 @@ function tracks(view, g) {
     const row = list[Math.floor((py - T) / rowH)];
     if (!row || px < L) return [];
     const t = row.p.timeline, at = Math.floor((timeAt(px) - t.start) / t.length), cell = row.cells.find(([i]) => i === at), when = `at ${seconds((timeAt(px) - g.from) / 1e3)}`;
-    return cell ? [row.name, cell[3] >= 0 ? t.names[cell[3]] : "", `${classNames[cell[2]]}, ${percent(cell[1] / 1000)} of ${seconds(t.length / 1e3)} ${when}`] : [row.name, "nothing ran " + when];
+    return cell ? [row.name, cell[3] >= 0 ? (t.names || state.names)[cell[3]] : "", `${classNames[cell[2]]}, ${percent(cell[1] / 1000)} of ${seconds(t.length / 1e3)} ${when}`] : [row.name, "nothing ran " + when];
   };
   tips.set(canvas, ({x: px, y: py}) => { const b = canvas.getBoundingClientRect(); return says(px - b.left, py - b.top); });
   canvas.addEventListener("pointerdown", (e) => {
@@ -200,7 +204,8 @@ function expand(t, r) {
 
 // Which operator is memory bound?
 function profileRoofline(view) {
-  const all = everyDevice().flatMap(({d, name}) => (d.operators || []).filter((o) => o.flops_per_second && o.bytes_per_second).map((o) => ({o, d, name})));
+  const single = everyDevice().flatMap(({d, name}) => (d.operators || []).filter((o) => o.flops_per_second && o.bytes_per_second).map((o) => ({o, d, name})));
+  const all = many() ? together(single.map(({o, d, name}) => ({...o, of: d, device: name})), (o) => `${o.name} ${o.shapes || ""} ${o.of.model || ""}`).map((o) => ({o, d: o.of, name: o.device})) : single;
   if (!all.length) {
     if (!everyDevice().some(({d}) => (d.operators || []).length)) return null;
     return [empty("Nothing can be placed below a roof:", "no operator has both FLOPs and bytes. Record shapes (record_shapes=True of PyTorch's profiler), or declare work in NVTX payloads.")];
@@ -221,7 +226,10 @@ function lists() {
   const list = everyDevice();
   if (!list.some(({d}) => (d.by_kernel || []).length || (d.operators || []).length)) return null;
   const one = list.length === 1, device = one ? [] : [{title: "device", left: true, of: (r) => r.device}];
-  const flat = (key) => list.flatMap(({d, name}) => (d[key] || []).map((r) => ({...r, device: name, share: r.time_ns / d.window_ns})));
+  const flat = (key) => {
+    const rows = list.flatMap(({d, name}) => (d[key] || []).map((r) => ({...r, device: name, share: r.time_ns / d.window_ns})));
+    return many() ? together(rows, (r) => `${r.name} ${r.shapes || ""}`) : rows;
+  };
   const time = [{title: "time", of: (r) => r.time_ns, cell: (r) => el("span", {}, nanos(r.time_ns), gauge(r.share))}, {title: "of window", of: (r) => r.share, cell: (r) => percent(r.share)}];
   const rates = [{title: "FLOP/s", of: (r) => r.flops_per_second, cell: (r) => or(r.flops_per_second, (v) => scaled(v, "FLOP/s"))}, {title: "B/s", of: (r) => r.bytes_per_second, cell: (r) => or(r.bytes_per_second, (v) => scaled(v, "B/s"))},
     {title: "of peak", of: (r) => r.peak_share, cell: (r) => or(r.peak_share, percent)}, {title: "bound", left: true, of: (r) => r.bound || "", cell: (r) => r.bound || ""}];
@@ -242,8 +250,9 @@ function lists() {
 function communication(view) {
   const list = everyDevice().filter(({d}) => d.parts.communication_exposed_ns + d.parts.communication_hidden_ns > 0);
   if (!list.length) return null;
-  const rows = list.flatMap(({d, name}) => (d.collectives || []).map((c) => ({...c, device: name})));
-  return [...list.slice(0, 32).map(({d, name}) => {
+  const each = list.flatMap(({d, name}) => (d.collectives || []).map((c) => ({...c, device: name}))), rows = many() ? together(each, (c) => c.name) : each;
+  const small = many() ? [stripes(view, `Communication of ${plural(list.length, "device")}, on one scale`, list.map(({d, name}) => ({name, total: d.parts.communication_exposed_ns + d.parts.communication_hidden_ns, parts: [["hidden", d.parts.communication_hidden_ns, "w0", nanos(d.parts.communication_hidden_ns)], ["exposed", d.parts.communication_exposed_ns, "w1", nanos(d.parts.communication_exposed_ns)]]}))), legend([["hidden", "w0"], ["exposed", "w1"]])] : [];
+  return [...small, ...(many() ? [] : list).map(({d, name}) => {
     const p = d.parts, total = p.communication_exposed_ns + p.communication_hidden_ns;
     return el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, `${nanos(total)} of communication, ${percent(p.communication_hidden_ns / total)} of it hidden, ${percent(p.communication_exposed_ns / d.window_ns)} of the window exposed`)),
       bar(view, `Communication of ${name}`, total, [["hidden", p.communication_hidden_ns, "w0", nanos(p.communication_hidden_ns)], ["exposed", p.communication_exposed_ns, "w1", nanos(p.communication_exposed_ns)]], 18));
@@ -253,17 +262,18 @@ function communication(view) {
 
 // Which copies hold the device up?
 function copies() {
-  const rows = everyDevice().flatMap(({d, name}) => (d.copies || []).map((c) => ({...c, device: name, share: c.exposed_ns / d.window_ns})));
-  if (!rows.length) return null;
+  const each = everyDevice().flatMap(({d, name}) => (d.copies || []).map((c) => ({...c, device: name, share: c.exposed_ns / d.window_ns})));
+  if (!each.length) return null;
   const label = (c) => [(c.direction || "memset").replaceAll("_", " "), c.memory].filter(Boolean).join(", ");
+  const windows = everyDevice().reduce((t, {d}) => t + d.window_ns, 0), rows = many() ? together(each, label).map((c) => ({...c, share: c.exposed_ns / windows})) : each;
   return [table("Copies and memsets", [{title: "kind", left: true, of: label}, ...(everyDevice().length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count, cell: (c) => count(c.count)}, {title: "bytes", of: (c) => c.bytes, cell: (c) => or(c.bytes, (v) => scaled(v, "B"))},
     {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)}, {title: "rate", of: (c) => c.bytes / c.time_ns, cell: (c) => or(c.bytes / c.time_ns, (v) => scaled(v * 1e9, "B/s"))}, {title: "exposed", of: (c) => c.exposed_ns, cell: (c) => nanos(c.exposed_ns)}, {title: "of window", of: (c) => c.share, cell: (c) => percent(c.share)}], rows, {key: "copies"})];
 }
 
 // When is how much memory allocated?
 function profileMemory(view) {
-  const out = [];
-  for (const {d, name} of everyDevice().filter(({d}) => (d.memory || []).length > 1).slice(0, 16)) {
+  const all = everyDevice().filter(({d}) => (d.memory || []).length > 1), out = many() && all.length ? smallLevels(view, all) : [];
+  for (const {d, name} of many() && all.length ? [shown(all)] : all) {
     const points = d.memory.map((m) => [m.at_unix_ns / 1e6, m.bytes]), high = points.reduce((a, b) => (b[1] > a[1] ? b : a));
     out.push(el("h3", {}, name), el("p", {class: "hint"}, `At most ${bytes(high[1])}, ${seconds((high[0] - points[0][0]) / 1e3)} after the first allocation; ${bytes(points[0][1])} at first, ${bytes(points[points.length - 1][1])} at last. What the framework's allocator had handed out, not what the device had in use.`),
       levels(view, `Allocated memory of ${name}`, [{name, points}], points[0][0], points[points.length - 1][0]));
