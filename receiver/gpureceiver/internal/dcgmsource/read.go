@@ -222,6 +222,11 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 	}
 	before := w.newest
 	w.newest = max(newest, before)
+	if newest <= before {
+		// This read came just before a sample. Reading again at the next pace moves later reads away from the times of
+		// samples: otherwise every second read misses one and fetches the history.
+		w.read = time.Time{}
+	}
 	if w.every == s.set.Sampling && before > 0 && newest-before > 3*w.every.Microseconds()/2 {
 		w.mark = before + 1
 		return s.readHistory(b, w)

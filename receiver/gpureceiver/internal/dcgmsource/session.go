@@ -175,27 +175,46 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 	return w, nil
 }
 
+// watchPlan is a watch to create for every board.
+type watchPlan struct {
+	kind   watchKind
+	name   string
+	fields []uint16
+	every  time.Duration
+}
+
+// merge joins plans whose newest values are read at the same interval: a read costs one round trip, whatever the fields.
+func merge(plan []watchPlan) (merged []watchPlan) {
+	for _, x := range plan {
+		i := slices.IndexFunc(merged, func(m watchPlan) bool {
+			return x.kind == latest && m.kind == latest && m.every == x.every
+		})
+		if i < 0 {
+			merged = append(merged, x)
+		} else {
+			merged[i].fields = slices.Concat(merged[i].fields, x.fields)
+		}
+	}
+	return merged
+}
+
 // watchAll creates groups and watches for the discovered devices.
 func (s *session) watchAll() error {
 	slowEvery := max(s.set.Sampling, s.set.Slow/2)
 	mediumEvery := min(slowEvery, max(s.set.Sampling, time.Second))
+	plan := []watchPlan{
+		{
+			s.sampledAs(), "fast",
+			without(listed[gpuquantity.Fast], func(id uint16) bool { return slices.Contains(s.without, id) }),
+			s.set.Sampling,
+		},
+		{latest, "medium", listed[gpuquantity.Medium], mediumEvery},
+		{latest, "slow", listed[gpuquantity.Slow], slowEvery},
+		{events, "xid", []uint16{fieldXID}, mediumEvery},
+		{processes, "processes", s.processField(), max(slowEvery, processesEvery)},
+	}
 	for chunk := range slices.Chunk(s.watched(entityGPU), maxEntities) {
-		for _, x := range []struct {
-			kind   watchKind
-			name   string
-			fields []uint16
-			every  time.Duration
-		}{
-			{
-				s.sampledAs(), "fast",
-				without(listed[gpuquantity.Fast], func(id uint16) bool { return slices.Contains(s.without, id) }),
-				s.set.Sampling,
-			},
-			{latest, "medium", listed[gpuquantity.Medium], mediumEvery},
-			{events, "xid", []uint16{fieldXID}, mediumEvery},
-			{latest, "slow", listed[gpuquantity.Slow], slowEvery},
-			{processes, "processes", s.processField(), max(slowEvery, processesEvery)},
-		} {
+		for _, x := range merge(plan) {
 			if _, err := s.newWatch(x.kind, x.name, chunk, x.fields, x.every); err != nil {
 				return err
 			}

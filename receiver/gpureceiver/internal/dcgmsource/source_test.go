@@ -8,6 +8,7 @@ package dcgmsource
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -111,6 +112,32 @@ func TestAnotherClientWatchesFaster(t *testing.T) {
 	read(t, s)
 	m.advance(t, time.Second)
 	assert.Equal(t, 100, len(of(read(t, s), 0, gpuquantity.Power)), "all of them, with their times")
+}
+
+// Reads and samples have the same interval, so a read can come just before a sample as often as just after one. It then
+// moves: the history of a field costs a round trip for each device.
+func TestReadsMoveAwayFromTheTimesOfSamples(t *testing.T) {
+	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
+	set := settings()
+	set.Sampling, set.Slow = time.Second, time.Second
+	s := open(t, m, set)
+	late := rand.New(rand.NewPCG(1, 2))
+	const seconds = 60
+	var times []int64
+	before := trips(t)
+	for k := range int64(2 * seconds) {
+		m.set(t, "now", baseTime+k*500_000+late.Int64N(8000)-4000)
+		b := &gpudata.Batch{}
+		require.NoError(t, s.Read(b))
+		for _, v := range of(b, 0, gpuquantity.Power) {
+			times = append(times, v.Time)
+		}
+	}
+	require.GreaterOrEqual(t, len(times), seconds-1)
+	for i := range times[1:] {
+		require.Equal(t, time.Second, time.Duration(times[i+1]-times[i]))
+	}
+	assert.Less(t, trips(t)-before, 6*seconds, "a few a second")
 }
 
 func TestNothingIsLeftInTheHostEngine(t *testing.T) {
