@@ -134,7 +134,8 @@ type client struct {
 	*functions
 	handle   uintptr
 	embedded bool
-	values   []scalar // of the present read
+	values   []scalar      // of the present read
+	mig      *migHierarchy // of the last call: 70 KiB
 }
 
 func newClient() api { return &client{} }
@@ -207,7 +208,11 @@ func (c *client) gpus() ([]uint, error) {
 }
 
 func (c *client) instances() ([]instance, error) {
-	h := &migHierarchy{version: version[migHierarchy](2)}
+	if c.mig == nil {
+		c.mig = &migHierarchy{}
+	}
+	h := c.mig
+	h.version, h.count = version[migHierarchy](2), 0
 	if err := c.check("dcgmGetGpuInstanceHierarchy", c.Hierarchy(c.handle, h)); err != nil {
 		return nil, err
 	}

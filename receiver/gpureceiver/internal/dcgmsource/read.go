@@ -41,6 +41,8 @@ const (
 	coarse = 500 * time.Millisecond
 	// processesEvery is the minimum time between two readings of the processes.
 	processesEvery = 10 * time.Second
+	// checkEvery is the minimum time between two readings of the list of devices.
+	checkEvery = 2 * time.Second
 	// xidsEvery is how often the history of XIDs is read without a new one: one from the kernel log can carry a time
 	// before the newest.
 	xidsEvery = 30 * time.Second
@@ -66,7 +68,7 @@ func (w *watch) due(now time.Time, pace time.Duration) bool {
 // read reads every watch that is due, and from time to time the list of devices.
 func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 	now := s.now()
-	if now.Sub(s.checked) >= s.set.Slow || len(s.devices) == 0 {
+	if now.Sub(s.checked) >= max(s.set.Slow, checkEvery) || len(s.devices) == 0 {
 		var changed bool
 		err := again(func() (err error) {
 			changed, err = s.check()
