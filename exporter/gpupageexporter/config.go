@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/localhost"
 )
 
 // Config of the exporter.
@@ -51,5 +52,6 @@ func (c *Config) Validate() error {
 			bad.Add("`trace_url` must be a http or https address with {traceID}, found %q", c.TraceURL)
 		}
 	}
+	bad.Join(localhost.Validate("hosts", c.Hosts))
 	return bad.Err()
 }

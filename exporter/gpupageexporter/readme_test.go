@@ -87,6 +87,8 @@ func TestConfigIsChecked(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 	assert.True(t, strings.HasPrefix(defaultEndpoint, "127.0.0.1:"), "loopback unless told")
 	assert.Zero(t, cfg.WriteTimeout, "a page is open for longer")
+	cfg.Hosts = []string{"GPU.example.com", "gpu.example.com:80"}
+	require.ErrorContains(t, cfg.Validate(), "`hosts::1` must be a host name")
 	cfg.NetAddr.Endpoint = ""
 	require.ErrorContains(t, cfg.Validate(), "`endpoint` must not be empty")
 }

@@ -4,11 +4,10 @@
 package hostcheckextension
 
 import (
-	"strings"
-
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/localhost"
 )
 
 // Config names the hosts that requests may be for.
@@ -22,11 +21,4 @@ type Config struct {
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate reports every problem at once.
-func (c *Config) Validate() error {
-	var bad configvalidate.List
-	for i, h := range c.Hosts {
-		bad.If(h == "" || strings.ContainsAny(h, ":/*[] "),
-			"`hosts::%d` must be a host name such as gpu.example.com, without port or wildcard, found %q", i, h)
-	}
-	return bad.Err()
-}
+func (c *Config) Validate() error { return localhost.Validate("hosts", c.Hosts) }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/extensionmiddleware"
@@ -21,7 +20,7 @@ type hostCheck struct {
 	component.StartFunc
 	component.ShutdownFunc
 
-	hosts []string // in lower case
+	hosts localhost.Hosts
 	tel   *metadata.TelemetryBuilder
 }
 
@@ -32,18 +31,14 @@ func newHostCheck(cfg *Config, set component.TelemetrySettings) (*hostCheck, err
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the extension's metrics: %w", err)
 	}
-	h := &hostCheck{tel: tel}
-	for _, name := range cfg.Hosts {
-		h.hosts = append(h.hosts, strings.TrimSuffix(strings.ToLower(name), "."))
-	}
-	return h, nil
+	return &hostCheck{hosts: localhost.NewHosts(cfg.Hosts...), tel: tel}, nil
 }
 
 // GetHTTPHandler implements extensionmiddleware.HTTPServer. Rejected requests do not reach the server's own handlers.
 func (h *hostCheck) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, base http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !localhost.Allowed(r, h.hosts) {
+			if !h.hosts.Allow(r) {
 				h.tel.ExtensionHostCheckRejected.Add(r.Context(), 1)
 				http.Error(w, fmt.Sprintf("host %q is not this machine (use localhost or an address, or add it to `hosts` "+
 					"of host_check)", r.Host), http.StatusForbidden)

@@ -5,12 +5,14 @@ package localhost
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAllowedNamesThisMachineOnly(t *testing.T) {
@@ -26,7 +28,19 @@ func TestAllowedNamesThisMachineOnly(t *testing.T) {
 		at := func(a net.Addr) *http.Request {
 			return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, a))
 		}
-		assert.Equal(t, want, Allowed(at(loopback), []string{"gpu.example.com"}), host)
-		assert.True(t, Allowed(at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}), nil), "%s, not at a loopback address", host)
+		assert.Equal(t, want, NewHosts("GPU.example.COM.").Allow(at(loopback)), host)
+		assert.True(t, NewHosts().Allow(at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)})), "%s, not at a loopback address", host)
 	}
+}
+
+func TestValidateAcceptsHostNamesOnly(t *testing.T) {
+	require.NoError(t, Validate("hosts", []string{"gpu", "gpu.example.com", "GPU.Example.com."}))
+	err := Validate("hosts", []string{
+		"gpu", "", "gpu:80", "*.example.com", "http://gpu", "gpu/", "[::1]", "a b", "gpu..com", ".", "gpu,b", "gpü",
+	})
+	for i, name := range []string{"", "gpu:80", "*.example.com", "http://gpu", "gpu/", "[::1]", "a b", "gpu..com", ".", "gpu,b", "gpü"} {
+		assert.ErrorContains(t, err, fmt.Sprintf(
+			"`hosts::%d` must be a host name such as gpu.example.com, without port or wildcard, found %q", i+1, name))
+	}
+	assert.NotContains(t, err.Error(), "hosts::0")
 }

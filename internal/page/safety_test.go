@@ -65,7 +65,7 @@ func TestNoNumberFromTheWireStopsThePage(t *testing.T) {
 
 // A name that a hostile site points to the loopback is not answered: its pages would read what is shown here.
 func TestThePageOfTheLoopbackAnswersToItsOwnNames(t *testing.T) {
-	srv := httptest.NewServer(Handler(at(), "", "gpu.example"))
+	srv := httptest.NewServer(Handler(at(), "", "GPU.Example."))
 	defer srv.Close()
 	for host, want := range map[string]int{
 		"localhost:9465": 200, "127.0.0.1": 200, "[::1]:9465": 200, "LOCALHOST.": 200, "gpu.example": 200, "a.localhost": 200,

@@ -61,10 +61,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 //
-// Requests to a loopback address are answered for localhost, addresses and the given hosts only, which are in lower
-// case (see package localhost).
+// Requests to a loopback address are answered for localhost, addresses and the given hosts only (see package
+// localhost).
 func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
-	mux := http.NewServeMux()
+	mux, names := http.NewServeMux(), localhost.NewHosts(hosts...)
 	for path, asset := range map[string]struct {
 		content []byte
 		kind    string
@@ -124,7 +124,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !localhost.Allowed(r, hosts) {
+		if !names.Allow(r) {
 			http.Error(w, fmt.Sprintf("this page is not served as %q (localhost, addresses and `hosts` are)", r.Host),
 				http.StatusForbidden)
 			return
