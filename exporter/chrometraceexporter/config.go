@@ -102,6 +102,7 @@ func (c *Config) Validate() error {
 	default:
 		bad.Add("`existing` must be number or replace, found %q", string(c.Existing))
 	}
+	bad.Names("counters", c.Counters)
 	bad.If(c.Rotation.HasValue() && c.PerTrace.HasValue(), "`rotation` and `per_trace` exclude each other")
 	return bad.Err()
 }

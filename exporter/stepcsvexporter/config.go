@@ -64,9 +64,7 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Rea
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as logs/steps.csv")
-	for _, p := range c.Phases {
-		bad.If(p == "", "`phases` must not hold an empty name")
-	}
+	bad.Names("phases", c.Phases)
 	return bad.Err()
 }
 

@@ -44,7 +44,7 @@ func TestConfig(t *testing.T) {
 	assert.True(t, cfg.Queue.HasValue())
 	_, err = load(t, "step_csv/wrong")
 	for _, want := range []string{
-		"`path` must name a file, such as logs/steps.csv", "`phases` must not hold an empty name",
+		"`path` must name a file, such as logs/steps.csv", "`phases::0` must not be blank",
 		"`max_megabytes` must be positive and a size that a file can have, found 0", "`max_files` must be non-negative, found -1",
 	} {
 		assert.ErrorContains(t, err, want)

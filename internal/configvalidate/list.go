@@ -39,6 +39,13 @@ func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 	l.If(found <= 0, "`%s` must be positive, found %v", key, found)
 }
 
+// Names adds a problem for each name of a list that is blank.
+func (l *List) Names(key string, names []string) {
+	for i, name := range names {
+		l.If(strings.TrimSpace(name) == "", "`%s::%d` must not be blank, found %q", key, i, name)
+	}
+}
+
 // Err returns the joined problems, nil if there are none.
 func (l *List) Err() error { return errors.Join(*l...) }
 
@@ -47,8 +54,8 @@ type Removed struct{ Key, Use string }
 
 // Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects values that Unmarshal
 // accepts and changes without an error: a fraction or a number out of range for a whole number (truncated), a number
-// for an enumerated word, and a number below a millisecond in ns for a duration (a forgotten unit). Keys that earlier
-// versions had are reported with what replaces them.
+// for an enumerated word, a number below a millisecond in ns for a duration (a forgotten unit), and a duration of more
+// than maxDuration. Keys that earlier versions had are reported with what replaces them.
 func Read(conf *confmap.Conf, into any, removed ...Removed) error {
 	var bad List
 	for _, r := range removed {
@@ -77,6 +84,8 @@ func (l *List) numbers(key string, found any, t reflect.Type) {
 	switch {
 	case t == reflect.TypeFor[time.Duration]() && !isDuration(found):
 		l.Add("`%s` must be a duration such as 10s or 100ms, found %s", key, quoted(found))
+	case t == reflect.TypeFor[time.Duration]() && tooLong(found):
+		l.Add("`%s` must be within %.0fh (100 years), found %s", key, maxDuration.Hours(), quoted(found))
 	case whole(t):
 		if v := reflect.ValueOf(found); v.IsValid() && !fits(v, t) {
 			l.Add("`%s` must be a whole number within the range of %s, found %v", key, t.Kind(), found)
@@ -144,6 +153,27 @@ func isDuration(found any) bool {
 		ns = v.Float()
 	}
 	return ns == 0 || math.Abs(ns) >= float64(time.Millisecond)
+}
+
+// maxDuration is the longest duration of an option: times in nanoseconds since 1970 end in 2262, and sums of a time and
+// a longer duration would be in the past.
+const maxDuration = 876_000 * time.Hour
+
+func tooLong(found any) bool {
+	d, v := time.Duration(0), reflect.ValueOf(found)
+	switch text, ok := found.(string); {
+	case !v.IsValid() || !fits(v, reflect.TypeFor[time.Duration]()):
+		return false // another check rejects it
+	case ok:
+		d, _ = time.ParseDuration(text)
+	case v.CanInt():
+		d = time.Duration(v.Int())
+	case v.CanUint():
+		d = time.Duration(v.Uint())
+	case v.CanFloat():
+		d = time.Duration(v.Float())
+	}
+	return d > maxDuration || d < -maxDuration
 }
 
 func quoted(found any) string {

@@ -91,6 +91,9 @@ func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 		"for: 1.5":             "`for` must be a whole number within the range of int64, found 1.5",
 		"for: 100 ms":          "`for` must be a duration such as 10s or 100ms, found \"100 ms\"",
 		"for: ten":             "`for` must be a duration such as 10s or 100ms, found \"ten\"",
+		"for: 876001h":         "`for` must be within 876000h (100 years), found \"876001h\"",
+		"for: -876001h":        "`for` must be within 876000h (100 years), found \"-876001h\"",
+		"for: 4e18":            "`for` must be within 876000h (100 years), found 4e+18 (a number alone is nanoseconds)",
 		"may: {for: 5}":        "`may::for` must be a duration such as 10s or 100ms, found 5 (a number alone is nanoseconds)",
 		"may: {small: 3.5}":    "`may::small` must be a whole number within the range of uint8, found 3.5",
 		"list: [{small: 999}]": "`list::0::small` must be a whole number within the range of uint8, found 999",
@@ -115,6 +118,7 @@ func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 	}, o)
 	for found, want := range map[string]time.Duration{
 		"for: 0": 0, "for: 1000000": time.Millisecond, "for: 5e9": 5 * time.Second, "for: 800ns": 800, `for: "0"`: 0,
+		"for: 876000h": 876_000 * time.Hour,
 	} {
 		raw, err := confmap.NewRetrievedFromYAML([]byte(found))
 		require.NoError(t, err)
@@ -127,4 +131,10 @@ func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 	o = options{}
 	require.NoError(t, confmap.NewFromStringMap(map[string]any{"for": time.Microsecond}).Unmarshal(&o))
 	require.Equal(t, time.Microsecond, o.Inner.For)
+}
+
+func TestNamesReportsEachBlankName(t *testing.T) {
+	var l List
+	l.Names("list", []string{"a", "", "b", " \t"})
+	require.EqualError(t, l.Err(), "`list::1` must not be blank, found \"\"\n`list::3` must not be blank, found \" \\t\"")
 }

@@ -96,6 +96,7 @@ func (c *Config) Validate() error {
 	bad.If(c.Floor < 0, "`floor` must not be negative, found %s", c.Floor)
 	bad.If(c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision),
 		"`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision)
+	bad.Names("repeat", c.Repeat)
 	for i, name := range c.Presets {
 		if _, ok := presets[name]; !ok {
 			bad.Add("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), name)

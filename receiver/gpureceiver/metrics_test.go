@@ -6,6 +6,7 @@ package gpureceiver
 import (
 	"context"
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 	"testing"
@@ -364,10 +365,16 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 		"`source` must be one of auto, dcgm, nvml, replay, simulated, found \"cuda\"",
 		"`sampling_interval` (1m0s) must not be longer than `collection_interval` (1s)",
 		"`dcgm::endpoint` must be set unless `dcgm::embedded` is true",
-		"`replay::speed` must be positive, found 0", "`simulated::devices` must be between 1 and 64, found 100",
+		"`replay::speed` must be between 0.001 and 1e+06, found 0", "`simulated::devices` must be between 1 and 64, found 100",
 		"`metrics` has an unknown name \"hw.pover\"",
 	} {
 		assert.ErrorContains(t, err, want)
+	}
+	for speed, ok := range map[float64]bool{
+		1e-3: true, 9e-4: false, 1e6: true, 1e7: false, -1: false, math.Inf(1): false, math.NaN(): false,
+	} {
+		cfg.Replay.Speed = speed
+		assert.Equal(t, ok, !strings.Contains(cfg.Validate().Error(), "replay::speed"), speed)
 	}
 	cfg = createDefaultConfig().(*Config)
 	cfg.Source = sourceReplay
