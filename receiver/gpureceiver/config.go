@@ -175,8 +175,8 @@ func (c *Config) Validate() error {
 		"`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval,
 		c.CollectionInterval)
 	bad.If(c.DCGM.Endpoint == "" && !c.DCGM.Embedded, "`dcgm::endpoint` must be set unless `dcgm::embedded` is true")
-	bad.If(!(c.Replay.Speed >= minSpeed && c.Replay.Speed <= maxSpeed), "`replay::speed` must be between %g and %g, found %g",
-		minSpeed, maxSpeed, c.Replay.Speed)
+	bad.If(!(c.Replay.Speed >= minSpeed && c.Replay.Speed <= maxSpeed),
+		"`replay::speed` must be between %g and %g, found %g", minSpeed, maxSpeed, c.Replay.Speed)
 	bad.If(c.Simulated.Devices < 1 || c.Simulated.Devices > 64,
 		"`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
 	for _, name := range slices.Sorted(maps.Keys(c.Metrics)) {

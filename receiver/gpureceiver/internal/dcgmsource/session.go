@@ -183,7 +183,8 @@ type watchPlan struct {
 	every  time.Duration
 }
 
-// merge joins plans whose newest values are read at the same interval: a read costs one round trip, whatever the fields.
+// merge joins plans whose newest values are read at the same interval: a read costs one round trip, whatever the
+// fields.
 func merge(plan []watchPlan) (merged []watchPlan) {
 	for _, x := range plan {
 		i := slices.IndexFunc(merged, func(m watchPlan) bool {
