@@ -17,6 +17,7 @@ const maxState = 1_800_000
 type budget struct {
 	rows, cells                               int // of a profile
 	kernels, operators, collectives, findings int // of a device
+	transfers                                 int
 	steps, levels                             int
 	nodes                                     int // of the flame graph of all profiles
 }
@@ -27,7 +28,8 @@ func budgetOf(devices int) budget {
 	return budget{
 		rows: of(512, 4, shownRows), cells: of(48_000, 300, shownInCells), kernels: of(2400, 12, shownKernels),
 		operators: of(2400, 12, shownOperators), collectives: of(1280, 8, shownCollectives), findings: of(512, 4, 1000),
-		steps: of(2560, 8, shownProfileStep), levels: of(8000, 32, 1000), nodes: of(100_000, 6000, shownNodes),
+		transfers: of(1280, 8, shownTransfers),
+		steps:     of(2560, 8, shownProfileStep), levels: of(8000, 32, 1000), nodes: of(100_000, 6000, shownNodes),
 	}
 }
 
@@ -47,7 +49,7 @@ func (b budget) less() (budget, bool) {
 	for _, n := range []*int{&b.kernels, &b.operators, &b.steps} {
 		halve(4, n)
 	}
-	for _, n := range []*int{&b.rows, &b.collectives, &b.findings} {
+	for _, n := range []*int{&b.rows, &b.collectives, &b.transfers, &b.findings} {
 		halve(2, n)
 	}
 	return b, b != before
@@ -89,6 +91,7 @@ func (p *Profile) within(l budget) *Profile {
 		d.ByKernel, d.MoreKernels = less(d.ByKernel, l.kernels, d.MoreKernels)
 		d.Operators, d.MoreOperators = less(d.Operators, l.operators, d.MoreOperators)
 		d.Collectives, d.MoreCollectives = less(d.Collectives, l.collectives, d.MoreCollectives)
+		d.Transfers, d.MoreTransfers = less(d.Transfers, l.transfers, d.MoreTransfers)
 		d.ByStep, d.MoreSteps = less(d.ByStep, l.steps, d.MoreSteps)
 		d.Findings, d.MoreFindings = less(d.Findings, l.findings, d.MoreFindings)
 		d.Memory = coarser(d.Memory, l.levels)

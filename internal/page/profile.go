@@ -24,6 +24,7 @@ const (
 	shownKernels     = 300
 	shownOperators   = 300
 	shownCollectives = 100
+	shownTransfers   = 100
 	shownProfileStep = 400
 	shownChanges     = 200
 )
@@ -55,6 +56,7 @@ type DeviceReport struct {
 	MoreCollectives int   `json:"moreCollectives,omitempty"`
 	MoreSteps       int   `json:"moreSteps,omitempty"`
 	MoreFindings    int   `json:"moreFindings,omitempty"`
+	MoreTransfers   int   `json:"moreTransfers,omitempty"`
 }
 
 // Comparison is what changed between two profiles.
@@ -145,6 +147,7 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 		d.ByKernel, d.MoreKernels = most(byName(r.ByKernel), shownKernels)
 		d.Collectives, d.MoreCollectives = most(r.Collectives, shownCollectives)
 		d.ByStep, d.MoreSteps = most(r.ByStep, shownProfileStep)
+		d.Transfers, d.MoreTransfers = most(r.Transfers, shownTransfers)
 		d.Operators, d.Findings = slices.Clone(d.Operators), slices.Clone(r.Findings)
 		for i := range d.Operators {
 			o := &d.Operators[i]
@@ -177,6 +180,7 @@ func byName(list []facts.Kernel) []facts.Kernel {
 		}
 		o := &out[i]
 		o.Count, o.Time, o.Alone, o.Rate = o.Count+k.Count, o.Time+k.Time, o.Alone+k.Alone, together(o.Rate, k.Rate)
+		o.Launched.Add(&k.Launched)
 	}
 	slices.SortStableFunc(out, func(a, b facts.Kernel) int { return cmp.Compare(b.Time, a.Time) })
 	return out
@@ -217,10 +221,27 @@ func (b *Book) State(jobs []Job) *State {
 	for _, p := range b.profiles {
 		p.Name = filepath.Base(p.Name)
 	}
+	for _, j := range jobs {
+		if len(j.Transfers) > 0 { // which the ranks alone know less well
+			b.withoutTransfers(j.Ranks)
+		}
+	}
 	slices.SortStableFunc(b.profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
 	s.Jobs, s.Health.ProfilesDropped = jobs, b.more
 	b.fit(s)
 	return s
+}
+
+// withoutTransfers removes the transfers of the ranks of a job.
+func (b *Book) withoutTransfers(ranks []Rank) {
+	for _, p := range b.profiles {
+		if !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Rank == p.Rank && r.File == p.Name }) {
+			continue
+		}
+		for i := range p.Devices {
+			p.Devices[i].Transfers, p.Devices[i].MoreTransfers = nil, 0
+		}
+	}
 }
 
 // Flames returns the flame graph of the profiles that were read to their end; nil if there are no stacks.
@@ -286,6 +307,14 @@ type Job struct {
 	// that the others wait for longest is first.
 	Missing []int64       `json:"missing,omitempty"`
 	Absent  time.Duration `json:"absent_ns,omitzero"`
+	// Transfers are the collectives whose messages are stated, each run as long as its shortest rank.
+	Transfers []Transfer `json:"transfers,omitempty"`
+}
+
+// Transfer is the runs of all collectives of a job with one message. The bandwidth is of the mean run.
+type Transfer struct {
+	facts.Transfer
+	Recorded int `json:"recorded"` // ranks whose profiles have a run, of the run with the fewest
 }
 
 // JobMethod is how a job's late ranks were found.

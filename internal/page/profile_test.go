@@ -83,12 +83,14 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	kernels := []facts.Kernel{
 		{
 			Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond,
-			Rate: facts.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"},
+			Rate:     facts.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"},
+			Launched: facts.Launched{Registers: 64, Waves: facts.MeanOf(2, 4*time.Millisecond)},
 		},
 		{Name: "gemm", Count: 1, Time: 3 * time.Millisecond},
 		{
 			Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond,
-			Rate: facts.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"},
+			Rate:     facts.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"},
+			Launched: facts.Launched{Registers: 32, Waves: facts.MeanOf(0.5, 2*time.Millisecond)},
 		},
 		{Name: "add", Count: 1, Time: time.Millisecond},
 	}
@@ -101,6 +103,9 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	assert.InEpsilon(t, 8e6/6e-3, got[0].ByteRate, 1e-12, "over the time of those whose bytes are known")
 	assert.InEpsilon(t, (0.5*4+0.8*2)/6, got[0].PeakShare, 1e-12)
 	assert.Equal(t, "memory", got[0].Bound)
+	assert.EqualValues(t, 64, got[0].Registers)
+	assert.InEpsilon(t, (2*4+0.5*2)/6, got[0].Waves.Value(), 1e-12, "over the time of those whose waves are known")
+	assert.Zero(t, got[0].Occupancy.Value())
 }
 
 func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {

@@ -234,6 +234,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 func (s *spans) facts(d *deviceWindow, sw *sweep) *facts.Context {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps
+	f.World = s.p.Meta.WorldSize
 	f.Peak = facts.PeakOf(f.Model)
 	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 )
 
 // The expected values are counted by hand: blocks of the busiest multiprocessor against the mean.
@@ -35,8 +37,22 @@ func TestLastWaveOfBlocks(t *testing.T) {
 			Registers: c.registers, SharedMemory: c.shared, HasResources: true,
 		}
 		perSM := float64(c.grid) / float64(c.devices)
-		assert.InDelta(t, c.want, lastWave(d, perSM), 1e-9, c.name)
+		assert.InDelta(t, c.want, lastWave(d, &occupancy.Device{}, perSM), 1e-9, c.name)
 		d.HasResources = false
-		assert.Zero(t, lastWave(d, perSM), c.name)
+		assert.Zero(t, lastWave(d, &occupancy.Device{}, perSM), c.name)
 	}
+}
+
+// An RTX 3080 has fewer threads and less shared memory than the largest device: one block of 96 KiB, not two.
+func TestLastWaveUsesTheLimitsOfTheDevice(t *testing.T) {
+	d := &Detail{
+		Grid: [3]int64{68 + 34, 1, 1}, Block: [3]int64{256, 1, 1}, HasGrid: true,
+		Registers: 32, SharedMemory: 96 << 10, HasResources: true,
+	}
+	limits := occupancy.Device{
+		Multiprocessors: 68, Threads: 1536, Blocks: 16, Registers: 65536, SharedMemory: 100 << 10, WarpSize: 32, Major: 8,
+		Minor: 6,
+	}
+	assert.InDelta(t, 1-1.5/2, lastWave(d, &limits, 1.5), 1e-9)
+	assert.Zero(t, lastWave(d, &occupancy.Device{}, 1.5))
 }

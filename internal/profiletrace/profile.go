@@ -11,6 +11,7 @@ import (
 	"math/bits"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
@@ -19,6 +20,7 @@ type Device struct {
 	Ordinal int64
 	Model   string // empty: not stated
 	ID      string // value of hw.id, if the file states one
+	Limits  occupancy.Device
 }
 
 // Meta is a file's description of itself. Fields that the file does not state are zero.

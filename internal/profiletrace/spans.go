@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -85,9 +86,14 @@ func (p *Profile) deviceOf(ordinal int64) (stated Device) {
 		case d.Ordinal == ordinal:
 			return *d
 		case i == 0:
-			stated.Model = d.Model
-		case d.Model != p.Meta.Devices[0].Model:
-			stated.Model = ""
+			stated.Model, stated.Limits = d.Model, d.Limits
+		default:
+			if d.Model != p.Meta.Devices[0].Model {
+				stated.Model = ""
+			}
+			if d.Limits != p.Meta.Devices[0].Limits {
+				stated.Limits = occupancy.Device{}
+			}
 		}
 	}
 	return stated
@@ -98,9 +104,12 @@ func (p *Profile) modelOf(ordinal int64) string {
 	return cmp.Or(p.deviceOf(ordinal).Model, p.opts.Device)
 }
 
-// multiprocessors counts a device's, by the table of peaks; 0 if its model is not known.
-func (p *Profile) multiprocessors(ordinal int64) int64 {
-	return int64(facts.PeakOf(p.modelOf(ordinal)).SMs)
+// limitsOf returns what limits the blocks on a device, as the file states it, else only the multiprocessors of its
+// model.
+func (p *Profile) limitsOf(ordinal int64) occupancy.Device {
+	l := p.deviceOf(ordinal).Limits
+	l.Multiprocessors = cmp.Or(l.Multiprocessors, int64(facts.PeakOf(p.modelOf(ordinal)).SMs))
+	return l
 }
 
 // new returns a span of the host.

@@ -319,7 +319,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		d := s.devices[a.device]
 		if d == nil {
 			d = newDeviceWindow(a.device, proc, &s.split)
-			if d.sms = s.p.multiprocessors(a.device); s.ordinals > 1 {
+			if d.limits = s.p.limitsOf(a.device); s.ordinals > 1 {
 				d.beside = s.besideOf(d)
 			}
 			d.others = func(from, to int64) uint32 { return s.others(d.taking, from, to) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
@@ -26,7 +27,7 @@ type deviceWindow struct {
 	queueMax   int
 	before     uint32 // thread of the launch before
 	hasBefore  bool
-	sms        int64         // multiprocessors; 0: not known
+	limits     occupancy.Device
 	last       timeline.Unit // of the units that launched something, the one that ends last
 	worked     intervals.Set // recently, if there are other devices; see beside
 	beside     func(from, to int64) uint32
@@ -72,6 +73,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		if st := a.launch.step; st != nil {
 			v.Occurrence = st.occurrence(a.name)
 		}
+		v.GroupID, v.GroupName, v.ElementType = a.detail.GroupID, a.detail.Group, a.detail.ElementType
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))
 		if in, out := a.detail.InElements, a.detail.OutElements; a.detail.Collective == "all_to_all" && min(in, out) > 0 {
@@ -94,12 +96,13 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 			v.Operator, v.Shape = w.op, w.shape
 		}
 		v.Launched = launchedAs(&a.detail)
-		if a.detail.BlocksPerSM > 0 {
-			v.Filled = a.detail.BlocksPerSM
-		} else if a.detail.HasGrid && d.sms > 0 {
-			v.Filled = float64(a.detail.Grid[0]) * float64(a.detail.Grid[1]) * float64(a.detail.Grid[2]) / float64(d.sms)
+	}
+	if a.kind == KindKernel {
+		v.Config = d.configuration(&a.detail)
+		if !a.comm {
+			v.Filled = v.Config.BlocksPerSM
+			v.Tail = lastWave(&a.detail, &d.limits, v.Filled)
 		}
-		v.Tail = lastWave(&a.detail, v.Filled)
 	}
 	if st := a.launch.step; st != nil {
 		v.Step = int32(st.ordinal&math.MaxInt32) + 1

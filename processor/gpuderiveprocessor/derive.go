@@ -6,6 +6,7 @@ package gpuderiveprocessor
 import (
 	"math"
 
+	"github.com/otelgpu/otelgpu/internal/busbandwidth"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -94,7 +95,7 @@ func (d *derived) rates(f *spanfacts.Facts, t float64) {
 	d.writeRate = rate(f.Write, t)
 	d.flopRate = rate(f.FLOPs, t)
 	d.itemRate = rate(f.Items, t)
-	if factor := busFactor(f.Collective, f.GroupSize); f.Kind == spanfacts.Collective && factor > 0 {
+	if factor := busbandwidth.Factor(f.Collective, f.GroupSize); f.Kind == spanfacts.Collective && factor > 0 {
 		d.busRate = d.ioRate * factor
 	}
 }
@@ -219,26 +220,6 @@ func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
 		}
 	}
 	return outcomeDerived
-}
-
-// busFactor returns the ratio of bus bandwidth to algorithm bandwidth, as NCCL's tests define it (nccl-tests,
-// doc/PERFORMANCE.md): the least that each link carries, whatever the algorithm. It returns 0 if the ratio is not
-// defined or the group is unknown.
-func busFactor(collective string, n float64) float64 {
-	if n < 2 {
-		return 0
-	}
-	switch collective {
-	case semconv.GPUCollectiveNameAllReduce:
-		return 2 * (n - 1) / n
-	case semconv.GPUCollectiveNameAllGather, semconv.GPUCollectiveNameReduceScatter, semconv.GPUCollectiveNameAllToAll,
-		semconv.GPUCollectiveNameGather, semconv.GPUCollectiveNameScatter:
-		return (n - 1) / n
-	case semconv.GPUCollectiveNameBroadcast, semconv.GPUCollectiveNameReduce, semconv.GPUCollectiveNameSend,
-		semconv.GPUCollectiveNameRecv:
-		return 1
-	}
-	return 0
 }
 
 // larger returns the larger of two values that may be absent; absent only if both are.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -89,8 +90,9 @@ func (m *metaReader) devices(v []byte) {
 		m.faults = append(m.faults, "deviceProperties cannot be read")
 		return
 	}
-	for _, d := range list {
-		m.meta.Devices = append(m.meta.Devices, profiletrace.Device{Ordinal: d.ID, Model: d.Name})
+	limits := limitsOf(v)
+	for i, d := range list {
+		m.meta.Devices = append(m.meta.Devices, profiletrace.Device{Ordinal: d.ID, Model: d.Name, Limits: limits[i]})
 		switch name := strings.ToUpper(d.Name); {
 		case strings.Contains(name, "AMD"), strings.Contains(name, "INSTINCT"):
 			m.maker = makerAMD
@@ -98,6 +100,29 @@ func (m *metaReader) devices(v []byte) {
 			m.maker = max(m.maker, makerNVIDIA)
 		}
 	}
+}
+
+// limitsOf reads what limits the blocks on each device of deviceProperties. Fields that are missing or no integers stay
+// 0, which is unknown.
+func limitsOf(v []byte) []occupancy.Device {
+	var list []struct {
+		Multiprocessors int64 `json:"numSms"`
+		Threads         int64 `json:"maxThreadsPerMultiprocessor"`
+		Registers       int64 `json:"regsPerMultiprocessor"`
+		SharedMemory    int64 `json:"sharedMemPerMultiprocessor"`
+		WarpSize        int64 `json:"warpSize"`
+		Major           int64 `json:"computeMajor"`
+		Minor           int64 `json:"computeMinor"`
+	}
+	_ = json.Unmarshal(v, &list) // what has another type is left out
+	out := make([]occupancy.Device, len(list))
+	for i, d := range list {
+		out[i] = occupancy.Device{
+			Multiprocessors: d.Multiprocessors, Threads: d.Threads, Registers: d.Registers, SharedMemory: d.SharedMemory,
+			WarpSize: d.WarpSize, Major: d.Major, Minor: d.Minor,
+		}
+	}
+	return out
 }
 
 // call determines the vendor of a runtime call. ROCm's calls have the category cuda_runtime, too.

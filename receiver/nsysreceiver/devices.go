@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
@@ -38,12 +39,12 @@ func (c *collect) devices(ctx context.Context) error {
 		c.visible = visible
 		c.p.Faults = append(c.p.Faults, "processes number devices differently: gpu.device.ordinal is Nsight's number")
 	}
-	return c.db.each(ctx, tableGPU, []string{"id", "name", "uuid", "cuDevice"}, func(r []any) error {
+	return c.db.each(ctx, tableGPU, gpuColumns, func(r []any) error {
 		id, ok := number(r[0])
 		if !ok || len(c.p.Meta.Devices) == maxDevices {
 			return nil
 		}
-		d := profiletrace.Device{Ordinal: or(r[3], id), Model: word(r[1])}
+		d := profiletrace.Device{Ordinal: or(r[3], id), Model: word(r[1]), Limits: limitsOf(r[4:])}
 		if o, ok := byNumber[id]; ok {
 			d.Ordinal = o
 		}
@@ -59,6 +60,20 @@ func (c *collect) devices(ctx context.Context) error {
 		c.p.Meta.Devices = append(c.p.Meta.Devices, d)
 		return nil
 	})
+}
+
+var gpuColumns = []string{
+	"id", "name", "uuid", "cuDevice",
+	"smCount", "maxWarpsPerSm", "threadsPerWarp", "maxBlocksPerSm", "maxRegistersPerSm", "maxShmemPerSm", "computeMajor",
+	"computeMinor",
+}
+
+// limitsOf returns what limits the blocks on a device, by the columns of it from smCount on.
+func limitsOf(r []any) occupancy.Device {
+	return occupancy.Device{
+		Multiprocessors: or(r[0], 0), Threads: or(r[1], 0) * or(r[2], 0), WarpSize: or(r[2], 0), Blocks: or(r[3], 0),
+		Registers: or(r[4], 0), SharedMemory: or(r[5], 0), Major: or(r[6], 0), Minor: or(r[7], 0),
+	}
 }
 
 // maxDevices bounds what a broken file may claim.

@@ -236,7 +236,7 @@ function lists() {
   const more = (key) => list.reduce((t, {d}) => t + (d[key] || 0), 0);
   const tabs = {
     kernels: () => table("Kernels by name", [{title: "kernel", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, ...device, {title: "count", of: (r) => r.count, cell: (r) => count(r.count)}, ...time,
-      {title: "mean", of: (r) => r.time_ns / r.count, cell: (r) => nanos(r.time_ns / r.count)}, {title: "alone", help: "time in which no other kernel ran", of: (r) => r.alone_ns, cell: (r) => nanos(r.alone_ns)}, ...rates],
+      {title: "mean", of: (r) => r.time_ns / r.count, cell: (r) => nanos(r.time_ns / r.count)}, {title: "alone", help: "time in which no other kernel ran", of: (r) => r.alone_ns, cell: (r) => nanos(r.alone_ns)}, ...launchColumns, ...rates],
     flat("by_kernel"), {key: "kernels", sort: ["time", true], filter: (r) => r.name, most: 25, more: more("moreKernels")}),
     operators: () => table("Operators by name and shapes; their time is the time of the kernels they launched", [{title: "operator", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "shapes", left: true, of: (r) => r.shapes || "", cell: (r) => named(r.shapes || "")}, ...device,
       {title: "kernels", of: (r) => r.kernels, cell: (r) => count(r.kernels)}, ...time, ...rates, {title: "longest kernel", left: true, of: (r) => r.kernel, cell: (r) => named(r.kernel)}],
@@ -257,7 +257,9 @@ function communication(view) {
     return el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, `${nanos(total)} of communication, ${percent(p.communication_hidden_ns / total)} of it hidden, ${percent(p.communication_exposed_ns / d.window_ns)} of the window exposed`)),
       bar(view, `Communication of ${name}`, total, [["hidden", p.communication_hidden_ns, "w0", nanos(p.communication_hidden_ns)], ["exposed", p.communication_exposed_ns, "w1", nanos(p.communication_exposed_ns)]], 18));
   }), table("Collectives: waiting and moving are parts of their exposed time", [{title: "collective", left: true, of: (c) => c.name, cell: (c) => named(c.name)}, ...(list.length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count}, {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)},
-    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
+    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)}),
+    ...(state.jobs || []).map((j, i) => transfers(j.transfers || [], "transfers of job " + i, true)),
+    transfers(list.flatMap(({d, name}) => (d.transfers || []).map((t) => ({...t, device: name}))), "transfers", false, list.reduce((t, {d}) => t + (d.moreTransfers || 0), 0))];
 }
 
 // Which copies hold the device up?

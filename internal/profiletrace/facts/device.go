@@ -31,6 +31,7 @@ type Device struct {
 	ops  map[opKey]*operatorSum
 	kern map[uint32]*kernel
 	coll map[collectiveKey]*collective
+	sent map[transferKey]*Transfer
 	lead timeline.Lead
 	// idle time at head and tail: within the unit of the first or last launch, and before it
 	edges, before [timeline.Causes]int64
@@ -96,6 +97,7 @@ func NewDevice(s *timeline.Splitter) *Device {
 		Totals: Totals{Copy: map[CopyKey]*Copies{}, Trials: trials{}, Moved: map[MoveKey]*Moved{}},
 		split:  s,
 		ops:    map[opKey]*operatorSum{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
+		sent:   map[transferKey]*Transfer{},
 		chains: map[int64]link{}, scores: map[int64]scores{},
 	}
 }
@@ -235,6 +237,7 @@ func (d *Device) begin(a *timeline.Activity) {
 			d.Trials.launched(a)
 		} else {
 			t.coll, t.sent, t.received = d.collectiveOf(a), a.Sent, a.Received
+			d.transferred(a)
 		}
 	case timeline.Copying:
 		t.copy = d.copyOf(a, t.duration)

@@ -36,7 +36,8 @@ type Report struct {
 	ByKernel    []Kernel          `json:"by_kernel,omitempty"`
 	Copies      []Copy            `json:"copies,omitempty"`
 	Collectives []Collective      `json:"collectives,omitempty"`
-	Memory      []Level           `json:"memory,omitempty"` // memory handed out by the framework's allocator
+	Transfers   []Transfer        `json:"transfers,omitempty"` // of collectives whose messages are stated
+	Memory      []Level           `json:"memory,omitempty"`    // memory handed out by the framework's allocator
 	Findings    []finding.Finding `json:"findings"`
 }
 
@@ -120,6 +121,7 @@ type Kernel struct {
 	Time  time.Duration `json:"time_ns"`
 	Alone time.Duration `json:"alone_ns"`
 	Comm  bool          `json:"communication,omitempty"`
+	Launched
 	Rate
 }
 
@@ -151,6 +153,7 @@ type Context struct {
 	Model   string
 	Peak    Peak
 	Steps   int64
+	World   int64               // ranks of the job; 0: not stated
 	Name    func(uint32) string // of ranges, calls and operators; empty for 0
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
@@ -181,6 +184,7 @@ func (d *Device) Report(f *Context) Report {
 	d.operators(&r, f)
 	d.byKernel(&r, f)
 	d.otherLists(&r, f)
+	d.transfers(&r, f)
 	if s, ok := d.pace.slowdown(f.Clocks); ok {
 		d.Slowdown = &s
 	}

@@ -58,6 +58,7 @@ func (d *Device) kernelOf(a *timeline.Activity, duration time.Duration) *kernel 
 		k.Comm = a.Class == timeline.Communicating
 	}
 	k.Time += duration
+	k.launch(&a.Config, duration)
 	return k
 }
 

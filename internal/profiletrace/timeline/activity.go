@@ -21,14 +21,15 @@ const (
 type Activity struct {
 	Start, End int64
 	Class      Class
-	Name       uint32  // of the kernel
-	Operator   uint32  // that launched it; 0: none
-	Shape      uint32  // of the operator's inputs, as a name; 0: not recorded
-	In         uint32  // range on the host around the launch; 0: none
-	Around     uint32  // annotation or module around the launch; 0: none
-	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
-	Graph      bool    // launched by a graph
-	Opaque     bool    // in a compiled region or graph, which hides its operators
+	Name       uint32 // of the kernel
+	Operator   uint32 // that launched it; 0: none
+	Shape      uint32 // of the operator's inputs, as a name; 0: not recorded
+	In         uint32 // range on the host around the launch; 0: none
+	Around     uint32 // annotation or module around the launch; 0: none
+	Work       *Work  // of the operator, when this is the first of its activities; nil: not known, or counted already
+	Graph      bool   // launched by a graph
+	Opaque     bool   // in a compiled region or graph, which hides its operators
+	Config     Config
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
 	Tail       float64 // part of the device that is empty on average, because the last wave of blocks is not full
 	Stream     int64
@@ -46,6 +47,12 @@ type Activity struct {
 	Memory     string // of the host in a copy
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
+
+	// of the process group of a collective, its identity as a name and its description; 0 and "": not stated
+	GroupID     uint32
+	GroupName   string
+	ElementType string // of a collective; "": not stated
+
 	Sent       int64 // elements, of an all-to-all whose two sides are known
 	Received   int64 // likewise
 	Step       int32 // the step that launched it, from 1 on; 0: none
@@ -75,3 +82,11 @@ const MemoryManaged = "managed"
 
 // HostToDevice is the direction of copies from the host.
 const HostToDevice = "host_to_device"
+
+// Config is how a kernel was launched. Zero is not known.
+type Config struct {
+	Registers   int64   // of a thread
+	BlocksPerSM float64 // blocks of the grid for each multiprocessor
+	Waves       float64 // how many times the grid fills all multiprocessors
+	Occupancy   float64 // warps on the multiprocessors ÷ the most that they hold, 0 to 1, estimated from the launch
+}

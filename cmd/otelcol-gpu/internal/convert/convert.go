@@ -147,6 +147,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		stacks.Resolve(time.Now().UnixNano(), true)
 		byRank.Judged(file, r.Devices)
 		book.Profile(file, r.Devices, r.Odd)
+		for i := range r.Devices {
+			table.Kernels(r.Devices[i].ByKernel)
+		}
 		book.Host(file, r.Host)
 		if r.Partial {
 			partial++

@@ -48,7 +48,9 @@ type profile struct {
 	window      intervals.Interval
 
 	collectives []straggler.Collective
-	labels      map[string]string    // of process groups, for people
+	labels      map[string]string // of process groups, for people
+	messages    map[sentAs]facts.Message
+	model       string               // of its only device
 	compute     []intervals.Interval // kernels that are not collectives
 	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
@@ -117,6 +119,7 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 		if x.file != file || len(devices) != 1 {
 			continue
 		}
+		x.model = devices[0].Model
 		for _, v := range devices[0].Findings {
 			if v.Kind == semconv.GPUFindingKindHostWork && v.Certainty == finding.High && !v.Outside && len(v.Where) > 0 &&
 				v.Gain > x.idle.Time {
@@ -140,6 +143,7 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	}
 	x := &profile{
 		file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{},
+		messages: map[sentAs]facts.Message{},
 	}
 	p.list = append(p.list, x)
 	return x
@@ -170,7 +174,9 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	}
 	switch f.Kind {
 	case spanfacts.Collective:
-		x.collectives = append(x.collectives, x.collective(s, f.Name, at))
+		c := x.collective(s, f.Name, at)
+		x.message(&c, s.Attributes())
+		x.collectives = append(x.collectives, c)
 	case spanfacts.Kernel, spanfacts.Graph:
 		x.compute = append(x.compute, at)
 		k := x.kernels[f.Name]

@@ -97,41 +97,46 @@ func (t *Table) Spans() (all, gpu int64) {
 	return t.spans, t.gpu
 }
 
-// column is a column of a table. If not all columns fit, the ones with the greatest rank are omitted.
+// column is a column of a table. If not all columns fit, the ones with the greatest rank are omitted. Optional ones are
+// shown only if a row has a value.
 type column struct {
-	title string
-	rank  int
-	right bool
+	title    string
+	rank     int
+	right    bool
+	optional bool
 }
 
 var (
 	operationColumns = []column{
-		{"OPERATION", 0, false},
-		{"TYPE", 10, false},
-		{"COUNT", 7, true},
-		{"GPU TIME", 1, true},
-		{"SHARE", 2, true},
-		{"GB/s", 9, true},
-		{"TFLOP/s", 8, true},
-		{"% PEAK", 6, true},
-		{"BOUND", 5, false},
-		{"J", 3, true},
-		{"NOTE", 4, false},
+		{"OPERATION", 0, false, false},
+		{"TYPE", 10, false, false},
+		{"COUNT", 7, true, false},
+		{"GPU TIME", 1, true, false},
+		{"SHARE", 2, true, false},
+		{"GB/s", 9, true, false},
+		{"TFLOP/s", 8, true, false},
+		{"% PEAK", 6, true, false},
+		{"BOUND", 5, false, false},
+		{"OCCUP %", 11, true, true},
+		{"WAVES", 12, true, true},
+		{"REGS", 13, true, true},
+		{"J", 3, true, false},
+		{"NOTE", 4, false, true},
 	}
 	stepColumns = []column{
-		{"STEPS OF", 0, false},
-		{"COUNT", 6, true},
-		{"MEAN STEP", 1, true},
-		{"ITEMS/s", 3, true},
-		{"MFU %", 4, true},
-		{"J", 5, true},
-		{"NOTE", 2, false},
+		{"STEPS OF", 0, false, false},
+		{"COUNT", 6, true, false},
+		{"MEAN STEP", 1, true, false},
+		{"ITEMS/s", 3, true, false},
+		{"MFU %", 4, true, false},
+		{"J", 5, true, false},
+		{"NOTE", 2, false, true},
 	}
 	requestColumns = []column{
-		{"REQUESTS OF", 0, false},
-		{"COUNT", 3, true},
-		{"MEDIAN", 2, true},
-		{"SLOWEST", 1, true},
+		{"REQUESTS OF", 0, false, false},
+		{"COUNT", 3, true, false},
+		{"MEDIAN", 2, true, false},
+		{"SLOWEST", 1, true, false},
 	}
 )
 
@@ -201,7 +206,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	var rows [][]string
 	var show func(n *node, indent string, depth int)
 	show = func(n *node, indent string, depth int) {
-		rows = append(rows, n.row(indent, whole))
+		rows = append(rows, t.row(n, indent, whole))
 		left := n.Sums[spansums.Time]
 		for _, x := range n.below {
 			left -= x.Sums[spansums.Time]
@@ -212,7 +217,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 		if len(n.below) > 0 && left > 0.01*n.Sums[spansums.Time] {
 			rows = append(rows, []string{
 				indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
-				"", "", "", "",
+				"", "", "", "", "", "", "",
 			})
 		}
 	}
@@ -222,7 +227,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	if hidden > 0 {
 		rows = append(rows, []string{
 			fmt.Sprintf("(%d more operations)", hidden), "", rest.runs(), duration(rest.Sums[spansums.Time]),
-			ratio(rest.Sums[spansums.Time], whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
+			ratio(rest.Sums[spansums.Time], whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "-", "-", "-", "",
 		})
 	}
 	return rows
@@ -235,12 +240,13 @@ func (n *node) parentName() string {
 	return n.parent.name
 }
 
-func (n *node) row(indent string, whole float64) []string {
+func (t *Table) row(n *node, indent string, whole float64) []string {
+	occupancy, waves, registers := t.launched(n.op)
 	return []string{
 		indent + printable.Line(n.op.name), n.op.kind, n.runs(), duration(n.Sums[spansums.Time]),
 		ratio(n.Sums[spansums.Time], whole, "%.1f%%", 100), n.rate(spansums.Bytes, spansums.ByteTime, "%.1f", 1e-9),
 		n.rate(spansums.FLOPs, spansums.FLOPTime, "%.2f", 1e-12), n.rate(spansums.Roofline, spansums.RoofTime, "%.1f", 100),
-		cmp.Or(n.Bound(), "-"), n.energy(), n.note(),
+		cmp.Or(n.Bound(), "-"), occupancy, waves, registers, n.energy(), n.note(),
 	}
 }
 
@@ -284,13 +290,14 @@ func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
 			widths[i] = max(widths[i], cells(r[i]))
 		}
 	}
-	noted := slices.ContainsFunc(rows, func(r []string) bool { return r[len(r)-1] != "" })
+	filled := make([]bool, len(columns))
+	for i, c := range columns {
+		filled[i] = !c.optional || slices.ContainsFunc(rows, func(r []string) bool { return r[i] != "" && r[i] != "-" })
+	}
 	shown := make([]bool, len(columns))
 	name := mostName
 	if f.Width == 0 {
-		for i, c := range columns {
-			shown[i] = c.title != "NOTE" || noted
-		}
+		copy(shown, filled)
 	} else {
 		left := f.Width - 1 // the last column would make some terminals wrap
 		name = min(widths[0], leastName, f.Width/2)
@@ -298,7 +305,7 @@ func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
 		shown[0] = true
 		for rank := range columns {
 			i := slices.IndexFunc(columns, func(c column) bool { return c.rank == rank })
-			if i <= 0 || widths[i]+2 > left || columns[i].title == "NOTE" && !noted {
+			if i <= 0 || widths[i]+2 > left || !filled[i] {
 				continue
 			}
 			shown[i] = true

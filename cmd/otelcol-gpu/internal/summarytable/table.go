@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -39,6 +40,7 @@ type Table struct {
 	steps map[position]*stats
 	late  map[rankOf]*lateness
 	serve map[string]*requests // by service
+	fill  map[string]*facts.Launched
 	spans int64
 	gpu   int64
 
@@ -60,7 +62,7 @@ type part struct {
 func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[position]*stats{}, steps: map[position]*stats{},
-		late: map[rankOf]*lateness{}, serve: map[string]*requests{},
+		late: map[rankOf]*lateness{}, serve: map[string]*requests{}, fill: map[string]*facts.Launched{},
 		known: boundedmap.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans / 2},
 	}
 }

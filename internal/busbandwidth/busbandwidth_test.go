@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpuderiveprocessor
+package busbandwidth
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ import (
 
 // Bus bandwidth relative to algorithm bandwidth, from the formulas in doc/PERFORMANCE.md of NCCL's tests or, if missing
 // there, from the constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
-func TestBusFactorsEqualNCCLsTests(t *testing.T) {
+func TestFactorsEqualNCCLsTests(t *testing.T) {
 	table := map[string]func(n float64) float64{
 		semconv.GPUCollectiveNameAllReduce:     func(n float64) float64 { return 2 * (n - 1) / n },
 		semconv.GPUCollectiveNameReduceScatter: func(n float64) float64 { return (n - 1) / n },
@@ -29,10 +29,10 @@ func TestBusFactorsEqualNCCLsTests(t *testing.T) {
 	}
 	for name, factor := range table {
 		for _, n := range []float64{2, 3, 4, 8, 72, 1024} {
-			assert.Equal(t, factor(n), busFactor(name, n), "%s of %g", name, n)
+			assert.Equal(t, factor(n), Factor(name, n), "%s of %g", name, n)
 		}
 		for _, n := range []float64{0, 1} {
-			assert.Zero(t, busFactor(name, n), "%s of %g", name, n)
+			assert.Zero(t, Factor(name, n), "%s of %g", name, n)
 		}
 	}
 }
