@@ -35,8 +35,8 @@ const (
 	systemMemory  = 1024 // bytes of shared memory that the system takes of each block, from 8.0 on
 )
 
-// Resident returns how many blocks of a launch a multiprocessor holds at a time; 0 if that is unknown, as for devices of
-// other vendors.
+// Resident returns how many blocks of a launch a multiprocessor holds at a time; 0 if that is unknown, as for devices
+// of other vendors.
 func (d *Device) Resident(l Launch) int64 {
 	if d.WarpSize != warpSize || d.Major < 5 || min(d.Threads, d.Registers, d.SharedMemory, l.Threads) <= 0 ||
 		min(l.Registers, l.SharedMemory) < 0 {

@@ -31,8 +31,9 @@ import (
 var assets embed.FS
 
 // scripts are the page's, in this order one script.
-var scripts = []string{"base.js", "charts.js", "flames.js", "live.js", "launches.js", "collectives.js", "profile.js",
-	"ranks.js", "main.js"}
+var scripts = []string{
+	"base.js", "charts.js", "flames.js", "live.js", "launches.js", "collectives.js", "profile.js", "ranks.js", "main.js",
+}
 
 const (
 	// refresh is how often a browser is notified of new data.
