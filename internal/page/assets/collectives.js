@@ -8,7 +8,7 @@ function members(t) {
   return [label, ranks ? ranks[0] : ""].filter(Boolean).join(" ");
 }
 
-// transfers is a table of messages. Those of several ranks are of a job, whose runs are known on each of them.
+// transfers is a table of messages: of one profile, or of a job, whose runs are known on several ranks.
 function transfers(rows, key, job, more) {
   if (!rows.length) return null;
   const several = rows.some((t) => t.device) && new Set(rows.map((t) => t.device)).size > 1;
