@@ -30,11 +30,11 @@ help: ## list the targets
 test: ## run the tests of every module and of the Python package, without servers of others
 	$(GO) run $(TESTALL)
 
-test-integration: ## run the tests against real servers (Jaeger, Prometheus, Kafka, Chromium), where they can be had
+test-integration: ## run the tests with servers and libraries of others (Jaeger, Prometheus, Kafka, Chromium, Helm), where they can be had
 	$(GO) run $(TESTALL) -integration
 
-test-module: ## run the tests of one module, MODULE=gpuspan
-	$(GO) run $(TESTALL) -module $(MODULE)
+test-module: ## run the tests of one module, MODULE=gpuspan; SHORT=1 leaves out end-to-end and long ones
+	$(GO) run $(TESTALL) -module $(MODULE) $(if $(SHORT),-short)
 
 changed-modules: ## print the modules that differ from BASE (a commit) as a JSON list; all if BASE is empty or shared files differ
 	@cd $(TOOLS) && GOWORK=off $(GO) run ./release changed -root $(CURDIR) -base "$(BASE)"

@@ -61,7 +61,9 @@ The exit code is 1 if there are violations or if the input cannot be read.`,
 					fmt.Fprintln(out, c)
 				}
 			}
-			report.Summary(out)
+			if err == nil || report.Spans+report.Points+report.Records > 0 {
+				report.Summary(out)
+			}
 			if err == nil && len(report.Violations()) > 0 {
 				err = errReported
 			}

@@ -68,8 +68,9 @@ func TestCheckNamesDeviations(t *testing.T) {
 func TestCheckReportsUnreadableInput(t *testing.T) {
 	_, err := check(t, "")
 	require.EqualError(t, err, "nothing to check (specify a file, - for standard input, or --listen)")
-	_, err = check(t, "", filepath.Join(t.TempDir(), "none.json"))
+	out, err := check(t, "", filepath.Join(t.TempDir(), "none.json"))
 	require.ErrorContains(t, err, "none.json\": no such file")
+	require.Empty(t, out)
 	_, err = check(t, "hello", "-")
 	require.ErrorContains(t, err, "cannot read standard input as JSON after line 1")
 	_, err = check(t, "", "--listen=nowhere")

@@ -5,9 +5,11 @@
 package configvalidate
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/otelgpu/otelgpu/internal/spelling"
 )
 
 // List is a list of problems. The zero value is empty.
@@ -55,13 +59,15 @@ type Removed struct{ Key, Use string }
 // Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects values that Unmarshal
 // accepts and changes without an error: a fraction or a number out of range for a whole number (truncated), a number
 // for an enumerated word, a number below a millisecond in ns for a duration (a forgotten unit), and a duration of more
-// than maxDuration. Keys that earlier versions had are reported with what replaces them.
+// than maxDuration. Keys that earlier versions had are reported with what replaces them, and misspelled keys with the
+// key that is meant.
 func Read(conf *confmap.Conf, into any, removed ...Removed) error {
 	var bad List
 	for _, r := range removed {
 		bad.If(conf.IsSet(r.Key), "`%s` was removed (use %s)", r.Key, r.Use)
 	}
 	bad.numbers("", conf.ToStringMap(), reflect.TypeOf(into))
+	bad.misspelled("", conf.ToStringMap(), reflect.TypeOf(into))
 	if err := bad.Err(); err != nil {
 		return err
 	}
@@ -124,6 +130,62 @@ func (l *List) fields(key string, found any, t reflect.Type) {
 			l.numbers(join(key, name), v, f.Type)
 		}
 	}
+}
+
+// misspelled adds the keys that no field has and that resemble the key of one. Unmarshal rejects them, too, without
+// naming the key that is meant. Types with an Unmarshal method of their own may have keys without a field.
+func (l *List) misspelled(key string, found any, t reflect.Type) {
+	t = inner(t)
+	m, ok := found.(map[string]any)
+	if !ok || t.Kind() != reflect.Struct {
+		return
+	}
+	fields := map[string]reflect.Type{}
+	if !keysOf(t, fields) {
+		return
+	}
+	known := slices.Sorted(maps.Keys(fields))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		of, ok := fields[name]
+		if !ok {
+			if meant := spelling.Nearest(name, known); meant != "" {
+				l.Add("`%s` is not a key (did you mean `%s`?)", join(key, name), join(key, meant))
+			}
+		} else if _, custom := reflect.TypeAssert[confmap.Unmarshaler](reflect.New(inner(of))); !custom {
+			l.misspelled(join(key, name), m[name], of)
+		}
+	}
+}
+
+// inner returns the type that a pointer or an Optional contains.
+func inner(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if get, ok := reflect.PointerTo(t).MethodByName("Get"); ok && t.Kind() == reflect.Struct && get.Type.NumOut() == 1 {
+		return inner(get.Type.Out(0))
+	}
+	return t
+}
+
+// keysOf collects the keys of a struct and of the structs squashed into it. It returns false if a field takes the
+// remaining keys.
+func keysOf(t reflect.Type, into map[string]reflect.Type) bool {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		of := strings.Split(options, ",")
+		switch {
+		case slices.Contains(of, "remain"):
+			return false
+		case slices.Contains(of, "squash"):
+			if !keysOf(inner(f.Type), into) {
+				return false
+			}
+		case f.IsExported():
+			into[cmp.Or(name, f.Name)] = f.Type
+		}
+	}
+	return true
 }
 
 func join(outer, key string) string {

@@ -73,6 +73,15 @@ func TestReadReportsEachRemovedKeyWithItsReplacement(t *testing.T) {
 	require.EqualError(t, err, "`old` was removed (use `count`)\n`may::was` was removed (use `may::small`)")
 }
 
+func TestReadNamesTheKeyThatAMisspelledOneMeans(t *testing.T) {
+	conf := confmap.NewFromStringMap(map[string]any{
+		"coun": 1, "smal": 2, "may": map[string]any{"smll": 1}, "by": map[string]any{"coutn": 1}, "unlike": 1,
+	})
+	require.EqualError(t, Read(conf, &options{}), "`coun` is not a key (did you mean `count`?)\n"+
+		"`may::smll` is not a key (did you mean `may::small`?)\n`smal` is not a key (did you mean `small`?)")
+	require.ErrorContains(t, Read(confmap.NewFromStringMap(map[string]any{"unlike": 1}), &options{}), "invalid keys: unlike")
+}
+
 func TestReadRejectsNumbersThatDoNotFit(t *testing.T) {
 	for found, want := range map[string]string{
 		"word: 0":              "`word`: must be lean or full, found \"0\"",

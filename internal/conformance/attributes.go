@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/spelling"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -195,7 +196,6 @@ func unknown(name string, known []string) (what, remedy string) {
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
 		return what, "did you mean " + lower + "?"
 	}
-	best, distance := "", len(name)/3+1
 	for _, k := range known {
 		if template, _, ok := strings.Cut(k, "<"); ok && strings.HasPrefix(name, template) {
 			return what, "the last part of " + k + " must be one lower_snake word"
@@ -208,10 +208,8 @@ func unknown(name string, known []string) (what, remedy string) {
 		case strings.HasPrefix(name, k+"."):
 			return "has the name " + k + " for a namespace", "a name is never also a namespace"
 		}
-		if d := editDistance(name, k, distance); d < distance {
-			best, distance = k, d
-		}
 	}
+	best := spelling.Nearest(name, known)
 	switch {
 	case best != "":
 		remedy = "did you mean " + best + "?"
@@ -221,28 +219,4 @@ func unknown(name string, known []string) (what, remedy string) {
 		remedy = "use a namespace of your own, or a name of docs/semconv"
 	}
 	return what, remedy
-}
-
-// editDistance returns the Levenshtein distance of two texts, at most limit.
-func editDistance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }

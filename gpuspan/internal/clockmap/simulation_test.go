@@ -174,8 +174,11 @@ var clockCases = []clockCase{
 }
 
 func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
-	length := 4 * time.Hour
-	if testing.Short() || raceEnabled { // one goroutine: the race detector only slows it down
+	length := 2 * time.Hour
+	switch {
+	case *printSimulation:
+		length = 4 * time.Hour
+	case testing.Short() || raceEnabled: // one goroutine: the race detector only slows it down
 		length = 20 * time.Minute
 	}
 	for i, c := range clockCases {
@@ -184,7 +187,7 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 				t.Skip("one goroutine: the race detector only makes it slow")
 			}
 			length := length
-			if i >= 2 { // the first two take four hours
+			if i >= 2 { // the first two take the whole length
 				length = max(length/8, 15*time.Minute) // a shorter run is mostly start-up, too little for a p99
 			}
 			p := newPhysics(1, length, c.ppm, c.walk)

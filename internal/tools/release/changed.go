@@ -22,6 +22,9 @@ import (
 // heavy are the modules that run in jobs of their own: their tests need servers of others.
 var heavy = []string{"test/browser", "test/prometheus", "benchmarks"}
 
+// outside are directories with the module whose tests read them.
+var outside = map[string]string{"config": "test/kubernetes", "deploy": "test/kubernetes"}
+
 // printChanged writes the modules to test for the difference between a commit and the working tree.
 func printChanged(w io.Writer, root, base string) error {
 	dependents, err := dependentsOf(root)
@@ -85,6 +88,8 @@ func changed(dependents map[string][]string, files []string, everything bool) []
 			}
 		}
 		hit[best] = true
+		top, _, _ := strings.Cut(f, "/")
+		hit[outside[top]] = true
 		for _, d := range dependents[best] {
 			hit[d] = true
 		}

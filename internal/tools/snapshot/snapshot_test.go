@@ -17,7 +17,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,21 +93,7 @@ func TestIntegrationSnapshot(t *testing.T) {
 		require.NoError(t, run(t.Context(), []string{"push", "-out", out, "-to", to}), "a second time, too")
 	})
 	t.Run("the deb is installed, started and removed", func(t *testing.T) { debIsInstalled(t, out) })
-	t.Run("the rpm", func(t *testing.T) {
-		found, err := filepath.Glob(filepath.Join(out, "*.rpm"))
-		require.NoError(t, err)
-		require.Len(t, found, 1)
-		if _, err := exec.LookPath("rpm"); err != nil {
-			t.Skip("rpm is not here")
-		}
-		listed := shell(t, ".", "rpm", "-qp", "--list", "--scripts", found[0])
-		for _, want := range []string{
-			"/usr/bin/otelcol-gpu\n", "/usr/lib/systemd/system/otelcol-gpu.service\n", "systemctl daemon-reload",
-		} {
-			require.Contains(t, listed, want)
-		}
-		require.Equal(t, "/etc/otelgpu/environment\n", shell(t, ".", "rpm", "-qp", "--configfiles", found[0]))
-	})
+	t.Run("the rpm is installed, started and removed", func(t *testing.T) { rpmIsInstalled(t, out) })
 }
 
 func shell(t *testing.T, dir, name string, args ...string) string {
@@ -281,29 +269,68 @@ func inNamespace(t *testing.T, dir, script string) string {
 	return shell(t, dir, "unshare", "--mount", "--net", "bash", "-eu", "-c", script)
 }
 
-// debIsInstalled installs the package into an overlay of this machine's own file system, which is discarded.
-func debIsInstalled(t *testing.T, out string) {
-	if _, err := exec.LookPath("dpkg"); err != nil {
-		t.Skip("dpkg is not here")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("only root installs packages")
-	}
-	found, err := filepath.Glob(filepath.Join(out, "*.deb"))
+// packageOf returns the one package of a kind, and skips the test if it cannot be installed here.
+func packageOf(t *testing.T, out, kind, tool string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(out, "*."+kind))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Contains(t, filepath.Base(found[0]), "0.9.0~dev.1", "older than 0.9.0")
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Skipf("%s is not installed", tool)
+	}
+	return found[0]
+}
+
+func debIsInstalled(t *testing.T, out string) {
+	file := packageOf(t, out, "deb", "dpkg")
+	installed(t, file, `
+dpkg -i /package
+dpkg -V otelcol-gpu
+`, `
+dpkg -r otelcol-gpu
+cat /etc/otelgpu/environment
+dpkg -P otelcol-gpu
+`)
+}
+
+// A machine of another kind has no shell in rpm's database, so what the package requires is compared instead.
+func rpmIsInstalled(t *testing.T, out string) {
+	file := packageOf(t, out, "rpm", "rpm")
+	require.Equal(t, "/etc/otelgpu/environment\n", shell(t, ".", "rpm", "-qp", "--configfiles", file))
+	for line := range strings.Lines(shell(t, ".", "rpm", "-qp", "--requires", file)) {
+		require.Regexp(t, `^(glibc|/bin/sh|rpmlib\(.*)`, line)
+	}
+	installed(t, file, `
+rpm --install --nodeps /package
+rpm --verify --nodeps otelcol-gpu
+`, `
+rpm --erase otelcol-gpu
+cat /etc/otelgpu/environment.rpmsave
+rm /etc/otelgpu/environment.rpmsave
+`)
+}
+
+// installed installs a package into an overlay of this machine's own file system, which is discarded, starts the
+// Collector, changes its settings and removes it. A systemctl that prints its arguments takes the place of systemd's.
+func installed(t *testing.T, file, install, remove string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root installs packages")
+	}
 	dir := t.TempDir()
 	try := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-eu", "-c", overlay(dir))
 	if b, err := try.CombinedOutput(); err != nil {
 		t.Skipf("an overlay of the root is not permitted here: %s", b)
 	}
 	said := inNamespace(t, dir, overlay(dir)+`
-cp `+found[0]+` root/package.deb
+cp `+file+` root/package
 mount --rbind /proc root/proc
-chroot root bash -eu -c '
-dpkg -i /package.deb
-dpkg -V otelcol-gpu
+mkdir -p root/run/systemd/system
+printf '#!/bin/sh\necho "systemctl $*"\n' >root/usr/local/bin/systemctl
+chmod +x root/usr/local/bin/systemctl
+export PATH=/usr/local/bin:$PATH
+chroot root bash -eu -c '`+install+`
 ls -l /usr/lib/systemd/system/otelcol-gpu.service /usr/lib/otelgpu/libotelgpu_capture.so
 ! command -v systemd-analyze || systemd-analyze verify --man=no /usr/lib/systemd/system/otelcol-gpu.service
 . /etc/otelgpu/environment
@@ -314,16 +341,17 @@ for i in $(seq 240); do /usr/bin/otelcol-gpu health && break; kill -0 $p && slee
 /usr/bin/otelcol-gpu health && echo "it is ready"
 kill $p; wait $p
 echo "OTELGPU_CONFIG=llm" >/etc/otelgpu/environment
-dpkg -r otelcol-gpu
-! test -e /usr/bin/otelcol-gpu
-cat /etc/otelgpu/environment
-dpkg -P otelcol-gpu
-! test -e /etc/otelgpu/environment && echo "nothing is left"
+`+remove+`
+test ! -e /usr/bin/otelcol-gpu -a ! -e /etc/otelgpu/environment && echo "nothing is left"
 '`)
+	require.Equal(t, []string{
+		"systemctl daemon-reload", "systemctl enable otelcol-gpu.service", "systemctl restart otelcol-gpu.service",
+		"systemctl disable --now otelcol-gpu.service", "systemctl daemon-reload",
+	}, slices.Compact(regexp.MustCompile(`(?m)^systemctl .*`).FindAllString(said, -1)))
 	for _, want := range []string{"it is ready", "OTELGPU_CONFIG=llm\n", "nothing is left"} {
 		require.Contains(t, said, want)
 	}
-	require.NoFileExists(t, "/package.deb")
+	require.NoFileExists(t, "/package")
 }
 
 func overlay(dir string) string {

@@ -5,9 +5,9 @@
 //
 //	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
-// With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium), which it
-// leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and the modules test/browser and
-// test/prometheus.
+// With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
+// libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
+// the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
@@ -128,9 +128,13 @@ func modules(root string) ([]string, error) {
 	return out, err
 }
 
+// others are the modules with servers or large libraries of others. Compiling these takes as long as the tests of all
+// other modules.
+var others = []string{"benchmarks", "internal/tools/snapshot", "test/browser", "test/kubernetes", "test/prometheus"}
+
 // selection returns the arguments of go test that choose a module's tests, and whether any of them run.
 func selection(dir string, integration bool) ([]string, bool) {
-	real := dir == "test/browser" || dir == "test/prometheus"
+	apart := slices.Contains(others, dir)
 	switch {
 	case integration && dir == ".":
 		return []string{"-run", "^TestIntegration", "./test/..."}, true
@@ -138,9 +142,9 @@ func selection(dir string, integration bool) ([]string, bool) {
 		return []string{"-run", "^TestIntegration", "./..."}, true
 	case dir == "test/kubernetes":
 		// Its tests read manifests outside the module, whose changes Go's cache of results does not notice.
-		return []string{"-count=1", "./..."}, !integration
+		return []string{"-count=1", "./..."}, integration
 	default:
-		return []string{"./..."}, real == integration
+		return []string{"./..."}, apart == integration
 	}
 }
 
@@ -161,7 +165,8 @@ func inWorkspace(dir string) bool {
 
 func test(dir string, args []string) result {
 	begin := time.Now()
-	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout", "25m"}, args...)...)
+	// make vet and make lint vet the same files; here it would cost a tenth of a first run.
+	cmd := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-timeout", "25m"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = os.Environ()
 	if !inWorkspace(dir) {

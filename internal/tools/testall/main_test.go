@@ -78,8 +78,9 @@ func TestCountsOfPytest(t *testing.T) {
 
 func TestEachTestRunsInOneOfTheTwoModes(t *testing.T) {
 	for dir, want := range map[string][2]bool{
-		"gpuspan": {true, false}, "test/kubernetes": {true, false}, "python": {true, false},
-		"test/browser": {false, true}, "test/prometheus": {false, true}, ".": {true, true}, "internal/tools": {true, true},
+		"gpuspan": {true, false}, "test/kubernetes": {false, true}, "python": {true, false},
+		"test/browser": {false, true}, "test/prometheus": {false, true}, "benchmarks": {false, true},
+		"internal/tools/snapshot": {false, true}, ".": {true, true}, "internal/tools": {true, true},
 	} {
 		for i, integration := range []bool{false, true} {
 			if _, got := selection(dir, integration); got != want[i] {
