@@ -40,6 +40,18 @@ type Transfer struct {
 	LinkShare float64       `json:"link_share,omitzero"` // bus bandwidth ÷ link rate
 }
 
+// Members returns the process group for people: its description, unless that is empty or "undefined", and its ranks.
+func (m *Message) Members() string {
+	name, ranks, listed := strings.Cut(m.ID, "[")
+	if m.Group != "" && m.Group != "undefined" {
+		name = m.Group
+	}
+	if name = strings.TrimSpace(name); listed {
+		return strings.TrimSpace(name + " [" + ranks)
+	}
+	return name
+}
+
 // transferKey is a Message with names by their numbers.
 type transferKey struct {
 	collective, group, element string

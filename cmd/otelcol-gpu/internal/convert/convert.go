@@ -108,6 +108,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
 	blocks := out // of files: findings on a job of several files are printed first
+	var transfers []facts.Transfer
 	var later bytes.Buffer
 	if len(files) > 1 {
 		blocks = &later
@@ -149,6 +150,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		book.Profile(file, r.Devices, r.Odd)
 		for i := range r.Devices {
 			table.Kernels(r.Devices[i].ByKernel)
+			transfers = append(transfers, r.Devices[i].Transfers...)
 		}
 		book.Host(file, r.Host)
 		if r.Partial {
@@ -196,6 +198,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	fmt.Fprintln(out)
 	if err := table.Render(out, summarytable.Format{Rows: o.Rows}); err != nil {
+		return err
+	}
+	if err := renderTransfers(out, jobs, transfers); err != nil {
 		return err
 	}
 	if len(replaced) > 0 {
@@ -301,4 +306,26 @@ func (o Options) factories(source *pipeline.Source, table *summarytable.Table) f
 		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		return f, nil
 	}
+}
+
+// renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each profile alone.
+func renderTransfers(out io.Writer, jobs []page.Job, alone []facts.Transfer) error {
+	var ofJobs []facts.Transfer
+	for _, j := range jobs {
+		for _, t := range j.Transfers {
+			ofJobs = append(ofJobs, t.Transfer)
+		}
+	}
+	if len(ofJobs) > 0 {
+		alone = ofJobs
+	}
+	if len(alone) == 0 {
+		return nil
+	}
+	of := "the shortest run: longer ones waited for another rank, and if all did, the bandwidth is higher"
+	if len(ofJobs) > 0 {
+		of = "the mean run, each as long as its shortest rank: the last to arrive does not wait"
+	}
+	fmt.Fprintln(out)
+	return summarytable.RenderTransfers(out, alone, of)
 }
