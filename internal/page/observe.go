@@ -52,6 +52,9 @@ func (m *Model) traces(td ptrace.Traces, p *Profile) {
 				} else if s.Kind() != ptrace.SpanKindServer {
 					m.straggler(&f, &r, s)
 					m.regress(&f, &r, s)
+					if p != nil {
+						p.call(s)
+					}
 				}
 				if s.Kind() == ptrace.SpanKindServer {
 					m.served(&f)

@@ -120,3 +120,26 @@ func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {
 	assert.Equal(t, 4, s.Health.ProfilesDropped)
 	assert.Equal(t, []Job{{Says: "rank 3 is late"}}, s.Jobs)
 }
+
+func TestCallsAreOnRowsOfTheirThreads(t *testing.T) {
+	b := NewBook()
+	call := func(name string, start time.Duration, thread int64) span {
+		return span{name: name, start: start, length: time.Millisecond, attributes: map[string]any{
+			"gpu.operation.category": "runtime", "thread.id": thread,
+		}}
+	}
+	td := traces(t, span{name: "gemm", kind: "kernel", start: 2 * time.Second, length: time.Millisecond},
+		call("cudaLaunchKernel", time.Second, 7), call("cudaStreamSynchronize", 3*time.Second, 7),
+		call("cudaLaunchKernel", time.Second, 9),
+		span{name: "aten::mm", start: time.Second, length: time.Second, attributes: map[string]any{"thread.id": int64(7)}})
+	b.Spans("p", td)
+	b.Profile("p", nil, nil)
+	s := b.State(nil)
+	rows := s.Profiles[0].Timeline.Rows
+	require.Len(t, rows, 3)
+	assert.Equal(t, [3]int64{7, 9, 2}, [3]int64{rows[0].Stream, rows[1].Stream, rows[0].Count}, "threads are above")
+	assert.Equal(t, [3]bool{true, true, false}, [3]bool{rows[0].Host, rows[1].Host, rows[2].Host})
+	assert.EqualValues(t, waiting, rows[0].Cells[2], "the test's times are before noon")
+	assert.EqualValues(t, launching, rows[0].Cells[len(rows[0].Cells)-2])
+	assert.EqualValues(t, computing, rows[2].Cells[2])
+}

@@ -26,6 +26,8 @@ const (
 	communicating
 	copying
 	setting
+	launching // calls on a thread of the host
+	waiting
 	classes
 )
 
@@ -41,7 +43,11 @@ type timeline struct {
 	more   int64 // activities of rows beyond the limit
 }
 
-type rowKey struct{ device, stream int64 }
+// rowKey is a stream of a device, or a thread of the host.
+type rowKey struct {
+	device, stream int64 // stream: the id of a thread
+	host           bool
+}
 
 type row struct {
 	key   rowKey
@@ -164,11 +170,12 @@ type Timeline struct {
 }
 
 // Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
-// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of the
+// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting, 4 launching, 5 waiting), and the index in Names of the
 // longest activity, -1 if it is unknown.
 type Row struct {
 	Device int64   `json:"device"`
 	Stream int64   `json:"stream"`
+	Host   bool    `json:"host,omitempty"` // Stream is the id of a thread
 	Count  int64   `json:"count"`
 	Busy   float64 `json:"busy"` // s
 	Cells  []int64 `json:"cells"`
@@ -180,7 +187,8 @@ func (t *timeline) shown(rows, cells int) *Timeline {
 		return nil
 	}
 	list := slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int {
-		return cmp.Or(cmp.Compare(b.busy, a.busy), compareRows(a.key, b.key))
+		return cmp.Or(cmp.Compare(order(a.key.host), order(b.key.host)), cmp.Compare(b.busy, a.busy),
+			compareRows(a.key, b.key))
 	})
 	out := &Timeline{Names: []string{}, More: t.more + int64(max(0, len(list)-rows))}
 	list = list[:min(len(list), rows)]
@@ -196,7 +204,8 @@ func (t *timeline) shown(rows, cells int) *Timeline {
 	used := map[int32]int64{}
 	for _, r := range list {
 		x := Row{
-			Device: r.key.device, Stream: r.key.stream, Count: r.count, Busy: float64(r.busy) / 1e9, Cells: []int64{},
+			Device: r.key.device, Stream: r.key.stream, Host: r.key.host, Count: r.count,
+			Busy: float64(r.busy) / 1e9, Cells: []int64{},
 		}
 		last := 0
 		for i := range r.cells {
@@ -239,6 +248,14 @@ func filled(list []*row) (n int) {
 	return n
 }
 
+func order(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+// compareRows puts threads of the host above the streams.
 func compareRows(a, b rowKey) int {
-	return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.stream, b.stream))
+	return cmp.Or(cmp.Compare(order(b.host), order(a.host)), cmp.Compare(a.device, b.device), cmp.Compare(a.stream, b.stream))
 }

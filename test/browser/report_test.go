@@ -70,7 +70,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	for _, want := range []string{
 		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What ran when?",
 		"What takes the time?",
-		"Is communication hidden behind computation?", "Which copies hold the device up?", "What was read?",
+		"Is communication hidden behind computation?", "How fast are collectives?", "Which copies hold the device up?", "What was read?",
 	} {
 		assert.Contains(t, headings, want)
 	}
@@ -85,6 +85,15 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.Equal(t, "ncclKernel_AllReduce_RING_LL_Sum_float", b.column("lists", "kernel")[0])
 	assert.Contains(t, b.column("lists", "time")[0], "46.8 ms")
 	assert.Equal(t, "15", b.column("lists", "count")[0])
+	assert.Equal(t, []string{"1.97 %", "94 %", "46.2 %"}, b.column("lists", "occupancy")[:3])
+	assert.Equal(t, []string{"0.0741", "16.1", "0.912"}, b.column("lists", "waves")[:3])
+	assert.Equal(t, []string{"96", "22", "40"}, b.column("lists", "registers")[:3])
+	assert.Equal(t, []string{"8.2 MB", "31.5 MB", "26.3 MB"}, b.column("bandwidth", "size")[:3])
+	assert.Equal(t, []string{"3.25 GB/s", "13 GB/s", "11.1 GB/s"}, b.column("bandwidth", "bus")[:3])
+	assert.Equal(t, "1.08 %", b.column("bandwidth", "of link")[0])
+	assert.Equal(t, "default_pg [0, 1]", b.column("bandwidth", "group")[0])
+	assert.Contains(t, b.column("timeline", "stream"), "rank 0, thread 2910249")
+	assert.Equal(t, []string{"0 of 2"}, b.column("sources", "rank"))
 	assert.Contains(t, b.text("#communication figcaption"), "46.9 ms of communication, 15.6 % of it hidden")
 	assert.Equal(t, "307 MB", b.column("copies", "bytes")[0])
 	said := lines(b.tip(b.middle("#where rect", 0)))
@@ -106,7 +115,8 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	// The timeline: tooltip, zoom by mouse, keyboard and step, and back.
 	assert.Greater(t, eval[int](b, drawn), 2000)
 	x, y := b.middle("#timeline canvas", 0)
-	assert.Contains(t, b.tip(x, y), "rank 0, GPU 0, stream ")
+	assert.Contains(t, b.tip(x, y+20), "rank 0, GPU 0, stream ", "below the threads of the host")
+	assert.Contains(t, b.tip(x, y-40), "rank 0, thread 2910249")
 	b.drag(x-300, x-100, y)
 	b.until(`profile.zoom !== null && document.querySelector("#timeline button")?.textContent === "show all"`)
 	zoomed := eval[float64](b, `profile.zoom.to - profile.zoom.from`)
@@ -114,7 +124,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	b.run(`document.querySelector("#timeline canvas").focus()`)
 	b.do(chromedp.KeyEvent("+"), chromedp.KeyEvent(kb.ArrowRight))
 	b.until(fmt.Sprintf(`profile.zoom.to - profile.zoom.from < %f`, zoomed*0.8))
-	assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "stream")
+	assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "thread")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	b.until(`profile.zoom === null`)
 	b.run(`document.querySelectorAll("#profileSteps .column")[1].dispatchEvent(new MouseEvent("click", {bubbles: true}))`)

@@ -183,12 +183,13 @@ function save(name, kind, content) {
 }
 // changed runs after a choice of the reader: the live page writes the choices to its address.
 let changed = () => {};
-// table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text}. opts:
+// table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text, zero: 0
+// is a value like others, not an unknown one}. opts:
 // key (makes it sortable and remembers), sort [title, down], filter: row => text, most: rows at first, chosen: row => bool,
 // more: how many rows there are beyond all.
 function table(caption, all, rows, opts = {}) {
-  const none = (v) => v === undefined || v === null || v === "" || v === 0 || Number.isNaN(v);
-  const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r)))); // a column that is empty says nothing
+  const none = (v, c) => v === undefined || v === null || v === "" || v === 0 && !c.zero || Number.isNaN(v);
+  const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r), c))); // a column that is empty says nothing
   const own = opts.key ? tables.get(opts.key) || {find: ""} : {find: ""};
   own.sort ||= opts.sort;
   if (opts.key) tables.set(opts.key, own);
@@ -197,10 +198,10 @@ function table(caption, all, rows, opts = {}) {
     let list = rows;
     if (own.find && opts.filter) list = list.filter((r) => opts.filter(r).toLowerCase().includes(own.find.toLowerCase()));
     if (own.sort) {
-      const [title, down] = own.sort, of = (columns.find((c) => c.title === title) || columns[0]).of;
+      const [title, down] = own.sort, by = columns.find((c) => c.title === title) || columns[0], of = by.of;
       list = list.slice().sort((a, b) => {
         const u = of(a), v = of(b);
-        if (none(u) || none(v)) return none(u) - none(v); // what is not known stays behind
+        if (none(u, by) || none(v, by)) return none(u, by) - none(v, by); // what is not known stays behind
         const c = typeof u === "string" ? u.localeCompare(v) : u - v;
         return down ? -c : c;
       });

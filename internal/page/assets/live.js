@@ -276,7 +276,7 @@ function ranks(view) {
   return [el("p", {class: "hint"}, mean > 1.02 ? `Rank ${late.rank} is the slowest: its own time is ${sig(mean)} times the median of the ranks.` : "No rank is notably slower than the others."),
     chart("Own time (step without exposed communication) of each rank against the median of the ranks in that step", W, H, ...parts),
     legend([["as the median of the ranks in that step", "k0"], ["more than 5 % later", "k4"]]),
-    details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
+    details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
       {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: ["mean", true], most: 64}))];
 }
 

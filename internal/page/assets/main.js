@@ -3,13 +3,17 @@
 
 // Views by the section that they fill. A view that returns null has nothing to do with this page and is not shown.
 const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
-const reportViews = {comparison, findings, where, flames, timeline, profileSteps, profileRoofline, lists, communication, copies, profileMemory, profileRanks, sources};
+const reportViews = {comparison, findings, where, flames, timeline, profileSteps, profileRoofline, lists, communication, copies, bandwidth, profileMemory, profileRanks, sources};
 
 let target = location.hash.slice(1); // the section that the address names, until it is there
+
+let arranged = false; // the sections of a report are in its order
 
 function draw() {
   if (!state || live.dragging) return;
   const report = (state.profiles || []).length > 0 || state.comparison;
+  if (report && !arranged) byId("findings").parentNode.prepend(...Object.keys(reportViews).map(byId));
+  arranged ||= report;
   keep(() => {
     const views = Object.entries({...liveViews, ...reportViews}).map(([name, f]) => ({f, section: byId(name), view: byId(name).querySelector(".view"), wanted: name in (report ? reportViews : liveViews)}));
     for (const v of views) v.section.hidden = !v.wanted; // what is hidden has no width

@@ -2,10 +2,12 @@
 // The views of a report on profiles: what the analysis says of each device, and what ran when.
 
 // Causes are called as in the text of convert and in comparisons.
-const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load", capture: "idle: capture of graphs", warm_up: "idle: warm-up"};
+const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", after_wait: "idle: work without a name after waits", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load", capture: "idle: capture of graphs", warm_up: "idle: warm-up"};
+const causeName = (c) => causeNames[c] || "idle: " + c;
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
-const classNames = ["computing", "communicating", "copying", "setting memory"];
+const classNames = ["computing", "communicating", "copying", "setting memory", "launching", "waiting for the device"];
+const classColours = ["w0", "w1", "w2", "i9", "k5", "i2"];
 const profile = {zoom: null, at: null, tab: "kernels", device: "", streams: false};
 
 const everyDevice = () => (state.profiles || []).flatMap((p) => p.devices.map((d) => ({p, d, name: deviceName(p, d)})));
@@ -15,7 +17,7 @@ function deviceName(p, d) {
   else if (many) list.unshift(p.name);
   return list.join(", ");
 }
-const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeNames[i.cause] || "idle: " + i.cause, i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
+const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeName(i.cause), i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
 
 // What would make it faster?
 function findings() {
@@ -71,7 +73,7 @@ function profileSteps(view) {
     if (d.moreSteps) out.push(el("p", {class: "hint"}, `${plural(d.moreSteps, "more step")} not shown.`));
     out.push(details("steps " + name, "as a table", table(`Steps of ${name}`, [{title: "step", left: true, of: (s) => s.name, cell: (s) => named(s.name)}, {title: "length", of: (s) => s.time_ns, cell: (s) => nanos(s.time_ns)},
       ...partNames.map(([n, k]) => ({title: n, of: (s) => s.parts[k], cell: (s) => or(s.parts[k], nanos)})), {title: "idle", of: (s) => s.parts.idle_ns, cell: (s) => or(s.parts.idle_ns, nanos)},
-      {title: "most idle for", left: true, of: (s) => ((s.idle || [])[0] || {}).cause || ""}], d.by_step, {key: "steps " + name, most: 20})));
+      {title: "most idle for", left: true, of: (s) => { const c = ((s.idle || [])[0] || {}).cause; return c ? causeName(c).replace("idle: ", "") : ""; }}], d.by_step, {key: "steps " + name, most: 20})));
   }
   return out.length ? out : null;
 }
@@ -86,23 +88,24 @@ function timeline(view) {
     if (g && t.start < g.to) { g.list.push(p); g.to = Math.max(g.to, end); } else groups.push({from: t.start, to: end, list: [p]});
   }
   if (profile.zoom && !groups.some((g) => profile.zoom.from < g.to && profile.zoom.to > g.from)) profile.zoom = null;
-  rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a stream, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw(); }}, "show all") : ""));
+  rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a row, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw(); }}, "show all") : ""));
   const merged = many() && !profile.streams;
   if (many()) rows.push(el("button", {"data-key": "streams", "aria-pressed": String(!!profile.streams), onclick: () => { profile.streams = !profile.streams; draw(); }}, "one row for each stream"));
   const hidden = groups.slice(8).reduce((t, g) => t + g.list.length, 0) + groups.slice(0, 8).reduce((t, g) => t + (merged ? Math.max(0, g.list.length - 64) : Math.max(0, g.list.reduce((n, p) => n + p.timeline.rows.length, 0) - 64)), 0);
   for (const g of groups.slice(0, 8)) rows.push(tracks(view, g, merged));
   if (hidden) rows.push(el("p", {class: "hint"}, `${plural(hidden, "more row")} in the table.`));
-  rows.push(legend(classNames.slice(0, 3).map((n, i) => [n, "w" + i])));
+  const drawn = new Set(lines.flatMap((p) => p.timeline.rows.filter((r) => !merged || !r.host).flatMap((r) => r.cells.filter((_, i) => i % 4 === 2))));
+  rows.push(legend(classNames.map((n, i) => [n, classColours[i], i]).filter(([, , i]) => drawn.has(i)).map(([n, c]) => [n, c])));
   const more = lines.reduce((t, p) => t + (p.timeline.more || 0), 0);
   if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} found no room.`));
   const all = lines.flatMap((p) => p.timeline.rows.map((r) => ({name: trackName(p, r), r, share: r.busy * 1e3 / Math.max(1e-9, p.timeline.count * p.timeline.length)})));
-  rows.push(details("streams table", "as a table", table("Streams", [{title: "stream", left: true, of: (x) => x.name}, {title: "activities", of: (x) => x.r.count, cell: (x) => count(x.r.count)}, {title: "busy", of: (x) => x.r.busy, cell: (x) => seconds(x.r.busy)},
+  rows.push(details("streams table", "as a table", table("Streams, and threads that launch work", [{title: "stream", left: true, of: (x) => x.name}, {title: "activities", of: (x) => x.r.count, cell: (x) => count(x.r.count)}, {title: "busy", of: (x) => x.r.busy, cell: (x) => seconds(x.r.busy)},
     {title: "share", of: (x) => x.share, cell: (x) => percent(Math.min(1, x.share))}], all, {key: "streams", sort: ["busy", true]})));
   return rows;
 }
-const trackName = (p, r) => (r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
+const trackName = (p, r) => (r.host ? [p.rank >= 0 && p.world !== 1 ? `rank ${p.rank}` : state.profiles.length > 1 ? p.name : "", `thread ${r.stream}`].filter(Boolean).join(", ") : r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
 // briefly is the same for narrow windows: rank, device, stream.
-const briefly = (p, r) => [p.rank >= 0 && p.world !== 1 && state.profiles.length > 1 ? "r" + p.rank : "", everyDevice().length > 1 && state.profiles.length === 1 ? "g" + r.device : "", r.stream >= 0 ? "s" + r.stream : ""].filter(Boolean).join(" ") || "GPU " + r.device;
+const briefly = (p, r) => r.host ? `t${r.stream % 10000}` : [p.rank >= 0 && p.world !== 1 && state.profiles.length > 1 ? "r" + p.rank : "", everyDevice().length > 1 && state.profiles.length === 1 ? "g" + r.device : "", r.stream >= 0 ? "s" + r.stream : ""].filter(Boolean).join(" ") || "GPU " + r.device;
 function tracks(view, g, merged) {
   const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = (merged ? g.list.map(rowOf) : g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: plain(trackName(p, r)), brief: briefly(p, r), cells: expand(p.timeline, r)})))).slice(0, 64), rowH = list.length > 24 ? 13 : list.length > 8 ? 22 : 36;
   const zoom = profile.zoom && profile.zoom.from < g.to && profile.zoom.to > g.from ? profile.zoom : null, from = zoom ? Math.max(g.from, zoom.from) : g.from, to = zoom ? Math.min(g.to, zoom.to) : g.to;
@@ -111,7 +114,7 @@ function tracks(view, g, merged) {
   canvas.style.width = W + "px";
   canvas.style.height = H + "px";
   const c = canvas.getContext("2d"), css = getComputedStyle(document.documentElement), colour = (n) => css.getPropertyValue(n).trim();
-  const colours = ["--w0", "--w1", "--w2", "--i9"].map(colour), x = (t) => L + (t - from) / (to - from) * (W - L), timeAt = (px) => from + (px - L) / (W - L) * (to - from);
+  const colours = classColours.map((n) => colour("--" + n.replace("k", "c"))), x = (t) => L + (t - from) / (to - from) * (W - L), timeAt = (px) => from + (px - L) / (W - L) * (to - from);
   const paint = (pick) => {
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, W, H);
@@ -133,13 +136,13 @@ function tracks(view, g, merged) {
       for (const [at, share, cls] of row.cells) {
         const left = x(t.start + at * t.length), last = Math.min(W, left + w);
         for (let px = Math.max(L, Math.floor(left)); px < last; px++) {
-          const k = columns.get(px) || [0, 0, 0, 0];
+          const k = columns.get(px) || [0, 0, 0, 0, 0, 0];
           k[cls] += share * Math.max(0, Math.min(1, Math.min(last, px + 1) - Math.max(left, px)));
           columns.set(px, k);
         }
       }
       for (const [px, k] of columns) {
-        const sum = k[0] + k[1] + k[2] + k[3];
+        const sum = k.reduce((t, v) => t + v, 0);
         let y0 = y + rowH - 3;
         k.forEach((v, cls) => {
           if (!v) return;
@@ -257,9 +260,7 @@ function communication(view) {
     return el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, `${nanos(total)} of communication, ${percent(p.communication_hidden_ns / total)} of it hidden, ${percent(p.communication_exposed_ns / d.window_ns)} of the window exposed`)),
       bar(view, `Communication of ${name}`, total, [["hidden", p.communication_hidden_ns, "w0", nanos(p.communication_hidden_ns)], ["exposed", p.communication_exposed_ns, "w1", nanos(p.communication_exposed_ns)]], 18));
   }), table("Collectives: waiting and moving are parts of their exposed time", [{title: "collective", left: true, of: (c) => c.name, cell: (c) => named(c.name)}, ...(list.length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count}, {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)},
-    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)}),
-    ...(state.jobs || []).map((j, i) => transfers(j.transfers || [], "transfers of job " + i, true)),
-    transfers(list.flatMap(({d, name}) => (d.transfers || []).map((t) => ({...t, device: name}))), "transfers", false, list.reduce((t, {d}) => t + (d.moreTransfers || 0), 0))];
+    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
 }
 
 // Which copies hold the device up?
@@ -287,7 +288,7 @@ function profileMemory(view) {
 function profileRanks(view) {
   const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);
   if (list.length < 2 && !(state.jobs || []).length) return null;
-  return [...(state.jobs || []).flatMap(job), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank + 0.1, cell: ({p}) => String(p.rank)}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
+  return [...(state.jobs || []).flatMap(job), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank, zero: true}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
     ...partNames.map(([n, k]) => ({title: n, of: ({d}) => d.parts[k], cell: ({d}) => el("span", {}, nanos(d.parts[k]), gauge(d.parts[k] / d.window_ns))})), {title: "idle", of: ({d}) => d.parts.idle_ns, cell: ({d}) => el("span", {}, nanos(d.parts.idle_ns), gauge(d.parts.idle_ns / d.window_ns))},
     {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null];
 }
@@ -298,7 +299,7 @@ function job(j, i) {
   const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.count} × ${a.collective}`).join(", ");
   const more = (r, k) => or(late.get(r.rank)?.[k], nanos);
   const matched = j.ranks.some((r) => r.collectives > 0);
-  return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
+  return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
     ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "delayed others by", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at, cell: (r) => el("bdi", {class: "name", title: at(r)}, short(at(r), 36))}] : []),
     {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64})];
 }
@@ -329,6 +330,6 @@ function comparison(view) {
 function sources() {
   if (!(state.profiles || []).length) return null;
   const dropped = state.health.profilesDropped;
-  return [table("Profiles", [{title: "file", left: true, of: (p) => p.name, cell: (p) => named(p.name)}, {title: "rank", of: (p) => p.rank, cell: (p) => (p.rank >= 0 ? `${p.rank}${p.world ? " of " + p.world : ""}` : "")}, {title: "events", help: "activities and ranges that were read; spans.json has fewer spans, at the level of detail of the conversion", of: (p) => p.spans, cell: (p) => count(p.spans)}, {title: "devices", of: (p) => p.devices.length}], state.profiles, {key: "sources"}),
+  return [table("Profiles", [{title: "file", left: true, of: (p) => p.name, cell: (p) => named(p.name)}, {title: "rank", of: (p) => (p.rank >= 0 ? p.rank : undefined), zero: true, cell: (p) => (p.rank >= 0 ? `${p.rank}${p.world ? " of " + p.world : ""}` : "")}, {title: "events", help: "activities and ranges that were read; spans.json has fewer spans, at the level of detail of the conversion", of: (p) => p.spans, cell: (p) => count(p.spans)}, {title: "devices", of: (p) => p.devices.length}], state.profiles, {key: "sources"}),
     ...state.profiles.filter((p) => (p.remarks || []).length).map((p) => el("ul", {class: "hint"}, ...p.remarks.slice(0, 20).map((r) => el("li", {}, named(p.name), ": ", el("bdi", {}, r))))), dropped ? el("p", {class: "hint"}, `${plural(dropped, "more profile")} found no room in this page.`) : null];
 }

@@ -65,8 +65,8 @@ function smallLevels(view, list) {
 
 // rowOf is one row of the timeline for all streams of a profile.
 function rowOf(p) {
-  const name = deviceName(p, {ordinal: Math.max(0, p.timeline.rows[0].device)});
-  return {p, r: p.timeline.rows[0], name: plain(name), brief: p.rank >= 0 ? "r" + p.rank : name, cells: p.timeline.rows.flatMap((r) => expand(p.timeline, r)).sort((a, b) => a[0] - b[0] || b[1] - a[1])};
+  const streams = p.timeline.rows.filter((r) => !r.host), rows = streams.length ? streams : p.timeline.rows, name = deviceName(p, {ordinal: Math.max(0, rows[0].device)});
+  return {p, r: rows[0], name: plain(name), brief: p.rank >= 0 ? "r" + p.rank : name, cells: rows.flatMap((r) => expand(p.timeline, r)).sort((a, b) => a[0] - b[0] || b[1] - a[1])};
 }
 
 // together sums rows of the same kernel, operator or collective on several devices. The row of the longest one gives what is

@@ -86,3 +86,16 @@ func TestOddTransfersHaveNoRate(t *testing.T) {
 	assert.Zero(t, r.LinkShare)
 	assert.InDelta(t, 1e9, r.Rate, 1)
 }
+
+func TestMembersNameTheGroupForPeople(t *testing.T) {
+	for _, x := range []struct{ group, id, want string }{
+		{"default_pg", "0 [0, 1]", "default_pg [0, 1]"},
+		{"undefined", "7 [2, 3]", "7 [2, 3]"},
+		{"", "7", "7"},
+		{"tp", "", "tp"},
+		{"", "", ""},
+	} {
+		m := Message{Group: x.group, ID: x.id}
+		assert.Equal(t, x.want, m.Members())
+	}
+}

@@ -1,0 +1,29 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// call draws a call of the device runtime or driver on the row of its host thread: what launches work, and what waits.
+func (p *Profile) call(s ptrace.Span) {
+	m := s.Attributes()
+	category, _ := m.Get(string(semconv.GPUOperationCategoryKey))
+	thread, ok := m.Get(string(semconv.ThreadIDKey))
+	if !ok || category.Str() != semconv.GPUOperationCategoryRuntime {
+		return
+	}
+	class := launching
+	if name := s.Name(); strings.Contains(name, "Synchronize") || strings.Contains(name, "Wait") ||
+		strings.Contains(name, "Finish") {
+		class = waiting
+	}
+	p.timeline.add(rowKey{stream: thread.Int(), host: true}, int64(s.StartTimestamp()), int64(s.EndTimestamp()), class,
+		s.Name())
+}
