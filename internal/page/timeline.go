@@ -170,8 +170,8 @@ type Timeline struct {
 }
 
 // Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
-// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting, 4 launching, 5 waiting), and the index in Names of the
-// longest activity, -1 if it is unknown.
+// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting, 4 launching, 5 waiting), and the
+// index in Names of the longest activity, -1 if it is unknown.
 type Row struct {
 	Device int64   `json:"device"`
 	Stream int64   `json:"stream"`
@@ -257,5 +257,6 @@ func order(last bool) int {
 
 // compareRows puts threads of the host above the streams.
 func compareRows(a, b rowKey) int {
-	return cmp.Or(cmp.Compare(order(b.host), order(a.host)), cmp.Compare(a.device, b.device), cmp.Compare(a.stream, b.stream))
+	return cmp.Or(cmp.Compare(order(b.host), order(a.host)), cmp.Compare(a.device, b.device),
+		cmp.Compare(a.stream, b.stream))
 }
