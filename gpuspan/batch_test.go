@@ -166,7 +166,7 @@ func TestABatchBeyondTheBoundOfLinksStatesHowManyAreMissing(t *testing.T) {
 	span := iteration(t, r, 1500, func(i int) bool { return i < 476 })
 	require.Len(t, span.Links(), 1024)
 	for _, l := range span.Links() {
-		require.True(t, l.SpanContext.IsSampled(), "a request that somebody records takes the place of one that nobody does")
+		require.True(t, l.SpanContext.IsSampled(), "a sampled request replaces an unsampled one")
 	}
 	require.EqualValues(t, 1500, attrs(span)["gpu.batch.size"].AsInt64())
 	require.Len(t, r.errs, 1)

@@ -145,7 +145,7 @@ func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
 			s.SetPhase(train.Comm, time.Millisecond)
 			s.AddPhase(train.Comm, 3*time.Millisecond)
 		}, 1, 0, 3},
-		{"added to what has a place", func(s *train.Step, start time.Time) {
+		{"added to a measured phase", func(s *train.Step, start time.Time) {
 			s.AddPhaseAt(train.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
 			s.AddPhase(train.Comm, 3*time.Millisecond)
 		}, 5, 2, 1},

@@ -29,7 +29,7 @@ func TestWaitingAndExposedCommunicationExcludeHiddenTime(t *testing.T) {
 		{"data ahead of time, beside the computation", at(train.Data, 3*ms, 3*ms), 0, 0},
 		{"data that the computation hides in part", at(train.Data, ms, 2*ms), ms, 0},
 		{
-			"data without a place hides behind nothing", func(s *train.Step, _ time.Time) { s.AddPhase(train.Data, 3*ms) },
+			"data without a position is not hidden", func(s *train.Step, _ time.Time) { s.AddPhase(train.Data, 3*ms) },
 			3 * ms, 0,
 		},
 		{"data that is set", func(s *train.Step, _ time.Time) { s.SetPhase(train.Data, 4*ms) }, 4 * ms, 0},

@@ -7,7 +7,7 @@
 // docs/semconv are generated, too. The files have the format of OpenTelemetry Weaver. Names of OpenTelemetry are
 // references into its registry, a dependency in registry/manifest.yaml. Annotations hold what Weaver has no key for:
 //
-//	places     resource, scope, span, metric (data point), log: where the attribute may be
+//	appears_on resource, scope, span, metric (data point), log: signals that may have the attribute
 //	writers    gpuspan and the types of the Collector's components
 //	absent     what the attribute's absence means; that it is unknown where nothing is said
 //	declared   applications state it themselves: there is a function that makes the attribute of a value

@@ -108,7 +108,7 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 }
 
 func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
-	places := []string{"resource", "scope", "span", "metric", "log"}
+	owners := []string{"resource", "scope", "span", "metric", "log"}
 	writers := []string{
 		"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests",
 		"gpu_capture", "convert", "user",
@@ -132,8 +132,8 @@ func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 			t.Errorf("%s is nowhere", a.Name)
 		}
 		for _, on := range a.On {
-			if !slices.Contains(places, on) {
-				t.Errorf("%s: unknown place %q", a.Name, on)
+			if !slices.Contains(owners, on) {
+				t.Errorf("%s: unknown owner %q", a.Name, on)
 			}
 		}
 		if !slices.IsSorted(a.Members) {

@@ -32,7 +32,7 @@ var aloneTexts = [aloneReasons]struct{ label, log string }{
 	aloneNoPeer: {"no_peer", "no other rank of the process groups that the steps use reports them " +
 		"(send all ranks of a job to one Collector)"},
 	aloneOutOfStep: {"out_of_step", "the ranks of a process group end their steps at different collectives " +
-		"(call otelgpu.watch_collectives() at the same place in all ranks, number the steps alike)"},
+		"(call otelgpu.watch_collectives() at the same point in all ranks, number the steps alike)"},
 }
 
 var uncompared = func() (out [aloneReasons]metric.AddOption) {

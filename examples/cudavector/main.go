@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&s.elements, "elements", 1<<22, "length of the vectors")
 	flag.IntVar(&s.matrix, "matrix", 512, "rows and columns of the matrices, a multiple of 16")
 	flag.IntVar(&s.runs, "runs", 10, "how often each kernel runs")
-	flag.StringVar(&s.library, "library", "", "path of libcuda (default: GPUSPAN_CUDA_LIBRARY, then the usual places)")
+	flag.StringVar(&s.library, "library", "", "path of libcuda (default: GPUSPAN_CUDA_LIBRARY, then the loader's path)")
 	flag.StringVar(&s.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

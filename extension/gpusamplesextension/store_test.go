@@ -178,7 +178,7 @@ func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 		e := d.Events(0, 1e9, nil)
 		require.Len(t, e, maxEvents)
 		assert.Equal(t, int64(101+2*maxEvents), e[0].Time)
-		assert.Equal(t, int64(2), e[1].Code, "one that comes late has its place")
+		assert.Equal(t, int64(2), e[1].Code, "a late event is inserted in order")
 	})
 }
 

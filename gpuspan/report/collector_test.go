@@ -269,7 +269,7 @@ func TestMergedStatisticsEqualAllRuns(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		c, together := report.NewCollector(), report.NewCollector()
 		all := together.Node(0, report.Info{Name: "x"})
-		for i := range property.IntRange(1, 4).Draw(t, "places") {
+		for i := range property.IntRange(1, 4).Draw(t, "locations") {
 			n := c.Node(c.Node(0, report.Info{Name: fmt.Sprint("parent", i)}), report.Info{Name: "x"})
 			for _, d := range property.SliceOfN(property.Int64Range(0, 1e9), 1, 20).Draw(t, "durations") {
 				s := timed(time.Duration(d))

@@ -49,17 +49,17 @@ func TestFiguresEqualPandas(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{
 		Memory: 3.35e12, PCIe: 63e9, FLOPs: map[string]float64{"bf16": 989e12, "fp32": 67e12},
 	}}))
-	var place func(path, category string) report.Node
-	place = func(path, category string) report.Node {
+	var node func(path, category string) report.Node
+	node = func(path, category string) report.Node {
 		parent, name := report.Node(0), path
 		if i := strings.LastIndex(path, " > "); i >= 0 {
-			parent, name = place(path[:i], ""), path[i+3:]
+			parent, name = node(path[:i], ""), path[i+3:]
 		}
 		return c.Node(parent, report.Info{Name: name, Category: category})
 	}
 	runs := records(t, "testdata/runs.csv")
 	for _, r := range runs {
-		c.Section(place(r["path"], r["category"]), report.Sample{
+		c.Section(node(r["path"], r["category"]), report.Sample{
 			Timed: r["timed"] == "1", Start: r.int(t, "start"), Duration: time.Duration(r.int(t, "duration")),
 			Memory: report.IO{
 				Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),

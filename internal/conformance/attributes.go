@@ -37,7 +37,7 @@ var otherHardwareMetrics = []string{
 	"hw.voltage.nominal",
 }
 
-// attributes checks a set of attributes; on is one of the registry's places (resource, span, ...), where names the
+// attributes checks a set of attributes; on is a value of the registry's appears_on (resource, span, ...), where names the
 // owner and kind its sort.
 func (r *Report) attributes(attrs pcommon.Map, on, kind, where string) {
 	if r.each != nil {

@@ -207,7 +207,7 @@ func (md metadata) problems() []string {
 	types := map[string]semconv.Type{
 		"string": semconv.TypeString, "int": semconv.TypeInt, "double": semconv.TypeDouble, "bool": semconv.TypeBoolean,
 	}
-	for place, attrs := range map[string]map[string]metadataAttribute{
+	for owner, attrs := range map[string]map[string]metadataAttribute{
 		"metric":   md.Attributes,
 		"resource": md.ResourceAttributes,
 	} {
@@ -225,7 +225,7 @@ func (md metadata) problems() []string {
 				continue
 			case want.Type != types[a.Type] && a.Type != "slice":
 				out = append(out, "attribute "+name+" is "+a.Type+", want "+string(want.Type))
-			case place == "resource" && !slices.Contains(want.On, place):
+			case owner == "resource" && !slices.Contains(want.On, owner):
 				out = append(out, "attribute "+name+" is on the resource")
 			}
 			for _, v := range a.Enum {

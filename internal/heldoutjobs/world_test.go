@@ -307,11 +307,11 @@ func (p *process) launched(x work, correlation int, at int64) (end int64) {
 		length = int64(float64(length) * p.slow)
 	}
 	start := max(at+p.about(3500), p.streams[x.stream]+p.about(900))
-	p.place(x, correlation, start, start+length)
+	p.schedule(x, correlation, start, start+length)
 	return start + length
 }
 
-func (p *process) place(x work, correlation int, start, end int64) {
+func (p *process) schedule(x work, correlation int, start, end int64) {
 	if p.first == 0 || start < p.first {
 		p.first = start
 	}
@@ -470,7 +470,7 @@ func (w *world) collective(operation string, bytes int64, moving int64, members 
 		}
 		p.sequence[group]++
 		names := kernels[operation]
-		p.place(work{
+		p.schedule(work{
 			kind: kernel, name: names[0], stream: talking, blocks: 24, threads: 544, registers: 96,
 			collective: &meeting{
 				operation: operation, group: group, description: "default_pg", elements: bytes / 2, ranks: members,

@@ -17,13 +17,13 @@ func TestChildrenFirstPutsChildrenBeforeParents(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n := 1 + r.IntN(40)
-		place, parent := r.Perm(n), make([]int, n)
-		for _, at := range place {
+		order, parent := r.Perm(n), make([]int, n)
+		for _, at := range order {
 			parent[at] = -1
 		}
 		for i := 1; i < n; i++ {
 			if r.IntN(4) > 0 {
-				parent[place[i]] = place[r.IntN(i)]
+				parent[order[i]] = order[r.IntN(i)]
 			}
 		}
 		o.Reset()
@@ -31,7 +31,7 @@ func TestChildrenFirstPutsChildrenBeforeParents(t *testing.T) {
 			o.Add(Key{Span: [8]byte{byte(i + 1)}}, Key{Span: [8]byte{byte(p + 1)}})
 		}
 		got := o.ChildrenFirst()
-		require.ElementsMatch(t, slices.Sorted(slices.Values(place)), got)
+		require.ElementsMatch(t, slices.Sorted(slices.Values(order)), got)
 		for i, p := range parent {
 			if p >= 0 {
 				require.Less(t, slices.Index(got, i), slices.Index(got, p), "seed %d", seed)

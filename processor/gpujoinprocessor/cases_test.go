@@ -116,7 +116,7 @@ func TestNothingWaitsForAHostSpanThatIsThere(t *testing.T) {
 		td.gpu(2, 1, zero, time.Now())
 		td.scope("http").host(1, 0, zero, time.Now())
 		r.consume(td.Traces)
-		assert.EqualValues(t, 1, r.gauge("known_spans"), "no place is kept for the handler")
+		assert.EqualValues(t, 1, r.gauge("known_spans"), "no entry is kept for the handler")
 	})
 }
 

@@ -50,7 +50,7 @@ func reportPosition(pl *record.Position, rec report.Recorder) {
 	}
 }
 
-// tellPlace passes runs on, and the work of chunks also to the sections around them, unless an untimed section around
+// reportSample passes runs on, and the work of chunks also to the enclosing sections, unless an untimed section around
 // them states work of its own.
 func reportSample(pl *record.Position, rec report.Recorder, n int64, s report.Sample) {
 	rec.Untimed(nodeOf(pl, rec), n, s)

@@ -84,14 +84,14 @@ type annotations struct {
 	Type string `yaml:"type"` // of OpenTelemetry's attribute that is referred to
 	// values of a list's elements, or the written values of OpenTelemetry's attribute
 	Members  []member `yaml:"members"`
-	Origin   string   `yaml:"origin"`   // otel: defined by conventions that are not in the registry this one depends on
-	Unit     string   `yaml:"unit"`     // UCUM; absent for values without a unit (names, indexes)
-	Open     bool     `yaml:"open"`     // values other than the members may occur
-	Variable string   `yaml:"variable"` // of a template, the word for its last segment
-	Places   []string `yaml:"places"`   // resource, scope, span, metric (data point), log
-	Writers  []string `yaml:"writers"`  // gpuspan and the types of the Collector components
-	Declared bool     `yaml:"declared"` // an application states it itself
-	Absent   string   `yaml:"absent"`   // meaning of its absence; unknown if not stated
+	Origin   string   `yaml:"origin"`     // otel: defined by conventions that are not in the registry this one depends on
+	Unit     string   `yaml:"unit"`       // UCUM; absent for values without a unit (names, indexes)
+	Open     bool     `yaml:"open"`       // values other than the members may occur
+	Variable string   `yaml:"variable"`   // of a template, the word for its last segment
+	On       []string `yaml:"appears_on"` // resource, scope, span, metric (data point), log
+	Writers  []string `yaml:"writers"`    // gpuspan and the types of the Collector components
+	Declared bool     `yaml:"declared"`   // an application states it itself
+	Absent   string   `yaml:"absent"`     // meaning of its absence; unknown if not stated
 	// Findings has the threshold and the remedy of each kind of finding, by the value of the member.
 	Findings map[string]findingKind `yaml:"findings"`
 }

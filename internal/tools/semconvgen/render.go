@@ -229,8 +229,8 @@ func (a attribute) ValuesLike() string {
 	return fmt.Sprintf(" The value is one of %s%s and the like.", a.Go(), goName(a.Members[0].Value))
 }
 
-// Meaning returns the brief with the values of an enumeration or an example, with other places where the attribute is
-// written, and with what its absence means. page is the one on which the text is printed.
+// Meaning returns the brief with the values of an enumeration or an example, the scope or resource that may also have
+// the attribute, and the meaning of its absence. page is the page with the text.
 func (r *registry) Meaning(a attribute, page string) string {
 	var text strings.Builder
 	text.WriteString(a.Brief)
@@ -247,9 +247,9 @@ func (r *registry) Meaning(a attribute, page string) string {
 		text.WriteString(" Example: `" + example + "`.")
 	}
 	if page != "resource" {
-		for _, place := range []string{"scope", "resource"} {
-			if slices.Contains(a.Places, place) && !strings.HasPrefix(a.Absent, "see the "+place) {
-				text.WriteString(" Also on the " + place + ".")
+		for _, owner := range []string{"scope", "resource"} {
+			if slices.Contains(a.On, owner) && !strings.HasPrefix(a.Absent, "see the "+owner) {
+				text.WriteString(" Also on the " + owner + ".")
 			}
 		}
 	}

@@ -82,7 +82,7 @@ _watched: "weakref.WeakSet[Any]" = weakref.WeakSet()  # models
 
 def watch_collectives(model: Any = None) -> Any:
     """Records how long each step of loop() waits for other ranks, in all collectives of torch.distributed. Call it once,
-    at the same place in all ranks, before or after the model is wrapped; pass the model if DistributedDataParallel
+    at the same point in all ranks, before or after the model is wrapped; pass the model if DistributedDataParallel
     has already wrapped it. Returns the model.
 
         model = otelgpu.watch_collectives(DistributedDataParallel(model))

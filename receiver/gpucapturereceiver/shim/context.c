@@ -44,8 +44,8 @@ static bool parse(const char *text, struct pushed *p) {
 }
 
 static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t links, uint32_t lost) {
-	struct context *places = (struct context *)((char *)h + h->contexts_offset);
-	struct context *c = &places[n % h->contexts_capacity];
+	struct context *slots = (struct context *)((char *)h + h->contexts_offset);
+	struct context *c = &slots[n % h->contexts_capacity];
 	atomic_exchange_explicit(&c->sequence, 0, memory_order_acquire); // so that the following stores come after it
 	c->number = n + 1;
 	c->pushed = clock_ns(CLOCK_MONOTONIC);

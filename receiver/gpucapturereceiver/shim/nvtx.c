@@ -15,11 +15,11 @@ enum { EXPORT_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
 enum { CORE_PUSH_EX = 8, CORE_PUSH_A = 9, CORE_POP = 11, CORE2_PUSH_EX = 4, CORE2_POP = 5 };
 enum { MESSAGE_TYPE = 32, MESSAGE = 40, MESSAGE_ASCII = 1 }; // offsets in nvtxEventAttributes_v2, of which `size` is at 2
 
-typedef void (**function_place)(void);
+typedef void (**function_slot)(void);
 
 struct callbacks {
 	size_t size;
-	int (*table)(int module, function_place **places, unsigned *count);
+	int (*table)(int module, function_slot **slots, unsigned *count);
 };
 
 static int push_text(const char *text) {
@@ -55,8 +55,8 @@ static int push_domain_event(void *domain, const void *event) { (void)domain; re
 static int pop(void) { otelgpu_pop(); return 0; }
 static int pop_domain(void *domain) { (void)domain; return pop(); }
 
-static void set(function_place *places, unsigned count, unsigned at, void (*f)(void)) {
-	if (at < count && places[at]) *places[at] = f;
+static void set(function_slot *slots, unsigned count, unsigned at, void (*f)(void)) {
+	if (at < count && slots[at]) *slots[at] = f;
 }
 
 // InitializeInjectionNvtx2 is called by NVTX's header at a program's first range.
@@ -64,17 +64,17 @@ EXPORT int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t));
 
 int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t)) {
 	const struct callbacks *c = get_table ? get_table(EXPORT_CALLBACKS) : NULL;
-	function_place *places;
+	function_slot *slots;
 	unsigned count;
 	if (!c || c->size < sizeof *c) return 0;
-	if (c->table(MODULE_CORE, &places, &count)) {
-		set(places, count, CORE_PUSH_EX, (void (*)(void))push_event);
-		set(places, count, CORE_PUSH_A, (void (*)(void))push_text);
-		set(places, count, CORE_POP, (void (*)(void))pop);
+	if (c->table(MODULE_CORE, &slots, &count)) {
+		set(slots, count, CORE_PUSH_EX, (void (*)(void))push_event);
+		set(slots, count, CORE_PUSH_A, (void (*)(void))push_text);
+		set(slots, count, CORE_POP, (void (*)(void))pop);
 	}
-	if (c->table(MODULE_CORE2, &places, &count)) {
-		set(places, count, CORE2_PUSH_EX, (void (*)(void))push_domain_event);
-		set(places, count, CORE2_POP, (void (*)(void))pop_domain);
+	if (c->table(MODULE_CORE2, &slots, &count)) {
+		set(slots, count, CORE2_PUSH_EX, (void (*)(void))push_domain_event);
+		set(slots, count, CORE2_POP, (void (*)(void))pop_domain);
 	}
 	return 1;
 }

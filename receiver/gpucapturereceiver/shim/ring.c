@@ -178,8 +178,8 @@ void ring_put(struct header *h, const struct record *r) {
 		atomic_fetch_add_explicit(&h->dropped_full, 1, memory_order_relaxed);
 		return;
 	}
-	struct record *places = (struct record *)((char *)h + h->records_offset);
-	places[head & (h->records_capacity - 1)] = *r;
+	struct record *slots = (struct record *)((char *)h + h->records_offset);
+	slots[head & (h->records_capacity - 1)] = *r;
 	atomic_store_explicit(&h->head, head + 1, memory_order_release);
 }
 

@@ -112,8 +112,8 @@ struct header {
 	uint32_t header_size;
 	uint32_t record_size;
 	uint32_t context_size;
-	uint64_t records_offset, records_capacity;   // bytes, places
-	uint64_t contexts_offset, contexts_capacity; // bytes, places
+	uint64_t records_offset, records_capacity;   // bytes, slots
+	uint64_t contexts_offset, contexts_capacity; // bytes, slots
 	uint64_t names_offset, names_capacity;       // bytes, bytes
 	uint32_t pid, uid;                           // as the process sees itself
 	uint64_t pid_namespace;                      // inode of /proc/self/ns/pid

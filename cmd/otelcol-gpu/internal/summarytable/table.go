@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Limits of a table. Operations beyond maxOperations, and operations in more than maxPlaces places, are summed as
+// Limits of a table. Operations beyond maxOperations, and operations at more than maxPositions positions, are summed as
 // others; nesting of spans that are further apart than maxSpans spans is not detected.
 const (
 	maxOperations = 2000
@@ -91,7 +91,7 @@ type nestedSpan struct {
 	part
 }
 
-// settle adds the spans of the batch to their places. A span inside a sibling on its stream is part of it, as in
+// settle adds the spans of the batch to their operations. A span inside a sibling on its stream is part of it, as in
 // gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {

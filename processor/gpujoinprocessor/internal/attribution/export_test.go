@@ -3,8 +3,8 @@
 
 package attribution
 
-// PlaceOf returns the handle that the arrival of a span returned.
-func (d *Device) PlaceOf(k Key) (at Handle, ok bool) {
+// HandleOf returns the handle that the arrival of a span returned.
+func (d *Device) HandleOf(k Key) (at Handle, ok bool) {
 	n := d.node(&k)
 	if n == nil || !n.known {
 		return Handle{}, false

@@ -38,25 +38,25 @@ func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
 	_, kept, _ := held.Add(span(1, 0, 1, 0, 900), 0, g)
 	for round := range 5 {
 		d := attribution.New(attribution.Limits{}, b)
-		places := make([]attribution.Handle, 2999)
-		for i := range places {
+		handles := make([]attribution.Handle, 2999)
+		for i := range handles {
 			a, at, _ := d.Add(span(i+2, 0, 1, 10, 20), 0, g)
 			require.Equal(t, attribution.Taken, a, "span %d of round %d", i, round)
-			places[i] = at
+			handles[i] = at
 		}
 		require.Equal(t, attribution.Refused, take(d, span(9000, 0, 1, 10, 20), g))
 		d.Settle(30*cellNS, g)
-		first, ok := d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		first, ok := d.Share(span(2, 0, 1, 10, 20).Key, handles[0])
 		require.True(t, ok)
 		require.Positive(t, first.Value)
-		for i, at := range places {
+		for i, at := range handles {
 			s, ok := d.Share(span(i+2, 0, 1, 10, 20).Key, at)
 			require.True(t, ok)
 			require.InDelta(t, first.Value, s.Value, 1e-9*first.Value, "equal spans, equal shares")
 		}
 		require.InEpsilon(t, d.Totals().Attributed, 2999*first.Value, 1e-9)
 		d.Close()
-		_, ok = d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		_, ok = d.Share(span(2, 0, 1, 10, 20).Key, handles[0])
 		require.False(t, ok, "of a closed device")
 		require.Equal(t, 1, b.Used())
 	}

@@ -55,7 +55,7 @@ func take(d *attribution.Device, s attribution.Span, m attribution.Meter) attrib
 
 // share looks a span up by the handle from its arrival.
 func share(d *attribution.Device, id int) (attribution.Share, bool) {
-	at, known := d.PlaceOf(key(id))
+	at, known := d.HandleOf(key(id))
 	s, ok := d.Share(key(id), at)
 	return s, ok && known
 }

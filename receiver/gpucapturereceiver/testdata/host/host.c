@@ -40,17 +40,17 @@ static void *worker(void *argument) {
 
 // As NVTX's header at the first range: two tables of pointers for the tool to fill in.
 static int (*push_a)(const char *), (*pop_a)(void), (*push_ex)(void *, const void *), (*pop_ex)(void *);
-typedef void (**place)(void);
-static place core[16], core2[16];
+typedef void (**slot)(void);
+static slot core[16], core2[16];
 
-static int nvtx_table(int module, place **places, unsigned *count) {
-	core[9] = (place)&push_a, core[11] = (place)&pop_a;
-	core2[4] = (place)&push_ex, core2[5] = (place)&pop_ex;
-	*places = module == 1 ? core : core2, *count = 16;
+static int nvtx_table(int module, slot **slots, unsigned *count) {
+	core[9] = (slot)&push_a, core[11] = (slot)&pop_a;
+	core2[4] = (slot)&push_ex, core2[5] = (slot)&pop_ex;
+	*slots = module == 1 ? core : core2, *count = 16;
 	return module == 1 || module == 5;
 }
 
-static struct { size_t size; int (*table)(int, place **, unsigned *); } nvtx_callbacks = {16, nvtx_table};
+static struct { size_t size; int (*table)(int, slot **, unsigned *); } nvtx_callbacks = {16, nvtx_table};
 static const void *nvtx_export(uint32_t id) { return id == 1 ? &nvtx_callbacks : NULL; }
 
 int main(int argc, char **argv) {

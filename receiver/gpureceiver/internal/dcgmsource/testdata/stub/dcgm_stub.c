@@ -200,7 +200,7 @@ static void refresh(void) {
 
 // Handles of connections combine the engine's epoch and an index in connections.
 #define FIRST_HANDLE 0x7fffff
-static int place_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) % 64; }
+static int index_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) % 64; }
 static int epoch_of(dcgmHandle_t h) { return (int)(h - FIRST_HANDLE) / 64; }
 
 // enter starts every call to the host engine; if it returns 0, mu is locked.
@@ -216,9 +216,9 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
     }
     trips++;
     if (h == 0) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
-    if (h < FIRST_HANDLE || place_of(h) >= MAX_CONNECTIONS) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
+    if (h < FIRST_HANDLE || index_of(h) >= MAX_CONNECTIONS) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
     if (conf.down || epoch_of(h) != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_CONNECTION_NOT_VALID; }
-    if (connections[place_of(h)] != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
+    if (connections[index_of(h)] != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
     refresh();
     return DCGM_ST_OK;
 }
@@ -292,8 +292,8 @@ static void settle(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned
 
 PUBLIC dcgmReturn_t dcgmDisconnect(dcgmHandle_t h) {
     pthread_mutex_lock(&mu);
-    if (h < FIRST_HANDLE || place_of(h) >= MAX_CONNECTIONS) return leave(DCGM_ST_BADPARAM);
-    int c = place_of(h);
+    if (h < FIRST_HANDLE || index_of(h) >= MAX_CONNECTIONS) return leave(DCGM_ST_BADPARAM);
+    int c = index_of(h);
     if (connections[c] != epoch_of(h)) return leave(DCGM_ST_OK);
     connections[c] = 0;
     if (epoch_of(h) != polled_epoch) return leave(DCGM_ST_OK);
@@ -408,7 +408,7 @@ PUBLIC dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t t, const cha
     for (int i = BUILTIN; i < MAX_GROUPS - conf.taken; i++)
         if (!groups[i].used) {
             memset(&groups[i], 0, sizeof groups[i]);
-            groups[i].used = 1, groups[i].connection = place_of(h);
+            groups[i].used = 1, groups[i].connection = index_of(h);
             *out = i;
             return leave(DCGM_ST_OK);
         }
@@ -440,18 +440,18 @@ PUBLIC dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned s
     if (n < 1 || n > 127 || !strcmp(name, conf.foreign)) return leave(n < 1 || n > 127 ? DCGM_ST_BADPARAM : DCGM_ST_DUPLICATE_KEY);
     for (int i = 0; i < n; i++)
         if (!type_of(ids[i]) || (conf.old && ids[i] >= 1084)) return leave(DCGM_ST_BADPARAM);
-    int place = -1;
+    int free_slot = -1;
     for (int i = MAX_GROUPS - 1; i >= BUILTIN; i--) {
         if (field_groups[i].used && !strcmp(field_groups[i].name, name)) return leave(DCGM_ST_DUPLICATE_KEY);
-        if (!field_groups[i].used) place = i;
+        if (!field_groups[i].used) free_slot = i;
     }
-    if (place < 0) return leave(DCGM_ST_MAX_LIMIT);
-    fields_t *f = &field_groups[place];
+    if (free_slot < 0) return leave(DCGM_ST_MAX_LIMIT);
+    fields_t *f = &field_groups[free_slot];
     memset(f, 0, sizeof *f);
-    f->used = 1, f->connection = place_of(h), f->n = n;
+    f->used = 1, f->connection = index_of(h), f->n = n;
     snprintf(f->name, sizeof f->name, "%s", name);
     memcpy(f->id, ids, n * sizeof *ids);
-    *out = place;
+    *out = free_slot;
     return leave(DCGM_ST_OK);
 }
 
@@ -533,7 +533,7 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
         }
     for (int i = 0; i < groups[g].n; i++)
         for (int k = 0; k < field_groups[f].n; k++) {
-            watcher_t x = {1, place_of(h), groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k],
+            watcher_t x = {1, index_of(h), groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k],
                            every < 1000 ? 1000 : every, keep < 1 ? 1 : keep};
             int at = -1;
             for (int w = top - 1; w >= 0; w--) {
@@ -558,7 +558,7 @@ PUBLIC dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldG
             for (int w = 0; w < top; w++) {
                 watcher_t *o = &watchers[w];
                 if (field_groups[f].id[k] == DCGM_FI_DRIVER_VERSION) break;
-                if (!o->used || o->connection != place_of(h) || o->kind != groups[g].e[i].entityGroupId ||
+                if (!o->used || o->connection != index_of(h) || o->kind != groups[g].e[i].entityGroupId ||
                     o->id != groups[g].e[i].entityId || o->field != field_groups[f].id[k]) continue;
                 o->used = 0;
                 settle(o->kind, o->id, o->field);

@@ -120,7 +120,7 @@ func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
 }
 
 // Infinite recursion and locations with unbounded children take bounded memory and lose no count.
-func TestPlacesAreBounded(t *testing.T) {
+func TestReportTreeIsBounded(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("recursive")
@@ -147,7 +147,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	require.EqualValues(t, 200, n)
 }
 
-func TestPlacesFromManyGoroutines(t *testing.T) {
+func TestReportTreeFromManyGoroutines(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	var ops []*gpuspan.Operation
