@@ -48,8 +48,8 @@ type LoadReader interface {
 
 // LoadLevel is the number of running requests at a time, or LoadLapsed or LoadAhead.
 type LoadLevel struct {
-	Time    int64 // unix ns
-	Running float64
+	Time    int64   // Unix ns
+	Running float64 // number of running requests
 }
 
 // Values of LoadLevel.Running that are not readings.

@@ -139,9 +139,10 @@ type Backend interface {
 // wrap it if the driver returned one; errors.As finds it.
 type StatusError struct {
 	Call   string // the call that failed
-	Status Status
+	Status Status // the driver's result
 }
 
+// Error returns the call, the status and, if known, its name.
 func (e *StatusError) Error() string {
 	if name := e.Status.Name(); name != "" {
 		return fmt.Sprintf("%s: status %d (%s)", e.Call, int32(e.Status), name)

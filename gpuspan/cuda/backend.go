@@ -148,7 +148,7 @@ func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backe
 	return s, st
 }
 
-// NewAnchorStream is the same as NewStream, because here each event has its own time.
+// NewAnchorStream returns a stream as NewStream does, because here each event has its own time.
 func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return b.NewStream(c)
 }

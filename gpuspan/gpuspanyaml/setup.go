@@ -85,7 +85,7 @@ func collect(opts []SetupOption) *setup {
 	return s
 }
 
-// Setup is [Setup] for a file that has been read, and may have been changed, as by flags.
+// Setup does what [Setup] does for a file that has been read, and possibly changed, such as by flags.
 func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	var problems []error
 	problem := func(doing string, err error) {

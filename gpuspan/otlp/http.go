@@ -25,12 +25,14 @@ type Sender interface {
 
 // Later is an error after which a retry may succeed.
 type Later struct {
-	Err   error
+	Err   error         // the failure
 	After time.Duration // delay requested by the receiver; 0: none
 }
 
+// Error returns the text of Err.
 func (l *Later) Error() string { return l.Err.Error() }
 
+// Unwrap returns Err.
 func (l *Later) Unwrap() error { return l.Err }
 
 // httpSender sends OTLP over HTTP with protobuf bodies.

@@ -84,11 +84,11 @@ type Sample struct {
 	FLOPs     float64 // floating-point operations, multiply-add = 2
 	Precision string  // of FLOPs: bf16, fp32 …
 
-	MemoryUsed    int64   // device memory in use at the end, bytes
-	MemoryDelta   int64   // its change during the run, bytes
-	AccessPattern string  // gpu.io.access_pattern, as declared
-	L2HitRatio    float64 // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
-	HasL2HitRatio bool
+	MemoryUsed    int64    // device memory in use at the end, bytes
+	MemoryDelta   int64    // its change during the run, bytes
+	AccessPattern string   // gpu.io.access_pattern, as declared
+	L2HitRatio    float64  // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
+	HasL2HitRatio bool     // whether L2HitRatio was declared
 	ZeroCopy      ZeroCopy // gpu.zero_copy, as declared
 
 	Kernel string // name of the kernel that the section launched

@@ -136,11 +136,11 @@ type Rates struct {
 	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`  // device memory
 	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"` // device memory
 	Memory        float64 `json:"memory_bytes_per_second,omitempty"`       // with bytes of unstated direction
-	PCIeRead      float64 `json:"pcie_read_bytes_per_second,omitempty"`
-	PCIeWritten   float64 `json:"pcie_write_bytes_per_second,omitempty"`
-	PCIe          float64 `json:"pcie_bytes_per_second,omitempty"` // with bytes of unstated direction
-	FLOPs         float64 `json:"flops_per_second,omitempty"`      // of all precisions
-	Items         float64 `json:"items_per_second,omitempty"`      // as the operation counts them
+	PCIeRead      float64 `json:"pcie_read_bytes_per_second,omitempty"`    // from host to device
+	PCIeWritten   float64 `json:"pcie_write_bytes_per_second,omitempty"`   // from device to host
+	PCIe          float64 `json:"pcie_bytes_per_second,omitempty"`         // with bytes of unstated direction
+	FLOPs         float64 `json:"flops_per_second,omitempty"`              // of all precisions
+	Items         float64 `json:"items_per_second,omitempty"`              // as the operation counts them
 }
 
 // Rates divides the declared work of the timed runs by their duration. Host-timed runs count only if the operation is
@@ -196,7 +196,7 @@ type Operation struct {
 	AccessPattern string `json:"access_pattern,omitempty"` // gpu.io.access_pattern, as declared last
 	// mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
 	L2HitRatio    float64 `json:"-"`
-	HasL2HitRatio bool    `json:"-"`
+	HasL2HitRatio bool    `json:"-"` // whether L2HitRatio was declared
 
 	ZeroCopy ZeroCopy `json:"zero_copy,omitempty"` // gpu.zero_copy, as declared last
 

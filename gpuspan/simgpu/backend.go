@@ -60,7 +60,7 @@ func (g *GPU) Bind(backend.Context) (func(), backend.Status) { return func() {},
 // Current returns the first device: threads have no device of their own here.
 func (g *GPU) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
 
-// NewAnchorStream is the same as NewStream.
+// NewAnchorStream returns a stream as NewStream does.
 func (g *GPU) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return g.NewStream(c)
 }

@@ -72,7 +72,7 @@ func (f optionFunc) apply(c *config) { f(c) }
 // WithDevices sets the devices; the default is one [DefaultSpec].
 func WithDevices(specs ...Spec) Option { return optionFunc(func(c *config) { c.specs = specs }) }
 
-// WithClockError gives the device's clock a drift against the host's (parts per million) and an offset.
+// WithClockError sets the drift of the device's clock relative to the host's, in parts per million, and its offset.
 // The default is 12 ppm and an arbitrary offset.
 func WithClockError(driftPPM float64, offset time.Duration) Option {
 	return optionFunc(func(c *config) { c.driftPPM, c.offset = driftPPM, offset })

@@ -61,12 +61,12 @@ func FirstStep(index int64) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) { c.First = index })
 }
 
-// StepTraces gives each step a trace of its own, linked to the span that the loop runs under. It is the default where
-// there is no such span.
+// StepTraces starts a new trace for each step, linked to the span of the loop's context. It is the default if there is
+// no such span.
 func StepTraces() LoopOption { return loopOption(func(c *tree.LoopConfig) { c.NewRoot = true }) }
 
-// ModelDevices sets over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
-// precision; it makes model FLOP utilization of many devices right. Default, and for n of 0 or less: 1.
+// ModelDevices sets the number of devices that share a step's model FLOPs (gpu.step.device.count) and the precision,
+// for model FLOP utilization of several devices. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 	return loopOption(func(c *tree.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {

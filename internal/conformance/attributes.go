@@ -37,8 +37,8 @@ var otherHardwareMetrics = []string{
 	"hw.voltage.nominal",
 }
 
-// attributes checks a set of attributes; on is a value of the registry's appears_on (resource, span, ...), where names the
-// owner and kind its sort.
+// attributes checks a set of attributes; on is a value of the registry's appears_on (resource, span, ...), where names
+// the owner, and kind is its type.
 func (r *Report) attributes(attrs pcommon.Map, on, kind, where string) {
 	if r.each != nil {
 		r.each(attrs)

@@ -29,10 +29,10 @@ import (
 // Option of NewFactory.
 type Option func(*factory)
 
-// WithSimulated gives the source `simulated` the devices of a simulated GPU in the embedding program instead of the
-// built-in load. The source must still be chosen by `source: simulated`; `auto` never mistakes a simulated device for a
-// real one. The source behaves as a driver above the GPU: it quantizes, averages, refreshes counters in steps and
-// samples with jitter of its own, so samples never equal the device's true values.
+// WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead of the built-in load.
+// The source must still be selected with `source: simulated`; `auto` never selects a simulated device. The source
+// behaves like a driver: it quantizes, averages, refreshes counters in steps and samples with jitter, so samples never
+// equal the device's true values.
 func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulated = gpu } }
 
 // factory holds the receivers under construction: one receiver serves the metrics and the logs pipelines of one

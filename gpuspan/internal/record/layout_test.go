@@ -21,7 +21,7 @@ func TestStartSharesNoCacheLineWithThePollingThread(t *testing.T) {
 	counted := unsafe.Offsetof(st.Timed)
 	for name, end := range map[string]uintptr{
 		"operation":               unsafe.Offsetof(st.Op) + unsafe.Sizeof(st.Op),
-		"nodes within others":    unsafe.Offsetof(st.inner) + unsafe.Sizeof(st.inner),
+		"nodes within others":     unsafe.Offsetof(st.inner) + unsafe.Sizeof(st.inner),
 		"counters of the untimed": unsafe.Offsetof(st.Outermost) + unsafe.Offsetof(st.Outermost.children),
 	} {
 		require.LessOrEqual(t, end+line, counted, name)
