@@ -54,7 +54,7 @@ func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
 }
 
 // A variable that only one side uses has no effect.
-func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
+func TestManifestsAndPipelinesUseTheSameVariables(t *testing.T) {
 	variable := regexp.MustCompile(`OTELGPU_[A-Z_]+`)
 	for _, name := range []string{"agent", "gateway"} {
 		manifest, err := os.ReadFile(filepath.Join("..", "deploy", "kubernetes", name+".yaml"))
@@ -153,7 +153,7 @@ func TestTheReadyPipelinesCheckHosts(t *testing.T) {
 
 // An exporter next to a counting connector must not reject data, because gpu_join would retry the spans, and the
 // connector would count them again.
-func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
+func TestExportersNextToCountingConnectorsNeverReject(t *testing.T) {
 	type pipeline struct{ Receivers, Processors, Exporters []string }
 	kind := func(id string) string { before, _, _ := strings.Cut(id, "/"); return before }
 	never := map[string]bool{"debug": true, "prometheus": true, "gpu_page": true} // have no queue and accept everything
@@ -242,7 +242,7 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 
 // By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones permanently. Batches
 // stay below that; gateways accept more, because requests of agents are as large as received or larger.
-func TestRequestsByGRPCAreAsLargeAsTheirReceiverTakes(t *testing.T) {
+func TestGRPCRequestsFitTheirReceiver(t *testing.T) {
 	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver accepts over HTTP
 	batched, told := 0, 0
 	for _, name := range config.Names() {
@@ -286,7 +286,7 @@ func TestRequestsByGRPCAreAsLargeAsTheirReceiverTakes(t *testing.T) {
 	require.Equal(t, 2, told)
 }
 
-func TestJaegersPageKnowsRegisteredNames(t *testing.T) {
+func TestJaegerConfigurationUsesRegisteredNames(t *testing.T) {
 	var ui struct {
 		LinkPatterns   []struct{ Type, Key, URL, Text string }
 		TopTagPrefixes []string

@@ -203,7 +203,7 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 }
 
 // A child process that os/exec starts inherits no profiler, and the parent keeps measuring.
-func TestProgramsThatAreStartedMeanwhile(t *testing.T) {
+func TestChildProcessesInheritNothing(t *testing.T) {
 	if os.Getenv("GPUSPAN_TEST_CHILD") != "" {
 		gpu := simgpu.New(simgpu.NewManualClock(time.Unix(1_700_000_000, 0)))
 		p, err := gpuspan.New(gpu)
@@ -217,7 +217,7 @@ func TestProgramsThatAreStartedMeanwhile(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	x := gpuspan.NewOperation("parent").Start(context.Background(), s)
-	child := exec.Command(self, "-test.run", "^TestProgramsThatAreStartedMeanwhile$")
+	child := exec.Command(self, "-test.run", "^TestChildProcessesInheritNothing$")
 	child.Env = append(os.Environ(), "GPUSPAN_TEST_CHILD=1")
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, string(out))

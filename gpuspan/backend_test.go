@@ -34,7 +34,7 @@ func (streams) StreamInfo(backend.StreamHandle, backend.Context) (backend.Stream
 	return backend.StreamInfo{}, nil
 }
 
-func TestABackendNeedsNoLaterMethod(t *testing.T) {
+func TestABackendMayLackLaterMethods(t *testing.T) {
 	for name, c := range map[string]struct {
 		backend backend.Backend
 		err     string

@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestHostWorkIsInTheReportAndIsNoGPUWork(t *testing.T) {
+func TestHostWorkIsReportedButNotAsGPUWork(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	compile, kernel := gpuspan.NewOperation("compile", gpuspan.HostWork()), gpuspan.NewOperation("kernel")
@@ -72,7 +72,7 @@ func TestSharesOfPhasesAndTheirSectionsCountOnce(t *testing.T) {
 	require.InDelta(t, .5, share["optimizer>adamw"], 1e-2)
 }
 
-func TestReportsHaveRatesWhereTheWorksTimeIsKnown(t *testing.T) {
+func TestReportsHaveRatesIfTheTimeOfWorkIsKnown(t *testing.T) {
 	r := newRig(t, set(func(s *settings.Settings) { s.Sync = settings.SyncNone }))
 	s, _ := r.stream()
 	for name, op := range map[string]*gpuspan.Operation{

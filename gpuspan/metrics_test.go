@@ -166,7 +166,7 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	require.Empty(t, r.spans.Ended())
 }
 
-func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
+func TestMetricsOffOmitsTheMarkAndTheMetrics(t *testing.T) {
 	r, reader := metricRig(t, set(func(s *settings.Settings) { s.Metrics = settings.MetricsOff }))
 	s, _ := r.stream()
 	gpuspan.NewOperation("op").Start(context.Background(), s).End()

@@ -18,7 +18,7 @@ import (
 
 // Impossible values are omitted, whether sections are timed or only counted: counters never decrease, and no sum
 // becomes NaN.
-func TestWorkThatCannotBeIsNotStated(t *testing.T) {
+func TestImpossibleWorkIsOmitted(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
@@ -100,7 +100,7 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 	require.EqualValues(t, 7, r.p.Misuse()["invalid_work"])
 }
 
-func TestARecordOfATimeThatCannotBeOnlyCounts(t *testing.T) {
+func TestARecordOfAnImpossibleTimeOnlyCounts(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
@@ -148,7 +148,7 @@ func TestARecordOfNegativeTimeOnlyCounts(t *testing.T) {
 	require.EqualValues(t, 1, r.p.Misuse()["invalid_work"])
 }
 
-func TestStatementsThatCannotBeAreMisuse(t *testing.T) {
+func TestInvalidStatementsAreMisuse(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	beyond := math.MaxInt32

@@ -226,7 +226,7 @@ func TestACaptureThatBeginsInsideASectionAbandonsIt(t *testing.T) {
 	require.Empty(t, r.errs)
 }
 
-func TestCopiesSayDirectionAndMemory(t *testing.T) {
+func TestCopiesStateDirectionAndMemory(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("h2d", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
@@ -376,7 +376,7 @@ func TestTilesAreStatisticsOnly(t *testing.T) {
 	t.Fatal("no statistics of the tile")
 }
 
-func TestSectionsWithoutAParentAskTheSampler(t *testing.T) {
+func TestRootSectionsConsultTheSampler(t *testing.T) {
 	r := newRig(t)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans),
 		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-func TestWrongSettingsNameThemselvesAndKeepDefaults(t *testing.T) {
+func TestInvalidSettingsAreNamedAndKeepDefaults(t *testing.T) {
 	t.Setenv("GPUSPAN_SLOTS", "many")
 	t.Setenv("GPUSPAN_NVTX_ENABLED", "true")
 	t.Setenv("GPUSPAN_CUDA_LIBRRY", "x")
@@ -62,7 +62,7 @@ func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
 	require.NoError(t, p.Shutdown(context.Background()))
 }
 
-func TestOptionsWinOverTheEnvironment(t *testing.T) {
+func TestOptionsOverrideTheEnvironment(t *testing.T) {
 	t.Setenv("GPUSPAN_ENABLED", "false")
 	t.Setenv("GPUSPAN_VERBOSITY", "debug")
 	for _, tt := range []struct {

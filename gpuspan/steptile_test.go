@@ -70,7 +70,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 
 // Tiling keeps times accurate: over minutes and at any drift, both ends of each step are within its stated error, and
 // durations are differences of device timestamps.
-func TestStepsAreWhereTheySay(t *testing.T) {
+func TestStepTimesAreWithinTheirError(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {
 		const tick = 500 * time.Nanosecond
 		w, clock, spans, p, s := newWitness(t, drift, tick)

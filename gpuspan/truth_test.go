@@ -76,7 +76,7 @@ func (w *witness) Record(c *backend.Call) backend.Status {
 
 // Compares the times of spans with the true times of their records: the reported error bounds every span, and durations
 // are exact to the device's ticks.
-func TestSpansAreWhereTheySay(t *testing.T) {
+func TestSpanTimesAreWithinTheirError(t *testing.T) {
 	for _, drift := range []float64{-100, 0, 25} {
 		const tick = 500 * time.Nanosecond
 		w, clock, spans, p, s := newWitness(t, drift, tick)

@@ -33,7 +33,7 @@ func TestTheDescriptionOfAMetricIsItsFirstSentence(t *testing.T) {
 	}
 }
 
-func TestTheWordOfATemplateIsReadBack(t *testing.T) {
+func TestTheVariableOfATemplateIsReturned(t *testing.T) {
 	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok ||
 		phase != "forward" {
 		t.Errorf("phase %q, %v", phase, ok)

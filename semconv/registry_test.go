@@ -107,7 +107,7 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 	}
 }
 
-func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
+func TestEntriesHaveOwnersWritersAndABrief(t *testing.T) {
 	owners := []string{"resource", "scope", "span", "metric", "log"}
 	writers := []string{
 		"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests",
@@ -196,7 +196,7 @@ func TestHardwareMetricsFollowOpenTelemetry(t *testing.T) {
 	}
 }
 
-func TestTheDescriptionOfAMetricIsThatOfItsConstant(t *testing.T) {
+func TestMetricDescriptionsMatchTheirConstants(t *testing.T) {
 	for name, want := range map[string]string{
 		semconv.HWEnergyName: semconv.HWEnergyDescription, semconv.HWStatusName: semconv.HWStatusDescription,
 		semconv.GPUPipeUtilizationName: semconv.GPUPipeUtilizationDescription, semconv.HWErrorsName: semconv.HWErrorsDescription,

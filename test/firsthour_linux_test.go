@@ -27,14 +27,14 @@ import (
 // standIns are shell scripts that replace programs of the README that this machine may lack. They behave as a newcomer
 // would see: the server sends its spans of requests, the others read their files.
 var standIns = map[string]string{
-	"vllm":   `for a; do last=$a; done; FIRST_HOUR_ENDPOINT=${last#http://} exec "$FIRST_HOUR_TEST" -test.run '^TestStandInForVLLM$'`,
+	"vllm":   `for a; do last=$a; done; FIRST_HOUR_ENDPOINT=${last#http://} exec "$FIRST_HOUR_TEST" -test.run '^TestStubOfVLLM$'`,
 	"docker": `[ "$1 $2" = "build -f" ] && for a; do last=$a; done && cd "$last" && grep -q '^ENTRYPOINT' "$3"`,
 	"kubectl": `[ "$1 $2" = "apply -k" ] && cd "$3" && sed -n '/^resources:/,/^[a-z]/s/^ *- //p' kustomization.yaml | ` +
 		`while read -r f; do test -e "$f"; done`,
 }
 
-// TestStandInForVLLM replaces the server: it sends the spans of seven requests, as vLLM does once they have ended.
-func TestStandInForVLLM(t *testing.T) {
+// TestStubOfVLLM replaces the server: it sends the spans of seven requests, as vLLM does once they have ended.
+func TestStubOfVLLM(t *testing.T) {
 	endpoint := os.Getenv("FIRST_HOUR_ENDPOINT")
 	if endpoint == "" {
 		t.Skip("only as the stand-in of a server")

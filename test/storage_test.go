@@ -46,7 +46,7 @@ service:
 
 // The real binary is killed while all spans are pending, and restarted: each span is released once, with the service's
 // own wrappers of components, which track ownership of requests.
-func TestHeldSpansSurviveAKill(t *testing.T) {
+func TestQueuedSpansSurviveAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}

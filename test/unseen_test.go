@@ -31,7 +31,7 @@ import (
 
 // A request runs concurrently with seven others of its server, which have spans, are aborted, or are unsampled: with
 // spans and metrics of a real vLLM, the shipped pipeline attributes an eighth to it in each case.
-func TestRequestsBesideUnseenOnesOfARealVLLM(t *testing.T) {
+func TestRequestsAmongUnseenOnesOfARealVLLM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}

@@ -265,7 +265,7 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 }
 
 // One kernel's time is broken. The finding is of the rest, and neither picture nor spans have it.
-func TestAnEventFarFromAllOthersIsNamedByConvert(t *testing.T) {
+func TestConvertNamesAnOutlyingEvent(t *testing.T) {
 	var events []string
 	for i := range 40 {
 		events = append(events, fmt.Sprintf(

@@ -84,7 +84,7 @@ func products(n, rows int, kind string, each float64) string {
 	return `{"schemaVersion":1,"traceEvents":[` + strings.Join(list, ",") + `]}`
 }
 
-func TestCompareTellsMoreWorkFromSlowerWork(t *testing.T) {
+func TestCompareDistinguishesMoreWorkFromSlowerWork(t *testing.T) {
 	dir := t.TempDir()
 	base := writeFile(t, dir, "base.json", products(12, 8, "float", 100))
 	for name, c := range map[string]struct{ after, want string }{

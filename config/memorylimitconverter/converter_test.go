@@ -17,7 +17,7 @@ func limiter(settings map[string]any) map[string]any {
 	return map[string]any{"processors": map[string]any{"memory_limiter/a": settings, "batch": map[string]any{}}}
 }
 
-func TestMemoryFromWhichOnDataIsRefused(t *testing.T) {
+func TestMemoryLimitForRejectingData(t *testing.T) {
 	assert.EqualValues(t, 896<<20, RefusesFrom(limiter(map[string]any{"limit_mib": 1024, "spike_limit_mib": 128})))
 	assert.EqualValues(t, 800<<20, RefusesFrom(limiter(map[string]any{"limit_mib": 1000})), "a fifth is the default")
 	assert.Zero(t, RefusesFrom(limiter(map[string]any{"limit_percentage": 75})))

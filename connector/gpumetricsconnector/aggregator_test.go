@@ -113,7 +113,7 @@ func TestSampledSpansCountByTheirWeight(t *testing.T) {
 }
 
 // One of four runs is sampled; its span has all 400 J of the device.
-func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
+func TestEnergyOfSampledSpansEqualsTheDevices(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
 		span{

@@ -154,7 +154,7 @@ func TestTheFindingNamesTheDeepestSectionThatExplainsTheLoss(t *testing.T) {
 	}
 }
 
-func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
+func TestSectionsOfANestMayArriveInSeveralBatches(t *testing.T) {
 	for seed := range uint64(50) {
 		a := newTest(t, nil)
 		r := rand.New(rand.NewPCG(seed, 6))
@@ -174,7 +174,7 @@ func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
 }
 
 // A section on an idle stream starts before its enclosing section, whose stream is still busy with earlier work.
-func TestSectionsThatBeginBeforeTheOneAroundThemAreInIt(t *testing.T) {
+func TestSectionsThatStartBeforeTheirParentBelongToIt(t *testing.T) {
 	for seed := range uint64(20) {
 		a := newTest(t, nil)
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -263,7 +263,7 @@ func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
 }
 
 // Sections of a model that is called with the step's context are children of the step and siblings of their phase.
-func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
+func TestSiblingSectionsAreAssignedToTheirPhase(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
 		conv := uint64(10_000 + rank/3*20_000) // µs

@@ -126,7 +126,7 @@ func TestStragglersPointToTheirSteps(t *testing.T) {
 	}
 }
 
-func TestEvenRanksHaveNoStraggler(t *testing.T) {
+func TestEqualRanksHaveNoStraggler(t *testing.T) {
 	a := newTest(t, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for index := range 50 {

@@ -164,7 +164,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 }
 
 // Devices are distinguished even if only their addresses differ.
-func TestDevicesNamedByAddressAreAnalysedApart(t *testing.T) {
+func TestDevicesNamedByAddressAreDistinguished(t *testing.T) {
 	a := newTest(t, nil)
 	for i, bdf := range []string{"0000:17:00.0", "0000:65:00.0"} {
 		a.take(batch(t, nil, span{"gemm", 100, 300, attrs{

@@ -29,7 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) {
+func TestTheReadmeMatchesThePage(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_profiles", createDefaultConfig)
 }
 

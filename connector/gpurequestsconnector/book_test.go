@@ -136,7 +136,7 @@ func TestALateBatchMakesASecondSpanOfTheRest(t *testing.T) {
 	assert.NotContains(t, second["decode 1"].Attributes().AsRaw(), "gpu.request.time_to_first_item")
 }
 
-func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
+func TestUsageRecordsCloseWhenSettledIdleOrTooMany(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.MaxRequests = 2 })
 	b.take(payload(t, service,
 		in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server},
@@ -158,7 +158,7 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 }
 
 // `settle` counts from the arrival of the request's own span, regardless of when its work arrived.
-func TestAccountSettlesAfterItsRequestArrives(t *testing.T) {
+func TestUsageRecordSettlesAfterItsRequestArrives(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Idle = time.Hour })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
 	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, end: 3, kind: server}), after(time.Minute))
@@ -224,7 +224,7 @@ func TestFirstItemIsFromWorkWithItems(t *testing.T) {
 	assert.InDelta(t, 0.007, got["decode 1"].Attributes().AsRaw()["gpu.request.time_to_first_item"], 1e-12)
 }
 
-func TestOldTracesAreDroppedBesideNewOnes(t *testing.T) {
+func TestOldTracesAreDroppedAmongNewOnes(t *testing.T) {
 	b := newTest(t, nil)
 	for trace := range byte(40) {
 		seen := clock
@@ -238,7 +238,7 @@ func TestOldTracesAreDroppedBesideNewOnes(t *testing.T) {
 	assert.Equal(t, 20.0, b.stats.unassigned)
 }
 
-func TestAnUnsampledRequestHasAnAccountButNoSpan(t *testing.T) {
+func TestAnUnsampledRequestHasAUsageRecordButNoSpan(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, knownParent}, linked{2, 1, nil, knownParent | sampled})),
 		clock)
@@ -249,7 +249,7 @@ func TestAnUnsampledRequestHasAnAccountButNoSpan(t *testing.T) {
 	assert.EqualValues(t, knownParent|sampled, got["decode 2"].Flags())
 }
 
-func TestAccountsAreNotCountedAsWorkAgain(t *testing.T) {
+func TestUsageRecordsAreNotCountedAsWork(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
 	td := spans(b.due(clock, true), true, func(pcommon.InstrumentationScope) {})
@@ -286,7 +286,7 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 
 // A capture window records some kernels of a request whose sections are timed anyway: they are not additional work, and
 // their links to the window and to requests do not make them batches.
-func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
+func TestKernelsOfAWindowAreNotChargedAgain(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := func(id byte, joules float64) in {
 		a := gpu("", 0.001, joules, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
@@ -310,7 +310,7 @@ func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
 }
 
 // Spans of type request are requests; the engine's own times are used.
-func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
+func TestAHostTimedRequestHasItsOwnUsageRecord(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service, in{
 		name: "llm_request", trace: 1, id: 1, start: 0, end: 700, kind: server, a: attrs{
@@ -402,7 +402,7 @@ func TestOperationsOfARequestAreBounded(t *testing.T) {
 }
 
 // An operation has one usage record per request, regardless of the number of other names.
-func TestOneAccountForEachOperation(t *testing.T) {
+func TestOneUsageRecordForEachOperation(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.MaxRequests = 100_000 })
 	first, last := decode(1, 1, 1, linked{1, 1, nil, 0}), decode(2, 2, 1, linked{1, 1, nil, 0})
 	b.take(payload(t, service, first), clock)

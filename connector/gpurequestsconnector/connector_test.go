@@ -183,7 +183,7 @@ var twoRequests = map[string]string{
 	"gpu.request.time_to_first_item[gen_ai.request.model:m]": "2 in 0.028",
 }
 
-func TestBothOutputsSayTheSame(t *testing.T) {
+func TestBothOutputsAreEqual(t *testing.T) {
 	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
 	x := start(t, nil, metrics, traces)
 	x.take(t, served(t, 1))
@@ -269,7 +269,7 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 }
 
 // A clock that is set back, such as on a machine that started with a wrong time, keeps no usage record open.
-func TestAccountsAreClosedWhenTheClockIsSetBack(t *testing.T) {
+func TestUsageRecordsCloseWhenTheClockIsSetBack(t *testing.T) {
 	c, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	sink := new(consumertest.TracesSink)
@@ -376,7 +376,7 @@ func (r *refuser) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: true}
 }
 
-func TestRefusedSpansComeAgainAsTheSame(t *testing.T) {
+func TestRejectedSpansAreSentAgainUnchanged(t *testing.T) {
 	next := &refuser{err: errors.New("full")}
 	x := start(t, nil, nil, next)
 	x.take(t, served(t, 1))
@@ -559,7 +559,7 @@ func TestConfig(t *testing.T) {
 			"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`histogram::exponential::max_size` must be at least 2, found 1")
 }
 
-func TestTheReadmeIsTrue(t *testing.T) {
+func TestTheReadmeMatchesThePage(t *testing.T) {
 	configtest.README(t, "connectors", "gpu_requests", createDefaultConfig)
 }
 

@@ -203,7 +203,7 @@ func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
 
 // An engine's iterations link to all eight requests, of which one is sampled: it has an eighth of the device's energy,
 // the others have theirs in metrics only, and nothing is lost.
-func TestASampledRequestBesideUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {
+func TestASampledRequestAmongUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {
 	const requests, iterations = 8, 20
 	synctest.Test(t, func(t *testing.T) {
 		zero, td := time.Now(), ptrace.NewTraces()

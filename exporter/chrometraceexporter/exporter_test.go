@@ -283,7 +283,7 @@ func TestCompressedFilesUnpackToValidTraces(t *testing.T) {
 	}
 }
 
-func TestRotatedFilesAreEachCompleteAndOldOnesGo(t *testing.T) {
+func TestRotatedFilesAreCompleteAndOldOnesAreDeleted(t *testing.T) {
 	cfg := config(t, func(cfg *Config) {
 		cfg.Rotation = configoptional.Some(Rotation{MaxAge: 10 * time.Millisecond, MaxFiles: 2})
 	})
@@ -361,7 +361,7 @@ func TestNothingIsLeftBehindWithoutSpans(t *testing.T) {
 }
 
 // Viewers show mangled names as they are, and speedscope's demangler fails on many of them.
-func TestMangledKernelNamesStandInTheArguments(t *testing.T) {
+func TestMangledKernelNamesAreArguments(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	td := ptrace.NewTraces()

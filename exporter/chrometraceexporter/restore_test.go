@@ -226,7 +226,7 @@ func spansOfEveryKind() ptrace.Traces {
 	return m.td
 }
 
-func TestSpansReturnAsTheyWere(t *testing.T) {
+func TestSpansAreRestoredUnchanged(t *testing.T) {
 	want := spansOfEveryKind()
 	for _, compression := range []string{"", "gzip", "zstd"} {
 		for name, o := range map[string]kinetoreceiver.Options{
@@ -292,7 +292,7 @@ func TestAFileOfSeveralBatchesIsTheSameAgain(t *testing.T) {
 	assert.Equal(t, dumpSpans(batches...), dumpSpans(got...))
 }
 
-func TestResourceOfTheConfigurationWins(t *testing.T) {
+func TestResourceOfTheConfigurationOverridesTheFile(t *testing.T) {
 	got, _ := restored(t, exported(t, "", spansOfEveryKind()),
 		kinetoreceiver.Options{Resource: map[string]string{"host.name": "n2"}, ServiceName: "x", JobID: "j"})
 	a := got[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()

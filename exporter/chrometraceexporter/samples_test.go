@@ -99,7 +99,7 @@ func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	assert.Equal(t, map[string]map[int]float64{"hw.power": power, "gpu.sm.utilization": busy}, drawn)
 }
 
-func TestSamplesThatAreNotThereRefuseTheStart(t *testing.T) {
+func TestMissingSamplesExtensionFailsTheStart(t *testing.T) {
 	id := component.MustNewID("gpu_samples")
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path, cfg.Samples = filepath.Join(t.TempDir(), "trace.json"), &id
@@ -110,7 +110,7 @@ func TestSamplesThatAreNotThereRefuseTheStart(t *testing.T) {
 }
 
 // A monotonic sum would be a meaningless line; one that rises and falls is useful.
-func TestSumsThatOnlyRiseAreNotDrawn(t *testing.T) {
+func TestMonotonicSumsAreNotDrawn(t *testing.T) {
 	md := pmetric.NewMetrics()
 	list := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
 	for name, rises := range map[string]bool{"hw.energy": true, "hw.gpu.memory.usage": false} {

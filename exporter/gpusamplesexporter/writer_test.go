@@ -196,7 +196,7 @@ func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
 	assert.GreaterOrEqual(t, known, 12)
 }
 
-func TestInstancesOfDCGMExporterHangBelowTheirBoard(t *testing.T) {
+func TestInstancesOfDCGMExporterHaveTheirBoardAsParent(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Instances = map[string]string{"GPU-1/7": "MIG-aaaa"}
 	x, store := start(t, cfg)

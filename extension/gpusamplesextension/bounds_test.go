@@ -44,7 +44,7 @@ func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 }
 
 // Means over short spans stay exact after months of uptime.
-func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
+func TestMeansStayExactWithUptime(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 1 << 20, MaxDevices: 1},
 		Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
 	s := r.store.devices["a"]

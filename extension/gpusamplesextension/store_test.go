@@ -125,7 +125,7 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 	assert.LessOrEqual(t, most, int64(2*512*pointSize))
 }
 
-func TestDoubtfulSamplesAreDroppedAndCounted(t *testing.T) {
+func TestInvalidSamplesAreDroppedAndCounted(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
 	r.put(Power, 10*time.Second, 1)
 	r.put(Power, 10*time.Second, 2)

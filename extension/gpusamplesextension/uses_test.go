@@ -103,7 +103,7 @@ func TestTheOnlyDeviceOfTheHostIsTheLastResort(t *testing.T) {
 	assert.Equal(t, "none: []", r.now(Workload{HostName: "b"}), "an instance of another board")
 }
 
-func TestAUseHoldsForItsTime(t *testing.T) {
+func TestAUseIsValidForItsTime(t *testing.T) {
 	r := newUseRig(t)
 	at := func(seconds float64) string {
 		moment := time.Unix(1_800_000_000, 0).Add(time.Duration(seconds * 1e9)).UnixNano()
@@ -151,7 +151,7 @@ func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
 	assert.Equal(t, "none: []", r.now(Workload{PID: 8}))
 }
 
-func TestUsesKnownAtTheStartExistedBefore(t *testing.T) {
+func TestUsesKnownAtTheStartApplyEarlier(t *testing.T) {
 	r := newUseRig(t)
 	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-0", PID: 7})
 	moment := r.clock.Add(-time.Hour).UnixNano()

@@ -9,6 +9,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) {
+func TestTheReadmeMatchesThePage(t *testing.T) {
 	configtest.README(t, "extensions", "host_check", createDefaultConfig)
 }

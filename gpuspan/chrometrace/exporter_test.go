@@ -110,7 +110,7 @@ func TestWithoutStepsThereIsOneFile(t *testing.T) {
 	require.ErrorIs(t, e.ExportSpans(t.Context(), nil), chrometrace.ErrClosed)
 }
 
-func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
+func TestUnwritableFolderFailsImmediately(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := chrometrace.NewExporter(filepath.Join(file, "traces"))

@@ -102,7 +102,7 @@ func TestSpansThatNestStayOnOneTrack(t *testing.T) {
 	require.ElementsMatch(t, []string{"GPU 0 stream 7", "GPU 0 stream 7 (2)"}, slices.Collect(maps.Values(f.Tracks())))
 }
 
-func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
+func TestConcurrentRequestsAreNotDrawnNested(t *testing.T) {
 	f, _ := written(t, []chrometrace.Event{
 		{Name: "request 1", Track: host(-1), Start: epoch, End: epoch + 100, Trace: [16]byte{1}},
 		{Name: "request 2", Track: host(-1), Start: epoch + 10, End: epoch + 20, Trace: [16]byte{2}},
@@ -160,7 +160,7 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 }
 
 // A point describes the interval that ends at its time, but viewers draw a value from its time on.
-func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
+func TestCountersAreDrawnOverTheirIntervals(t *testing.T) {
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)
 	point := func(device, name string, start, end int64, v float64) chrometrace.Counter {
@@ -338,7 +338,7 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // With ten thousand processes and streams, free numbers are found without counting from one.
-func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
+func TestManyTracksHaveUniqueNumbers(t *testing.T) {
 	const n = 10_000
 	var events []chrometrace.Event
 	for i := range int64(n) {

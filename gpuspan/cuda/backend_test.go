@@ -63,7 +63,7 @@ func TestOpenNamesMissingParts(t *testing.T) {
 	require.EqualValues(t, 100, e.Code)
 }
 
-func TestDevicesTellTheirIdentity(t *testing.T) {
+func TestDevicesHaveTheirIdentity(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 2)
 	b := open(t, stub)
@@ -135,7 +135,7 @@ func TestDriverVersionIsReadFromTheKernelModule(t *testing.T) {
 	}
 }
 
-func TestEventsTellTheDurationOfWork(t *testing.T) {
+func TestEventsMeasureTheDurationOfWork(t *testing.T) {
 	stub := ctest.CUDA(t).Manual()
 	b := open(t, stub)
 	s := appStream(t, b, 0)
@@ -197,7 +197,7 @@ func TestStreamInfoFindsDeviceAndKind(t *testing.T) {
 	require.Equal(t, backend.StreamPerThread, info.Kind)
 }
 
-func TestLegacyStreamIsThatOfTheCurrentContext(t *testing.T) {
+func TestLegacyStreamBelongsToTheCurrentContext(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 2)
 	b := open(t, stub)
@@ -321,7 +321,7 @@ func TestMemoryUsage(t *testing.T) {
 	require.EqualValues(t, 3<<30, used)
 }
 
-func TestCapturingIsTheOnlyQuestionThatLeavesACaptureWhole(t *testing.T) {
+func TestOnlyCapturingKeepsACaptureValid(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	s := appStream(t, b, 0)

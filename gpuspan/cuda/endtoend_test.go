@@ -101,7 +101,7 @@ var soak = flag.Duration("soak", 3*time.Second,
 
 // End to end on real threads: the times of spans differ from the stub's true times by no more than their stated error
 // bound.
-func TestSpansAreWithinTheirBoundOfTheTruth(t *testing.T) {
+func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	length := *soak
 	if testing.Short() {
 		length = time.Second

@@ -156,7 +156,7 @@ func TestNetworkCountsEqualTorchvisions(t *testing.T) {
 	require.InDelta(t, .30, mobile/2e9, .005)
 }
 
-func TestConvolutionsThatCannotBeSayWhy(t *testing.T) {
+func TestInvalidConvolutionsReportTheReason(t *testing.T) {
 	for want, c := range map[string]flops.Conv{
 		"1 to 3 spatial dimensions, found 0":      {},
 		"a kernel of 1":                           {Input: []int{5, 5}, Kernel: []int{3}},

@@ -259,7 +259,7 @@ func TestFFTCountsTheRadix2Algorithm(t *testing.T) {
 	require.Zero(t, flops.RealFFT(1, gpuspan.FP32, 0))
 }
 
-func TestMistakesGiveNoFigureAndEmptyTensorsNoWork(t *testing.T) {
+func TestInvalidInputHasNoResultAndEmptyTensorsNoWork(t *testing.T) {
 	for name, w := range map[string]gpuspan.Work{
 		"matmul":      flops.MatMul(-1, 2, 3, gpuspan.FP32),
 		"attention":   flops.Attention(1, 1, -1, 1, 1, flops.Full, gpuspan.FP32),

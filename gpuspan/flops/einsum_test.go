@@ -144,7 +144,7 @@ func drawEinsum(t *property.T, most int) (string, [][]int) {
 }
 
 // Compares the naive count with loops that multiply and add.
-func TestNaiveCountIsThatOfOneNestOfLoops(t *testing.T) {
+func TestNaiveCountEqualsANestOfLoops(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		equation, shapes := drawEinsum(t, 3)
 		left, out, _ := strings.Cut(equation, "->")
@@ -200,7 +200,7 @@ func TestManyOperandsTakeTheGreedyPath(t *testing.T) {
 	require.EqualValues(t, 24*2*2*2*2, p.Best.FLOPs, "a chain of 2×2 matrices, whatever the order")
 }
 
-func TestEquationsThatCannotBeSayWhy(t *testing.T) {
+func TestInvalidEquationsReportTheReason(t *testing.T) {
 	for equation, want := range map[string]string{
 		"ij,jk->il":                    "output has 'l', which no operand has",
 		"ij->ii":                       "output has 'i' twice",

@@ -169,7 +169,7 @@ func TestNodesBelowAnotherOne(t *testing.T) {
 	require.Equal(t, 64, f.Settings.Slots)
 }
 
-func TestNodesAsSwitches(t *testing.T) {
+func TestNodesMayBeBooleans(t *testing.T) {
 	for text, want := range map[string][2]bool{ // enabled, nvtx
 		"profiling: null":                        {false, false},
 		"profiling: ~\nnvtx: true":               {false, true},

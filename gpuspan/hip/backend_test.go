@@ -74,7 +74,7 @@ func TestOpenNamesMissingParts(t *testing.T) {
 		": hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected")
 }
 
-func TestDevicesTellTheirIdentity(t *testing.T) {
+func TestDevicesHaveTheirIdentity(t *testing.T) {
 	stub := ctest.HIP(t)
 	stub.Set("devices", 2)
 	b := open(t, stub)
@@ -100,7 +100,7 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	require.ErrorContains(t, err, "cannot identify HIP device 0: hipDeviceGetName")
 }
 
-func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
+func TestEventsMeasureTheDurationOfWorkOnAnyThread(t *testing.T) {
 	stub := ctest.HIP(t).Manual()
 	stub.Set("devices", 2)
 	b := open(t, stub)

@@ -73,7 +73,7 @@ func TestToolThatCannotAttachIsAnError(t *testing.T) {
 	require.Zero(t, a.RangeStart(gpuspan.NewOperation("op"), spanContext(true)))
 }
 
-func TestToolWithoutDomainsIsLeftAlone(t *testing.T) {
+func TestToolWithoutDomainsIsSupported(t *testing.T) {
 	a, err := nvtx.Open(nvtx.WithLibrary(newRecorder(t, "-DNO_DOMAINS").Path))
 	require.NoError(t, err)
 	require.False(t, a.Enabled())

@@ -56,7 +56,7 @@ func TestASenderThatPanicsCostsItsRequestsOnly(t *testing.T) {
 	require.Equal(t, Stats{Sent: 2, Dropped: map[string]int64{"rejected": 4}}, s.Stats())
 }
 
-func TestARefusalOfFewerThanNoSpansIsNone(t *testing.T) {
+func TestANegativeNumberOfRejectedSpansIsIgnored(t *testing.T) {
 	s, _ := newSink(t, func(context.Context, []byte) (int64, error) { return -5, nil })
 	s.Section(section("a"))
 	require.NoError(t, s.Flush(context.Background()))

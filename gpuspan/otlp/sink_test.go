@@ -191,7 +191,7 @@ func (l *late) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-func TestATransportReadsNothingOfARequestThatIsOver(t *testing.T) {
+func TestATransportDoesNotReadFinishedRequests(t *testing.T) {
 	var l late
 	s, err := New(Endpoint("http://127.0.0.1:1"), Client(&http.Client{Transport: &l}))
 	require.NoError(t, err)

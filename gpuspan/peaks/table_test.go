@@ -128,7 +128,7 @@ func TestRatesOfARowFitEachOther(t *testing.T) {
 	}
 }
 
-func TestTheTableCanBeRead(t *testing.T) {
+func TestTheTableIsParsed(t *testing.T) {
 	rows, err := read(table)
 	if err != nil {
 		t.Error(err)

@@ -65,7 +65,7 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-func TestValuesThatMakeNoSenseAreLeftOutAndNamed(t *testing.T) {
+func TestInvalidValuesAreOmittedAndNamed(t *testing.T) {
 	got, err := detect(map[string]string{"RANK": "two", "LOCAL_RANK": "-1", "WORLD_SIZE": "8"})
 	require.ErrorIs(t, err, resource.ErrPartialResource)
 	require.ErrorContains(t, err, "RANK must be a number from 0, found \"two\"")

@@ -117,7 +117,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 	}
 }
 
-func TestFewRunsSayNothingAboutShares(t *testing.T) {
+func TestFewRunsDoNotAffectShares(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "x"})
 	for range 4 {

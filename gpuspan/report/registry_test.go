@@ -13,7 +13,7 @@ import (
 
 // Findings that also exist for profiles have the names and thresholds of the registry. The package itself must not
 // import the registry, so that its users get no additional modules.
-func TestKindsThatProfilesHaveTooAreThoseOfTheRegistry(t *testing.T) {
+func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 	d := Thresholds{}.withDefaults()
 	for _, k := range []struct {
 		is       Kind

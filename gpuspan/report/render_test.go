@@ -25,7 +25,7 @@ func both() report.Summary {
 	return c.Summary()
 }
 
-func TestJSONHoldsFiguresInSecondsAndBytesAndNothingUnknown(t *testing.T) {
+func TestJSONHasSecondsAndBytesAndOmitsUnknownValues(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, both().WriteJSON(&b))
 	golden(t, "summary.json", b.String())

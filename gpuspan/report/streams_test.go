@@ -102,7 +102,7 @@ func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 	}
 }
 
-func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
+func TestHostWorkIsNotGPUTime(t *testing.T) {
 	c := report.NewCollector()
 	compile, run := c.Node(0, report.Info{Name: "compile", Type: "host"}), c.Node(0, report.Info{Name: "run"})
 	c.Section(compile, report.Sample{
@@ -146,7 +146,7 @@ func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	require.InDelta(t, 16e9, find(t, c.Summary(), "blocking copy").All.Rates().PCIe, 1)
 }
 
-func TestDeclaredCacheHitsTakeBytesOffTheMemory(t *testing.T) {
+func TestDeclaredCacheHitsReduceMemoryTraffic(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12}}))
 	n := c.Node(0, report.Info{Name: "gemm"})
 	c.Section(n, report.Sample{

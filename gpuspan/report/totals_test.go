@@ -130,7 +130,7 @@ func TestSummaryOfOneLevelOfTiles(t *testing.T) {
 }
 
 // Names with a common prefix stay distinguishable; others are truncated to the column.
-func TestNamesAreNeverCutToTheSameText(t *testing.T) {
+func TestTruncatedNamesStayDistinct(t *testing.T) {
 	c := report.NewCollector()
 	for i := range 8 {
 		c.Section(c.Node(0, report.Info{Name: fmt.Sprintf("transfer host to device, buffer %d", i)}),

@@ -25,7 +25,7 @@ import (
 
 // End to end: steps with phases on two streams that overlap, extend past the step, or are stated by the caller,
 // exported as spans through the SDK into the file.
-func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
+func TestEveryRowOfARandomRunAddsUp(t *testing.T) {
 	const steps = 600
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	w, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval", "never"}})

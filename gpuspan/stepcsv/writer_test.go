@@ -146,7 +146,7 @@ func TestFurtherPhasesHaveColumnsEvenWhenEmpty(t *testing.T) {
 	require.Equal(t, 2, strings.Count(strings.Split(content(t, path), "\n")[3], ",")-strings.Count(header, ","))
 }
 
-func TestForeignFilesAreNeverTouched(t *testing.T) {
+func TestForeignFilesAreNeverChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "steps.csv")
 	for before, want := range map[string]string{

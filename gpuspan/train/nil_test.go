@@ -16,7 +16,7 @@ import (
 )
 
 // The indexes and the end of a loop do not depend on whether it is measured.
-func TestLoopLoopsTheSameWithoutAProfiler(t *testing.T) {
+func TestLoopIteratesTheSameWithoutAProfiler(t *testing.T) {
 	gpu := simgpu.New(nil)
 	on, err := gpuspan.New(gpu)
 	require.NoError(t, err)

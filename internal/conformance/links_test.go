@@ -33,7 +33,7 @@ func anchors(text string) (list []string) {
 	return list
 }
 
-func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+func TestLinksOfDocumentsExist(t *testing.T) {
 	links := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -45,7 +45,7 @@ func TestProcessesThatRunTogetherChooseDifferentPorts(t *testing.T) {
 	}
 }
 
-func TestABlockIsOfOneProcess(t *testing.T) {
+func TestABlockBelongsToOneProcess(t *testing.T) {
 	mu.Lock()
 	begin := (chosen + block - 1) / block * block // of the next block
 	chosen = begin

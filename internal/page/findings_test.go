@@ -137,7 +137,7 @@ func TestFindingsArePrinted(t *testing.T) {
 	}
 }
 
-func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
+func TestFewOrEqualRequestsAreNoFinding(t *testing.T) {
 	for name, lengths := range map[string][]int{"few": {1, 1, 1, 9}, "even": {10, 11, 12, 13, 19}} {
 		m := at()
 		for i, length := range lengths {
@@ -154,7 +154,7 @@ func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
 }
 
 // Thousands of requests later the slow one has given way to newer ones; what is said of it stays within its time.
-func TestTheSlowestRequestIsRememberedWhenThereIsNoRoomForIt(t *testing.T) {
+func TestTheSlowestRequestIsKeptWhenOthersAreEvicted(t *testing.T) {
 	m := at()
 	request := func(i int, start, length time.Duration) {
 		td := traces(t, span{name: "llm_request", kind: "request", start: start, length: length})
@@ -175,7 +175,7 @@ func TestTheSlowestRequestIsRememberedWhenThereIsNoRoomForIt(t *testing.T) {
 	require.Empty(t, later, "it was before")
 }
 
-func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
+func TestLengthsOfRequestsWithoutAUsageRecordAreBounded(t *testing.T) {
 	m := at()
 	for i := range maxRequests + 5 {
 		td := bare(traces(t, span{name: "POST", start: time.Second, length: time.Millisecond}), func(s ptrace.Span) {

@@ -93,7 +93,7 @@ func TestPprofOfTheRequestedTime(t *testing.T) {
 }
 
 // Stacks leave with the time that the page keeps, and spans from the future do not enter.
-func TestStacksLeaveWithTheKeptTime(t *testing.T) {
+func TestStacksExpireWithTheKeptTime(t *testing.T) {
 	m, now := profiledModel(t)
 	require.Len(t, m.Profiles(ProfileQuery{}), 1)
 	*now = noon.Add(keptSeconds * time.Second)

@@ -205,7 +205,7 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 }
 
 // Devices are read every ten seconds or less often: values are for the time since the last reading.
-func TestASampleIsOfTheTimeSinceTheOneBefore(t *testing.T) {
+func TestASampleCoversTheTimeSinceThePreviousOne(t *testing.T) {
 	m := at()
 	for before, watts := range map[int]float64{170: 100, 50: 200, 40: 300, 20: 400} {
 		md := gauge("hw.power", watts)
@@ -364,8 +364,8 @@ func TestTheModelIsBounded(t *testing.T) {
 	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)
 }
 
-// TestOperationsThatAreAlwaysThereReachBackLessFar holds the memory of many operations to a number of buckets.
-func TestOperationsThatAreAlwaysThereReachBackLessFar(t *testing.T) {
+// TestPermanentOperationsCoverLessTime holds the memory of many operations to a number of buckets.
+func TestPermanentOperationsCoverLessTime(t *testing.T) {
 	m := at()
 	const names = 900
 	for second := 595; second >= 0; second -= 5 {
@@ -485,7 +485,7 @@ func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
 	}
 }
 
-func TestAStateIsOfOneServiceIfAskedFor(t *testing.T) {
+func TestAStateCanBeLimitedToOneService(t *testing.T) {
 	m := at()
 	for i, name := range []string{"a", "b"} {
 		td := traces(t,

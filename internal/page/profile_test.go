@@ -108,7 +108,7 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	assert.Zero(t, got[0].Occupancy.Value())
 }
 
-func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {
+func TestAPartlyReadProfileIsExcluded(t *testing.T) {
 	b := NewBook()
 	b.Spans("broken", traces(t, span{name: "a", kind: "kernel", start: time.Second, length: time.Millisecond}))
 	for i := range maxProfiles + 3 {

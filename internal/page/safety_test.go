@@ -31,7 +31,7 @@ func gauge(name string, v float64) pmetric.Metrics {
 }
 
 // One service that sends numbers which are none, or whose sums are none, must not take the page from all others.
-func TestNoNumberFromTheWireStopsThePage(t *testing.T) {
+func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	m := at()
 	for _, name := range []string{
 		"hw.power", "hw.temperature", "hw.gpu.utilization", "hw.gpu.memory.usage", "hw.gpu.memory.limit",
@@ -131,7 +131,7 @@ func (s *slow) SetWriteDeadline(t time.Time) error {
 }
 
 // Readers that do not read hold neither the pipeline nor memory without bound.
-func TestSlowReadersHoldNothingUp(t *testing.T) {
+func TestSlowReadersDelayNothing(t *testing.T) {
 	m := at()
 	h := Handler(m, "")
 	writes, read, done := make(chan struct{}), make(chan struct{}), make(chan *slow)

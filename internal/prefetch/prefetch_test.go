@@ -47,7 +47,7 @@ func TestRunUsesBatchesInOrderAndReusesThem(t *testing.T) {
 	assert.Len(t, batches, Batches)
 }
 
-func TestAnErrorOfUseEndsFill(t *testing.T) {
+func TestAnErrorOfTheConsumerStopsFill(t *testing.T) {
 	for at := range 5 {
 		ended, uses := false, 0
 		fill := func(p *Pipe[int]) {

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
-func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
+func TestUnsupportedFormatsAreNamedWithARemedy(t *testing.T) {
 	for name, c := range map[string]struct{ head, want string }{
 		"a/run.nsys-rep": {"NVIDIA", "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
 		"run.qdrep":      {"\x01\x02", "it is a report of Nsight Systems (nsys export --type sqlite run.qdrep)"},

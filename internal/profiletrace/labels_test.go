@@ -172,7 +172,7 @@ func TestLaunchesThatNothingLooksForAreNoLoss(t *testing.T) {
 	assert.Equal(t, int64(10), tab.forgotten, "of work that began after its launch was forgotten")
 }
 
-func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
+func TestLaunchesAreMatchedWithinTheirProcess(t *testing.T) {
 	tab := newLaunchTable(0)
 	for pid := range int64(4) {
 		for i := int64(1); i <= 1000; i++ {

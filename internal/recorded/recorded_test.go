@@ -20,7 +20,7 @@ type skipper struct {
 
 func (s *skipper) Skip(...any) { s.skipped = true }
 
-func TestPathFindsTheDataByEnvironmentOrBesideTheRepository(t *testing.T) {
+func TestPathFindsTheDataByEnvironmentOrNextToTheRepository(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	data, inside := filepath.Join(root, "shared", "data"), filepath.Join(root, "repository", "deep", "inside")

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestRatesAreOfSpansThatStateTheAmountAndAreAboveTheFloor(t *testing.T) {
+func TestRatesNeedDeclaredWorkAndTimeAboveTheFloor(t *testing.T) {
 	var s Sums
 	for _, f := range []spanfacts.Facts{
 		{Kind: spanfacts.Kernel, Time: 0.125, Size: 10, Bound: semconv.GPURooflineBoundMemory},

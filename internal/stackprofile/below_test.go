@@ -58,7 +58,7 @@ func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 }
 
 // Merging pieces never makes a parent's time count twice, however they overlap.
-func TestFoldedPiecesCoverAtMostTheirUnion(t *testing.T) {
+func TestMergedPiecesCoverAtMostTheirUnion(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var list []covered

@@ -77,7 +77,7 @@ func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 }
 
 // Ranks and devices of one stack are separate nodes, below the same nodes.
-func TestGraphTellsTagsApart(t *testing.T) {
+func TestGraphDistinguishesTags(t *testing.T) {
 	td := ptrace.NewTraces()
 	for rank := range 3 {
 		rs := td.ResourceSpans().AppendEmpty()

@@ -12,7 +12,7 @@ import (
 )
 
 // One of two, two of four, and one of any number of ranks are found; equal ranks are not reported.
-func TestUpToHalfOfTheRanksStandOut(t *testing.T) {
+func TestUpToHalfOfTheRanksAreStragglers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		own  []float64
 		slow []int64

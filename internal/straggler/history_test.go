@@ -139,7 +139,7 @@ func TestASingleDelayIsComparedWithTheNoise(t *testing.T) {
 	}
 }
 
-func TestWithoutAPastTheRanksDecide(t *testing.T) {
+func TestWithoutHistoryOnlyTheStepIsCompared(t *testing.T) {
 	var h History
 	assert.True(t, h.Compare([][]Rank{ranksOf(100, 106)})[0].Results[1].Slow)
 	_, known := h.noise()

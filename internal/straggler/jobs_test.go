@@ -40,7 +40,7 @@ func (r rig) due(now time.Duration, final bool) (indices []int64, ranks int) {
 	return indices, ranks
 }
 
-func TestACompleteStepIsDueAtOnceAndAnotherWaits(t *testing.T) {
+func TestACompleteStepIsDueImmediatelyAndAnIncompleteOneWaits(t *testing.T) {
 	g := newRig(t, 100)
 	for rank := range int64(4) {
 		require.Equal(t, Taken, g.at(rank, 1, 0))
@@ -106,7 +106,7 @@ func TestRunsAreKeptApart(t *testing.T) {
 	assert.Equal(t, 15, ranks)
 }
 
-func TestARepeatedStepIsNoNewRun(t *testing.T) {
+func TestARepeatedStepDoesNotStartANewRun(t *testing.T) {
 	g := newRig(t, 100)
 	for rank := range int64(4) {
 		g.at(rank, 1, 0)

@@ -106,7 +106,7 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 
 // The device's clock is known to within an error, so a step's first section may start before the step, as may one on an
 // idle stream before its enclosing section.
-func TestSectionsThatBeginBeforeTheirStepAreInIt(t *testing.T) {
+func TestSectionsThatStartBeforeTheirStepBelongToIt(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		spans := []node{
 			{1, 0, 10, 100, attrs{"gpu.operation.type": "step"}},

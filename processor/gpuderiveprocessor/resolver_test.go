@@ -108,7 +108,7 @@ func TestSpansInheritTheDeviceOfTheResource(t *testing.T) {
 	}
 }
 
-func TestCopiesOfASuperchipDoNotTakePCIe(t *testing.T) {
+func TestCopiesOfASuperchipDoNotUsePCIe(t *testing.T) {
 	d := withSamples(t, nil,
 		gpusamplesextension.Device{
 			ID: "GPU-aa", Model: "NVIDIA GH200 480GB",
@@ -127,7 +127,7 @@ func TestCopiesOfASuperchipDoNotTakePCIe(t *testing.T) {
 	assert.NotContains(t, derivedOf(t, d, in), "gpu.io.utilization")
 }
 
-func TestConfigurationWinsOverTheDevice(t *testing.T) {
+func TestConfigurationOverridesTheDevice(t *testing.T) {
 	d := withSamples(t, func(c *Config) { c.Peaks = []PeakConfig{{Model: "*", MemoryBandwidth: 1e12}} },
 		gpusamplesextension.Device{
 			ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{MemoryBandwidth: 2e12},

@@ -109,7 +109,7 @@ func TestShortSpansBetweenSamplesAreCoveredWhole(t *testing.T) {
 	})
 }
 
-func TestNothingWaitsForAHostSpanThatIsThere(t *testing.T) {
+func TestPresentHostSpansCauseNoWait(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		td := newTraces("a")
@@ -162,7 +162,7 @@ func TestSpansOfUnknownDevicesPassAtOnceAndUntouched(t *testing.T) {
 	})
 }
 
-func TestMixedRequestsAreHeldWhole(t *testing.T) {
+func TestMixedRequestsAreQueuedCompletely(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		now := time.Now()
@@ -246,7 +246,7 @@ func TestBadSpansPassAtOnceAndAreCounted(t *testing.T) {
 }
 
 // A sender's clock may be ahead by up to max_wait, because its span can wait that long.
-func TestTheFutureBeginsAfterMaxWait(t *testing.T) {
+func TestTimesBeyondMaxWaitAreRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, _ time.Time) {
 		time.Sleep(2 * time.Second)
 		now := time.Now()

@@ -119,7 +119,7 @@ func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 }
 
 // Pending spans do not wait until a clock that was set back has caught up, because their device has restarted.
-func TestAHostClockSetBackHoldsNothing(t *testing.T) {
+func TestSpansDoNotWaitAfterTheHostClockIsSetBack(t *testing.T) {
 	s, _, zero := sampled(t)
 	s.tick(s.now, nil, func(*board) {})
 	b := s.arriveOne(1, zero.Add(18*time.Second), zero.Add(19*time.Second))
@@ -133,7 +133,7 @@ func TestAHostClockSetBackHoldsNothing(t *testing.T) {
 	}
 }
 
-func TestDeviceThatVanishesLetsGo(t *testing.T) {
+func TestDeviceThatVanishesIsReleased(t *testing.T) {
 	s := newStill(t)
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
@@ -199,7 +199,7 @@ func TestMaxSpansBoundsAttributionOnly(t *testing.T) {
 	assert.Equal(t, 5, b.waiting)
 }
 
-func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
+func TestDeviceNumbersOfOtherHostsDoNotMatch(t *testing.T) {
 	s := newStill(t)
 	s.ordinals = map[int64]string{0: gpu0}
 	_, err := s.store.Register(writerID, nominal)

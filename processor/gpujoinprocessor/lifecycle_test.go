@@ -116,7 +116,7 @@ func TestSecondJoinOnTheSameSamplesIsRefusedUntilTheFirstStops(t *testing.T) {
 	r.close()
 }
 
-func TestFullQueueRefusesWithARetryableErrorAndGivesEverythingBack(t *testing.T) {
+func TestFullQueueRejectsWithARetryableErrorAndKeepsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		fill := newTraces("a")

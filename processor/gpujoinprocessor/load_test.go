@@ -17,7 +17,7 @@ import (
 
 // One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its share is an eighth of
 // 1,200 J, even if the seven are aborted without a span, or are unsampled.
-func TestRequestBesideUnseenOnesHasItsFairShare(t *testing.T) {
+func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 	const fair = 1200. / 8
 	for name, tt := range map[string]struct {
 		seen    int              // of the seven

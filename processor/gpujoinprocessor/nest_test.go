@@ -36,7 +36,7 @@ func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
 	})
 }
 
-func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
+func TestHostSpanBetweenStepAndKernelIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
 		time.Sleep(3 * time.Second)
@@ -56,7 +56,7 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 
 // A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections
 // of the model are children of the step and siblings of the phase that encloses them on the stream.
-func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
+func TestPhaseEnergyIncludesSectionsOnItsStream(t *testing.T) {
 	for name, batches := range map[string][][]uint64{
 		"one batch":      {{3, 4, 2, 5, 1}},
 		"the step later": {{3, 4, 2, 5}, {1}},

@@ -124,7 +124,7 @@ func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 }
 
 // A released span has capacity for new attributes: its attributes are allocated once.
-func TestUnpackedAttributesHaveRoomForMore(t *testing.T) {
+func TestUnpackedAttributesHaveSpareCapacity(t *testing.T) {
 	td := newTraces("a")
 	now := time.Unix(1_700_000_000, 0)
 	s := td.gpu(1, 0, now, now.Add(time.Millisecond))

@@ -52,7 +52,7 @@ func TestNothingIsResumedOnADeviceThatRestarted(t *testing.T) {
 }
 
 // A host span of a pending request connects a later kernel to the step above.
-func TestHostSpanOfAWaitingRequestLeadsOn(t *testing.T) {
+func TestHostSpanOfAPendingRequestIsFollowed(t *testing.T) {
 	s := newStill(t)
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)

@@ -95,7 +95,7 @@ func TestARequestIsOnAllDevicesOfItsPod(t *testing.T) {
 	})
 }
 
-func TestTheOnlyDeviceOfAHostNeedsNoName(t *testing.T) {
+func TestTheOnlyDeviceOfAHostNeedsNoIdentity(t *testing.T) {
 	node(t, 1, func(r *rig, zero time.Time, ids []string) {
 		time.Sleep(2 * time.Second)
 		td := newTraces("a")
@@ -112,7 +112,7 @@ func TestTheOnlyDeviceOfAHostNeedsNoName(t *testing.T) {
 	})
 }
 
-func TestAListOfDevicesIsBelieved(t *testing.T) {
+func TestAListOfDevicesIsUsed(t *testing.T) {
 	node(t, 8, func(r *rig, zero time.Time, ids []string) {
 		time.Sleep(2 * time.Second)
 		td := newTraces("a")
@@ -281,7 +281,7 @@ func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 }
 
 // A step has the energy of its children on other devices, in any order of arrival.
-func TestStepHasItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
+func TestStepIncludesItsChildrenOnOtherDevicesInAnyOrder(t *testing.T) {
 	for _, first := range []string{"step", "child"} {
 		t.Run(first+" first", func(t *testing.T) {
 			node(t, 3, func(r *rig, zero time.Time, ids []string) {

@@ -46,11 +46,11 @@ const (
 	victimCount = 20
 )
 
-// TestVictim is the Collector that TestHeldBatchesSurviveKill kills; run directly, it does nothing.
+// TestVictim is the Collector that TestQueuedBatchesSurviveKill kills; run directly, it does nothing.
 func TestVictim(t *testing.T) {
 	dir := os.Getenv(victimDir)
 	if dir == "" {
-		t.Skip("only as a child of TestHeldBatchesSurviveKill")
+		t.Skip("only as a child of TestQueuedBatchesSurviveKill")
 	}
 	ns, err := strconv.ParseInt(os.Getenv(victimZero), 10, 64)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestVictim(t *testing.T) {
 	time.Sleep(time.Minute) // killed here, while all GPU spans are pending
 }
 
-func TestHeldBatchesSurviveKill(t *testing.T) {
+func TestQueuedBatchesSurviveKill(t *testing.T) {
 	dir, zero := t.TempDir(), time.Now().Add(-2*time.Second)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
 	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimZero+"="+strconv.FormatInt(zero.UnixNano(), 10))

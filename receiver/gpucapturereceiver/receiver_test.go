@@ -78,7 +78,7 @@ func recordWhile(t *testing.T, p *capturetest.Process, emit func(ptrace.Traces),
 	return a.res
 }
 
-func TestKernelsHangBelowTheSpanThatLaunchedThem(t *testing.T) {
+func TestKernelsAreChildrenOfTheSpanThatLaunchedThem(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "OTEL_SERVICE_NAME=llm", "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=llm-0, a = b")
 	begin := time.Now()
 	spans, res, all := captureWhile(t, p, func() {
@@ -148,7 +148,7 @@ func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
 	assert.Empty(t, served(spans["none"]))
 }
 
-func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
+func TestCUPTIClockIsConvertedToWallTime(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "OTELGPU_CUPTI_LIBRARY="+capturetest.Build(t).CUPTINoClock)
 	begin := time.Now()
 	spans, _, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
@@ -176,7 +176,7 @@ func TestCUPTIsClockIsTheWallClockAfterAWindow(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestAThreadThatIsDelayedBetweenTwoClocksMovesNothing(t *testing.T) {
+func TestADelayBetweenTwoClockReadsDoesNotShiftTimes(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "CUPTI_STUB_HELD_UP=1")
 	begin := time.Now()
 	spans, res, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })

@@ -37,7 +37,7 @@ func (c *clockRig) seconds(n int, off func(second int) (time.Duration, bool)) {
 	}
 }
 
-func TestSamplesThatAreNotOfThePresentAreReportedOnce(t *testing.T) {
+func TestSamplesWithWrongTimesAreReportedOnce(t *testing.T) {
 	const text = "Samples of the present time; devices=[all]"
 	at := func(d time.Duration, ok bool) func(int) (time.Duration, bool) {
 		return func(i int) (time.Duration, bool) { return d + time.Duration(i)*time.Millisecond, ok }
@@ -72,7 +72,7 @@ func TestSamplesThatAreNotOfThePresentAreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestTimesAreJudgedOnBothSidesOfTheirBounds(t *testing.T) {
+func TestTimesAreTestedAtTheirBounds(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		off   time.Duration

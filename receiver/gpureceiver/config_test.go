@@ -53,7 +53,7 @@ func TestWrongKeysAndValuesAreNamed(t *testing.T) {
 	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"")
 }
 
-func TestAnEndpointOfAnyAddressMayStandInBrackets(t *testing.T) {
+func TestAnEndpointMayHaveBrackets(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"[10.0.0.1]:5555": "10.0.0.1:5555", "[localhost]:5555": "localhost:5555", "[fd00::1]:5555": "[fd00::1]:5555",
 		"10.0.0.1:5555": "10.0.0.1:5555", "unix:///run/dcgm.sock": "unix:///run/dcgm.sock",

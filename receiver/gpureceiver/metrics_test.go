@@ -332,7 +332,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 	}
 }
 
-func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
+func TestGaugesNameThePodOfTheDevice(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
 	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {

@@ -9,4 +9,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) { configtest.README(t, "receivers", "gpu", createDefaultConfig) }
+func TestTheReadmeMatchesThePage(t *testing.T) {
+	configtest.README(t, "receivers", "gpu", createDefaultConfig)
+}

@@ -111,7 +111,7 @@ func TestReplayKeepsValuesAndDistances(t *testing.T) {
 	}
 }
 
-func TestReplayLoopsForEver(t *testing.T) {
+func TestReplayLoopsForever(t *testing.T) {
 	file, _ := recordSimulated(t, 50*time.Millisecond, func(file []byte) bool { return len(values(t, file)) > 0 })
 	recorded := values(t, file)
 	n := len(recorded)

@@ -154,7 +154,7 @@ func TestExtentsEqualHolisticTraceAnalysis(t *testing.T) {
 	}
 }
 
-func TestExtentLeavesFilesWithOneStepWhole(t *testing.T) {
+func TestExtentReadsFilesWithOneStepCompletely(t *testing.T) {
 	text := "[" + gpu(9, 500, 600, 700, 7, "before", "") + "," + step(1, 1000) + "]"
 	for _, x := range []Extent{ExtentAll, ExtentSteps, ExtentStepsButLast} {
 		b, _ := convert(t, text, Options{Extent: x})

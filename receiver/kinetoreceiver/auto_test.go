@@ -103,7 +103,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
-func TestLimitsHoldWhereCountsAloneShowThatTheyAreReached(t *testing.T) {
+func TestLimitsApplyToCounts(t *testing.T) {
 	var parts []string
 	for i := range int64(150) {
 		parts = append(parts, step(i+1, 2000*(i+1)))

@@ -109,7 +109,7 @@ func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
 }
 
 // Adjacent ranges of one thread are consecutive, not nested.
-func TestRangesThatTouchAreBesideEachOther(t *testing.T) {
+func TestAdjacentRangesAreSiblings(t *testing.T) {
 	text := step(1, 1000) + `,{"ph":"X","cat":"cpu_op","name":"aten::relu","pid":9,"tid":9,"ts":1110,"dur":100},` +
 		`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":9,"tid":9,"ts":2000,"dur":1000}`
 	b, _ := convert(t, "["+text+"]", Options{Detail: DetailKernels})
@@ -175,7 +175,7 @@ func hangs(t *testing.T, s ptrace.Span) {
 	assert.Equal(t, live[36:52], hex.EncodeToString(parent[:]))
 }
 
-func TestTraceParentInTheMetadataHangsTheWindowUnderTheLiveTrace(t *testing.T) {
+func TestTraceParentInTheMetadataIsTheParentOfTheWindow(t *testing.T) {
 	b, _ := convert(t, `{"traceEvents":[`+step(1, 1000)+`],"traceparent":"`+live+`","service.name":"trainer",
 		"resource_attributes":{"deployment.environment.name":"prod","k8s.pod.name":"p0"},"OTEL_RESOURCE_ATTRIBUTES":"team=ml, region=eu"}`,
 		Options{Detail: DetailKernels, Resource: map[string]string{"team": "infra"}})
@@ -232,7 +232,7 @@ func TestRanksOfAJobAreLinked(t *testing.T) {
 	}
 }
 
-func TestJobOfTheFileWinsOverTheConfiguration(t *testing.T) {
+func TestJobOfTheFileOverridesTheConfiguration(t *testing.T) {
 	for _, meta := range []string{
 		`"gpu.job.id":"of the file"`, `"OTEL_RESOURCE_ATTRIBUTES":"gpu.job.id=of the file"`,
 		`"resource_attributes":{"gpu.job.id":"of the file"}`, `"mast_job_name":"of the file","mast_job_attempt":"0"`,
@@ -295,7 +295,7 @@ func TestModelOfADeviceThatTheListNumbersOtherwise(t *testing.T) {
 	assert.Nil(t, model(`[{"id":0,"name":""},{"id":2,"name":""}]`), "an empty name is unknown")
 }
 
-func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
+func TestBackwardThreadsAreChildrenOfTheWaitingAnnotation(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		`{"ph":"X","cat":"user_annotation","name":"## forward ##","pid":9,"tid":9,"ts":100,"dur":300},`+
 		`{"ph":"X","cat":"user_annotation","name":"## backward ##","pid":9,"tid":9,"ts":400,"dur":300},`+
@@ -370,7 +370,7 @@ func TestIntelDevices(t *testing.T) {
 		"the device worked while the host waited for it")
 }
 
-func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
+func TestTimingSourceFollowsTheVendor(t *testing.T) {
 	for _, c := range []struct{ meta, call, want string }{
 		{`"cupti_version":24`, "x", "cupti"},
 		{`"deviceProperties":[{"id":0,"name":"Tesla V100-SXM2-16GB"}]`, "x", "cupti"},
@@ -388,7 +388,7 @@ func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
 }
 
 // Steps with repeated numbers: a second loop, a second thread, another process.
-func TestStepsOfOneNumberHaveIdentifiersOfTheirOwn(t *testing.T) {
+func TestStepsWithEqualNumbersHaveDifferentIdentifiers(t *testing.T) {
 	again := strings.Replace(step(1, 5000), `"correlation":1`, `"correlation":9`, 2)
 	other := strings.ReplaceAll(strings.Replace(step(2, 9000), `"correlation":2`, `"correlation":8`, 2), `"pid":9`,
 		`"pid":10`)

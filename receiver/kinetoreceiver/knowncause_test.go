@@ -311,11 +311,11 @@ func programs() map[string]program {
 	}
 }
 
-func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) { testPrograms(t, programs()) }
+func TestCausesAndLossesOfSimulatedPrograms(t *testing.T) { testPrograms(t, programs()) }
 
-func TestCausesAndLossesOfMadeUpJobs(t *testing.T) { testPrograms(t, shapes()) }
+func TestCausesAndLossesOfSimulatedJobs(t *testing.T) { testPrograms(t, shapes()) }
 
-func TestCausesAndLossesOfMadeUpFaults(t *testing.T) { testPrograms(t, faults()) }
+func TestCausesAndLossesOfSimulatedFaults(t *testing.T) { testPrograms(t, faults()) }
 
 func testPrograms(t *testing.T, list map[string]program) {
 	seed := uint64(0)

@@ -78,7 +78,7 @@ func (m *machine) withoutKineto() string {
 }
 
 // Such a file has times but no causes, except for ranges that wait for data.
-func TestMadeUpJobsWithoutKineto(t *testing.T) {
+func TestSimulatedJobsWithoutKineto(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested

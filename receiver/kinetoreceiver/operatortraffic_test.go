@@ -15,10 +15,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestWorkIsThatOfTraceLens compares FLOPs and bytes of one call with the reports that TraceLens publishes with these
+// TestWorkEqualsTraceLens compares FLOPs and bytes of one call with the reports that TraceLens publishes with these
 // traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB), in which products belong to the linear operator
 // that calls them.
-func TestWorkIsThatOfTraceLens(t *testing.T) {
+func TestWorkEqualsTraceLens(t *testing.T) {
 	type work struct {
 		name, shapes string
 		calls        int64

@@ -72,7 +72,7 @@ func TestRangesAreShownOnTheDevice(t *testing.T) {
 	assert.Equal(t, int64(len(spansOf(batches))), st.Spans)
 }
 
-func TestNamesThatDifferDoSoWhenTheyAreTruncated(t *testing.T) {
+func TestDifferentNamesStayDifferentWhenTruncated(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	batches, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"`+long+`1","pid":1,"tid":1,"ts":1,"dur":2},
 		{"ph":"X","cat":"user_annotation","name":"`+long+`2","pid":1,"tid":1,"ts":5,"dur":2}]`, Options{})

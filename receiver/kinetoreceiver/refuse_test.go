@@ -241,7 +241,7 @@ func TestStreamsThatAreAddressesStayApart(t *testing.T) {
 	assert.True(t, seen[int64(7)])
 }
 
-func TestPartOfAFileIsReadWhereThatIsWanted(t *testing.T) {
+func TestPartialReadsTheValidBeginning(t *testing.T) {
 	whole := gz(t, "["+strings.Repeat(oneEvent+",", 1000)+oneEvent+"]")
 	for text, fault := range map[string]string{
 		`{"traceEvents":[` + oneEvent +

@@ -79,7 +79,7 @@ func TestFaultsOfARestoredFileAreCounted(t *testing.T) {
 }
 
 // The end of a file defines the resources; the spans of a truncated file have none.
-func TestTheBeginningOfARestoredFile(t *testing.T) {
+func TestTruncatedFileIsRestoredPartly(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{
 		Partial:  true,
 		Resource: map[string]string{"service.name": "s"},

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestCausesAndLossesOfMadeUpServices(t *testing.T) { testPrograms(t, services()) }
+func TestCausesAndLossesOfSimulatedServices(t *testing.T) { testPrograms(t, services()) }
 
 // services returns jobs whose obvious explanation is wrong: low utilization without a fault, and faults during part of
 // the time.

@@ -29,7 +29,7 @@ func loop() *machine {
 	return m
 }
 
-func TestAnEventFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
+func TestAnOutlyingEventIsNamedAndSkipped(t *testing.T) {
 	for name, add := range map[string]func(m *machine){
 		"kernel, a year later":   func(m *machine) { m.event("kernel", "odd", "0", "7", year, year+5000, `"device":0,"stream":7`) },
 		"kernel, a year earlier": func(m *machine) { m.event("kernel", "odd", "0", "7", -year, -year+5000, `"device":0`) },
@@ -69,7 +69,7 @@ func TestAnEventFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
 }
 
 // The profiler's own record of its window has an invalid end.
-func TestAWindowFarFromAllEventsIsLeftOut(t *testing.T) {
+func TestAnOutlyingWindowIsSkipped(t *testing.T) {
 	m := loop()
 	_, want := convert(t, m.text(1), Options{})
 	m.event("Trace", "PyTorch Profiler (0)", `"Spans"`, `"PyTorch Profiler"`, 0, year, "")

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestCausesAndLossesOfMadeUpTroubles(t *testing.T) { testPrograms(t, troubles()) }
+func TestCausesAndLossesOfChangingJobs(t *testing.T) { testPrograms(t, troubles()) }
 
 // graphLaunch returns the name of the call that replays a graph.
 func (m *machine) graphLaunch() string {

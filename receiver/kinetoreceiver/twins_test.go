@@ -232,7 +232,7 @@ var unrecorded = map[string]struct{ kind, says string }{
 }
 
 // An export of Nsight Systems has the same findings as the PyTorch profile of the same run.
-func TestNsightTwinsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
+func TestNsightTwinsOfSimulatedJobsHaveTheSameFindings(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested

@@ -90,7 +90,7 @@ func everything() map[string]program {
 }
 
 // A run's first finding does not depend on the format.
-func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
+func TestVariantsOfSimulatedJobsHaveTheSameFindings(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
@@ -123,7 +123,7 @@ func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 }
 
 // The same run without its fault has no finding of the fault's kind, or a small one.
-func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
+func TestHealthyTwinsOfSimulatedJobs(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		p := all[name]
@@ -153,7 +153,7 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 }
 
 // A profiler that is started and stopped during work omits activities that started before or ended after.
-func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
+func TestTruncatedSimulatedJobs(t *testing.T) {
 	same := []string{
 		"loader", "launch-bound", "synchronization in every layer", "copies that nothing hides", "allocator",
 		"exposed communication", "work of the host between steps", "hooks of Python around each layer",
@@ -192,7 +192,7 @@ func TestMadeUpJobsThatAreTruncatedAtBothEnds(t *testing.T) {
 }
 
 // Each device in a file has its own cause.
-func TestDevicesOfOneFileAreJudgedEachForItself(t *testing.T) {
+func TestDevicesOfOneFileAreAnalyzedSeparately(t *testing.T) {
 	for _, s := range styles() {
 		m := newMachine(3, s)
 		for range 10 {

@@ -77,7 +77,7 @@ func convert(t testing.TB, path string, o Options) (map[string]ptrace.Span, []pt
 	return byName, batches, st
 }
 
-func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
+func TestRangesLaunchesAndKernelsAreLinked(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, nvtx0, session0, session1, gpu0, gpu1,
 		// two processes (4 and 5) use the same correlation
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
@@ -266,7 +266,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 
 // Without NVTX, recorded system and MPI calls show what a program does; waits in the CUDA runtime are waits, regardless
 // of system calls in them.
-func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
+func TestSystemAndMPICallsShowHostActivity(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
 	report := func(rows ...string) facts.Report {
 		_, _, st := convert(t, export(t, append([]string{
@@ -300,7 +300,7 @@ func TestCallsOfTheSystemAndOfMPISayWhereTheHostWas(t *testing.T) {
 	assert.Equal(t, semconv.GPUFindingKindSynchronization, v.Kind)
 }
 
-func TestARowFarFromAllOthersIsNamedAndLeftOut(t *testing.T) {
+func TestAnOutlyingRowIsNamedAndSkipped(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
 	const kernel = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, demangledName) "
 	read := func(rows ...string) (Stats, uint64) {
@@ -399,9 +399,9 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Contains(t, kinds, semconv.GPUFindingKindNotJudged)
 }
 
-// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices whose numbers in Nsight Systems differ from CUDA's: kernels
+// TestDeviceClocksExplainSlowKernels has two devices whose numbers in Nsight Systems differ from CUDA's: kernels
 // of device 0, which is its number 1, take half as long again in the last third.
-func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
+func TestDeviceClocksExplainSlowKernels(t *testing.T) {
 	const kernels, slow = 600, 400
 	export1 := func(low int64) string {
 		rows, clocks := &strings.Builder{}, &strings.Builder{}

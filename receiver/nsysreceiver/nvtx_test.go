@@ -17,7 +17,7 @@ const nvtxAll = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, ra
 	"textId INT, domainId INT, uint64Value INT, int64Value INT, doubleValue REAL, uint32Value INT, int32Value INT, floatValue REAL)"
 
 // Rows of nsys 2022.4 for ranges of gpuspan/nvtx, with span ID e1a2… (above 2^63) and trace 0102….
-func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
+func TestKernelsAreChildrenOfTheLiveSpanOfTheirRange(t *testing.T) {
 	const live = "INSERT INTO NVTX_EVENTS (start, end, eventType, category, text, globalTid, endGlobalTid, domainId, uint64Value) VALUES "
 	path := export(t, strings0, strings1, kernel0, runtime0, nvtxAll, session0, session1,
 		live+"(0, NULL, 75, NULL, 'gpuspan', 67108865, NULL, 1, NULL), (1, NULL, 33, 2, 'attention', 67108865, NULL, 1, NULL), (1, NULL, 39, NULL, 'main', 67108865, NULL, 0, NULL)",

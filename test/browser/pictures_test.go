@@ -211,7 +211,7 @@ func served(t *testing.T) string {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	require.Eventually(t, func() bool { return strings.Contains(said.String(), page) }, patience, 50*time.Millisecond)
-	vllm := exec.CommandContext(t.Context(), "go", "test", "-count", "1", "-run", "^TestStandInForVLLM$", "./test")
+	vllm := exec.CommandContext(t.Context(), "go", "test", "-count", "1", "-run", "^TestStubOfVLLM$", "./test")
 	vllm.Dir = filepath.Join("..", "..")
 	vllm.Env = append(os.Environ(), "GOWORK=", "FIRST_HOUR_ENDPOINT="+otlp)
 	text, err := vllm.CombinedOutput()

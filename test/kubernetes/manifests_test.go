@@ -130,9 +130,9 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
 }
 
-// TestWorkloadsAreAsAdmissionControllersWantThem: requirements of Pod Security's level restricted; the agent deviates
+// TestWorkloadsMeetPodSecurity: requirements of Pod Security's level restricted; the agent deviates
 // only where it needs node access.
-func TestWorkloadsAreAsAdmissionControllersWantThem(t *testing.T) {
+func TestWorkloadsMeetPodSecurity(t *testing.T) {
 	for name, pod := range pods(t) {
 		spec := pod.Spec
 		require.Len(t, spec.Containers, 1, name)
@@ -213,8 +213,8 @@ func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	}
 }
 
-// TestAddressesOfBothKindsAreMeant: an IPv6 address must be in brackets before a port, and an IPv4 address may be.
-func TestAddressesOfBothKindsAreMeant(t *testing.T) {
+// TestIPv4AndIPv6AddressesAreSupported: an IPv6 address must be in brackets before a port, and an IPv4 address may be.
+func TestIPv4AndIPv6AddressesAreSupported(t *testing.T) {
 	bare := regexp.MustCompile(`[^\[]\$\{env:OTELGPU_[A-Z]+_IP[^}]*\}:\d`)
 	for _, name := range []string{"agent", "gateway"} {
 		assert.Empty(t, bare.FindAllString(text(t, name), -1), name)
@@ -311,9 +311,9 @@ func captured(t *testing.T) core.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; for the
+// TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels: gateways, services and the sidecar at restricted; for the
 // agents, exactly the deviations in docs/kubernetes.md.
-func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
+func TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels(t *testing.T) {
 	all := pods(t)
 	restricted := []string{"hostPort", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}
 	for _, x := range []struct {

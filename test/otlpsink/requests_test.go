@@ -28,7 +28,7 @@ import (
 // Sends a batch of 256 requests from the library through gpu_requests: each request has its usage record with its
 // items, and all records add up to the batch's GPU time. With the SDK's default of 128 links, the existing records are
 // still right, and the rest is unassigned.
-func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
+func TestUsageRecordsOfALargeBatchSumToTheBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, accounts int // of the SDK; 0: the sink
 	}{"sdk": {1024, 256}, "sdk as it is": {128, 128}, "sink": {0, 256}} {

@@ -22,7 +22,7 @@ import (
 
 // Tests rely on this: a request is stored and acknowledged, and one with another value at an existing time is rejected,
 // and counted with its reason.
-func TestItTakesAnswersAndRefusesAsPrometheusDoes(t *testing.T) {
+func TestItAcceptsRespondsAndRejectsAsPrometheusDoes(t *testing.T) {
 	cfg := config.DefaultConfig
 	s, err := newServer(t.TempDir(), &cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func TestNoAnchorsWhileIdle(t *testing.T) {
 	require.Zero(t, a.Map().Anomalies())
 }
 
-func TestPlacementAfterAnIdleHourKnowsTheDriftOfBefore(t *testing.T) {
+func TestPlacementAfterAnIdleHourUsesTheEarlierDrift(t *testing.T) {
 	p := newPhysics(1, 3*time.Hour, 100, 0)
 	a := newAnchorer(t, p)
 	drive(t, p, a, time.Minute, true)
@@ -115,7 +115,7 @@ func TestHostTimesNarrowThePlacement(t *testing.T) {
 	require.Zero(t, a.Map().Anomalies())
 }
 
-func TestSectionOutsideItsHostTimesIsAnAnomalyAndHurriesAnchors(t *testing.T) {
+func TestSectionOutsideItsHostTimesIsAnAnomalyAndTriggersAnchors(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
 	drive(t, p, a, 30*time.Second, true)
@@ -130,7 +130,7 @@ func TestSectionOutsideItsHostTimesIsAnAnomalyAndHurriesAnchors(t *testing.T) {
 	require.GreaterOrEqual(t, drive(t, p, a, 100*time.Millisecond, true), 4)
 }
 
-func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
+func TestDriverErrorsAreReturnedAndRetried(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
 	p.fail = 709
@@ -185,7 +185,7 @@ func (s *stalled) Query(e event) status {
 	return st
 }
 
-func TestAThreadThatWaitedForAProcessorDoesNotTakeTheDeviceForHanging(t *testing.T) {
+func TestADelayedThreadDoesNotReportAHungDevice(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
 	a.dev = &stalled{physics: p}
@@ -277,7 +277,7 @@ func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, las
 
 // A busy stream is read in batches of some hundred sections. One anchor after the first of a batch suffices for all of
 // them.
-func TestSectionReadAfterItsAnchorWaitsForNoOther(t *testing.T) {
+func TestSectionReadAfterItsAnchorDoesNotWaitForAnother(t *testing.T) {
 	p := newPhysics(1, time.Minute, 25, 1)
 	a := newAnchorer(t, p)
 	drive(t, p, a, time.Second, true)

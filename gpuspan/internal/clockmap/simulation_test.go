@@ -247,7 +247,7 @@ func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
 
 // The half width depends on the shortest round trip of a probe. No bound can be narrower than half of it plus half a
 // tick, as the previous test shows; the map adds the random parts of the latencies and the possible change of rate.
-func TestTheHalfWidthIsThatOfTheShortestRoundTrip(t *testing.T) {
+func TestTheHalfWidthFollowsTheShortestRoundTrip(t *testing.T) {
 	length := 10 * time.Minute
 	if testing.Short() || raceEnabled {
 		length = 3 * time.Minute
@@ -324,7 +324,7 @@ func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 
 // A step beyond MaxRateChange cannot be detected before the next anchor. Until then, the error is at most the step
 // times the age of the last accepted anchor; afterwards it is counted, and the bound holds again.
-func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
+func TestStepOfDriftIsDetectedAndRecovered(t *testing.T) {
 	for _, step := range []float64{20, -20, 100, -100} {
 		for seed := range seeds(10) {
 			p := newPhysics(seed, 5*time.Minute, 25, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheFirstMeasurementStays(t *testing.T) {
+func TestTheFirstMeasurementIsKept(t *testing.T) {
 	var at *Value
 	e := Ask(&at)
 	require.Same(t, e, Ask(&at), "all who ask wait for the same")
@@ -30,7 +30,7 @@ func TestTheFirstMeasurementStays(t *testing.T) {
 	require.Equal(t, 3*time.Millisecond, d)
 }
 
-func TestATimeThatWasNotMeasuredIsOver(t *testing.T) {
+func TestAnUnmeasuredTimeHasPassed(t *testing.T) {
 	var at *Value
 	e := Ask(&at)
 	e.Set(0, false)

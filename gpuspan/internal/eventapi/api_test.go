@@ -89,7 +89,7 @@ func TestMissingSymbolsAreNamed(t *testing.T) {
 	require.ErrorContains(t, symbols.Err(), "hipMemGetInfo_v9")
 }
 
-func TestEventsTellTheTimeBetweenThem(t *testing.T) {
+func TestEventsMeasureTheTimeBetweenThem(t *testing.T) {
 	r := newRig(t)
 	r.stub.Manual()
 	s, st := r.NewStream(0)
@@ -116,7 +116,7 @@ func TestEventsTellTheTimeBetweenThem(t *testing.T) {
 	require.Zero(t, r.bound)
 }
 
-func TestEventsAreMadeAllOrNone(t *testing.T) {
+func TestEventsAreCreatedAllOrNone(t *testing.T) {
 	r := newRig(t)
 	r.stub.Fail("hipEventCreateWithFlags", int32(noMemory), 2, 1)
 	ev := []backend.Event{7, 7, 7, 7}

@@ -52,7 +52,7 @@ func TestTheSpansOfANest(t *testing.T) {
 }
 
 // A turn emits a limited number of a stream's sections, each once, and none that were read after the given time.
-func TestAStreamsTurnOfTheEmitter(t *testing.T) {
+func TestTheEmitterLimitsEachStream(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	const n = 2*export.EmitBudget + 3
@@ -87,7 +87,7 @@ func TestAStreamsTurnOfTheEmitter(t *testing.T) {
 }
 
 // Exporters and receivers reject a whole batch if one string is not valid UTF-8.
-func TestNothingThatIsNoUTF8IsOnASpan(t *testing.T) {
+func TestSpansHaveOnlyValidUTF8(t *testing.T) {
 	const bad = "a\xff"
 	list := []attribute.KeyValue{
 		attribute.String("s", bad), attribute.StringSlice("l", []string{"ok", bad}), attribute.String("k\xfe", "v"),

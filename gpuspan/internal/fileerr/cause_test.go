@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
-func TestCauseNamesNoFile(t *testing.T) {
+func TestCauseOmitsFileNames(t *testing.T) {
 	inner := fs.ErrPermission
 	require.Equal(t, inner, fileerr.Cause(fmt.Errorf("flush: %w",
 		&fs.PathError{Op: "write", Path: "x.partial", Err: inner})))

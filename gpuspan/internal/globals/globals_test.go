@@ -22,7 +22,7 @@ import (
 var again bool
 
 // Programs set the global providers before or after they create their profiler.
-func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
+func TestLateGlobalProvidersAreUsed(t *testing.T) {
 	if again { // with -count
 		t.Skip("the first global providers of a process have been set")
 	}

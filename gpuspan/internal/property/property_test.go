@@ -50,7 +50,7 @@ func TestEachPropertyIsComparedWithAHundredInputs(t *testing.T) {
 }
 
 // Draws include both ends of a range and their neighbors, and never exceed it.
-func TestDrawnNumbersAreOfTheirRange(t *testing.T) {
+func TestDrawnNumbersAreInTheirRange(t *testing.T) {
 	for _, c := range []struct{ low, high int64 }{
 		{0, 0}, {-3, 4}, {math.MinInt64, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MinInt64, math.MinInt64},
 	} {
@@ -75,7 +75,7 @@ func TestDrawnNumbersAreOfTheirRange(t *testing.T) {
 	require.True(t, whole && normal)
 }
 
-func TestDrawnSlicesAreOfTheirLengthAndValues(t *testing.T) {
+func TestDrawnSlicesHaveTheirLengthAndValues(t *testing.T) {
 	lengths := map[int]bool{}
 	for i := range uint64(500) {
 		p := drawer(t, i)

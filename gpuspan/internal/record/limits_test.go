@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-func TestContextsWithinContextsStayFlat(t *testing.T) {
+func TestNestedContextsStayFlat(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "x")
 	ctx, op := context.Background(), record.NewOperation("op")
@@ -85,7 +85,7 @@ func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 	require.True(t, enginetest.Op.Start(context.Background(), s).Timed(), "slots come back")
 }
 
-func TestForgottenEndsCostTheStreamNothingForLong(t *testing.T) {
+func TestMissingEndsAreRecoveredSoon(t *testing.T) {
 	for _, limit := range []func(*settings.Settings){
 		func(set *settings.Settings) { set.NestDeadline = time.Millisecond },
 		func(set *settings.Settings) { set.OpenLimit = time.Millisecond },

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheOldestFilesOfOursGo(t *testing.T) {
+func TestOnlyOurOldestFilesAreDeleted(t *testing.T) {
 	stem := filepath.Join(t.TempDir(), "steps")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
 	touch := func(name string, age time.Duration) {

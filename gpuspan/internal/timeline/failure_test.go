@@ -166,7 +166,7 @@ func TestADriverThatHangsDelaysNothing(t *testing.T) {
 }
 
 // If sections that never end use up a stream's slots, later sections are only counted, and a warning is logged.
-func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
+func TestMissingEndsThatExhaustAStreamAreReported(t *testing.T) {
 	set := settings.Default()
 	set.NestDeadline, set.Slots = 10*time.Millisecond, 4
 	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSettings(set))

@@ -145,7 +145,7 @@ func TestUsualHalfWidthCoversDifferencesBetweenSections(t *testing.T) {
 	require.EqualValues(t, 900, timeline.UsualHalf(551))
 }
 
-func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
+func TestAStepOfTheWallClockKeepsDurations(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
 	f.Flush(t)

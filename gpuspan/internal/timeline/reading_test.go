@@ -77,7 +77,7 @@ func (b *orderly) read(t *testing.T, n, finished int) (p *engine.Profiler, timed
 	return p, timed, pending, asked
 }
 
-func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
+func TestOneQueryCoversAllFinishedEvents(t *testing.T) {
 	for _, finished := range []int{0, 1, 2, 37, 98, 99, 100} {
 		b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}}
 		_, timed, pending, asked := b.read(t, 100, finished)
@@ -125,7 +125,7 @@ func TestWhichSectionsArePlain(t *testing.T) {
 	}
 }
 
-func TestPlainSectionsAreNumberedAsTheyCome(t *testing.T) {
+func TestPlainSectionsAreNumberedInOrder(t *testing.T) {
 	a, b := record.NewOpState(record.NewOperation("a")), record.NewOpState(record.NewOperation("b"))
 	a.Outermost.Untimed.Count.Add(10)
 	a.Timed.Count.Add(1)

@@ -84,7 +84,7 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 		"every Bind is undone")
 }
 
-func TestAStreamMayAskForTheBoundPath(t *testing.T) {
+func TestAStreamMayRequestTheBoundPath(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	require.False(t, f.P.Stream(3, "plain").Bound, "a thread without a context can record")
 	s := f.P.Stream(4, "asked", enginetest.Bound())

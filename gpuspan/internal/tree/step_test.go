@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-func TestTimesOfPhasesThatCannotBeAreMisuse(t *testing.T) {
+func TestInvalidPhaseTimesAreMisuse(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "x")
 	for _, st := range f.P.Loop("loop", s, enginetest.TotalSteps(1)).Steps(context.Background()) {

@@ -31,7 +31,7 @@ func changed(t *testing.T, before, after []Operator) Change {
 	return c.Operators[0]
 }
 
-func TestAChangeTellsMoreWorkFromSlowerWork(t *testing.T) {
+func TestAChangeDistinguishesMoreWorkFromSlowerWork(t *testing.T) {
 	one := func(o Operator) []Operator { return []Operator{o} }
 	for name, c := range map[string]struct {
 		before, after []Operator

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-func TestTransfersAreByMessageAndGroupWithTheRateOfTheShortest(t *testing.T) {
+func TestTransfersUseTheShortestMessagePerGroup(t *testing.T) {
 	d := NewDevice(&timeline.Splitter{})
 	at := int64(0)
 	run := func(length, bytes int64, group uint32, collective string) {

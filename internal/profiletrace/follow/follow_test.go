@@ -37,7 +37,7 @@ var (
 	storageID = component.MustNewID("file_storage")
 )
 
-func TestFilesThatAreThereAndThatComeAreReadOnce(t *testing.T) {
+func TestExistingAndNewFilesAreReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "b.txt"), "b\n")
 	write(t, filepath.Join(dir, "a.txt"), "a\n")
@@ -128,7 +128,7 @@ func TestRestartNeitherLosesNorRepeats(t *testing.T) {
 	eventually(t, s, "abcdef")
 }
 
-func TestRefusalOfTheConsumerIsTriedAgainUnlessPermanent(t *testing.T) {
+func TestConsumerErrorsAreRetriedUnlessPermanent(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\nc\n")
 	tries := 0

@@ -40,7 +40,7 @@ func TestReportsAreJSON(t *testing.T) {
 }
 
 // What nvidia-smi and PyTorch print of the same numbers: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as GB/s.
-func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
+func TestMemorySizesAreBinaryAndMovedBytesAreDecimal(t *testing.T) {
 	for _, c := range []struct {
 		bytes       int64
 		held, moved string
@@ -82,7 +82,7 @@ func TestNoGainBelowTheShortestKernel(t *testing.T) {
 }
 
 // A file is judged by itself, also where the folder of its job was given: no remedy asks for what may be there.
-func TestRemediesForRanksHoldBesideTheOtherRanks(t *testing.T) {
+func TestRemediesForRanksNeedNoOtherFiles(t *testing.T) {
 	j := &judge{f: aContext(), length: 100}
 	j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, Mixed: true}}})
 	require.Len(t, j.list, 2)
@@ -126,7 +126,7 @@ func TestLastWavesCostOnlyWhatKernelsCouldReach(t *testing.T) {
 }
 
 // The first batch before the first step of a profile is no loss of the other steps, which hide theirs.
-func TestTheFirstBatchIsNoLossOfEachStep(t *testing.T) {
+func TestTheFirstBatchIsNotALossOfEachStep(t *testing.T) {
 	for steps, lost := range map[int64]bool{0: true, 1: true, 2: false, 10: false} {
 		list := findingsOf(func(s situation) {
 			s.context.Steps = steps

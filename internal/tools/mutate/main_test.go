@@ -47,7 +47,7 @@ func TestAFaultIsCaughtOrPasses(t *testing.T) {
 }
 
 // Detects outdated entries of the list here instead of after minutes.
-func TestTheListIsOfThisCode(t *testing.T) {
+func TestTheListMatchesTheCode(t *testing.T) {
 	list, err := load("mutations.yaml")
 	require.NoError(t, err)
 	t.Chdir(filepath.Join("..", "..", ".."))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChangeIsTestedWhereItsCodeIsUsed(t *testing.T) {
+func TestChangedPackagesSelectTheirDependents(t *testing.T) {
 	all := map[string][]string{
 		".": {"cmd/otelcol-gpu", "test/browser"}, "semconv": {"gpuspan"}, "examples": nil, "cmd/otelcol-gpu": nil,
 		"gpuspan":        {".", "cmd/otelcol-gpu", "examples", "gpuspan/gpuspanyaml"},

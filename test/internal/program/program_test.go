@@ -34,7 +34,7 @@ func TestAProgramIsWaitedForAndEnded(t *testing.T) {
 	require.NoError(t, p.Stop(patience), "it has ended")
 }
 
-func TestHowAProgramEndedIsReported(t *testing.T) {
+func TestExitStatusIsReported(t *testing.T) {
 	require.NoError(t, shell(t.Context(), t, "exit 0").Wait(patience))
 	p := shell(t.Context(), t, "echo no luck; exit 3")
 	require.ErrorContains(t, p.WaitFor("ready", patience), `sh ended (exit status 3) before it said "ready":`)

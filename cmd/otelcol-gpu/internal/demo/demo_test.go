@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-func TestDemosThatStartAtOnceHaveAPageEach(t *testing.T) {
+func TestConcurrentDemosHaveSeparatePages(t *testing.T) {
 	addresses := map[string]bool{}
 	for range 3 {
 		l, err := listenForPage()

@@ -58,7 +58,7 @@ func TestSpansFromASourceReachTheTable(t *testing.T) {
 	require.Zero(t, gpu)
 }
 
-func TestLaterTextsAreLaidOverEarlierOnes(t *testing.T) {
+func TestLaterTextsOverrideEarlierOnes(t *testing.T) {
 	var source pipeline.Source
 	p, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&source, summarytable.New()),
 		yaml, "receivers: {source/b: {}}\nservice: {pipelines: {traces: {receivers: [source/b]}}}")

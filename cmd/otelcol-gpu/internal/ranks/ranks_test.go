@@ -197,7 +197,7 @@ func TestThePlantedRankIsFoundInWorldsOfAnySize(t *testing.T) {
 	}
 }
 
-func TestEvenRanksHaveNoCulprit(t *testing.T) {
+func TestEqualRanksHaveNoLateRank(t *testing.T) {
 	w := newWorld(1, 8, 10)
 	w.extra = func(int, int) int64 { return 0 }
 	jobs := jobsOf(w.run())
@@ -210,7 +210,7 @@ func TestEvenRanksHaveNoCulprit(t *testing.T) {
 // If the ends of collectives do not agree on any clock, the rank with the shortest ones arrived last. Stages of a
 // pipeline pass their results on in pairs and wait alternately, regardless of the last one; a stage that computes for
 // longer than the others is still late.
-func TestStagesOfAPipelineThatAreInBalanceHaveNoCulprit(t *testing.T) {
+func TestBalancedPipelineStagesHaveNoLateRank(t *testing.T) {
 	const stages, batches, steps, length = 4, 6, 5, 2_000_000
 	for slow := range stages + 1 { // in the last iteration: none
 		w := newWorld(uint64(90+slow), stages, 0).run()

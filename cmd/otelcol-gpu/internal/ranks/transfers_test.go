@@ -70,7 +70,7 @@ func TestBandwidthLeavesOutTheWaitForLateRanks(t *testing.T) {
 	assert.InEpsilon(t, 1e6/100e-6/2, pair.BusRate, 0.03)
 }
 
-func TestMessagesThatOneRankRecordedOrNobodyStatesHaveNoBandwidth(t *testing.T) {
+func TestIncompleteMessagesHaveNoBandwidth(t *testing.T) {
 	w := newWorld(5, 4, 12)
 	w.run()
 	assert.Empty(t, jobsOf(w)[0].Transfers, "no sizes")

@@ -109,7 +109,7 @@ func TestSharesAreOfOutermostSpansInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestStepsStandApart(t *testing.T) {
+func TestStepsAreSeparate(t *testing.T) {
 	table := summarytable.New()
 	table.Add(batch(t,
 		span{id: 1, name: "train", attrs: map[string]any{
@@ -137,7 +137,7 @@ func TestRowsBeyondTheLimitAreSummed(t *testing.T) {
 	require.Equal(t, "(2 more operations) 2 4.000 ms 50.0% - - - - -", lines[2])
 }
 
-func TestNamesAreNeverCutToTheSameText(t *testing.T) {
+func TestTruncatedNamesStayDistinct(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	table := summarytable.New()
 	table.Add(batch(t,

@@ -32,7 +32,7 @@ func TestBudgetBoundsMemory(t *testing.T) {
 	assert.Positive(t, d.Totals().Orphans)
 }
 
-func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
+func TestDevicesOfOneBudgetReuseSlots(t *testing.T) {
 	b, g := &attribution.Budget{Max: 3000}, flat()
 	held := attribution.New(attribution.Limits{}, b)
 	_, kept, _ := held.Add(span(1, 0, 1, 0, 900), 0, g)

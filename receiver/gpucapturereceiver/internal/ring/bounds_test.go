@@ -88,7 +88,7 @@ func TestNamesAcrossPieces(t *testing.T) {
 }
 
 // One call passes on a limited number of records and leaves the others.
-func TestReadHandsOverAtMostSoManyRecords(t *testing.T) {
+func TestReadReturnsALimitedNumberOfRecords(t *testing.T) {
 	r := forged(t, layout{recordsCap: 64}, 64*RecordSize, nil)
 	read := func(most int) int {
 		n, err := r.Read(most, func(Record) {})

@@ -426,7 +426,7 @@ func TestTheLibraryFindsTheProcessesOwnCUPTI(t *testing.T) {
 	assert.EqualValues(t, 18, s.CUPTI)
 }
 
-func TestNoFolderNoRoom(t *testing.T) {
+func TestMissingFolderAndFullDisk(t *testing.T) {
 	p := capturetest.Start(t, "/nowhere/at/all")
 	require.Eventually(t, func() bool { // its output arrives separately from its responses
 		return strings.Contains(p.Stderr(), "otelgpu capture: off: the folder /nowhere/at/all is not there")

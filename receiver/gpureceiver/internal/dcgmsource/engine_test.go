@@ -64,7 +64,7 @@ var every = []gpuquantity.Quantity{
 }
 
 // Two receivers watch one engine: each series has a point per interval of its receiver until the end.
-func TestEngineEverySeriesGoesOnAtItsReceiversRate(t *testing.T) {
+func TestEngineSeriesContinueAtTheirReceiversRate(t *testing.T) {
 	target, length := engine(t)
 	samplings := []time.Duration{100 * time.Millisecond, time.Second}
 	sources := make([]*source, len(samplings))
@@ -105,7 +105,7 @@ func TestEngineEverySeriesGoesOnAtItsReceiversRate(t *testing.T) {
 }
 
 // Opening and closing one receiver does not affect another.
-func TestEngineAReceiverThatGoesTakesNothingAway(t *testing.T) {
+func TestEngineClosingAReceiverDoesNotAffectOthers(t *testing.T) {
 	target, _ := engine(t)
 	s := engineSource(t, target, 100*time.Millisecond)
 	for range 3 {

@@ -375,7 +375,7 @@ func TestALibraryThatCutsHistoriesShortIsQueriedAgain(t *testing.T) {
 	assert.Equal(t, int64(time.Millisecond)*149_999, power[149_999].Time-power[0].Time)
 }
 
-func TestAMomentOfRefusalIsNoDeadConnection(t *testing.T) {
+func TestATemporaryErrorKeepsTheConnection(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
@@ -414,7 +414,7 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 
 // The engine samples by the wall clock: after a step back it takes no sample until the clock has caught up, and after a
 // step forward it continues immediately. None of its samples is lost or repeated.
-func TestSamplesGoOnAfterStepsOfTheWallClock(t *testing.T) {
+func TestSamplesContinueAfterStepsOfTheWallClock(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)

@@ -119,7 +119,7 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestErrorsSayWhereTheyComeFrom(t *testing.T) {
+func TestErrorsNameTheirSource(t *testing.T) {
 	_, err := list(t, filepath.Join(t.TempDir(), "absent.sock"))
 	require.ErrorContains(t, err, "cannot list pods at the kubelet: ")
 	require.ErrorContains(t, err, "no such file or directory")

@@ -47,7 +47,7 @@ func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpuquanti
 	return out
 }
 
-func TestTheDriverQuantisesAndAveragesWithoutBias(t *testing.T) {
+func TestTheDriverQuantizesAndAveragesWithoutBias(t *testing.T) {
 	v := sampled(t, 1, 5000, 7*time.Millisecond)
 	mean := func(q gpuquantity.Quantity) (m float64) {
 		for _, x := range v[q] {
@@ -67,7 +67,7 @@ func TestTheDriverQuantisesAndAveragesWithoutBias(t *testing.T) {
 	}
 }
 
-func TestTheEnergyCounterIsAStairBehindTheTruth(t *testing.T) {
+func TestTheEnergyCounterLagsInSteps(t *testing.T) {
 	v := sampled(t, 1, 5000, 7*time.Millisecond)[gpuquantity.Energy]
 	changes := 0
 	for i, x := range v {

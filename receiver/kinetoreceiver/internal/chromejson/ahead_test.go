@@ -147,7 +147,7 @@ func TestReadingEndsWithTheHandler(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheStreamIsOneOfRead(t *testing.T) {
+func TestReadRepeatsAPanicOfTheStream(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for _, at := range []int64{1, 100, 5 * window} {
 		h := &script{}

@@ -98,7 +98,7 @@ var wanted = tape{
 	},
 }
 
-func TestEveryFieldIsHandedOver(t *testing.T) {
+func TestEveryFieldIsPassedOn(t *testing.T) {
 	var r tape
 	st, err := Read(strings.NewReader(sample), &r)
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestErrorsOfTheStreamAreReturned(t *testing.T) {
 	assert.ErrorIs(t, err, broken)
 }
 
-func TestErrorsSayWhere(t *testing.T) {
+func TestErrorsNameTheLocation(t *testing.T) {
 	_, err := Read(strings.NewReader(`{"traceEvents":[{"ph":"X"}, {"ph":"X" "pid":1}]}`), &tape{})
 	assert.EqualError(t, err, "broken JSON at byte 38, after 1 events: a comma or bracket is missing in an event")
 	assert.ErrorIs(t, err, ErrSyntax)
