@@ -29,8 +29,8 @@ import (
 // Option of NewFactory.
 type Option func(*factory)
 
-// WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead of the built-in load.
-// The source must still be selected with `source: simulated`; `auto` never selects a simulated device. The source
+// WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead of its built-in
+// load. The source must still be selected with `source: simulated`; `auto` never selects a simulated device. The source
 // behaves like a driver: it quantizes, averages, refreshes counters in steps and samples with jitter, so samples never
 // equal the device's true values.
 func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulated = gpu } }
