@@ -94,7 +94,7 @@ func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 // Reset clears the statistics of Snapshot. Metrics and occurrence numbers continue.
 func (p *Profiler) Reset() { p.on().Reset() }
 
-// Stats returns the figures of one operation so far, over all its positions; false if it has not run. Operations of the
+// Stats returns the values of one operation so far, over all its positions; false if it has not run. Operations of the
 // same name, and the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())

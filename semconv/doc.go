@@ -9,7 +9,7 @@
 //
 //	appears_on resource, scope, span, metric (data point), log: signals that may have the attribute
 //	writers    gpuspan and the types of the Collector's components
-//	absent     what the attribute's absence means; that it is unknown where nothing is said
+//	absent     what the attribute's absence means; unknown if not stated
 //	declared   applications state it themselves: there is a function that makes the attribute of a value
 //	unit       UCUM; Weaver has units for metrics only
 //	open       values other than the enumeration's may occur

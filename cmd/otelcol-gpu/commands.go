@@ -126,7 +126,7 @@ func newRecordCommand() *cobra.Command {
 	return cmd
 }
 
-// record writes beside the final name and renames, so that a file of that name is always whole.
+// record writes to a temporary name and renames, so that a file with the final name is always complete.
 func record(
 	ctx context.Context, cmd *cobra.Command, cfg *gpureceiver.Config, out string, duration time.Duration,
 ) (err error) {

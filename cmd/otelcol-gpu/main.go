@@ -78,13 +78,13 @@ func run(args []string) error {
 		return err
 	}
 	root.SetArgs(named(args))
-	// Here, for the Collector by itself hears signals only a moment after it has said that it is ready.
+	// Here, because the Collector handles signals only shortly after it has logged that it is ready.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return withHint(root.ExecuteContext(ctx), w.configuration())
 }
 
-// named replaces the name of a ready pipeline behind --config by its text. A file of that name comes first.
+// named replaces the name of a ready pipeline behind --config by its text. A file with that name has priority.
 func named(args []string) []string {
 	out := slices.Clone(args)
 	for i, arg := range out {
@@ -97,7 +97,7 @@ func named(args []string) []string {
 		}
 		text, err := config.YAML(value)
 		if err != nil {
-			continue // the Collector says what is wrong with it
+			continue // the Collector reports the problem
 		}
 		out[i] = "yaml:" + text
 		if joined {
@@ -197,7 +197,7 @@ func newConfigCommand() *cobra.Command {
 }
 
 // interruptible returns the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the
-// process at once, and says what it leaves.
+// process immediately, and lists the incomplete files.
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -26,7 +26,7 @@ var aloneTexts = [aloneReasons]struct{ label, log string }{
 	aloneNoJob: {"no_job", "the steps have no job ID in common (set gpu.job.id on the resource of all ranks: " +
 		"otelgpu.job(), torchrun --rdzv-id, or OTEL_RESOURCE_ATTRIBUTES)"},
 	aloneNoRank: {"no_rank", "the steps do not state their rank (set gpu.job.rank on the resource)"},
-	aloneNoTime: {"no_time", "the steps have no index, no duration or no time of their own"},
+	aloneNoTime: {"no_time", "the steps have no index, no duration or no own time"},
 	aloneFewRanks: {"few_ranks", "too few ranks report their steps within `stragglers::max_wait` " +
 		"(send all ranks of a job to one Collector, record the same steps in all of them)"},
 	aloneNoPeer: {"no_peer", "no other rank of the process groups that the steps use reports them " +

@@ -36,8 +36,8 @@ type Config struct {
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with
 	// otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxResources bounds the resources whose metrics are held; beyond it the one without data for longest is removed,
-	// and begins a new series when it comes back. Default 1000.
+	// MaxResources bounds the resources whose metrics are held; beyond it the one without data for longest is removed, and
+	// starts a new series when it returns. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
 	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
 	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two

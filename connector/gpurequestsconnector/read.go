@@ -80,7 +80,7 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	case spanfacts.None, spanfacts.Share, spanfacts.Host:
 		return
 	case spanfacts.Request:
-		s.kind, s.energy = requestSpan, f.SelfEnergy // work inside it has an account of its own
+		s.kind, s.energy = requestSpan, f.SelfEnergy // work inside it has its own usage record
 		return
 	case spanfacts.Kernel, spanfacts.Copy, spanfacts.Memset:
 		if s.kind = leafWork; f.InWindow {

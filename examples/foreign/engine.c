@@ -3,7 +3,7 @@
 /* Copyright The otelgpu Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A C library with a CUDA stream of its own, which nobody outside sees. All that it has for telemetry is that it records two events
+ * A C library with its own private CUDA stream. For telemetry it only records two events
  * that its caller lends. */
 #include "engine.h"
 

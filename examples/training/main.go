@@ -112,7 +112,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	run, err := f.Setup(device.Backend(), gpuspanyaml.WithProfiler(profiling...),
 		gpuspanyaml.WithSDK(append(opts, sdktrace.WithResource(res))...))
 	if err != nil {
-		fmt.Fprintln(w, err) // training goes on
+		fmt.Fprintln(w, err) // training continues
 	}
 	prof := run.Profiler
 	stop := context.WithoutCancel(ctx)

@@ -36,7 +36,7 @@ type trainer struct {
 	loader *loader
 }
 
-// loader hands out batches; every eighth one is late, as when a worker falls behind.
+// loader returns batches; every eighth one is late, as if a worker fell behind.
 type loader struct{ left, n int }
 
 func (l *loader) next() bool {

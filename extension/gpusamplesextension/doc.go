@@ -4,8 +4,8 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package gpusamplesextension holds the recent samples of every device in memory, so that one component can write
-// them (the gpu receiver, the gpu_samples exporter) and another can look into the interval of a span (gpu_join).
+// Package gpusamplesextension holds the recent samples of every device in memory, so that one component can write them
+// (the gpu receiver, the gpu_samples exporter) and another can query the interval of a span (gpu_join).
 //
 // Each field of each device is a series of its own with its own sample times, for a driver refreshes its counters at
 // different moments. A series is a ring of points

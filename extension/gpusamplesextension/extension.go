@@ -134,7 +134,7 @@ func (x *samples) observe() error {
 type Writer interface {
 	// Register announces a device and returns a writer for its samples. A device has one writer: an ID that another owner
 	// writes is refused; the same owner gets the same series with the new description, and its earlier DeviceWriter ends.
-	// An empty ID and a device over `max_devices` are refused. A refusal comes with a DeviceWriter that keeps nothing and
+	// An empty ID and a device over `max_devices` are refused. The error comes with a DeviceWriter that keeps nothing and
 	// counts what is written (`not_registered`).
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 	UseWriter

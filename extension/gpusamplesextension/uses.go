@@ -63,11 +63,11 @@ type UseWriter interface {
 
 // UseReader is the interface of the extension for components that look up the devices of a span that names none.
 type UseReader interface {
-	// DevicesOf appends to dst the hw.id of every device that the workload held at any time between start and end
-	// (unix ns), sorted and each once, and says by what they were found. More than one means that the span's work is
-	// spread over several devices, or that nothing tells which of them it was on.
+	// DevicesOf appends to dst the hw.id of every device that the workload held at any time between start and end (unix
+	// ns), sorted and each once, and how they were found. More than one means that the span's work is spread over several
+	// devices, or that it is unknown which of them it used.
 	//
-	// The first of these that the workload names and somebody knows decides:
+	// The first of these that the workload names and that is known decides:
 	//  1. its process in its container or pod, by their IDs and the process number inside, as the control groups of
 	//     the processes on the devices say: of a job with a process for each device, each has its own;
 	//  2. its pod, by namespace and name as the kubelet lists them, narrowed to the container where it is named; a pod
@@ -77,8 +77,8 @@ type UseReader interface {
 	//  5. its host, when that has one device. A workload without a host is on the host of the devices when these are
 	//     all of one. One that names a pod is not looked for here where pods are known.
 	//
-	// Nothing is guessed beyond that. It allocates nothing but dst's growth and takes no lock of the rings, so it can
-	// be called with or without a View.
+	// Nothing is guessed beyond that. It allocates nothing but dst's growth and takes no lock of the rings, so it can be
+	// called with or without a View.
 	DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy)
 }
 

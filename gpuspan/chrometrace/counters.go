@@ -19,8 +19,7 @@ const (
 	maxCounters = 256 // of a device
 )
 
-// device is where the counters of a device stand: a process of its own, which viewers show once, whichever processes
-// work on the device.
+// device is the process for the counters of a device, which viewers show once, whichever processes work on the device.
 type device struct {
 	process *process
 	last    map[string]int64 // time of a counter's latest point
@@ -101,7 +100,7 @@ type load struct {
 
 type loadKey struct{ device, name string }
 
-// change is what happens from one moment to another: by how much the sum changes, and how high it is meanwhile at most.
+// change is what happens from one moment to another: by how much the sum changes, and its maximum in between.
 type change struct {
 	at, last  int64
 	net, peak int64

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package chrometrace writes spans as Chrome traces (the JSON of the Trace Event Format), for ui.perfetto.dev,
-// chrome://tracing, speedscope and whatever reads the PyTorch profiler's files.
+// chrome://tracing, speedscope and readers of the PyTorch profiler's files.
 //
 // # Format
 //

@@ -76,7 +76,7 @@ type file struct {
 // partialExtension ends the names of files that are not complete: <name>.<number>.partial.
 const partialExtension = ".partial"
 
-// createFile opens a temporary file beside path and checks that the folder can be written to.
+// createFile opens a temporary file next to path and checks that the folder is writable.
 func createFile(path string, c Compression, compress Compressor) (t *file, err error) {
 	fail := func(err error) (*file, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))

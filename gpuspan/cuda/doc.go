@@ -4,7 +4,7 @@
 // Package cuda times gpuspan's sections with CUDA events.
 //
 // The driver (libcuda) is loaded at run time, without cgo: a program that imports this package builds on any machine
-// and starts on one without a GPU, where [Open] says why it cannot time.
+// and starts on one without a GPU, where [Open] returns why it cannot time.
 //
 //	backend, _ := cuda.Open()
 //	prof, err := gpuspan.New(backend)
@@ -24,10 +24,10 @@
 // A stream's context and device are resolved once, when it is registered; events are made in that context. Streams of
 // several contexts of one device are timed side by side; the library's own events, for the device's clock, are in that
 // of the first stream (almost always the primary context, the one of the CUDA runtime). The handle 2 and streams of
-// `_ptsz` functions (per-thread default streams) are refused by gpuspan, for they mean the OS thread that asks. The
-// legacy stream (0 or 1) serialises with all blocking streams, so a section on it includes their work; gpuspan accepts
-// it only as an option, and then it is the one of the context that is current on the thread that registers it. Without
-// one it is refused: register it on the locked OS thread that uses the device.
+// `_ptsz` functions (per-thread default streams) are rejected by gpuspan, because they refer to the calling OS thread.
+// The legacy stream (0 or 1) serialises with all blocking streams, so a section on it includes their work; gpuspan
+// accepts it only as an option, and then it is the one of the context that is current on the thread that registers it.
+// Without one it is refused: register it on the locked OS thread that uses the device.
 //
 // The context must outlive its streams' registration. When it is destroyed anyway, calls answer with a status and the
 // streams retire; nothing crashes.
@@ -42,7 +42,7 @@
 //
 // # What happens when
 //
-//   - there is no driver, it is too old, or no device is visible: [Open] says which of these it is and names every
+//   - there is no driver, it is too old, or no device is visible: [Open] returns which of these it is and names every
 //     path that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with
 //     the host's clock.
 //   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions serve.
@@ -52,15 +52,15 @@
 //     notices, and records are made within [Backend.Bind], 60 ns more.
 //   - the device fails, or a context is destroyed: the driver's status goes to gpuspan, which retires the stream.
 //     Streams of other devices and of a later context are timed as before.
-//   - what the driver does not tell about a device (UUID, PCI address, memory, version) is empty, never invented.
+//   - device properties that the driver does not report (UUID, PCI address, memory, version) are empty, never invented.
 //
 // # Costs
 //
 // Record is one driver call, through arguments that exist already; nothing here allocates after registration. A section
 // is two records and two capture checks: 0.2 µs of gpuspan and of getting into C, plus the driver, whose time for a
 // timed record is about one to two microseconds by published measurements. On linux/amd64 the build tag gpuspan_asm
-// makes calls through a trampoline of this module's own instead of github.com/ebitengine/purego, which saves 35 to
-// 60 ns for each and depends on internals of the Go runtime.
+// makes calls through a trampoline of this module's own instead of github.com/ebitengine/purego, which saves 35 to 60
+// ns for each and depends on internals of the Go runtime.
 //
 // Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0:
 // it does not start in a scratch image. Package gpuspan alone does.

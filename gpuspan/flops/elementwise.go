@@ -146,8 +146,8 @@ func EmbeddingBag(indices, bags, dim, indexSize int, p gpuspan.Precision) gpuspa
 }
 
 // FFT returns the work of batch transforms of complex numbers over the dimensions, N points in all: 5·N·log₂N, the
-// operations of the radix-2 algorithm, by which FFTW and the HPC Challenge state rates whatever algorithm ran and
-// whatever N is. An element is two numbers of the precision.
+// operations of the radix-2 algorithm, by which FFTW and the HPC Challenge state rates regardless of the algorithm and
+// N. An element is two numbers of the precision.
 func FFT(batch int, p gpuspan.Precision, dims ...int) gpuspan.Work {
 	return fft(batch, 5, 2, 2, p, dims)
 }

@@ -14,8 +14,8 @@
 // missing: span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a
 // batch also if one of its requests is, and a section without a parent always.
 //
-// Requests wait in a bounded queue, are sent again while the receiver asks for it or cannot be reached, and are dropped
-// in the end; [Sink.Stats] counts spans by outcome.
+// Requests wait in a bounded queue, are sent again while the receiver requests it or is unreachable, and are dropped in
+// the end; [Sink.Stats] counts spans by outcome.
 package otlp
 
 import (
@@ -232,7 +232,7 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 // sayEvery is the minimum time between two reported errors.
 const sayEvery = 10 * time.Second
 
-// send delivers a request and counts its spans, whatever the sender does. Its memory is reused afterwards.
+// send delivers a request and counts its spans, whatever the result. Its memory is reused afterwards.
 func (s *Sink) send(r request) {
 	dropped, reason, err := int64(r.spans), rejected, errors.New("the sender did not return")
 	defer func() {

@@ -277,8 +277,8 @@ func (u *union) add(start, end int64) {
 func (u *union) length() int64 { return u.closed + u.open.Length() }
 
 // A stream does one thing after the other. So if one outermost section is inside another of its stream, it is part of
-// that section's work, whatever context it was started with, such as a section in a phase that is started with the
-// step's context:
+// that section's work, regardless of the context it was started with, such as a section in a phase that is started with
+// the step's context:
 //
 //	optimizer  ├────────────┤   outermost
 //	adamw        ├────────┤     outermost by its context; within optimizer

@@ -50,8 +50,8 @@ func (s Summary) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// attrs returns the figures of a set of runs in the order of CSV's columns, with the unit in their names. Unknown
-// figures have no value.
+// attrs returns the values of a set of runs in the order of CSV's columns, with the unit in their names. Unknown values
+// are empty.
 func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 	if set != "all" { // columns of all runs only
 		part := *o
@@ -92,7 +92,7 @@ func durationAttrs(prefix string, d Durations) []slog.Attr {
 	}
 }
 
-// known returns a figure, without a value if it is zero.
+// known returns a value, empty if it is zero.
 func known[T comparable](key string, v T) slog.Attr {
 	var zero T
 	if v == zero {
@@ -203,7 +203,7 @@ func (d Durations) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// MarshalJSON implements json.Marshaler: the figures and the rates that follow from them.
+// MarshalJSON implements json.Marshaler: the values and the rates derived from them.
 func (f Figures) MarshalJSON() ([]byte, error) {
 	type plain Figures
 	return json.Marshal(struct {

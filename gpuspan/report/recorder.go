@@ -145,7 +145,7 @@ type Recorder interface {
 	Step(loop string, s StepSample)
 	// Summary is a copy of everything so far.
 	Summary() Summary
-	// Reset clears all figures. Nodes stay valid.
+	// Reset clears all values. Nodes stay valid.
 	Reset()
 }
 

@@ -7,14 +7,14 @@
 //	profiler ── Sample, StepSample ──► Recorder (Collector) ── Summary ──► WriteText, WriteCSV, WriteJSON, WriteDOT
 //	                                                              └──────► Findings(Thresholds)
 //
-// Every figure says what it is made of. Counts, bytes, FLOPs and items come from all runs of an operation, as the
-// application declared them. Durations come from timed runs only, and so do rates: they divide the work of the timed
-// runs by the time of the timed runs, never the work of all runs. A figure that is not known is zero in the Go value
-// and absent in every rendering.
+// Every value states its inputs. Counts, bytes, FLOPs and items come from all runs of an operation, as the application
+// declared them. Durations come from timed runs only, and so do rates: they divide the work of the timed runs by the
+// time of the timed runs, never the work of all runs. An unknown value is zero in the Go struct and absent in every
+// rendering.
 //
-// The package imports the standard library only, because package gpuspan returns its types and must not bring
-// anything but the OpenTelemetry API to its users. Quantiles of whole runs come from a sketch that is passed in;
-// subpackage ddsketch wraps a library. Without one they come from a uniform sample of 512 durations of each operation.
+// The package imports the standard library only, because package gpuspan returns its types and must not bring anything
+// but the OpenTelemetry API to its users. Quantiles of whole runs come from a sketch that is passed in; subpackage
+// ddsketch wraps a library. Without one they come from a uniform sample of 512 durations of each operation.
 package report
 
 import (
@@ -217,7 +217,7 @@ type Loop struct {
 	Name       string        `json:"name"`                   // name of the loop, and of its steps' spans
 	Steps      int64         `json:"steps"`                  // recorded steps
 	Duration   Durations     `json:"duration,omitzero"`      // boundary event to boundary event
-	Host       Durations     `json:"host_duration,omitzero"` // host time beside it
+	Host       Durations     `json:"host_duration,omitzero"` // host time
 	Phases     []Phase       `json:"phases"`                 // in order of first declaration
 	Overlap    time.Duration `json:"-"`                      // Duration.Total = sum of phases − Overlap + Other
 	Other      time.Duration `json:"-"`                      // part of the steps that belongs to no phase
@@ -288,7 +288,7 @@ func (s Summary) uncategorized() Category {
 	return out
 }
 
-// Category holds the figures of all operations of one category.
+// Category holds the values of all operations of one category.
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of it, nested ones counted once

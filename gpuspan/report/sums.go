@@ -20,7 +20,7 @@ type node struct {
 	figures
 }
 
-// figures is what Reset clears, except Info.
+// figures has the fields that Reset clears, except Info.
 type figures struct {
 	Operation                               // except for its position, shares and Durations
 	all, first, rest durations              // of the runs of Operation's figures

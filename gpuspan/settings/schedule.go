@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Schedule says which steps of a loop are recorded. It is PyTorch's torch.profiler.schedule: after SkipFirst steps come
+// Schedule selects the steps of a loop to record. As in PyTorch's torch.profiler.schedule, after SkipFirst steps come
 // cycles of Wait, Warmup and Active steps; Repeat counts the cycles.
 //
 //	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …

@@ -51,10 +51,9 @@ type rates struct {
 	throttled                   bool
 }
 
-// plan computes how long a kernel runs and its effect meanwhile. Symbols: F FLOPs, R FLOP/s, B bytes, W bytes/s, e
-// efficiency, c clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer one decides. Dynamic power
-// grows with the cube of the clock (voltage follows frequency), so a demand P above the limit L is met at c =
-// (L/P)^(1/3).
+// plan computes how long a kernel runs and its effect. Symbols: F FLOPs, R FLOP/s, B bytes, W bytes/s, e efficiency, c
+// clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer one decides. Dynamic power grows with the
+// cube of the clock (voltage follows frequency), so a demand P above the limit L is met at c = (L/P)^(1/3).
 func (s Spec) plan(k Kernel) (time.Duration, rates) {
 	e := k.Efficiency
 	if e <= 0 || e > 1 {

@@ -74,8 +74,8 @@ func (s Spec) peaks() *report.Peaks {
 }
 
 // Identity returns the simulated device of a number (from 0) in a machine. It depends on nothing else, so that programs
-// that simulate devices independently, such as a service and the Collector beside it, agree on them. Machine 0 is
-// [New]'s; others distinguish the devices of several hosts, up to 2^24.
+// that simulate devices independently, such as a service and its Collector, agree on them. Machine 0 is [New]'s; others
+// distinguish the devices of several hosts, up to 2^24.
 func Identity(machine uint64, ordinal int, spec Spec) backend.Device {
 	return backend.Device{
 		Ordinal: ordinal, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",

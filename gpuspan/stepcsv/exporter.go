@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Builder builds a Row from a span's attributes, whatever API they are read with. The zero Builder is ready.
+// Builder builds a Row from a span's attributes, independent of the API that reads them. The zero Builder is ready.
 type Builder struct {
 	row     Row
 	step    bool

@@ -41,7 +41,7 @@ type loopOption func(*tree.LoopConfig)
 
 func (f loopOption) applyLoop(c *tree.LoopConfig) { f(c) }
 
-// Schedule says which steps are recorded, as [settings.Schedule] explains. It is a [LoopOption].
+// Schedule selects the recorded steps, as in [settings.Schedule]. It is a [LoopOption].
 type Schedule settings.Schedule
 
 func (s Schedule) applyLoop(c *tree.LoopConfig) { c.Schedule = settings.Schedule(s) }
@@ -103,7 +103,7 @@ func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOp
 // loader has run dry, and its span is not a step's.
 //
 // Steps of one Loop must not run at the same time, which counts as misuse (each goroutine needs a Loop of its own);
-// gpu.step.index goes on from one call of Steps to the next.
+// gpu.step.index continues from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	return func(yield func(context.Context, *Step) bool) {
 		l.real().Steps(ctx)(func(ctx context.Context, st *tree.Step) bool { return yield(ctx, &Step{st}) })
@@ -163,7 +163,7 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	st.real().AddPhaseAt(tree.Phase(ph), start, d)
 }
 
-// Elapsed asks for the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.
+// Elapsed requests the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.
 func (st *Step) Elapsed() *gpuspan.Elapsed {
 	return access.Elapsed(st.real().Elapsed()).(*gpuspan.Elapsed)
 }

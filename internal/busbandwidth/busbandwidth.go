@@ -8,7 +8,7 @@ package busbandwidth
 import "github.com/otelgpu/otelgpu/semconv"
 
 // Factor returns the ratio of bus bandwidth to algorithm bandwidth for a collective of n ranks: the least that each
-// link carries, whatever the algorithm. It returns 0 if the ratio is not defined or the group is unknown.
+// link carries, for any algorithm. It returns 0 if the ratio is not defined or the group is unknown.
 func Factor(collective string, n float64) float64 {
 	if n < 2 {
 		return 0

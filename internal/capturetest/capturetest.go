@@ -4,7 +4,7 @@
 //go:build linux
 
 // Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from
-// receiver/gpucapturereceiver/shim, beside the stand-ins of its testdata.
+// receiver/gpucapturereceiver/shim, with the stubs of its testdata.
 package capturetest
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configschema derives schemas from the configuration structs of components: config.schema.yaml beside each
+// Package configschema derives schemas from the configuration structs of components: config.schema.yaml of each
 // component, in the form of opentelemetry-collector-contrib, and one JSON schema for whole configurations. Tests and
 // generators use it; no component does.
 package configschema

@@ -38,7 +38,7 @@ const maxViolations = 1000
 type Violation struct {
 	Where  string // where the first one is: `span "gemm"`, with the file and line if known
 	What   string // `attribute gpu.duration: Int, want double`
-	Remedy string // what to do; empty where What says it
+	Remedy string // what to do; empty if What contains it
 	Count  int64  // how often it was met
 }
 
@@ -144,7 +144,7 @@ func check[T any](with func(*Report, T), what T) error {
 	return r.Err()
 }
 
-// ours reports whether a name is in one of the registry's namespaces, whatever its case.
+// ours reports whether a name is in one of the registry's namespaces, ignoring case.
 func ours(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "gpuspan.") || strings.HasPrefix(name, "hw.")
@@ -153,9 +153,9 @@ func ours(name string) bool {
 // byteOrderMark precedes text that programs on Windows wrote.
 const byteOrderMark = "\ufeff"
 
-// JSON checks OTLP in JSON: requests of traces, metrics and logs one after the other, as the Collector's file exporter
-// writes them, one on each line or laid out over several. name is the file's, for violations. JSON returns an error for
-// input that is not JSON or not OTLP; the input before it has been checked.
+// JSON checks OTLP in JSON: consecutive requests of traces, metrics and logs, as the Collector's file exporter writes
+// them, one on each line or laid out over several. name is the file's, for violations. JSON returns an error for input
+// that is not JSON or not OTLP; the input before it has been checked.
 func (r *Report) JSON(name string, in io.Reader) error {
 	defer func() { r.source = "" }()
 	buffered := bufio.NewReader(in)

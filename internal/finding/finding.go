@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding defines findings: what stands out in a profile, in a process or on the live page.
+// Package finding defines findings: notable facts of a profile, of a process or on the live page.
 //
 // Kinds, titles, thresholds and usual remedies are in semconv/registry/finding.yaml, from which package semconv and
 // docs/finding-kinds.md are generated.
@@ -42,7 +42,7 @@ type Finding struct {
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
 	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
-	Trace     string    `json:"trace,omitempty"`          // of live telemetry: where to look
+	Trace     string    `json:"trace,omitempty"`          // of live telemetry: trace to open
 }
 
 // New returns a finding of a kind with the threshold and the remedy that the registry has for it.

@@ -24,7 +24,7 @@ type Launch struct {
 	SharedMemory int64 // of a block, bytes
 }
 
-// Units in which NVIDIA's devices hand out registers (to a warp) and shared memory, and parts of a multiprocessor that
+// Units in which NVIDIA's devices allocate registers (to a warp) and shared memory, and parts of a multiprocessor that
 // have registers of their own, all from compute capability 5.0 on.
 const (
 	warpSize      = 32

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilefile recognizes files of profilers by their first bytes, for all that read or look for them, and names
-// the command that converts unsupported ones.
+// Package profilefile recognizes files of profilers by their first bytes, for all readers, and names the command that
+// converts unsupported ones.
 package profilefile
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Job is one kind of job with its known truth.
+// Job is one kind of job with its known cause.
 type Job struct {
 	Name  string
 	Style Style

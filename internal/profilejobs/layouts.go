@@ -25,7 +25,7 @@ type stage struct {
 	stream    int
 }
 
-// Waits is the truth of a layout, by rank.
+// Waits is the true waiting time in a layout, by rank.
 type Waits struct {
 	Files  []string
 	Waited []time.Duration // for the last rank of each collective

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses of known cause, location and
-// size, because they were planted. Tests compare the findings on a profile with that truth.
+// size, because they were planted. Tests compare the findings on a profile with them.
 //
 // The simulation knows hosts that launch work, streams that run it in order, and collectives that end on all ranks when
 // the last rank has arrived. It is written from the public documentation of PyTorch and CUDA and must stay independent

@@ -23,7 +23,7 @@ const (
 //
 // A stream runs one thing after the other. So if two spans of one stream have the same parent and one is inside the
 // other, the inner one is a part of the outer one's work: a loop opens a phase and calls code that uses the step's
-// context, and its sections become children of the step, beside the phase that encloses them.
+// context, and its sections become children of the step, siblings of the phase that encloses them.
 //
 //	step     ├──────────────────────────────────────┤
 //	forward    ├────────────────┤                       parent: step

@@ -61,7 +61,7 @@ func Elapsed(start, end uint64) float64 {
 // gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed the span's end minus start in seconds;
 // "" and 0 if absent.
 //
-// A stated gpu.duration is used whatever its source. Without it the span's own times are used, unless the host
+// A stated gpu.duration is used regardless of its source. Without it the span's own times are used, unless the host
 // measured them.
 func deviceTime(status, source string, duration, elapsed float64) float64 {
 	switch {

@@ -55,7 +55,7 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	whole := max(float64(len(links))+float64(s.DroppedLinksCount()), number(s, string(semconv.GPUBatchSizeKey)))
 	equal := 1 / whole
 	known := float64(len(links)) / whole
-	// A batch that states more items than its links had requests without one; otherwise its size says how many.
+	// A batch that states more items than its links had requests without one; otherwise its size is their number.
 	all := number(s, string(semconv.GPUOperationItemsKey))
 	if all <= items {
 		all = items / known

@@ -80,8 +80,7 @@ func (w *Waiting[T]) Expire(before int64) (dropped int) {
 	return dropped
 }
 
-// DropOldest evicts the sum that has waited longest. It returns 1, or 0 if the oldest entry was taken meanwhile or
-// there is none.
+// DropOldest evicts the sum that has waited longest. It returns 1, or 0 if the oldest entry was taken or there is none.
 func (w *Waiting[T]) DropOldest() int {
 	if len(w.order) == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The sums. A sum of amounts covers the spans that state the amount, and so does the sum of times beside it: one
+// The sums. A sum of amounts covers the spans that state the amount, as does the corresponding sum of times: one
 // divided by the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes
 // bytes.
 const (

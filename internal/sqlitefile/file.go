@@ -13,11 +13,11 @@
 //	    28      4  pages
 //	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
 //
-// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has the roots of the
-// other tables.
+// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has the roots of the other
+// tables.
 //
 // Not read: tables WITHOUT ROWID (an error), views and virtual tables (ignored), DEFAULT values of columns that were
-// added later (NULL), and a write-ahead log beside the file (an error).
+// added later (NULL), and a separate write-ahead log (an error).
 package sqlitefile
 
 import (
@@ -73,7 +73,7 @@ func Open(path string) (*File, error) {
 	return d, nil
 }
 
-// unwritten returns an error if the newest state of a database is in a log beside the file.
+// unwritten returns an error if the newest state of a database is in a separate log.
 func unwritten(path string) error {
 	if s, err := os.Stat(path + "-wal"); err == nil && s.Size() > 0 {
 		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close what writes it, or "+

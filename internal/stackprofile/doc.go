@@ -7,7 +7,7 @@
 //
 // A stack runs from the root to the leaf: service, route or step, ranges of the host (modules, Python frames,
 // operators), sections, then the kernel or copy. Parents end after their children, so a span waits until its tree has
-// been quiet for a while; then the whole tree is resolved at once.
+// been quiet for some time; then the whole tree is resolved.
 //
 // # What a value means
 //
@@ -16,7 +16,7 @@
 //     ranges of the host have no time of their own; activities that were summed on a span count there.
 //   - gpu_energy is gpu.self_energy, so that all samples together have what was attributed to spans. A span without it
 //     has its gpu.energy less the energy of the spans below it.
-//   - gpu_idle is the time between two activities of a device, charged to the stack of the later one: it came late.
+//   - gpu_idle is the time between two activities of a device, charged to the stack of the later one.
 //
 // Every value goes to exactly one sample. Spans that arrive twice count once. A span that arrives after the span around
 // it was counted adds only the time outside of it. Beyond the limit on stacks, values go to the stack "(other stacks)"

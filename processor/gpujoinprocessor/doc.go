@@ -7,8 +7,8 @@
 // Package gpujoinprocessor brings the samples of the devices (utilization, clocks, power, energy, errors) into the
 // interval of each GPU span, and divides the energy of each device fairly among the spans that used it.
 //
-// A span can only be joined when the samples around it have come and when the spans that used the device beside it
-// have come. So the processor holds batches with GPU spans, in the queue of exporterhelper:
+// A span can only be joined when the samples around it have arrived and when the spans that used the device
+// concurrently have come. So the processor holds batches with GPU spans, in the queue of exporterhelper:
 //
 //	                     no GPU span, unknown device: at once
 //	                  ┌───────────────────────────────────────────────┐

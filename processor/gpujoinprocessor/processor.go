@@ -283,7 +283,7 @@ var remedies = [outcomes]string{
 	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at " +
 		"log level info; spans of services on other hosts must come to the Collector there)",
 	noIdentity: "they name no device (OTEL_RESOURCE_ATTRIBUTES=hw.id=GPU-… of their service, hw.id on the span or its " +
-		"scope, a PCI address, or `ordinals` here; a `gpu_derive` with presets must stand before gpu_join)",
+		"scope, a PCI address, or `ordinals` here; a `gpu_derive` with presets must precede gpu_join)",
 	severalDevices: "their process, pod or host has several devices (say which one by hw.id on the span or its scope)",
 }
 

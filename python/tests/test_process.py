@@ -59,7 +59,7 @@ def test_the_end_waits_no_longer_than_its_deadline():
 def test_kernels_get_the_current_span_where_the_capture_library_is_loaded(tmp_path):
     gcc = shutil.which("gcc")
     if gcc is None:
-        pytest.skip("gcc is not installed: the stand-in for the capture library cannot be built")
+        pytest.skip("gcc is not installed: the stub of the capture library cannot be built")
     source = tmp_path / "shim.c"
     source.write_text("""
         #include <stdio.h>

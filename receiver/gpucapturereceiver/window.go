@@ -37,7 +37,7 @@ type window struct {
 	ring    *ring.Ring
 	request uint32
 
-	raw        []byte // the records, one after the other
+	raw        []byte // the records, concatenated
 	parents    map[uint32]uint64
 	pushed     map[uint64]*pushed // by number
 	begin, end clocks

@@ -45,7 +45,7 @@ func (c *clockState) take(b *gpudata.Batch, devices int, now time.Time, sampling
 	switch {
 	case newest == 0 && now.Sub(c.arrived) > patience:
 		c.set("stopped", func() error {
-			return fmt.Errorf("no new sample for more than %s, though the source answers (its clock stands still or was set "+
+			return fmt.Errorf("no new sample for more than %s, though the source responds (its clock has stopped or was set "+
 				"back, or the driver hangs; check the clock and restart the host engine)", patience)
 		})
 	case newest == 0: // nothing new to compare

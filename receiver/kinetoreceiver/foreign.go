@@ -99,7 +99,7 @@ func (c *collect) refuse(path string, head []byte, err error) error {
 	case c.activities == 0:
 		return fmt.Errorf("%w: it is %s (%s)", ErrForeign, c.foreign.says, c.foreign.remedy)
 	default:
-		c.meta.faults = append(c.meta.faults, "work in rows as of "+c.foreign.says+" is not read")
+		c.meta.faults = append(c.meta.faults, "work in rows of "+c.foreign.says+" is not read")
 	}
 	return err
 }

@@ -73,7 +73,7 @@ type Stats struct {
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
-// hands its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
+// passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
 // file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names it) leaves nothing behind. An
 // error of emit ends reading and is returned.
 //

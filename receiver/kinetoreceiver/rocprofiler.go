@@ -84,7 +84,7 @@ type rocRecord struct {
 	} `json:"dispatch_info"`
 }
 
-// isRocprofiler looks for the key that such files begin with.
+// isRocprofiler reports whether a file starts with the key of such files.
 func isRocprofiler(b *bufio.Reader) bool {
 	head, _ := b.Peek(64)
 	return bytes.Contains(head, []byte(`"rocprofiler-sdk-tool"`))
@@ -182,7 +182,7 @@ func (r *rocprofiler) fields(field func(key string) error) error {
 	return err
 }
 
-// pass reads a value of no use, token by token, whatever its size.
+// pass skips an unused value, token by token, of any size.
 func (r *rocprofiler) pass() error {
 	for depth := 0; ; {
 		t, err := r.json.Token()

@@ -61,7 +61,7 @@ type markedSpan struct {
 var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
 
 // ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which
-// they started; ranges that ended elsewhere may cross others, and have a row of their own beside the thread.
+// they started; ranges that ended elsewhere may cross others, and have a separate row next to the thread.
 func (c *collect) ranges(ctx context.Context) error {
 	n := nvtx{
 		domains: map[inDomain]string{}, categories: map[inCategory]string{}, marks: map[spanKey]markedSpan{},

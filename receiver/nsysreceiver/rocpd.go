@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
-// rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 unless told otherwise
+// rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 by default
 // (ROCprofiler-SDK, share/rocprofiler-sdk-rocpd/*.sql). The names of its tables end in the id of the run; a file may
 // have several:
 //

@@ -13,8 +13,8 @@ import (
 const (
 	probes = 6 // per anchor
 
-	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the
-	// same limit for clocks that stand still (simulated ones).
+	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the same
+	// limit for stopped (simulated) clocks.
 	spinLimit   = 200 * time.Microsecond
 	spinQueries = 1 << 14
 
@@ -47,7 +47,7 @@ type Anchorer struct {
 
 	m        *Map
 	base     time.Time // where the axis begins, at its unix nanoseconds
-	stands   bool      // the clock is simulated, has no monotonic readings and advances only when waited for
+	stands   bool      // the clock is simulated, has no monotonic readings and advances only in waits
 	schedule schedule
 	call     *backend.Call
 	rest     func(time.Duration) // time.Sleep

@@ -10,7 +10,7 @@
 //   - an estimate: rate by least squares over the tight anchors, offset by the middle of the intersection of all
 //     anchor intervals projected with that rate, and
 //   - a bound, which does not depend on the estimate: every pair of anchors limits the rate, every anchor limits the
-//     position, and the intersection of all limits is an interval that contains the truth.
+//     position, and the intersection of all limits is an interval that contains the true time.
 //
 // The bound holds as long as three things hold, each of which is an option: event stamps are truncated to at most Tick;
 // the rates of the two clocks differ by at most MaxDrift; and that difference changes by at most MaxRateChange at once
@@ -20,8 +20,8 @@
 // it is counted, the older half of the window is forgotten and the limits are doubled until the contradiction has left
 // the window.
 //
-// A constant asymmetry between the latency of submission and of completion stays in the estimate (about a
-// microsecond); no method that only sees both ends can remove it, and it is inside the bound.
+// A constant asymmetry between the latency of submission and of completion stays in the estimate (about a microsecond);
+// no method that only sees both ends can remove it, and it is inside the bound.
 //
 // [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then every 60 ms, none while
 // nothing runs. Sections are read at once and placed when the next anchor brackets them, so that a jump of one clock

@@ -4,7 +4,7 @@
 package ctest
 
 // Depths is how many stack depths AtEachDepth tries. At some 32 bytes for each they cover the points at which a stack
-// of 2 KiB to 64 KiB grows, whatever the frames of the code under test are.
+// of 2 KiB to 64 KiB grows, for any frames of the code under test.
 const Depths = 3000
 
 // AtEachDepth runs each of calls at many depths of a stack of its own, so that in some of them the stack grows, and

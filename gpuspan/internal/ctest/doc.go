@@ -5,7 +5,7 @@
 // stub of libamdhip64 and an NVTX injection library that records its calls.
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,
-// streams, events and captures, fail on demand, and tell when each event truly happened. They are built by gcc once in
-// a process; without gcc the test is skipped. Every call of CUDA, HIP or Load makes a library
-// of its own, so that tests do not share state.
+// streams, events and captures, fail on demand, and report the true time of each event. They are built by gcc once in a
+// process; without gcc the test is skipped. Every call of CUDA, HIP or Load makes a library of its own, so that tests
+// do not share state.
 package ctest

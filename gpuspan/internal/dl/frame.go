@@ -18,8 +18,8 @@ const maxArgs = 12
 // the heap, where addresses stay what they are; memory of the caller that is passed by Pointer or Bytes moves there
 // with them (it escapes) and is kept until Free. They are pooled, so that a call allocates nothing.
 //
-// An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between
-// the conversion and the call, and C would work on memory that belongs to somebody else.
+// An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between the
+// conversion and the call, and C would use memory that belongs to other code.
 type Frame struct {
 	fn     uintptr //nolint:unused // with Args and result the memory of call_fast_amd64.s: the order is fixed
 	Args   [maxArgs]uintptr

@@ -21,8 +21,8 @@ type Library struct {
 type Func uintptr
 
 // Open loads the first of paths that can be loaded. A soname that the process has loaded already answers with that
-// library, so that handles made elsewhere (by cgo, by C libraries) are valid here. The error says why the first path
-// cannot be loaded, why any file that exists cannot, and names the others.
+// library, so that handles made elsewhere (by cgo, by C libraries) are valid here. The error contains why the first
+// path cannot be loaded, why any file that exists cannot, and names the others.
 func Open(paths ...string) (*Library, error) {
 	var reasons, absent []string
 	for i, p := range paths {

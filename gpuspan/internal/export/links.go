@@ -70,7 +70,7 @@ func (t *spanMaker) checkLinks(e *record.Extra, span trace.Span) {
 		return
 	}
 	t.p.LostLinks.Add(int64(lost))
-	remedy := "gpuspan hands on at most 1,024"
+	remedy := "gpuspan keeps at most 1,024"
 	if t.linkLimit > 0 {
 		remedy = "the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024"
 	}

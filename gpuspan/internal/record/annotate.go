@@ -77,7 +77,7 @@ func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids 
 	return ids
 }
 
-// idsAround returns the IDs of the section around, or of the outermost one if that has ended meanwhile.
+// idsAround returns the IDs of the section around, or of the outermost one if that has ended.
 func (n *Nesting) idsAround() (ids spanid.IDs) {
 	for _, sl := range []*Slot{n.around, n.root} {
 		if sl == nil || ids.Trace.IsValid() {

@@ -93,7 +93,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 }
 
 func (s *Stream) EndNamed(name string, w work.Work) {
-	// What was switched off meanwhile must still end, and what is off must cost nothing.
+	// A section that was disabled in between must still end, and disabled ones must cost nothing.
 	if s == nil || s.Core.Level.Load() < int32(settings.VerbosityDefault) && s.openNamed.Load() == 0 {
 		return
 	}

@@ -109,7 +109,7 @@ const maxSpare = MaxInFlight
 
 // plain is an outermost timed section with none in it, in no step, that states nothing except its work, as most do. It
 // is passed by value: three processors pass it on, and fetching memory from another processor is most of a section's
-// cost beside reading clocks. A nest takes three times as many cache lines.
+// additional cost of reading clocks. A nest takes three times as many cache lines.
 type plain struct {
 	Times
 	Ctx                context.Context

@@ -4,8 +4,8 @@
 // Package timeline reads sections back from the device and places them on the wall clock.
 //
 // A [Poller] owns one goroutine, locked to its OS thread, that makes all driver calls that are no records. It reads
-// streams in turn, collects the sections within an outermost one, makes the anchors of the devices' clocks, and passes
-// [record.Stamped] values on once an anchor behind them exists.
+// streams round-robin, collects the sections within an outermost one, makes the anchors of the devices' clocks, and
+// passes [record.Stamped] values on once an anchor behind them exists.
 //
 // Invariants:
 //   - Code of the application never runs on the polling thread, except its error handler.

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
-// Watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, because
-// a hanging device may block the polling thread in the driver.
+// Watchdog writes one log line for each section that the device does not finish. It has its own goroutine, because a
+// hanging device may block the polling thread in the driver.
 type Watchdog struct {
 	p    *record.Core
 	quit chan struct{}

@@ -162,7 +162,7 @@ type group struct {
 	order            int
 }
 
-// attribute has its annotations, and as these what the entry itself says of type, values and origin.
+// attribute has its annotations, and the entry's own type, values and origin.
 type attribute struct {
 	annotations
 	Name, Group, Brief string // the name ends in <Variable> where it is a template

@@ -122,7 +122,7 @@ func trackedFiles(root string) ([]string, error) {
 	return files, nil
 }
 
-// readable reports whether the file is written by hand and read by people. Records of the past keep their words.
+// readable reports whether the file is handwritten and for readers. Historical records are exempt.
 func readable(name string) bool {
 	base := filepath.Base(name)
 	switch {

@@ -105,7 +105,7 @@ func main() {
 	}
 }
 
-// pythonPackage stands among the modules for the tests of the Python package.
+// pythonPackage represents the tests of the Python package among the modules.
 const pythonPackage = "python"
 
 // modules returns the directories below root that hold a go.mod, sorted. Hidden ones, testdata and build (what the

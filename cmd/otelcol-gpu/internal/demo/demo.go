@@ -229,7 +229,7 @@ func configuration(f files) ([]string, error) {
 }
 
 // listenForPage listens at the page's usual address, or at a free port if another program (a Collector, another demo)
-// has that. The address is kept until the pipeline serves there: another demo may start meanwhile.
+// has that. The address is kept until the pipeline serves there: another demo may start in the meantime.
 func listenForPage() (net.Listener, error) {
 	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {
 		if l, err := net.Listen("tcp", address); err == nil {

@@ -99,7 +99,7 @@ func (a *analysis) run() page.Job {
 const even = 1.1
 
 // stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives from others in pairs
-// only, and computes about as long as they do. Such ranks wait for each other in turn, whichever arrives last.
+// only, and computes about as long as they do. Such ranks wait for each other alternately, regardless of the last one.
 func (a *analysis) stages(all []straggler.Collective) bool {
 	ranks := map[string][]int64{} // by group
 	for i := range all {
@@ -294,7 +294,7 @@ func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.La
 			begin = from + a.ahead[x.rank]
 		}
 		v := t.before(t.at[k], begin)
-		// Work beside the collective does not count less: a rank that waits does more of it the longer it waits.
+		// Concurrent work counts in full: a rank that waits does more of it the longer it waits.
 		whole := intervals.Interval{Start: v.Start, End: t.at[k].End}
 		computing := t.computing.Within(whole)
 		return share{computing, t.working.Within(whole) - computing, v.End - v.Start - t.working.Within(v)}, v

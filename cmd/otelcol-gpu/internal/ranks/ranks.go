@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ranks compares the ranks of one job by their profiles: which rank is the straggler at the collectives, by how
-// much, and what it did meanwhile.
+// much, and its activity during that time.
 //
 // Lateness is computed from the arrivals of ranks at the collectives that they run together (package straggler), so
 // that a waiting rank is never mistaken for a working one. If clocks cannot be aligned, it is computed from how long
@@ -299,9 +299,9 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 	return jobs
 }
 
-// merge joins parts of one job that met nobody outside of them, as the tensor-parallel groups of a job do whose other
-// groups were not recorded, or whose ranks came in an order in which nobody linked them: parts that met, or that have
-// no process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
+// merge joins parts of one job without common collectives, such as the tensor-parallel groups of a job whose other
+// groups were not recorded, or whose ranks arrived in an unlinked order: parts with common collectives, or that have no
+// process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
 func merge(jobs [][]*profile) [][]*profile {
 	for i := 0; i < len(jobs); i++ {
 		for j := i + 1; j < len(jobs); j++ {

@@ -10,8 +10,7 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, whatever the locale says of those
-// that may.
+// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, regardless of the locale that may.
 var runes = func() *runewidth.Condition {
 	c := runewidth.NewCondition()
 	c.EastAsianWidth, c.StrictEmojiNeutral = false, false

@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Format says what a table has to fit.
+// Format is the format of a table.
 type Format struct {
 	Rows   int  // operations at most; 0: all
 	Width  int  // columns of the terminal; 0: no terminal, all columns of the table
@@ -47,9 +47,9 @@ func (f Format) Long() Format {
 }
 
 // Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services.
-// Unknown figures are drawn as "-". Shares are of the time of all outermost operations: the shares of a level sum to
-// the share of the level above, with "(rest)" for operations without a row. Columns that do not fit are omitted, the
-// least important first.
+// Unknown values are drawn as "-". Shares are of the time of all outermost operations: the shares of a level sum to the
+// share of the level above, with "(rest)" for operations without a row. Columns that do not fit are omitted, the least
+// important first.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

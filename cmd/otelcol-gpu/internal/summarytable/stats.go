@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
 
-// key tells operations apart: one name may be a section in one service and a kernel in another.
+// key identifies an operation: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
 // stats sums the spans of one operation. All fields are sums, so that values counted at one position can be moved to
@@ -52,7 +52,7 @@ func (s *stats) add(x *stats, sign float64) {
 	}
 }
 
-// note returns what stands out of the operation's runs. What ran while others were throttled has the reasons too, so a
+// note returns what is unusual in the operation's runs. What ran while others were throttled has the reasons too, so a
 // few are none.
 func (s *stats) note() string {
 	switch {
@@ -78,7 +78,7 @@ func (s *stats) energy() string {
 
 func (s *stats) runs() string { return fmt.Sprint(int64(s.Sums[spansums.Count])) }
 
-// Limits of what is kept beside operations; what is beyond is not shown.
+// Limits of additional data; further data is not shown.
 const (
 	maxServices = 16
 	maxLengths  = 4096 // newest requests of a service, for the median

@@ -1,7 +1,7 @@
 /* Copyright The otelgpu Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * An NVTX v3 injection library that records its calls, written from the published binary interface: it asks for the
+ * An NVTX v3 injection library that records its calls, written from the published binary interface: it requests the
  * two function tables and fills in its functions, as a profiler does. Compile with -DREFUSE for one that declines. */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -147,7 +147,7 @@ func (r *Ring) open() error {
 		Service: text(head[offService : offService+128]), Resource: text(head[offService+128 : offDevices]),
 	}
 	if owner := st.Sys().(*syscall.Stat_t).Uid; owner != r.Info.UID && sameNamespace(r.Info.PIDNamespace) {
-		return fmt.Errorf("%w: it belongs to user %d and says that its process is of user %d", ErrForeign, owner, r.Info.UID)
+		return fmt.Errorf("%w: it belongs to user %d, but its header names user %d", ErrForeign, owner, r.Info.UID)
 	}
 	r.page, err = unix.Mmap(int(r.file.Fd()), 0, headerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

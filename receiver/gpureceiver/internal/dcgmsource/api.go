@@ -9,7 +9,7 @@
 //   - A watch belongs to a connection, an entity and a field: watching again replaces the interval, and the first
 //     removal ends it, whichever group it names. So each source has a connection of its own, and no session watches a
 //     field of an entity twice.
-//   - Groups, field groups and watches die with the connection, and their numbers may then mean somebody else's. They
+//   - Groups, field groups and watches end with the connection, and their numbers may be reused. They
 //     are all in a session, which is thrown away as a whole.
 //   - A value counts when its status is 0, it is not blank (by type, with >=) and it is fresh. All three are checked.
 //   - Fields are known by id: their names changed in DCGM 4.6.

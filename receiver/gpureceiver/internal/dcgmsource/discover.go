@@ -131,7 +131,7 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 const describeEvery = time.Millisecond
 
 // describeBoardsEvery is the same for GPUs. The driver's version belongs to the whole engine, which keeps its watch
-// until the connection ends, whatever is removed; at describeEvery it would wake up a thousand times a second.
+// until the connection ends, even if all are removed; at describeEvery it would wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
 // describeAll reads fields of entities. For instances it drops values read before their physical GPUs' values: they may

@@ -225,7 +225,7 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 	before := w.newest
 	w.newest = max(newest, before)
 	if newest <= before {
-		// This read came just before a sample. Reading again at the next pace moves later reads away from the times of
+		// This read was just before a sample. Reading again at the next pace moves later reads away from the times of
 		// samples: otherwise every second read misses one and fetches the history.
 		w.read = time.Time{}
 	}

@@ -183,7 +183,7 @@ type watchPlan struct {
 	every  time.Duration
 }
 
-// merge joins plans whose newest values are read at the same interval: a read costs one round trip, whatever the
+// merge joins plans whose newest values are read at the same interval: a read costs one round trip, regardless of the
 // fields.
 func merge(plan []watchPlan) (merged []watchPlan) {
 	for _, x := range plan {

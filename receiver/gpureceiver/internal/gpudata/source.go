@@ -97,7 +97,7 @@ const (
 // Condition is the state of a device's memory.
 type Condition struct{ remapFailed, remapPending, retirePending bool }
 
-// Take records a value, of whatever quantity.
+// Take records a value of any quantity.
 func (c *Condition) Take(q gpuquantity.Quantity, v float64) {
 	switch q {
 	case gpuquantity.RemapFailed:
