@@ -170,5 +170,5 @@ func TestABatchBeyondTheBoundOfLinksStatesHowManyAreMissing(t *testing.T) {
 	}
 	require.EqualValues(t, 1500, attrs(span)["gpu.batch.size"].AsInt64())
 	require.Len(t, r.errs, 1)
-	require.ErrorContains(t, r.errs[0], "(gpuspan hands on at most 1,024)")
+	require.ErrorContains(t, r.errs[0], "(gpuspan keeps at most 1,024)")
 }

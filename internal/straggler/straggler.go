@@ -6,8 +6,8 @@
 // In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one. Two
 // measures see through that:
 //
-//   - [Compare]: a rank's own time is its step without the communication that nothing hides; a straggler has an own time
-//     far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
+//   - [Compare]: a rank's own time is its step without exposed communication; a straggler's own time is far above the
+//     median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
 //     be compared. [History] adds information of earlier steps: noise, and ranks that are late repeatedly.
 //   - [Arrivals]: of each collective that all ranks take part in, which rank arrived last and how long the others
 //     waited for it. It needs the collectives' times and no steps.

@@ -464,7 +464,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 		"no contexts":          {48, 0, "its parts do not fit"},
 		"names past the end":   {64, 1 << 62, "its parts do not fit"},
 		"records in the head":  {24, 8, "its parts do not fit"},
-		"another user's":       {72, u32(72) | (u32(76)+1)<<32, "says that its process is of user"},
+		"another user's":       {72, u32(72) | (u32(76)+1)<<32, "but its header names user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ring.Open(write(t, c.at, c.v))
