@@ -85,7 +85,7 @@ func capture(
 	if res.Message != "" {
 		return convert.Result{}, errors.New(res.Message)
 	}
-	r := (&profile{Stats: res.Stats}).result(kinetoreceiver.DetailAuto)
+	r := (&profile{Stats: res.Stats}).result(kinetoreceiver.DetailAuto, true)
 	if res.Outcome == "budget" {
 		r.Remarks = append(r.Remarks, "recording stopped early: record budget exhausted (raise --budget)")
 	}

@@ -91,7 +91,7 @@ damaged and was read only in part.`,
 				defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 			}
 			o.Terminal = terminal(os.Stdout)
-			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
+			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
 			case errors.Is(err, convert.ErrSomeFailed):
@@ -127,8 +127,17 @@ const garbagePercent = 40
 // partial is the remark on a profile that was read only in part, at any detail.
 const partial = "spans restored from an earlier conversion: the table has only activities with their own span"
 
+// alone reports whether one file is converted, of which more is printed.
+func alone(args []string) bool {
+	if len(args) != 1 {
+		return false
+	}
+	info, err := os.Stat(args[0])
+	return err == nil && !info.IsDir()
+}
+
 // profileReader reads files for convert.
-func profileReader(o kinetoreceiver.Options) convert.Reader {
+func profileReader(o kinetoreceiver.Options, alone bool) convert.Reader {
 	asked := o.Detail
 	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &profiletrace.CaptureCache{}
 	return func(
@@ -139,7 +148,7 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 			o.Detail = kinetoreceiver.DetailKernels
 		}
 		p, err := read(ctx, path, o, emit)
-		return p.result(asked), err
+		return p.result(asked, alone), err
 	}
 }
 
@@ -168,8 +177,8 @@ func read(
 }
 
 // result returns what convert prints for a file: possible gains first, then the time of each device and, at detail
-// operators, the rates of operators.
-func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
+// operators, the rates of operators; of a file that is alone, or at that detail, also the time of modules.
+func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Result {
 	r := convert.Result{
 		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),
 	}
@@ -183,6 +192,9 @@ func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 	}
 	for _, d := range p.Devices {
 		r.Remarks = append(r.Remarks, d.String())
+		if alone || detail == kinetoreceiver.DetailOperators {
+			r.Remarks = append(r.Remarks, moduleTable(&d)...)
+		}
 		if detail == kinetoreceiver.DetailOperators {
 			r.Remarks = append(r.Remarks, operatorTable(&d)...)
 		}

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
@@ -18,7 +19,7 @@ type budget struct {
 	rows, cells                               int // of a profile
 	kernels, operators, collectives, findings int // of a device
 	transfers                                 int
-	steps, levels                             int
+	steps, levels, modules                    int
 	nodes                                     int // of the flame graph of all profiles
 }
 
@@ -29,7 +30,8 @@ func budgetOf(devices int) budget {
 		rows: of(512, 4, shownRows), cells: of(48_000, 300, shownInCells), kernels: of(2400, 12, shownKernels),
 		operators: of(2400, 12, shownOperators), collectives: of(1280, 8, shownCollectives), findings: of(512, 4, 1000),
 		transfers: of(1280, 8, shownTransfers),
-		steps:     of(2560, 8, shownProfileStep), levels: of(8000, 32, 1000), nodes: of(100_000, 6000, shownNodes),
+		steps:     of(2560, 8, shownProfileStep), levels: of(8000, 32, 1000),
+		modules: of(1280, 10, 300), nodes: of(100_000, 6000, shownNodes),
 	}
 }
 
@@ -46,7 +48,7 @@ func (b budget) less() (budget, bool) {
 	halve(100, &b.cells)
 	halve(1000, &b.nodes)
 	halve(16, &b.levels)
-	for _, n := range []*int{&b.kernels, &b.operators, &b.steps} {
+	for _, n := range []*int{&b.kernels, &b.operators, &b.steps, &b.modules} {
 		halve(4, n)
 	}
 	for _, n := range []*int{&b.rows, &b.collectives, &b.transfers, &b.findings} {
@@ -94,12 +96,46 @@ func (p *Profile) within(l budget) *Profile {
 		d.Transfers, d.MoreTransfers = less(d.Transfers, l.transfers, d.MoreTransfers)
 		d.ByStep, d.MoreSteps = less(d.ByStep, l.steps, d.MoreSteps)
 		d.Findings, d.MoreFindings = less(d.Findings, l.findings, d.MoreFindings)
+		d.Modules, d.MoreModules = modulesWithin(d.Modules, l.modules, d.MoreModules)
 		d.Memory = coarser(d.Memory, l.levels)
 	}
 	if p.timeline != nil {
 		out.Timeline = p.timeline.shown(l.rows, l.cells)
 	}
 	return &out
+}
+
+// modulesWithin returns the n modules with the most time, in their order, with their outer ones: none has less than
+// what is in it. Instances of merged ones are left out before any module is.
+func modulesWithin(list []facts.Module, n, more int) ([]facts.Module, int) {
+	instances := 0
+	for i := range list {
+		instances += len(list[i].Each)
+	}
+	if len(list)+instances/4 <= n {
+		return list, more
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if len(list)+instances/4 > n {
+			instances -= len(list[i].Each)
+			list[i].Each = nil
+		}
+	}
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(list[b].Time+list[b].Idle, list[a].Time+list[a].Idle)
+	})
+	order = order[:min(n, len(order))]
+	slices.Sort(order)
+	out := make([]facts.Module, len(order))
+	for i, at := range order {
+		out[i] = list[at]
+	}
+	return out, more + len(list) - len(out)
 }
 
 // less returns the first n, and how many more there are in all.

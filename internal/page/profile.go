@@ -153,6 +153,14 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 			o := &d.Operators[i]
 			o.Name, o.Shapes, o.Kernel = clip(o.Name), clip(o.Shapes), clip(o.Kernel)
 		}
+		d.Modules = slices.Clone(d.Modules)
+		for i := range d.Modules {
+			m := &d.Modules[i]
+			m.Name, m.Each = clip(m.Name), slices.Clone(m.Each)
+			for k := range m.Each {
+				m.Each[k].Name = clip(m.Each[k].Name)
+			}
+		}
 		for i := range d.ByKernel {
 			d.ByKernel[i].Name = clip(d.ByKernel[i].Name)
 		}

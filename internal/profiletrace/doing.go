@@ -22,6 +22,7 @@ type nameFlag struct {
 	class    timeline.Range
 	kernel   bool // a call that launches one kernel
 	plain    bool // an annotation without a number
+	backward bool // a function of the backward pass
 	moves    bool // an operator that moves bytes and computes nothing
 }
 
@@ -70,6 +71,7 @@ func flagOf(kind Kind, name string) nameFlag {
 	case KindOperator:
 		f.class, f.operator = timeline.RangeOperator, strings.Contains(name, "::")
 		f.moves = movers[name] != timeline.MovesNothing
+		f.backward = strings.HasPrefix(name, "autograd::engine::evaluate_function")
 	default:
 		f.class = timeline.RangeNamed
 	}

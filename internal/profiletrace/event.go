@@ -39,7 +39,10 @@ type Event struct {
 	// Correlation connects a runtime call with activities of the device; 0: none; see CorrelationBits. Of frames it is the
 	// profiler's number: of two with equal bounds, the inner one has the higher number.
 	Correlation int64
-	Detail      Detail // not kept for frames
+	// Gradient connects an operator with the function of the backward pass that computes its gradient; 0: none. It is no
+	// part of spans.
+	Gradient int64
+	Detail   Detail // not kept for frames
 }
 
 // CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put

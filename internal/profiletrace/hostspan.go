@@ -236,6 +236,7 @@ func (s *spans) facts(d *deviceWindow, sw *sweep) *facts.Context {
 	f.Ordinal, f.Model, f.Steps = d.ordinal, s.p.modelOf(d.ordinal), sw.steps
 	f.World = s.p.Meta.WorldSize
 	f.Peak = facts.PeakOf(f.Model)
+	f.Modules = &sw.modules
 	f.Clocks, f.Windows = s.p.clocks[d.ordinal], s.p.Meta.Windows
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)

@@ -34,6 +34,9 @@ type surroundings struct {
 	named  uint32        // innermost that has a name of its own, no call
 	around uint32        // innermost annotation or module
 	phase  uint32        // outermost annotation that is no step and has no number
+	place  uint32        // in the tree of modules; 0: outside
+	// whether place is of the operator whose gradient is computed
+	backward bool
 }
 
 // launchTable keeps launches by correlation: about the latest launchMemory, without ever growing beyond that. Buckets

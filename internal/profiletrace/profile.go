@@ -147,6 +147,9 @@ func (p *Profile) Add(e *Event) error {
 		key: recordKey(e.Kind, e.Start), duration: e.Duration, correlation: e.Correlation, seq: p.seq,
 		name: e.Name, track: id, kind: e.Kind, detail: p.scratch,
 	}
+	if e.Kind == KindOperator {
+		r.correlation = e.Gradient
+	}
 	if err := p.sorter.add(&r); err != nil {
 		return fmt.Errorf("cannot keep event %d: %w", p.seq, err)
 	}

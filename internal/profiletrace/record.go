@@ -9,7 +9,7 @@ import "encoding/binary"
 //
 //	0  key         int64   what records are sorted by: start on the host's rows, start + skew on the device's
 //	8  duration    int64   ns
-//	16 correlation int64
+//	16 correlation int64   of operators Event.Gradient
 //	24 sequence    uint32  order in the file
 //	28 name        uint32
 //	32 track       uint32  host thread or device stream

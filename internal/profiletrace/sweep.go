@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
@@ -69,6 +70,8 @@ type sweep struct {
 	playing   map[int64]*playing // replays in progress
 	hosts     hostOnly           // where the file has no activities of a device
 	profiler  *thread            // its own work; nil: not recorded
+	modules   facts.ModuleTree
+	forwards  forwards
 }
 
 type thread struct {
@@ -190,6 +193,7 @@ func (s *sweep) host(r *record) {
 		}
 		if s.graphs == nil {
 			th.log.Add(start, end, fl.class, r.name, s.needs)
+			s.module(r, &f, &fl)
 		} else if r.kind == KindRuntime {
 			s.graphs.call(r, &f, th.process, fl.class)
 		}

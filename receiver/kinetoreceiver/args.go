@@ -175,6 +175,7 @@ func (c *collect) correlate(e *profiletrace.Event, external int64) {
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
 func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
+	e.Gradient = gradient(args)
 	count := c.operator(e.Name, name)
 	if count == nil && !c.shapes && !c.recorded(args) {
 		return
@@ -273,6 +274,20 @@ func (c *collect) recorded(args []byte) bool {
 	}
 	c.withoutFLOPs++
 	return false
+}
+
+// gradient returns the number by which PyTorch connects an operator with the function that computes its gradient; 0 if
+// the arguments have none.
+func gradient(args []byte) (n int64) {
+	_, rest, _ := bytes.Cut(args, []byte(`"Sequence number":`))
+	rest = bytes.TrimLeft(rest, " ")
+	for i, c := range rest {
+		if c < '0' || c > '9' || i == 18 {
+			break
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
 }
 
 func annotationArgs(d *profiletrace.Detail, args []byte) {

@@ -36,6 +36,10 @@ type Device struct {
 	// idle time at head and tail: within the unit of the first or last launch, and before it
 	edges, before [timeline.Causes]int64
 
+	modules    map[uint32]*moduleSum // by place
+	lastPlace  uint32
+	lastModule *moduleSum // of lastPlace
+
 	pace     pace
 	chains   map[int64]link   // by stream: the elementwise kernel that ended last
 	scores   map[int64]scores // by stream: of attention in parts
@@ -75,6 +79,8 @@ type active struct {
 	moved    *Moved // nil: it computes
 	coll     *collective
 	copy     *Copies
+	module   *moduleSum
+	backward bool
 	in       uint32
 	around   uint32
 	name     uint32
@@ -98,7 +104,7 @@ func NewDevice(s *timeline.Splitter) *Device {
 		split:  s,
 		ops:    map[opKey]*operatorSum{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
 		sent:   map[transferKey]*Transfer{},
-		chains: map[int64]link{}, scores: map[int64]scores{},
+		chains: map[int64]link{}, scores: map[int64]scores{}, modules: map[uint32]*moduleSum{},
 	}
 }
 
@@ -135,6 +141,7 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 				d.OfGraphs += s.To - s.From
 			}
 			d.Trials.idle(a, s)
+			d.moduleOf(a.Place).idle += time.Duration(s.To - s.From)
 			d.took(s.Claim)
 			d.Held.idle(a, s)
 			if d.fed && s.Cause == timeline.CauseSynchronization {
@@ -205,7 +212,10 @@ func (d *Device) took(c timeline.Claim) {
 func (d *Device) begin(a *timeline.Activity) {
 	t := active{
 		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
-		duration: a.Length(), filled: 1, tail: a.Tail,
+		duration: a.Length(), filled: 1, tail: a.Tail, module: d.moduleOf(a.Place), backward: a.Backward,
+	}
+	if t.module.kernels++; a.Work != nil {
+		t.module.flops += a.Work.FLOPs
 	}
 	if a.Filled > 0 {
 		t.filled = min(1, a.Filled)
@@ -293,6 +303,9 @@ func (d *Device) give(a *active, from, to int64) {
 		return
 	}
 	d.Parts[a.class] += int64(n)
+	if a.module.time += n; a.backward {
+		a.module.backward += n
+	}
 	switch a.class {
 	case timeline.Computing:
 		a.op.Alone += n

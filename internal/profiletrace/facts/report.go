@@ -30,14 +30,18 @@ type Report struct {
 	// in the order of their ends, the first maxSteps; empty: read from spans
 	ByStep []Step `json:"by_step,omitempty"`
 
-	Kernels     int64             `json:"kernels"`
-	Efficiency  Efficiency        `json:"efficiency"`
-	Operators   []Operator        `json:"operators,omitempty"` // by name and shapes, the longest first
-	ByKernel    []Kernel          `json:"by_kernel,omitempty"`
-	Copies      []Copy            `json:"copies,omitempty"`
-	Collectives []Collective      `json:"collectives,omitempty"`
-	Transfers   []Transfer        `json:"transfers,omitempty"` // of collectives whose messages are stated
-	Memory      []Level           `json:"memory,omitempty"`    // memory handed out by the framework's allocator
+	Kernels     int64        `json:"kernels"`
+	Efficiency  Efficiency   `json:"efficiency"`
+	Operators   []Operator   `json:"operators,omitempty"` // by name and shapes, the longest first
+	ByKernel    []Kernel     `json:"by_kernel,omitempty"`
+	Copies      []Copy       `json:"copies,omitempty"`
+	Collectives []Collective `json:"collectives,omitempty"`
+	Transfers   []Transfer   `json:"transfers,omitempty"` // of collectives whose messages are stated
+	Memory      []Level      `json:"memory,omitempty"`    // memory handed out by the framework's allocator
+	// Modules are the modules and annotations around launches, each before those within it. Of the MoreModules, none
+	// takes a thousandth of the window, or there are very many.
+	Modules     []Module          `json:"modules,omitempty"`
+	MoreModules int               `json:"moreModules,omitempty"`
 	Findings    []finding.Finding `json:"findings"`
 }
 
@@ -159,6 +163,7 @@ type Context struct {
 	Memory  Memory
 	Clocks  []Sample // of the device, as far as the file contains them
 	Windows bool     // the host runs Windows
+	Modules *ModuleTree
 }
 
 // Memory is the course of the framework's allocated memory.
@@ -185,6 +190,7 @@ func (d *Device) Report(f *Context) Report {
 	d.byKernel(&r, f)
 	d.otherLists(&r, f)
 	d.transfers(&r, f)
+	r.Modules, r.MoreModules = d.moduleList(f.Modules, f.Name, r.Window)
 	if s, ok := d.pace.slowdown(f.Clocks); ok {
 		d.Slowdown = &s
 	}

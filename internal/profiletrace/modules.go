@@ -1,0 +1,46 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profiletrace
+
+// The backward pass of PyTorch runs on threads without modules around it. Each of its functions states the number of
+// the operator whose gradient it computes ("Sequence number"), so that it belongs to the module of that operator.
+
+// forwards holds the modules of operators by their numbers, about the latest ones.
+type forwards struct{ list []forward }
+
+type forward struct {
+	number int64
+	place  uint32
+}
+
+const maxForwards = 1 << 17 // operators of a forward pass, which the backward pass follows
+
+func (f *forwards) put(number int64, place uint32) {
+	if f.list == nil {
+		f.list = make([]forward, maxForwards)
+	}
+	f.list[number&(maxForwards-1)] = forward{number, place}
+}
+
+func (f *forwards) get(number int64) uint32 {
+	if f.list == nil || f.list[number&(maxForwards-1)].number != number {
+		return 0
+	}
+	return f.list[number&(maxForwards-1)].place
+}
+
+// module sets the place of what the range contains, in the tree of modules and annotations.
+func (s *sweep) module(r *record, f *frame, fl *nameFlag) {
+	switch {
+	case r.kind == KindModule, r.kind == KindAnnotation:
+		f.place = s.modules.Enter(f.place, r.name, s.p.Names.Name)
+	case r.kind != KindOperator || r.correlation == 0:
+	case fl.backward:
+		if place := s.forwards.get(r.correlation); place != 0 {
+			f.place, f.backward = place, true
+		}
+	case f.place != 0 && !f.backward:
+		s.forwards.put(r.correlation, f.place)
+	}
+}
