@@ -40,6 +40,7 @@ type panel struct {
 	}
 	Targets []struct {
 		RefID, Expr, Query, LegendFormat, QueryType string
+		Exemplar                                    bool
 		Datasource                                  struct{ Type, UID string }
 	}
 }

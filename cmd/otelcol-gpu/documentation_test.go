@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/featuregate"
 	"go.opentelemetry.io/collector/otelcol"
+
+	"github.com/otelgpu/otelgpu/config"
 )
 
 // documents returns the texts of all Markdown files by path.
@@ -31,9 +33,10 @@ func documents(t *testing.T) map[string][]byte {
 	return texts
 }
 
-// Every configuration with a service in a document runs as pasted.
+// Every configuration with a service in a document runs as pasted, or merged into the ready pipeline that it names.
 func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	added := regexp.MustCompile(`^# added to the ready pipeline (\w+)\n`)
 	found := 0
 	gates := featuregate.GlobalRegistry()
 	require.NoError(t, gates.Set("service.profilesSupport", true))
@@ -45,7 +48,14 @@ func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 				continue
 			}
 			found++
-			c, err := otelcol.NewCollector(settings(yaml))
+			set := settings(yaml)
+			if m := added.FindStringSubmatch(yaml); m != nil {
+				ready, err := config.YAML(m[1])
+				require.NoError(t, err, path)
+				uris := &set.ConfigProviderSettings.ResolverSettings.URIs
+				*uris = append([]string{"yaml:" + ready}, *uris...)
+			}
+			c, err := otelcol.NewCollector(set)
 			require.NoError(t, err)
 			err = c.DryRun(t.Context())
 			if strings.Contains(yaml, "\n  prometheus:\n    config:") { // the receiver is only in the full build
