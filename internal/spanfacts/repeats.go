@@ -14,25 +14,36 @@ import (
 type Repeats struct {
 	Max int // spans to remember, about 16 to 32 bytes each
 
-	seed  maphash.Seed
 	lines [][8]uint64 // hashes with equal low bits, the newest first; 2 Max in all, so that half of Max nearly always fit
+	read  uint64      // keeps Prefetch from being optimized away
 }
 
-// identity identifies a span. The times are part of it because some producers do not make unique IDs.
-type identity struct {
-	Key
-	start, end uint64
+var (
+	seed = maphash.MakeSeed()
+	odd  = maphash.Comparable(seed, 0) | 1
+)
+
+// Hash returns a hash of the key that senders cannot predict.
+func (k Key) Hash() uint64 { return maphash.Comparable(seed, k) }
+
+// identify returns a hash of a span. The times are part of it because some producers do not make unique IDs.
+func identify(key, start, end uint64) uint64 {
+	high, low := bits.Mul64(key^start, end^odd)
+	return high ^ low
 }
 
 // Again reports whether the span has arrived before, and remembers it. It returns false for spans without IDs.
-func (r *Repeats) Again(f *Facts) bool {
+func (r *Repeats) Again(f *Facts) bool { return r.AgainHashed(f, f.Key.Hash()) }
+
+// AgainHashed is Again where the hash of the span's key is known.
+func (r *Repeats) AgainHashed(f *Facts, key uint64) bool {
 	if r.Max <= 0 || f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
 		return false
 	}
 	if r.lines == nil {
-		r.seed, r.lines = maphash.MakeSeed(), make([][8]uint64, 1<<bits.Len(uint(r.Max-1)/4))
+		r.lines = make([][8]uint64, 1<<bits.Len(uint(r.Max-1)/4))
 	}
-	h := maphash.Comparable(r.seed, identity{f.Key, f.Start, f.End})
+	h := identify(key, f.Start, f.End)
 	line := &r.lines[h&uint64(len(r.lines)-1)]
 	for _, known := range line {
 		if known == h {
@@ -42,4 +53,12 @@ func (r *Repeats) Again(f *Facts) bool {
 	copy(line[1:], line[:7])
 	line[0] = h
 	return false
+}
+
+// Prefetch loads the cache line that Again reads for a span. The table does not fit into a processor's own cache, and
+// Again waits for memory longer than it computes; lines of several spans arrive together.
+func (r *Repeats) Prefetch(key, start, end uint64) {
+	if len(r.lines) > 0 {
+		r.read ^= r.lines[identify(key, start, end)&uint64(len(r.lines)-1)][0]
+	}
 }

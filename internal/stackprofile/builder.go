@@ -84,10 +84,13 @@ type Builder struct {
 	sources generations[Source, *Source]
 	stacks  generations[stackKey, *Stack]
 	root    generations[*Source, *Stack]
+	idles   generations[idleKey, *Labels]
+	reasons [idleReasons]*Frame
+	cached  [slots]*Frame // latest results of frame
 
-	spans  []span                  // pending
-	index  map[spanfacts.Key]int32 // of spans that have an ID
-	done   generations[spanfacts.Key, counted]
+	spans  []span   // pending
+	index  keyTable // of spans that have an ID
+	done   countedSpans
 	below  spanfacts.Waiting[countedBelow] // counted below spans that have not arrived yet
 	pieces int                             // pieces of time in below
 
@@ -104,6 +107,9 @@ type Builder struct {
 	top    []int32
 	covers []covered
 	path   []int32
+	found  []resolved
+	hangs  []hanging
+	hashes [ahead]uint64 // of the keys of the next spans
 }
 
 type stackKey struct {
@@ -115,12 +121,15 @@ type stackKey struct {
 func New(o Options) *Builder {
 	o.complete()
 	b := &Builder{
-		opts: o, index: map[spanfacts.Key]int32{},
+		opts:    o,
 		devices: map[deviceKey]*timeline{}, windows: map[uint64]*window{},
 	}
 	b.repeats.Max = o.Repeats
 	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
-	b.stacks.max, b.done.max = 50_000, max(1, o.MaxSpans/4)
+	b.stacks.max, b.idles.max, b.done.max = 50_000, 1000, max(1, o.MaxSpans/4)
+	for i, name := range idleNames {
+		b.reasons[i] = newFrame(Idle, name, "")
+	}
 	b.below.Max = max(1, o.MaxSpans/4)
 	b.below.Dropped = func(o countedBelow) {
 		b.pieces -= len(o.pieces)
@@ -149,7 +158,12 @@ func (b *Builder) Stacks() (n int) {
 
 func (b *Builder) frame(k Kind, name, full string) *Frame {
 	key := Frame{k, name, full}
+	last := &b.cached[key.slot()]
+	if *last != nil && **last == key { // names that are neither shortened nor truncated
+		return *last
+	}
 	if f, ok := b.frames.get(key); ok {
+		*last = f
 		return f
 	}
 	f := newFrame(k, name, full)
@@ -218,13 +232,4 @@ type covered struct {
 type countedBelow struct {
 	pieces []covered
 	energy float64 // J
-}
-
-// counted is what late spans below a span need to know about it.
-type counted struct {
-	stack      *Stack
-	source     *Source
-	device     *timeline // of the nearest span with device time; nil: there is none
-	start, end uint64    // of that
-	whole      bool      // the nearest span with energy states no energy of its own, so it includes late spans
 }

@@ -42,6 +42,15 @@ type Frame struct {
 	Full string // name in the source; "" if it is Name
 }
 
+// slot returns a number below slots that few frames share.
+func (f *Frame) slot() int {
+	n := 7*len(f.Name) + int(f.Kind)
+	if len(f.Name) > 0 {
+		n += 3*int(f.Name[0]) + 5*int(f.Name[len(f.Name)-1])
+	}
+	return n % slots
+}
+
 // Labels distinguish samples of one stack. Unknown values are "", Rank is -1.
 type Labels struct {
 	Device   string // hw.id

@@ -52,7 +52,9 @@ func (b *Builder) settleIdle(all bool) {
 }
 
 func (b *Builder) idle(t *timeline) {
-	if len(t.pending) == 0 {
+	used := len(t.pending)
+	if used == 0 {
+		t.pending = nil
 		return
 	}
 	slices.SortFunc(t.pending, func(x, y activity) int {
@@ -73,23 +75,47 @@ func (b *Builder) idle(t *timeline) {
 		}
 	}
 	t.pending = slices.Delete(t.pending, 0, n)
-	if cap(t.pending) > 4*len(t.pending)+1024 {
+	if cap(t.pending) > 4*used+1024 {
 		t.pending = slices.Clone(t.pending)
 	}
 }
 
+// Reasons of idle time, by the launch of the activity after it.
+const (
+	idleUnknown = iota
+	idleLate
+	idleInTime
+	idleReasons
+)
+
+var idleNames = [idleReasons]string{"idle (cause unknown)", "idle (launched late)", "idle (launched in time)"}
+
+// idleKey finds the labels of idle time before an activity.
+type idleKey struct {
+	labels *Labels // of the activity
+	late   bool
+}
+
 // gap counts idle time before an activity.
 func (b *Builder) gap(x *activity, length, from uint64) {
-	l, name := *x.labels, "idle (cause unknown)"
-	l.State = semconv.GPUActivityStateIdle
+	reason := idleUnknown
 	switch {
 	case x.launch > from:
-		l.State, name = semconv.GPUActivityStateStarved, "idle (launched late)"
+		reason = idleLate
 	case x.launch > 0:
-		name = "idle (launched in time)"
+		reason = idleInTime
+	}
+	key := idleKey{x.labels, reason == idleLate}
+	l, ok := b.idles.get(key)
+	if !ok {
+		idle := *x.labels
+		if idle.State = semconv.GPUActivityStateIdle; key.late {
+			idle.State = semconv.GPUActivityStateStarved
+		}
+		l = b.labelled(idle)
+		b.idles.put(key, l)
 	}
 	p := b.profile(x.start, x.source)
 	p.start, p.end = min(p.start, from), max(p.end, x.start)
-	stack := b.child(x.stack, b.frame(Idle, name, ""))
-	b.sample(p, stack, b.labelled(l)).add(0, 0, float64(length), &span{key: x.key, time: int64(length)})
+	b.sample(p, b.child(x.stack, b.reasons[reason]), l).addIdle(length, x.key)
 }

@@ -67,12 +67,21 @@ type Sample struct {
 	slowest int64
 }
 
-func (s *Sample) add(time, energy, idle float64, x *span) {
+func (s *Sample) add(time, energy float64, x *span) {
 	s.Values[Time] += time
 	s.Values[Energy] += energy
-	s.Values[IdleTime] += idle
-	if length := max(x.time, 1); length > s.slowest && !x.key.Span.IsEmpty() {
-		s.slowest, s.Link = length, x.key
+	s.keep(x.time, x.key)
+}
+
+func (s *Sample) addIdle(length uint64, before spanfacts.Key) {
+	s.Values[IdleTime] += float64(length)
+	s.keep(int64(length), before)
+}
+
+// keep links to a span if it is the slowest.
+func (s *Sample) keep(length int64, k spanfacts.Key) {
+	if length = max(length, 1); length > s.slowest && !k.Span.IsEmpty() {
+		s.slowest, s.Link = length, k
 	}
 }
 

@@ -63,8 +63,6 @@ func (b *Builder) resolve(now int64, due func(top *span, t *tree) bool) {
 	}
 	for i := range b.spans {
 		b.findTop(int32(i))
-	}
-	for i := range b.spans {
 		s, t := &b.spans[i], &b.trees[b.top[i]]
 		s.seen = min(s.seen, now) // the clock was set back
 		if t.oldest == 0 || s.seen < t.oldest {
@@ -95,7 +93,7 @@ func (b *Builder) findTop(i int32) {
 		b.top[at] = onPath
 		b.path = append(b.path, at)
 		if s.up == unknown {
-			if up, ok := b.index[spanfacts.Key{Trace: s.key.Trace, Span: s.parent}]; ok && up != at {
+			if up, ok := b.pending(spanfacts.Key{Trace: s.key.Trace, Span: s.parent}); ok && up != at {
 				s.up = up
 			}
 		}
@@ -123,29 +121,32 @@ func (b *Builder) findTop(i int32) {
 // count adds the spans of the due trees to their windows.
 func (b *Builder) count() {
 	n := len(b.spans)
-	stacks := make([]resolved, n)
-	b.covers = b.covers[:0]
-	for i := range b.spans {
-		if b.trees[b.top[i]].due {
-			b.stackOf(int32(i), stacks)
-		}
+	if cap(b.found) > 4*n+1024 {
+		b.found = nil
 	}
+	b.found = slices.Grow(b.found[:0], n)[:n]
+	clear(b.found)
+	stacks := b.found
+	b.hangs = append(b.hangs[:0], hanging{})
+	b.covers = b.covers[:0]
 	for i := range b.spans {
 		s := &b.spans[i]
 		if !b.trees[b.top[i]].due {
 			continue
 		}
+		b.stackOf(int32(i), stacks)
 		r := &stacks[i]
 		b.takeOwed(int32(i), r)
 		b.charge(s.total, r)
 		if s.time == 0 || !s.placed {
 			continue
 		}
+		missing := b.hangs[r.hangs].missing
 		switch above := r.timed; {
 		case s.up >= 0 && above >= 0:
 			b.covers = append(b.covers, covered{above, s.device, s.start, s.end, 0})
-		case r.missing != (spanfacts.Key{}):
-			b.owe(r.missing, covered{0, s.device, s.start, s.end, 0})
+		case missing != (spanfacts.Key{}):
+			b.owe(missing, covered{0, s.device, s.start, s.end, 0})
 		}
 	}
 	slices.SortFunc(b.covers, func(x, y covered) int {
@@ -167,12 +168,17 @@ func (b *Builder) count() {
 
 // resolved holds what was found on the way up from a span.
 type resolved struct {
-	stack   *Stack
-	source  *Source
-	timed   int32         // nearest span around it with device time on its device, or -1
-	fed     int32         // nearest span around it with energy, or -1
-	missing spanfacts.Key // the span around its tree that has not arrived
-	late    counted       // where the tree's top hangs below a span that was counted
+	stack  *Stack
+	source *Source
+	timed  int32 // nearest span around it with device time on its device, or -1
+	fed    int32 // nearest span around it with energy, or -1
+	hangs  int32 // of its tree, in Builder.hangs
+}
+
+// hanging is where a tree's top hangs. The zero value is the root of a trace.
+type hanging struct {
+	missing spanfacts.Key // below a span that has not arrived
+	late    counted       // below a span that was counted
 }
 
 // stackOf finds the stack of a span, and the stacks of the spans around it.
@@ -186,7 +192,7 @@ func (b *Builder) stackOf(i int32, stacks []resolved) {
 		r.timed, r.fed = -1, -1
 		if s.up >= 0 {
 			up := &stacks[s.up]
-			r.stack, r.source, r.missing, r.late, r.fed = up.stack, up.source, up.missing, up.late, up.fed
+			r.stack, r.source, r.hangs, r.fed = up.stack, up.source, up.hangs, up.fed
 			if b.spans[s.up].total > 0 {
 				r.fed = s.up
 			}
@@ -210,16 +216,17 @@ func (b *Builder) startStack(s *span, r *resolved) {
 	r.source = s.source
 	if s.up == unknown {
 		key := spanfacts.Key{Trace: s.key.Trace, Span: s.parent}
+		r.hangs = int32(len(b.hangs))
 		if d, ok := b.done.get(key); ok {
-			r.stack, r.late = d.stack, d
-			r.source = d.source
+			r.stack, r.source = d.stack, d.source
+			b.hangs = append(b.hangs, hanging{late: d})
 			return
 		}
-		r.missing = key
+		b.hangs = append(b.hangs, hanging{missing: key})
 	}
 	r.stack = b.rootOf(s.source)
 	if s.extra != nil && !s.extra.link.Span.IsEmpty() { // work for requests is below their route
-		if i, ok := b.index[s.extra.link]; ok {
+		if i, ok := b.pending(s.extra.link); ok {
 			if f := b.spans[i].frame; f != nil && f.Kind == Route {
 				r.stack = b.child(r.stack, f)
 			}
@@ -247,14 +254,15 @@ func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
 
 // charge subtracts joules from the span around them, if that states its energy only with its descendants'.
 func (b *Builder) charge(joules float64, r *resolved) {
-	switch {
-	case joules == 0:
-	case r.fed >= 0:
+	if joules == 0 {
+		return
+	}
+	if r.fed >= 0 {
 		if up := &b.spans[r.fed]; up.whole {
 			up.energy = max(0, up.energy-joules)
 		}
-	case r.missing != (spanfacts.Key{}):
-		list, _ := b.below.At(r.missing, 0)
+	} else if missing := b.hangs[r.hangs].missing; missing != (spanfacts.Key{}) {
+		list, _ := b.below.At(missing, 0)
 		list.energy += joules
 	}
 }
@@ -329,6 +337,7 @@ func (b *Builder) takeOwed(i int32, r *resolved) {
 	case s.whole:
 		s.energy = max(0, s.energy-below.energy)
 	}
+	missing := b.hangs[r.hangs].missing
 	for _, c := range below.pieces {
 		c.above = r.timed
 		if s.time > 0 && s.placed && s.device == c.device {
@@ -339,28 +348,28 @@ func (b *Builder) takeOwed(i int32, r *resolved) {
 		switch {
 		case c.above >= 0:
 			b.covers = append(b.covers, c)
-		case r.missing != (spanfacts.Key{}):
-			b.owe(r.missing, c)
+		case missing != (spanfacts.Key{}):
+			b.owe(missing, c)
 		}
 	}
 }
 
 // put adds a span's values to its window; below is the time covered by spans below it, by start.
 func (b *Builder) put(i int32, r *resolved, below []covered) {
-	s := &b.spans[i]
+	s, top := &b.spans[i], &b.hangs[r.hangs]
 	self := s.time
 	if self > 0 && s.placed {
 		self -= union(below, s.start, s.end)
-		if d := r.late.device; d != nil && d == s.device && r.timed < 0 {
+		if d := top.late.device; d != nil && d == s.device && r.timed < 0 {
 			b.stats.Late++
-			inside := int64(min(s.end, r.late.end)) - int64(max(s.start, r.late.start))
+			inside := int64(min(s.end, top.late.end)) - int64(max(s.start, top.late.start))
 			self = max(0, self-max(0, inside))
 		}
 	}
-	if r.late.whole {
+	if top.late.whole {
 		s.energy = 0 // counted on the span around it
 	}
-	if r.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
+	if top.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
 		b.stats.Incomplete++
 		if b.early {
 			b.stats.Early++
@@ -372,11 +381,11 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		in.extend(s)
 	}
 	if self > 0 || s.energy > 0 {
-		b.sample(in, r.stack, s.labels).add(float64(self)*s.weight, s.energy*1e6, 0, s)
+		b.sample(in, r.stack, s.labels).add(float64(self)*s.weight, s.energy*1e6, s)
 	}
 	if s.extra != nil {
 		for _, l := range s.extra.leaves {
-			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time)*s.weight, 0, 0, s)
+			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time)*s.weight, 0, s)
 		}
 	}
 	if s.device != nil && s.placed && !s.device.evicted {
@@ -394,7 +403,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	case r.fed >= 0:
 		d.whole = b.spans[r.fed].whole
 	default:
-		d.whole = r.late.whole
+		d.whole = top.late.whole
 	}
 	switch {
 	case s.time > 0 && s.placed:
@@ -403,9 +412,9 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		above := &b.spans[r.timed]
 		d.device, d.start, d.end = above.device, above.start, above.end
 	default:
-		d.device, d.start, d.end = r.late.device, r.late.start, r.late.end
+		d.device, d.start, d.end = top.late.device, top.late.start, top.late.end
 	}
-	b.done.put(s.key, d)
+	b.done.put(s.key, s.key.Hash(), d)
 }
 
 // union returns the length of the union of intervals, in the order of their start, within [start, end). The gaps of
@@ -435,7 +444,7 @@ func union(list []covered, start, end uint64) (sum int64) {
 
 // compact removes the spans that were counted.
 func (b *Builder) compact() {
-	clear(b.index)
+	b.index.clear()
 	kept := b.spans[:0]
 	for i := range b.spans {
 		if b.trees[b.top[i]].due {
@@ -446,7 +455,7 @@ func (b *Builder) compact() {
 			s.up = unknown
 		}
 		if !s.key.Span.IsEmpty() {
-			b.index[s.key] = int32(len(kept))
+			b.index.put(s.key.Hash(), int32(len(kept)), func(at int32) bool { return kept[at].key == s.key })
 		}
 		kept = append(kept, s)
 	}

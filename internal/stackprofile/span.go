@@ -75,16 +75,32 @@ func (b *Builder) Add(td ptrace.Traces, now int64) {
 		src := b.source(Source{r.Service, text(attrs, "service.namespace"), text(attrs, "service.version")})
 		for _, ss := range rs.ScopeSpans().All() {
 			sc.Load(&r, ss.Scope().Attributes())
-			for _, s := range ss.Spans().All() {
+			for j, s := range ss.Spans().All() {
+				if j%ahead == 0 {
+					b.lookAhead(ss.Spans(), j)
+				}
 				if len(b.spans) >= b.opts.MaxSpans {
 					b.flushNest()
 					b.makeRoom(now)
 				}
-				b.add(s, &r, &sc, src, uint64(i), now)
+				b.add(s, &r, &sc, src, uint64(i), now, b.hashes[j%ahead])
 			}
 		}
 	}
 	b.flushNest()
+}
+
+// ahead is how many spans are hashed together.
+const ahead = 16
+
+// lookAhead hashes the keys of the spans from i on.
+func (b *Builder) lookAhead(spans ptrace.SpanSlice, i int) {
+	for j := range min(ahead, spans.Len()-i) {
+		s := spans.At(i + j)
+		h := spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}.Hash()
+		b.hashes[j] = h
+		b.repeats.Prefetch(h, uint64(s.StartTimestamp()), uint64(s.EndTimestamp()))
+	}
 }
 
 func text(m pcommon.Map, key string) string {
@@ -94,22 +110,26 @@ func text(m pcommon.Map, key string) string {
 	return ""
 }
 
-func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, owner uint64, now int64) {
+func (b *Builder) add(
+	s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, owner uint64, now int64, hash uint64,
+) {
 	f := &b.facts
 	gpu := f.Load(s, sc)
 	switch {
 	case f.Kind == spanfacts.Share:
 		return // a usage record of work in other spans
-	case gpu && b.repeats.Again(f):
+	case gpu && b.repeats.AgainHashed(f, hash):
 		b.stats.Repeated++
 		return
-	case !gpu && b.known(f.Key):
+	case !gpu && b.known(f.Key, hash):
 		return
 	}
-	x := span{
+	i := int32(len(b.spans))
+	b.spans = append(b.spans, span{
 		key: f.Key, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown, gpu: gpu,
 		entry: s.Kind() == ptrace.SpanKindServer || s.Kind() == ptrace.SpanKindConsumer || remote(s.Flags()),
-	}
+	})
+	x := &b.spans[i]
 	if f.Parent.IsEmpty() || x.entry {
 		x.up = noParent
 	}
@@ -120,17 +140,15 @@ func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope,
 		if n, ok := spanfacts.AdjustedCount(s.TraceState().AsRaw()); ok && b.opts.Weights {
 			x.weight = n
 		}
-		b.work(&x, f, r, s)
+		b.work(x, f, r, s)
 	} else {
-		b.host(&x, s)
+		b.host(x, s)
 	}
 	if !x.placed {
 		x.start, x.end = uint64(now), uint64(now)
 	}
-	i := int32(len(b.spans))
-	b.spans = append(b.spans, x)
 	if !f.Key.Span.IsEmpty() {
-		b.index[f.Key] = i
+		b.index.put(hash, i, b.isPending(&f.Key))
 	}
 	if x.time > 0 && x.placed && x.up == unknown && f.Stream >= 0 && !f.Recorded() {
 		b.nest = append(b.nest, spanfacts.NestSpan{
@@ -141,9 +159,19 @@ func (b *Builder) add(s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope,
 	}
 }
 
+// isPending returns a function that compares the key of a pending span with a key.
+func (b *Builder) isPending(k *spanfacts.Key) func(at int32) bool {
+	return func(at int32) bool { return b.spans[at].key == *k }
+}
+
+// pending returns the position of a pending span.
+func (b *Builder) pending(k spanfacts.Key) (at int32, ok bool) {
+	return b.index.get(k.Hash(), b.isPending(&k))
+}
+
 // known reports whether a span of the host is pending, or was counted.
-func (b *Builder) known(k spanfacts.Key) bool {
-	if _, ok := b.index[k]; ok {
+func (b *Builder) known(k spanfacts.Key, hash uint64) bool {
+	if _, ok := b.index.get(hash, b.isPending(&k)); ok {
 		return true
 	}
 	_, ok := b.done.get(k)
