@@ -45,10 +45,6 @@ var kinds = []kind{
 		is: xplane, ends: []string{".xplane.pb"}, says: "an XPlane of JAX or TensorFlow",
 		remedy: "profile the program with nsys profile, then nsys export --type sqlite",
 	},
-	{
-		ends: []string{".pftrace", ".perfetto-trace"}, says: "a Perfetto trace in protocol buffers",
-		remedy: "for ROCm: rocprofv3 --output-format json",
-	},
 	{is: begins("\x89HDF\r\n\x1a\n"), says: "HDF5, as of nsys export --type hdf", remedy: "nsys export --type sqlite"},
 	{is: begins("ARROW1"), says: "Arrow, as of nsys export --type arrow", remedy: "nsys export --type sqlite"},
 	{is: begins("\xff\xfe"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
@@ -63,7 +59,7 @@ var kinds = []kind{
 	{is: tarball, says: "a tar archive", remedy: "unpack it"},
 	{
 		is: table, says: "a table in CSV",
-		remedy: "for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite",
+		remedy: "for ROCm: rocprofv3 --output-format csv; for Nsight Systems: nsys export --type sqlite",
 	},
 	{is: begins("BZh"), says: "bzip2", remedy: "bunzip2 FILE"},
 	{is: begins("\xfd7zXZ\x00"), says: "xz", remedy: "unxz FILE"},
@@ -135,6 +131,15 @@ func Foreign(path string, head []byte) string {
 	return ""
 }
 
+// IsPerfetto reports whether a file is a Perfetto trace in protocol buffers, by the end of its name and by the tag of the
+// first packet.
+func IsPerfetto(path string, head []byte) bool {
+	path = strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
+	return begins("\x0a")(head) && slices.ContainsFunc([]string{".pftrace", ".perfetto-trace"}, func(end string) bool {
+		return strings.HasSuffix(path, end)
+	})
+}
+
 // readable reports whether a file starts like a supported one, whatever its name is.
 func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || begins("[")(head) }
 
@@ -152,14 +157,26 @@ func Head(path string) ([]byte, error) {
 }
 
 // endings are the endings of names of supported profiles.
-var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db"}
+var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", "_kernel_trace.csv", ".pftrace"}
+
+// runs are the endings of what rocprofv3 writes of one run, if it is asked for several formats, the most complete first.
+var runs = []string{"_results.json", "_results.db", "_kernel_trace.csv", "_results.pftrace"}
 
 // Endings lists the endings of names of profiles.
 func Endings() []string { return slices.Clone(endings) }
 
 // InFolder reports whether a file of a folder should be read, by its name: profiles, and reports that need an export
-// first, so that the user learns that they were not read. A report beside its export is skipped.
+// first, so that the user learns that they were not read. A report beside its export is skipped, and so is a run of
+// rocprofv3 beside the same in a more complete format.
 func InFolder(path string) bool {
+	for i, end := range runs {
+		if stem, ok := strings.CutSuffix(path, end); ok {
+			return !slices.ContainsFunc(runs[:i], func(better string) bool {
+				_, err := os.Stat(stem + better)
+				return err == nil
+			})
+		}
+	}
 	if slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(path, end) }) {
 		return true
 	}

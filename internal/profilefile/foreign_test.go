@@ -38,7 +38,7 @@ func TestUnsupportedFormatsAreNamedWithARemedy(t *testing.T) {
 		"run.zip":    {"PK\x03\x04", "it is a ZIP archive (unpack it)"},
 		"kernels.csv": {
 			"Name,Start_Timestamp,End_Timestamp\n", "it is a table in CSV " +
-				"(for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite)",
+				"(for ROCm: rocprofv3 --output-format csv; for Nsight Systems: nsys export --type sqlite)",
 		},
 		"other.csv":          {"Name,Value\nStart_Timestamp,1\n", ""},
 		"notes":              {"\nabout xplanes", ""},
@@ -79,6 +79,26 @@ func TestReportsOfAFolderAreReadOnceTheyAreExported(t *testing.T) {
 	assert.False(t, profilefile.InFolder(at("done.nsys-rep")), "its export is read")
 	assert.False(t, profilefile.InFolder(at("notes.txt")))
 	assert.False(t, profilefile.InFolder(at("steps.csv")), "tables are refused by their content, and not looked for")
+}
+
+func TestARunOfRocprofv3IsReadFromItsMostCompleteFormat(t *testing.T) {
+	dir := t.TempDir()
+	files := []string{"7_results.json", "7_results.db", "7_kernel_trace.csv", "7_results.pftrace"}
+	for i := len(files) - 1; i >= 0; i-- {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), nil, 0o600))
+		for j, name := range files[i:] {
+			assert.Equal(t, j == 0, profilefile.InFolder(filepath.Join(dir, name)), "%s beside %v", name, files[i:])
+		}
+	}
+	assert.True(t, profilefile.InFolder(filepath.Join(dir, "8_kernel_trace.csv")), "another run")
+	assert.False(t, profilefile.InFolder(filepath.Join(dir, "8_hip_api_trace.csv")), "it is read with the kernels")
+}
+
+func TestPerfettoTracesAreKnownByNameAndFirstByte(t *testing.T) {
+	for name, want := range map[string]bool{"a.pftrace": true, "a.pftrace.gz": true, "a.perfetto-trace": true, "a.pb": false} {
+		assert.Equal(t, want, profilefile.IsPerfetto(name, []byte("\x0a\x10")), name)
+		assert.False(t, profilefile.IsPerfetto(name, []byte("{")), name)
+	}
 }
 
 func TestHeadOfAShortFile(t *testing.T) {

@@ -106,6 +106,14 @@ func New(o Options, s Source) *Profile {
 	}
 }
 
+// SetSource replaces the source where the file's first bytes tell the profiler. A service name that was asked for stays.
+func (p *Profile) SetSource(s Source) {
+	if p.opts.ServiceName == p.source.Service {
+		p.opts.ServiceName = s.Service
+	}
+	p.source = s
+}
+
 // Close frees memory and removes the spill file. It may be called twice.
 func (p *Profile) Close() error { return p.sorter.close() }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
 // Detail is how much of a file becomes spans. The zero value is DetailAuto.
@@ -72,7 +73,8 @@ type Stats struct {
 	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
+// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, as a Perfetto trace or as
+// tables in CSV (path is the table of kernels; those beside it are read, too), plain, gzip or zstd, and
 // passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
 // file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names it) leaves nothing behind. An
 // error of emit ends reading and is returned.
@@ -154,15 +156,8 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	}
 	head, _ := whole.Peek(profilefile.HeadSize) // the readers report what cannot be read
 	head = slices.Clone(head)
-	var js chromejson.Stats
-	if isRocprofiler(whole) {
-		roc := &rocprofiler{c: c}
-		err = roc.read(whole)
-		js.Events, js.Bytes = roc.records, roc.json.InputOffset()
-		c.meta.maker = makerAMD
-		c.meta.faults = append(c.meta.faults,
-			"times count from the start of the machine, shown as 1970: the file does not say when that was")
-	} else {
+	js, ofROCm, err := c.readROCm(path, head, whole)
+	if !ofROCm {
 		js, err = chromejson.Read(whole, c)
 		err = c.refuse(path, head, err)
 	}
@@ -236,7 +231,12 @@ func known(path string, b *bufio.Reader) error {
 	if profilefile.IsSQLite(head) {
 		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads databases of Nsight Systems)", ErrNotTrace)
 	}
-	if what := profilefile.Foreign(path, head); what != "" {
+	switch what := profilefile.Foreign(path, head); {
+	case rocprof.IsKernels(head):
+	case rocprof.IsTable(head):
+		return fmt.Errorf("%w: it is a table of rocprofv3 that is read with the table of kernels (NAME%s)", ErrNotTrace,
+			rocprof.Kernels)
+	case what != "":
 		return fmt.Errorf("%w: %s", ErrNotTrace, what)
 	}
 	return nil

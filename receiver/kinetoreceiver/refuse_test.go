@@ -83,9 +83,17 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 			"it is a tar archive (unpack it)",
 		},
 		"twice.json.gz": {gz(t, whole), ErrNotTrace, "it was compressed twice (unpack it once)"},
-		"kernel_trace.csv": {
-			`"Kind","Agent_Id","Kernel_Name","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
-			"it is a table in CSV (for ROCm: rocprofv3 --output-format json;",
+		"7_hip_api_trace.csv": {
+			`"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
+			"it is a table of rocprofv3 that is read with the table of kernels (NAME_kernel_trace.csv)",
+		},
+		"counters.csv": {
+			`"Correlation_Id","Kernel_Name","Counter_Name","Counter_Value","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
+			"it is a table of rocprofv3 that is read with the table of kernels",
+		},
+		"other.csv": {
+			`"Name","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
+			"it is a table in CSV (for ROCm: rocprofv3 --output-format csv;",
 		},
 		"proton.hatchet": {
 			`[{"children":[],"frame":{"name":"ROOT","type":"function"},"metrics":{"count":0}}]`, ErrNotTrace,

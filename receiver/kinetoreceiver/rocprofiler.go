@@ -14,7 +14,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
 // rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
@@ -82,6 +85,43 @@ type rocRecord struct {
 		Workgroup rocDim    `json:"workgroup_size"`
 		Grid      rocDim    `json:"grid_size"`
 	} `json:"dispatch_info"`
+}
+
+// readROCm reads what rocprofv3 wrote; ok is false if the file is of another profiler.
+func (c *collect) readROCm(path string, head []byte, from *bufio.Reader) (st chromejson.Stats, ok bool, err error) {
+	var run rocprof.Run
+	json := isRocprofiler(from)
+	if json || rocprof.IsKernels(head) || profilefile.IsPerfetto(path, head) {
+		c.p.SetSource(profiletrace.Source{Scope: scopeName, Root: "rocprofv3 profile", Service: "rocprofv3"})
+	}
+	switch {
+	case json:
+		roc := &rocprofiler{c: c}
+		err = roc.read(from)
+		st.Events, st.Bytes = roc.records, roc.json.InputOffset()
+	case rocprof.IsKernels(head):
+		run, err = rocprof.ReadTables(c.p, path, from)
+	case profilefile.IsPerfetto(path, head):
+		run, err = rocprof.ReadPerfetto(c.p, from)
+	default:
+		return st, false, nil
+	}
+	st.Events, st.Bytes = st.Events+run.Records, st.Bytes+run.Bytes
+	c.meta.maker = makerAMD
+	c.meta.meta.Devices = append(c.meta.meta.Devices, run.Devices...)
+	c.meta.faults = append(c.meta.faults,
+		"times count from the start of the machine, shown as 1970: the file does not say when that was")
+	c.meta.faults = append(c.meta.faults, run.Faults...)
+	switch {
+	case errors.Is(err, rocprof.ErrTruncated):
+		err = fmt.Errorf("%w, after %d records: %w", ErrTruncated, st.Events, err)
+	case errors.Is(err, rocprof.ErrSyntax):
+		err = fmt.Errorf("%w, after %d records: %w", ErrSyntax, st.Events, err)
+	case errors.Is(err, rocprof.ErrNoWork):
+		err = fmt.Errorf("%w: it is a Perfetto trace of another program (of GPU profilers, those of rocprofv3 are read)",
+			ErrNotTrace)
+	}
+	return st, true, err
 }
 
 // isRocprofiler reports whether a file starts with the key of such files.
