@@ -131,8 +131,8 @@ func Foreign(path string, head []byte) string {
 	return ""
 }
 
-// IsPerfetto reports whether a file is a Perfetto trace in protocol buffers, by the end of its name and by the tag of the
-// first packet.
+// IsPerfetto reports whether a file is a Perfetto trace in protocol buffers, by the end of its name and by the tag of
+// the first packet.
 func IsPerfetto(path string, head []byte) bool {
 	path = strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 	return begins("\x0a")(head) && slices.ContainsFunc([]string{".pftrace", ".perfetto-trace"}, func(end string) bool {
@@ -159,7 +159,8 @@ func Head(path string) ([]byte, error) {
 // endings are the endings of names of supported profiles.
 var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", "_kernel_trace.csv", ".pftrace"}
 
-// runs are the endings of what rocprofv3 writes of one run, if it is asked for several formats, the most complete first.
+// runs are the endings of what rocprofv3 writes of one run that it is asked for in several formats, the most complete
+// first.
 var runs = []string{"_results.json", "_results.db", "_kernel_trace.csv", "_results.pftrace"}
 
 // Endings lists the endings of names of profiles.

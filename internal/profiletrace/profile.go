@@ -106,7 +106,7 @@ func New(o Options, s Source) *Profile {
 	}
 }
 
-// SetSource replaces the source where the file's first bytes tell the profiler. A service name that was asked for stays.
+// SetSource replaces the source where the file's first bytes tell the profiler. A service name that was set stays.
 func (p *Profile) SetSource(s Source) {
 	if p.opts.ServiceName == p.source.Service {
 		p.opts.ServiceName = s.Service
