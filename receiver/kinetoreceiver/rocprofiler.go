@@ -118,7 +118,7 @@ func (c *collect) readROCm(path string, head []byte, from *bufio.Reader) (st chr
 	case errors.Is(err, rocprof.ErrSyntax):
 		err = fmt.Errorf("%w, after %d records: %w", ErrSyntax, st.Events, err)
 	case errors.Is(err, rocprof.ErrNoWork):
-		err = fmt.Errorf("%w: it is a Perfetto trace of another program (of GPU profilers, those of rocprofv3 are read)",
+		err = fmt.Errorf("%w: it is a Perfetto trace of another program (rocprofv3 --output-format pftrace)",
 			ErrNotTrace)
 	}
 	return st, true, err

@@ -144,7 +144,7 @@ func (a *adder) rows(from io.Reader, each func(*row) error) error {
 		case width == 0:
 			r.columns, width = header(line)
 			if !has(r.columns, "Start_Timestamp", "End_Timestamp") && !has(r.columns, "Agent_Type") {
-				return errors.New("the columns are not those of rocprofv3")
+				return errors.New("rocprofv3 writes other columns")
 			}
 		default:
 			r.fields = split(r.fields[:0], line)
@@ -173,7 +173,7 @@ func (a *adder) skipLine(b *bufio.Reader) error {
 	}
 }
 
-// split appends the fields of a row: texts are in quotes, of which two stand for one.
+// split appends the fields of a row: texts are in quotes, and a quote within them is doubled.
 func split(fields [][]byte, line []byte) [][]byte {
 	for {
 		var field []byte
