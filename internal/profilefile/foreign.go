@@ -159,8 +159,7 @@ func Head(path string) ([]byte, error) {
 // endings are the endings of names of supported profiles.
 var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", "_kernel_trace.csv", ".pftrace"}
 
-// runs are the endings of what rocprofv3 writes of one run that it is asked for in several formats, the most complete
-// first.
+// runs are the endings of what rocprofv3 writes for one run with several output formats, the most complete first.
 var runs = []string{"_results.json", "_results.db", "_kernel_trace.csv", "_results.pftrace"}
 
 // Endings lists the endings of names of profiles.
