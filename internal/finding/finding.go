@@ -108,6 +108,16 @@ func bytesIn(bytes int64, base float64, units ...string) string {
 	return fmt.Sprintf("%.3g %s", v, units[unit])
 }
 
+// Rate formats a rate in a unit, as B/s or FLOP/s.
+func Rate(v float64, unit string) string {
+	prefixes := [...]string{"", "k", "M", "G", "T", "P", "E"}
+	i := 0
+	for ; v >= 999.5 && i < len(prefixes)-1; i++ {
+		v /= 1000
+	}
+	return fmt.Sprintf("%.3g %s%s", v, prefixes[i], unit)
+}
+
 // Count formats a number with its noun.
 func Count(n int64, one, many string) string {
 	if n == 1 {

@@ -27,3 +27,12 @@ func TestEveryKindOfTheRegistryHasATitle(t *testing.T) {
 	}
 	assert.NotEmpty(t, semconv.FindingKinds())
 }
+
+func TestRatesHaveThreeDigitsAndAPrefix(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0 B/s", 12: "12 B/s", 999.4: "999 B/s", 1500e9: "1.5 TB/s", 12.345e9: "12.3 GB/s", 55_400: "55.4 kB/s",
+		999_600: "1 MB/s", 3e24: "3e+06 EB/s",
+	} {
+		assert.Equal(t, want, Rate(v, "B/s"))
+	}
+}

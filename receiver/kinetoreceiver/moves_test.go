@@ -193,6 +193,6 @@ func TestMovedBytesAreTakenOffTheOperatorsAround(t *testing.T) {
 	v := d.Findings[0]
 	assert.Equal(t, semconv.GPUFindingKindDataMovement, v.Kind)
 	assert.Equal(t, 8*20*934*time.Microsecond, v.Gain, "each kernel whole: they run one by one")
-	assert.Contains(t, v.Evidence, "at 1.34e+03 GB/s (65.8 % of the peak)")
+	assert.Contains(t, v.Evidence, "at 1.34 TB/s (65.8 % of the peak)")
 	assert.Contains(t, v.Evidence, "320 kernels (40 a step), most in transpose_kernel in aten::mm (117.44ms)")
 }

@@ -87,7 +87,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.Equal(t, "15", b.column("lists", "count")[0])
 	assert.Equal(t, []string{"1.97 %", "94 %", "46.2 %"}, b.column("lists", "occupancy")[:3])
 	assert.Equal(t, []string{"0.0741", "16.1", "0.912"}, b.column("lists", "waves")[:3])
-	assert.Equal(t, []string{"96", "22", "40"}, b.column("lists", "registers")[:3])
+	assert.Equal(t, []string{"96", "22", "40"}, b.column("lists", "regs")[:3])
 	assert.Equal(t, []string{"8.2 MB", "31.5 MB", "26.3 MB"}, b.column("bandwidth", "size")[:3])
 	assert.Equal(t, []string{"3.25 GB/s", "13 GB/s", "11.1 GB/s"}, b.column("bandwidth", "bus")[:3])
 	assert.Equal(t, "1.08 %", b.column("bandwidth", "of link")[0])

@@ -298,10 +298,10 @@ func (r Report) String() string {
 		seconds := e.Time.Seconds()
 		var rates []string
 		if e.FLOPs > 0 {
-			rates = append(rates, fmt.Sprintf("%.3g TFLOP/s", e.FLOPs/seconds/1e12))
+			rates = append(rates, finding.Rate(e.FLOPs/seconds, "FLOP/s"))
 		}
 		if e.Bytes > 0 {
-			rates = append(rates, fmt.Sprintf("%.3g GB/s", e.Bytes/seconds/1e9))
+			rates = append(rates, finding.Rate(e.Bytes/seconds, "B/s"))
 		}
 		fmt.Fprintf(&b, "; operators with known work: %s over %.3g %% of the kernel time", strings.Join(rates, ", "),
 			100*e.Coverage)

@@ -40,7 +40,7 @@ func (j *judge) collectives(r *facts.Report) {
 			paired += c.Moving
 		}
 		if c.Best > 0 {
-			moved += fmt.Sprintf(" at %.3g GB/s at best", c.Best/1e9)
+			moved += fmt.Sprintf(" at %s at best", finding.Rate(c.Best, "B/s"))
 			if !toPeer && c.Bytes >= largeMessage && c.Best < slowLink*j.f.Peak.Host.Rate() {
 				slow += c.Moving
 			} else if c.Bytes < smallMessage {

@@ -96,7 +96,7 @@ func (j *judge) copyText(c facts.Copy) string {
 		return s
 	}
 	rate := float64(c.Bytes) / c.Time.Seconds()
-	s += fmt.Sprintf(" of %s at %.3g GB/s", finding.Size(c.Bytes), rate/1e9)
+	s += fmt.Sprintf(" of %s at %s", finding.Size(c.Bytes), finding.Rate(rate, "B/s"))
 	var link float64
 	switch c.Direction {
 	case timeline.HostToDevice, "device_to_host":
@@ -107,7 +107,7 @@ func (j *judge) copyText(c facts.Copy) string {
 		link = j.f.Peak.MemoryBandwidth / 2 // each byte is read and written
 	}
 	if link > 0 {
-		s += fmt.Sprintf(" (%.3g %% of %.3g GB/s)", 100*rate/link, link/1e9)
+		s += fmt.Sprintf(" (%.3g %% of %s)", 100*rate/link, finding.Rate(link, "B/s"))
 		if host := j.f.Peak.Host.Rate(); c.Direction == "peer_to_peer" && rate < host && 2*host < link {
 			s += ", no faster than over PCIe: is the link between the devices used (nvidia-smi topo -m)?"
 		}

@@ -123,7 +123,7 @@ func (j *judge) without(list []facts.Operator) (rest []facts.Operator, rate stri
 	}
 	if moving > 0 {
 		speed := bytes / moving.Seconds()
-		rate = fmt.Sprintf("; at %.3g GB/s", speed/1e9)
+		rate = "; at " + finding.Rate(speed, "B/s")
 		if peak := j.f.Peak.MemoryBandwidth; peak > 0 {
 			rate += fmt.Sprintf(" (%.3g %% of the peak)", 100*speed/peak)
 		}
