@@ -11,8 +11,7 @@ import (
 )
 
 // configuration returns how a kernel was launched: what the file states, otherwise what follows from the launch and the
-// limits of the device. A stated occupancy of 0 is not used: PyTorch's profiler writes it for kernels with more than
-// 48 KiB of shared memory in a block, whatever their occupancy is.
+// limits of the device. Occupancy is calculated if that is possible, because files state it in whole percents.
 func (d *deviceWindow) configuration(k *Detail) (c timeline.Config) {
 	if k.HasResources {
 		c.Registers = k.Registers

@@ -54,6 +54,10 @@ const correlationMask = 1<<CorrelationBits - 1
 // maxBytes is more than a device addresses; sums over as many copies as a profile has stay within int64.
 const maxBytes = 1 << 48
 
+// unstatedOccupancy is the shared memory of a block, in bytes, from which PyTorch's profiler writes an occupancy of 0,
+// whatever it is: cuda_occupancy.h does not know that the kernel opted in to more.
+const unstatedOccupancy = 48 << 10
+
 // bounded removes numbers that no device can have from the detail of an activity, as if they were not stated.
 func (d *Detail) bounded() {
 	if d.Bytes < 0 || d.Bytes > maxBytes {
@@ -61,7 +65,8 @@ func (d *Detail) bounded() {
 	}
 	d.HasGrid = d.HasGrid && min(d.Grid[0], d.Grid[1], d.Grid[2], d.Block[0], d.Block[1], d.Block[2]) >= 0
 	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory) >= 0
-	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1
+	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1 &&
+		(d.Occupancy > 0 || d.SharedMemory < unstatedOccupancy)
 	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
 }
 

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ type recordedLaunch struct {
 }
 
 // TestOccupancyEqualsTheProfilers compares every recorded launch with what PyTorch's profiler computed for it with
-// NVIDIA's cuda_occupancy.h, in whole percents. The profiler writes 0 for blocks with more than 48 KiB.
+// NVIDIA's cuda_occupancy.h, in whole percents. The profiler writes 0 for blocks with 48 KiB or more.
 func TestOccupancyEqualsTheProfilers(t *testing.T) {
 	dir := recorded.Path(t, "kineto")
 	launches, unknown := 0, 0
@@ -130,5 +131,35 @@ func TestOtherVendorsKernelsHaveNoOccupancy(t *testing.T) {
 		text, err := json.Marshal(k)
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), "occupancy", "unknown values are omitted")
+	}
+}
+
+// A block of 64 KiB: the profiler's 0 means that it does not know. A small block may really round to 0.
+func TestUnknownOccupancyIsNotOnSpans(t *testing.T) {
+	file := func(shared int) string {
+		return fmt.Sprintf(`{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"dur":5,"args":{
+			"device":0,"stream":7,"registers per thread":32,"shared memory":%d,"grid":[1,1,1],"block":[64,1,1],
+			"est. achieved occupancy %%":0}}]}`, shared)
+	}
+	for shared, want := range map[int]bool{48<<10 - 1: true, 48 << 10: false} {
+		path := filepath.Join(t.TempDir(), "a.json")
+		require.NoError(t, os.WriteFile(path, []byte(file(shared)), 0o600))
+		found := false
+		_, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
+			for _, rs := range td.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() {
+					for _, s := range ss.Spans().All() {
+						if s.Name() == "gemm" {
+							found = true
+							_, ok := s.Attributes().Get("gpu.kernel.occupancy.estimate")
+							assert.Equal(t, want, ok, shared)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		assert.True(t, found)
 	}
 }
