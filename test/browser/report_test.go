@@ -315,3 +315,23 @@ func TestTheReportOf64Ranks(t *testing.T) {
 	b.until(`document.querySelector("#timeline .hint:last-of-type") !== null`)
 	assert.Contains(t, b.text("#timeline"), "more rows in the table")
 }
+
+// Layers that differ in numbers are one row of the tree, which opens; an inner row closes with its outer one.
+func TestTheTreeOfModules(t *testing.T) {
+	book := page.NewBook()
+	read(t, book, recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"))
+	b := open(t, write(t, book.State(nil)), 1300, 1000)
+	b.hangsTogether()
+	names := b.column("profileModules", "module or annotation")
+	assert.Contains(t, names[0], "▾ Qwen2Model")
+	assert.Contains(t, names[1], "▾ Qwen2DecoderLayer × 24")
+	assert.Contains(t, names[len(names)-1], "(outside of modules and annotations)")
+	assert.Contains(t, b.column("profileModules", "GPU time")[0], "31.9 ms")
+	b.press("profileModules", "× 24")
+	b.until(`document.querySelectorAll("#profileModules tbody tr").length === ` + fmt.Sprint(len(names)+24))
+	assert.Contains(t, b.column("profileModules", "module or annotation")[2], "Qwen2DecoderLayer_0")
+	b.press("profileModules", "hide each")
+	b.press("profileModules", "▾ Qwen2Model")
+	b.until(`document.querySelectorAll("#profileModules tbody tr").length === 2`)
+	b.readable()
+}
