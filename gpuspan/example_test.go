@@ -400,7 +400,7 @@ func ExampleCopy() {
 	for _, kv := range spans.Ended()[0].Attributes() {
 		switch kv.Key {
 		case "gpu.copy.direction", "gpu.copy.host_memory", "gpu.io.size":
-			fmt.Println(kv.Key, kv.Value.Emit())
+			fmt.Println(kv.Key, kv.Value.String())
 		}
 	}
 	// Unordered output:
