@@ -121,9 +121,9 @@ damaged and was read only in part.`,
 	return cmd
 }
 
-// garbagePercent trades CPU time for memory: a file of 1 GB peaks at 241 MB instead of 900. A soft limit would spend
-// all time in the garbage collector if a report keeps more than the limit.
-const garbagePercent = 40
+// garbagePercent trades CPU time for memory: what a report of any file keeps stays below 150 MB, so the process stays
+// below 256 MB. A soft limit would spend all time in the garbage collector if a report keeps more than the limit.
+const garbagePercent = 25
 
 // partial is the remark on a profile that was read only in part, at any detail.
 const partial = "spans restored from an earlier conversion: the table has only activities with their own span"

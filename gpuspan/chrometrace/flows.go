@@ -93,7 +93,7 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 }
 
 // maxFlowEnds bounds the launches and the work that wait for their other end.
-const maxFlowEnds = 1 << 16
+const maxFlowEnds = 1 << 15
 
 // recent is a map that evicts its oldest keys beyond maxFlowEnds.
 type recent[K comparable, V any] struct {

@@ -35,7 +35,7 @@ var liveProfile = stackprofile.Options{
 
 // reportProfile is one profile of all files: gaps have any length, and spans wait for the end of their file.
 var reportProfile = stackprofile.Options{
-	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: 1<<63 - 1, MaxWait: 1<<63 - 1,
+	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 40_000, Settle: 1<<63 - 1, MaxWait: 1<<63 - 1,
 }
 
 // profiled adds spans to the live profile, and removes what is older than the kept time. The caller holds m.mu.

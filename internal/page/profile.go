@@ -18,9 +18,11 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
+// MaxProfiles is how many profiles a report has. Further ones are counted.
+const MaxProfiles = 64
+
 // Limits of the lists in a report; what is beyond is counted.
 const (
-	maxProfiles      = 64
 	shownKernels     = 300
 	shownOperators   = 300
 	shownCollectives = 100
@@ -84,7 +86,7 @@ func (b *Book) profile(name string) *Profile {
 			return p
 		}
 	}
-	if len(b.profiles) >= maxProfiles {
+	if len(b.profiles) >= MaxProfiles {
 		return nil
 	}
 	p := &Profile{
@@ -264,6 +266,14 @@ func (b *Book) flames(nodes int) *stackprofile.Graph {
 		return nil
 	}
 	return stackprofile.NewGraph(all, nodes)
+}
+
+// Stacks returns the stacks of the profiles that were read to their end.
+func (b *Book) Stacks() (all []*stackprofile.Profile) {
+	for _, p := range b.profiles {
+		all = append(all, p.resolved...)
+	}
+	return all
 }
 
 // Compared returns the report on what changed from the first profile to the second; flames may be nil.

@@ -111,11 +111,11 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 func TestAPartlyReadProfileIsExcluded(t *testing.T) {
 	b := NewBook()
 	b.Spans("broken", traces(t, span{name: "a", kind: "kernel", start: time.Second, length: time.Millisecond}))
-	for i := range maxProfiles + 3 {
+	for i := range MaxProfiles + 3 {
 		b.Profile(fmt.Sprint("folder/p", i), nil, nil)
 	}
 	s := b.State([]Job{{Says: "rank 3 is late"}})
-	assert.Len(t, s.Profiles, maxProfiles-1)
+	assert.Len(t, s.Profiles, MaxProfiles-1)
 	assert.Equal(t, "p0", s.Profiles[0].Name)
 	assert.Equal(t, 4, s.Health.ProfilesDropped)
 	assert.Equal(t, []Job{{Says: "rank 3 is late"}}, s.Jobs)

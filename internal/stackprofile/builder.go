@@ -94,6 +94,11 @@ type Builder struct {
 	below  spanfacts.Waiting[countedBelow] // counted below spans that have not arrived yet
 	pieces int                             // pieces of time in below
 
+	now     int64                    // of the latest resolution, unix ns
+	grafts  map[spanfacts.Key]*graft // by the span that has not arrived
+	joined  int                      // grafts that were replaced since stacks were merged
+	mergeAt int                      // samples from which on stacks are merged again
+
 	devices map[deviceKey]*timeline
 	windows map[uint64]*window
 	latest  uint64 // of windows; it may have been taken
@@ -218,18 +223,4 @@ func (b *Builder) rootOf(s *Source) *Stack {
 	x := b.child(nil, b.frame(Service, name, ""))
 	b.root.put(s, x)
 	return x
-}
-
-// covered is device time below the span above it that is counted already.
-type covered struct {
-	above      int32
-	device     *timeline
-	start, end uint64
-	gaps       uint64 // time inside that is not counted, if pieces were folded into one
-}
-
-// countedBelow is what was counted below a span that has not arrived.
-type countedBelow struct {
-	pieces []covered
-	energy float64 // J
 }

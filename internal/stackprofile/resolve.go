@@ -28,6 +28,11 @@ func (b *Builder) Resolve(now int64, all bool) {
 		return all || b.complete(top) && now-t.newest >= settle || now-t.oldest >= wait
 	})
 	b.settleIdle(all)
+	before := now - wait
+	if all {
+		before = math.MaxInt64
+	}
+	b.abandonGrafts(before)
 }
 
 // makeRoom counts complete trees early, and all trees where that is not enough.
@@ -39,6 +44,9 @@ func (b *Builder) makeRoom(now int64) {
 		b.early = false
 	}
 	b.settleIdle(false)
+	if b.Stacks() >= b.mergeAt {
+		b.mergeJoined()
+	}
 }
 
 // complete reports whether the stack of a span without a pending parent is known.
@@ -52,6 +60,7 @@ func (b *Builder) complete(top *span) bool {
 
 // resolve counts the trees that are due.
 func (b *Builder) resolve(now int64, due func(top *span, t *tree) bool) {
+	b.now = now
 	n := len(b.spans)
 	if n == 0 {
 		return
@@ -136,6 +145,7 @@ func (b *Builder) count() {
 		}
 		b.stackOf(int32(i), stacks)
 		r := &stacks[i]
+		b.join(s.key, r)
 		b.takeOwed(int32(i), r)
 		b.charge(s.total, r)
 		if s.time == 0 || !s.placed {
@@ -178,6 +188,7 @@ type resolved struct {
 // hanging is where a tree's top hangs. The zero value is the root of a trace.
 type hanging struct {
 	missing spanfacts.Key // below a span that has not arrived
+	graft   *graft        // for that; nil: it does not change the stack if it arrives
 	late    counted       // below a span that was counted
 }
 
@@ -206,7 +217,7 @@ func (b *Builder) stackOf(i int32, stacks []resolved) {
 			}
 		}
 		// A section that shows a range of the host on the device is the range.
-		if s.frame != nil && !(s.projected && s.frame.Name == r.stack.Frame.Name) {
+		if s.frame != nil && !(s.projected && r.stack.Frame != nil && s.frame.Name == r.stack.Frame.Name) {
 			r.stack = b.child(r.stack, s.frame)
 		}
 	}
@@ -230,8 +241,13 @@ func (b *Builder) startStack(s *span, r *resolved) {
 			if f := b.spans[i].frame; f != nil && f.Kind == Route {
 				r.stack = b.child(r.stack, f)
 			}
-		} else if d, ok := b.done.get(s.extra.link); ok && d.stack.Frame.Kind == Route {
+		} else if d, ok := b.done.get(s.extra.link); ok && d.stack.Frame != nil && d.stack.Frame.Kind == Route {
 			r.stack = b.child(r.stack, d.stack.Frame)
+		}
+	}
+	if top := &b.hangs[r.hangs]; b.early && top.missing != (spanfacts.Key{}) {
+		if top.graft = b.graftBelow(top.missing, r.stack); top.graft != nil {
+			r.stack = top.graft.stack
 		}
 	}
 }
@@ -252,108 +268,6 @@ func (b *Builder) timedAbove(s *span, at int32, stacks []resolved) int32 {
 	return -1
 }
 
-// charge subtracts joules from the span around them, if that states its energy only with its descendants'.
-func (b *Builder) charge(joules float64, r *resolved) {
-	if joules == 0 {
-		return
-	}
-	if r.fed >= 0 {
-		if up := &b.spans[r.fed]; up.whole {
-			up.energy = max(0, up.energy-joules)
-		}
-	} else if missing := b.hangs[r.hangs].missing; missing != (spanfacts.Key{}) {
-		list, _ := b.below.At(missing, 0)
-		list.energy += joules
-	}
-}
-
-// owe records device time that was counted below a span that has not arrived.
-func (b *Builder) owe(k spanfacts.Key, c covered) {
-	for b.pieces >= b.opts.MaxSpans && b.below.Len() > 1 {
-		b.below.DropOldest()
-	}
-	list, _ := b.below.At(k, 0)
-	n := len(list.pieces)
-	if n > 0 {
-		if last := &list.pieces[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
-			*last = join(*last, c)
-			return
-		}
-	}
-	if n >= maxOwed {
-		list.pieces = fold(list.pieces)
-		b.pieces -= n - len(list.pieces)
-	}
-	list.pieces = append(list.pieces, c)
-	b.pieces++
-}
-
-// maxOwed bounds the pieces of time that wait for one span.
-const maxOwed = 10_000
-
-// fold merges every two neighbors into one piece. Their sum stays exact, but not their positions.
-func fold(list []covered) []covered {
-	slices.SortStableFunc(list, func(x, y covered) int { return cmp.Compare(x.start, y.start) })
-	last := map[*timeline]int{} // in out: the neighbor of the next piece of the device
-	out := list[:0]
-	for _, c := range list {
-		i, ok := last[c.device]
-		if !ok {
-			last[c.device] = len(out)
-			out = append(out, c)
-			continue
-		}
-		out[i] = join(out[i], c)
-		delete(last, c.device)
-	}
-	return out
-}
-
-// join returns one piece for two of a device.
-func join(x, y covered) covered {
-	if y.start < x.start {
-		x, y = y, x
-	}
-	end := max(x.end, y.end)
-	sum := union([]covered{x, y}, x.start, end)
-	x.end, x.gaps = end, end-x.start-uint64(sum)
-	return x
-}
-
-// takeOwed subtracts from a span, or from the span with device time around it, what was counted below it before.
-func (b *Builder) takeOwed(i int32, r *resolved) {
-	if b.below.Len() == 0 {
-		return
-	}
-	below, ok := b.below.Take(b.spans[i].key)
-	if !ok {
-		return
-	}
-	b.pieces -= len(below.pieces)
-	s := &b.spans[i]
-	switch {
-	case s.total == 0:
-		b.charge(below.energy, r)
-	case s.whole:
-		s.energy = max(0, s.energy-below.energy)
-	}
-	missing := b.hangs[r.hangs].missing
-	for _, c := range below.pieces {
-		c.above = r.timed
-		if s.time > 0 && s.placed && s.device == c.device {
-			c.above = i
-		} else if c.above >= 0 && b.spans[c.above].device != c.device {
-			c.above = -1
-		}
-		switch {
-		case c.above >= 0:
-			b.covers = append(b.covers, c)
-		case missing != (spanfacts.Key{}):
-			b.owe(missing, c)
-		}
-	}
-}
-
 // put adds a span's values to its window; below is the time covered by spans below it, by start.
 func (b *Builder) put(i int32, r *resolved, below []covered) {
 	s, top := &b.spans[i], &b.hangs[r.hangs]
@@ -370,9 +284,14 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		s.energy = 0 // counted on the span around it
 	}
 	if top.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
-		b.stats.Incomplete++
-		if b.early {
+		switch {
+		case top.graft != nil:
+			top.graft.spans++
+		case b.early:
 			b.stats.Early++
+			fallthrough
+		default:
+			b.stats.Incomplete++
 		}
 	}
 	var in *Profile
@@ -415,31 +334,6 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		d.device, d.start, d.end = top.late.device, top.late.start, top.late.end
 	}
 	b.done.put(s.key, s.key.Hash(), d)
-}
-
-// union returns the length of the union of intervals, in the order of their start, within [start, end). The gaps of
-// folded pieces have unknown positions: the result is the maximum of the union.
-func union(list []covered, start, end uint64) (sum int64) {
-	at, gaps := start, uint64(0)
-	for _, c := range list {
-		from, to := max(c.start, start), min(c.end, end)
-		if to <= from {
-			continue
-		}
-		solid := min(to-from, c.end-c.start-c.gaps)
-		if to > at {
-			outside := to - max(from, at)
-			add := min(outside, solid)
-			sum += int64(add)
-			solid -= add
-			gaps += outside - add
-			at = to
-		}
-		filled := min(gaps, solid)
-		sum += int64(filled)
-		gaps -= filled
-	}
-	return sum
 }
 
 // compact removes the spans that were counted.

@@ -104,6 +104,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	var byRank ranks.Profiles
 	book := page.NewBook()
 	stacks := stackprofile.New(fileProfile)
+	shared := o.HTML && len(files) <= page.MaxProfiles // the page has the same stacks
 	good, repeated, partial := 0, 0, 0
 	width := summarytable.Terminal(o.Terminal).Width
 	known := contents{}
@@ -126,7 +127,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 				if o.HTML {
 					book.Spans(file, td)
 				}
-				if o.Pprof != "" {
+				if !shared && o.Pprof != "" {
 					stacks.Add(td, time.Now().UnixNano())
 				}
 				return source.Next("all").ConsumeTraces(ctx, td)
@@ -185,7 +186,11 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		}
 	}
 	if o.Pprof != "" {
-		if err := writePprof(o.Pprof, stacks); err != nil {
+		list := stacks.Take(math.MaxInt64)
+		if shared {
+			list = book.Stacks()
+		}
+		if err := writePprof(o.Pprof, list); err != nil {
 			return err
 		}
 	}
@@ -226,16 +231,16 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 // fileProfile is one profile of all files: gaps belong to the profiled program, whatever their length, and a span waits
 // for the end of its file.
 var fileProfile = stackprofile.Options{
-	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 1_000_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
+	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 40_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
 }
 
 // writePprof writes the stacks to a file, which takes its name when it is complete.
-func writePprof(path string, stacks *stackprofile.Builder) error {
+func writePprof(path string, stacks []*stackprofile.Profile) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".otelcol-gpu-pprof-*")
 	if err != nil {
 		return fmt.Errorf("cannot write the pprof file %q: %w", path, err)
 	}
-	err = stackprofile.WritePprof(f, stacks.Take(math.MaxInt64), stackprofile.Time)
+	err = stackprofile.WritePprof(f, stacks, stackprofile.Time)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)

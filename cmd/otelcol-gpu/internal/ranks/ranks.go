@@ -26,10 +26,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Limits of what is kept of one profile; the rest is ignored.
+// Limits of what is kept of one profile; the rest is ignored. Of the host's ranges, the longest are kept.
 const (
 	maxActivities = 1 << 20
-	maxRanges     = 1 << 20
+	maxRanges     = 1 << 17
 	maxProfiles   = 1 << 12
 )
 
@@ -55,6 +55,8 @@ type profile struct {
 	moves       []intervals.Interval // copies and memsets
 	kernels     map[string]ran       // of compute, by name
 	ranges      []hostRange
+	rangesOf    map[int64]int    // all ranges, by thread
+	shortest    int64            // shorter ranges are not kept, ns
 	idle        finding.Location // where its host was longest while its device was idle, from its findings
 	steps       int
 	stepTime    float64 // s, of all steps
@@ -154,8 +156,8 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	var f spanfacts.Facts
 	if !f.Load(s, scope) {
 		thread, ok := s.Attributes().Get(string(semconv.ThreadIDKey))
-		if ok && len(x.ranges) < maxRanges {
-			x.ranges = append(x.ranges, hostRange{at, thread.Int(), s.Name()})
+		if ok {
+			x.hostRange(hostRange{at, thread.Int(), s.Name()})
 		}
 		return
 	}
@@ -184,6 +186,28 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	case spanfacts.Copy, spanfacts.Memset:
 		x.moves = append(x.moves, at)
 	}
+}
+
+// hostRange adds a range of the host. If there are too many, the shorter half is dropped: what explains a device that
+// is idle for long is a long range.
+func (x *profile) hostRange(r hostRange) {
+	if x.rangesOf == nil {
+		x.rangesOf = map[int64]int{}
+	}
+	x.rangesOf[r.thread]++
+	if r.End-r.Start < x.shortest {
+		return
+	}
+	if x.ranges = append(x.ranges, r); len(x.ranges) < maxRanges {
+		return
+	}
+	lengths := make([]int64, len(x.ranges))
+	for i, r := range x.ranges {
+		lengths[i] = r.End - r.Start
+	}
+	slices.Sort(lengths)
+	x.shortest = lengths[len(lengths)/2] + 1
+	x.ranges = slices.DeleteFunc(x.ranges, func(r hostRange) bool { return r.End-r.Start < x.shortest })
 }
 
 // collective identifies a run by its process group and its number there. Groups of one mesh dimension share a

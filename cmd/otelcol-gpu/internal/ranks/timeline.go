@@ -61,13 +61,7 @@ func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval
 // longest returns the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
 // innermost range. The time is 0 if no range is known.
 func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
-	counts := map[int64]int{}
-	main, most := int64(0), 0
-	for _, r := range x.ranges {
-		if counts[r.thread]++; counts[r.thread] > most {
-			main, most = r.thread, counts[r.thread]
-		}
-	}
+	main := boundedmap.Largest(x.rangesOf)
 	list := slices.DeleteFunc(slices.Clone(x.ranges), func(r hostRange) bool { return r.thread != main })
 	slices.SortStableFunc(list, func(a, b hostRange) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))

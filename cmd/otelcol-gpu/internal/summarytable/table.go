@@ -24,7 +24,7 @@ import (
 const (
 	maxOperations = 2000
 	maxPositions  = 4 * maxOperations
-	maxSpans      = 1 << 16
+	maxSpans      = 1 << 15
 )
 
 var others = &key{name: "(other operations)"}
