@@ -105,7 +105,7 @@ type reference struct {
 
 type interval struct{ start, end int64 }
 
-// union is the length of what the intervals cover together.
+// union returns the length of the union of the intervals.
 func union(list []interval) (total int64) {
 	slices.SortFunc(list, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
 	end := int64(-1 << 62)
@@ -118,7 +118,7 @@ func union(list []interval) (total int64) {
 	return total
 }
 
-// What the command writes for every recorded profile, compared with answers computed by other means.
+// Compares the command's output for every recorded profile with results of other programs.
 func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("every recorded profile is converted without -short only")
@@ -264,7 +264,7 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 	require.Equal(t, 1, found)
 }
 
-// One kernel's time is broken. The finding is of the rest, and neither picture nor spans have it.
+// One kernel has an invalid time. The finding is computed from the others, and neither trace nor spans contain it.
 func TestConvertNamesAnOutlyingEvent(t *testing.T) {
 	var events []string
 	for i := range 40 {
@@ -309,7 +309,7 @@ func TestAFolderMeansItsProfiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(trace), 0o600))
 	}
 	results := filepath.Join(folder, "out")
-	for range 2 { // its own results are no profiles
+	for range 2 { // its own results are not profiles
 		stdout, stderr, err := inProcess(t, "convert", "--out", results, folder)
 		require.NoError(t, err, stderr)
 		require.Equal(t, 1, strings.Count(stdout, filepath.Join(folder, "a.json")+": 2 spans"), stdout)

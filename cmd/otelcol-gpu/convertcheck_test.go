@@ -17,14 +17,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// The spans that convert makes of every recorded profile, validated against the registry as a user would.
+// Validates the spans of every converted recorded profile against the registry, as a user would.
 func TestConvertOfEveryRecordedProfilePassesTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the recorded profiles are not converted with -short")
 	}
 	root := recorded.Path(t)
 	profile := regexp.MustCompile(`^(kineto|nsys)/.*\.(json|json\.gz|sqlite)$`)
-	// what a profile should give, and an execution trace
+	// expected results of a profile, and an execution trace
 	others := regexp.MustCompile(`\.ref\.json$|/truth\.json$|_et\.json\.gz$`)
 	converted := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -75,7 +75,7 @@ func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 	}
 	assert.Equal(t, d.Parts.Idle, sum)
 	require.Len(t, d.ByStep, 3)
-	for _, st := range d.ByStep[1:] { // the first began before the first activity
+	for _, st := range d.ByStep[1:] { // the first step began before the first activity
 		got := st.Parts.Computing + st.Parts.CommExposed + st.Parts.CopyExposed + st.Parts.Idle
 		assert.InDelta(t, st.Time.Seconds(), got.Seconds(), 0.02*st.Time.Seconds(), st.Name)
 	}
@@ -91,7 +91,7 @@ func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 	assert.EqualValues(t, 3802, calls, "launches, copies, memsets and synchronizations among the file's calls, by Python")
 	assert.Equal(t, want.Activities["kernel"]+want.Activities["memcpy"]+want.Activities["memset"], count)
 
-	// Without --html a report of an earlier run goes with its other results; a file of the user's own stays.
+	// Without --html, a report of an earlier run is removed with its other results; the user's own files stay.
 	_, err = convertOutput(t, "--out", out, path)
 	require.NoError(t, err)
 	assert.NoFileExists(t, filepath.Join(out, "report.html"))

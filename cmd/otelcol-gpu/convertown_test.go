@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// A trace of sections, as the demo writes one, is converted to the table of its spans, without an analysis that takes
-// it for a profile, and to the same trace.
+// A trace of sections, as written by the demo, is converted to a table of its spans, without an analysis as a profile,
+// and to the same trace.
 func TestConvertRestoresItsOwnTraces(t *testing.T) {
 	const start = 1_800_000_000_000_000_000
 	var file []chrometrace.Event
@@ -74,7 +74,7 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 	assert.Equal(t, string(a), string(b))
 }
 
-// Of a trace that was made of a profile, convert says of devices what it said of the profile.
+// For a trace that was converted from a profile, convert prints the same about devices.
 func TestConvertRepeatsItsReportOfAProfile(t *testing.T) {
 	again := func(t *testing.T, profile string) (string, string) {
 		var told [2]string

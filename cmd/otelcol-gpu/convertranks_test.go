@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Eight real ranks, compared with the truth computed from the files' own times.
+// Compares eight real ranks with results computed from the files' own times.
 func TestAFolderOfRanksIsOneJob(t *testing.T) {
 	dir, lastAt, heldUp := recorded.Ranks(t)
 	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
@@ -77,8 +77,8 @@ func TestRanksWithoutARankAreReported(t *testing.T) {
 	require.NotContains(t, stdout, "not compared")
 }
 
-// What the frames of a call stack say is no span, and still what the host of the late rank was in; kernels that only
-// one rank runs are named.
+// Frames of a call stack are not spans, but still show the activity of the late rank's host; kernels that only one rank
+// runs are named.
 func TestTheLateRanksFramesAndKernelsAreReported(t *testing.T) {
 	const steps = 10
 	for name, want := range map[string]string{

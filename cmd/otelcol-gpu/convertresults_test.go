@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// kernels is a trace of n kernels of one name.
+// kernels returns a trace of n kernels with one name.
 func kernels(name string, n int) string {
 	events := make([]string, n)
 	for i := range events {
@@ -72,7 +72,7 @@ func TestAProfileThatIsThereTwiceCountsOnce(t *testing.T) {
 func TestRunsIntoOneFolderDoNotMix(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	const runs = 4
-	var started []*process // of their own: Collectors in one process share the exporter of files
+	var started []*process // separate processes, because Collectors in one process share file exporters
 	for i := range runs {
 		file := writeFile(t, dir, fmt.Sprintf("%d.json", i), kernels(fmt.Sprintf("k%d", i), 500))
 		started = append(started, start(t, os.Environ(), "convert", "--detail", "kernels", "--out", out, file))

@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// allJobs reports whether every simulated job is read, which takes minutes, and not a sample.
+// allJobs reports whether every simulated job is read, which takes minutes, instead of a sample.
 func allJobs() bool { return os.Getenv("OTELGPU_ALL_JOBS") != "" }
 
 // converted returns the spans of profiles.
@@ -82,13 +82,14 @@ func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 			for rank := range int64(l.Ranks) {
 				assert.InDelta(t, truth.Waited[rank].Seconds(), waited[rank].Seconds(), 0.01*most.Seconds(), "rank %d waits", rank)
 			}
-			// Of ranks that arrive within a microsecond of each other either may be the last.
+			// Among ranks that arrive within a microsecond of each other, any may be the last.
 			assert.InDelta(t, truth.Held[l.Late].Seconds(), held[int64(l.Late)].Seconds(), 0.01*truth.Held[l.Late].Seconds())
 		})
 	}
 }
 
-// Without the profile of the late rank nobody else is blamed, and the rank is named; the job's sentence comes first.
+// Without the profile of the late rank, no other rank is reported as late, and the rank is named; the job's sentence
+// comes first.
 func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, l := range profilejobs.Layouts() {
@@ -112,7 +113,7 @@ func firstLines(stdout string) string {
 	return strings.Join(jobSentence.FindAllString(stdout, -1), "")
 }
 
-// outcome is what the analysis says of a simulated job.
+// outcome is the result of the analysis of a simulated job.
 type outcome struct {
 	job   profilejobs.Job
 	found string
@@ -122,7 +123,7 @@ type outcome struct {
 
 func (o *outcome) right() bool { return slices.Contains(o.job.Want, o.found) }
 
-// off is the error of the gain, as a share of the planted loss.
+// off returns the error of the gain, relative to the planted loss.
 func (o *outcome) off() float64 {
 	return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds()
 }

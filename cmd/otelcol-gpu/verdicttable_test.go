@@ -27,8 +27,8 @@ import (
 
 var updateTable = flag.Bool("findings.update", false, "write testdata/recorded_traces.md")
 
-// truth is what is known of a trace from elsewhere: from those who recorded it, from what the file's own times add up
-// to by another method (MANIFEST.md of the data, reports of TraceLens beside its traces).
+// truth is independent knowledge about a trace: from its authors, or from sums over the file's own times (MANIFEST.md
+// of the data, reports of TraceLens for its traces).
 type truth struct {
 	kind   string // of the first finding of the first device; empty: not known
 	text   string
@@ -100,7 +100,7 @@ var truths = map[string]truth{
 	},
 }
 
-// testdata/recorded_traces.md has the first finding of each recorded trace, and the truth if it is known. The test
+// testdata/recorded_traces.md has the first finding of each recorded trace, and the true cause if it is known. The test
 // skips without the recorded traces; `go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -v` prints the table.
 func TestTableOfRecordedTraces(t *testing.T) {
 	if testing.Short() {

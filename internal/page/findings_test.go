@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// bare takes the operation's type off spans, so that they look like a service's.
+// bare removes the operation type from spans, so that they look like spans of a service.
 func bare(td ptrace.Traces, change func(ptrace.Span)) ptrace.Traces {
 	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		s.Attributes().Remove("gpu.operation.type")
@@ -35,7 +35,7 @@ func TestFindingsArePrinted(t *testing.T) {
 	m := at()
 	require.Empty(t, m.State(Query{}).Findings)
 
-	// Five requests of 50 ms and one of 400 ms, with an account each; a seventh's length is unknown.
+	// Five requests of 50 ms and one of 400 ms, each with a usage record; the length of a seventh is unknown.
 	for i := range byte(7) {
 		length := 50 * time.Millisecond
 		if i == 3 {
@@ -50,7 +50,7 @@ func TestFindingsArePrinted(t *testing.T) {
 			attributes: map[string]any{"gpu.energy": 2.5 * float64(i)},
 		}))
 	}
-	// A clock that is throttled in 2 of 3 runs of gemm, and in what ran beside one of them.
+	// A clock that is throttled in 2 of 3 runs of gemm, and in work concurrent with one of them.
 	capped := map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}}
 	free := map[string]any{"gpu.flop.count": 1e9}
 	for i := range byte(3) {
@@ -72,7 +72,7 @@ func TestFindingsArePrinted(t *testing.T) {
 			name: "beside", kind: "section", start: 3 * time.Second, length: 2 * time.Millisecond, attributes: attributes,
 		}))
 	}
-	// Copies through pageable memory: the one that moves most. A pinned one moves more.
+	// Copies through pageable memory: the one that moves most bytes. A pinned copy moves more.
 	for name, memory := range map[string]string{"small": "pageable", "large": "pageable", "pinned": "pinned"} {
 		size := map[string]int{"small": 1e6, "large": 20e6, "pinned": 100e6}[name]
 		m.Traces(traces(t, span{
@@ -83,7 +83,7 @@ func TestFindingsArePrinted(t *testing.T) {
 			},
 		}))
 	}
-	// Rank 1 is late in two of three steps, and its device works for another service as well.
+	// Rank 1 is late in two of three steps, and its device also works for another service.
 	for i := range 3 {
 		m.Traces(traces(t, span{
 			name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 40,
@@ -145,7 +145,7 @@ func TestFewOrEqualRequestsAreNoFinding(t *testing.T) {
 			account := traces(t, span{name: "decode", kind: "share", start: time.Second, length: d, trace: byte(i)})
 			server := bare(traces(t, span{name: "POST", start: time.Second, length: d, trace: byte(i)}),
 				func(s ptrace.Span) { s.SetKind(ptrace.SpanKindServer) })
-			m.Traces(account) // the account may also come first
+			m.Traces(account) // the usage record may also arrive first
 			m.Traces(server)
 		}
 		require.Empty(t, m.State(Query{}).Findings, name)
@@ -153,7 +153,7 @@ func TestFewOrEqualRequestsAreNoFinding(t *testing.T) {
 	}
 }
 
-// Thousands of requests later the slow one has given way to newer ones; what is said of it stays within its time.
+// Thousands of requests later, the slow one has been evicted, but its finding stays for its time.
 func TestTheSlowestRequestIsKeptWhenOthersAreEvicted(t *testing.T) {
 	m := at()
 	request := func(i int, start, length time.Duration) {
@@ -189,7 +189,7 @@ func TestLengthsOfRequestsWithoutAUsageRecordAreBounded(t *testing.T) {
 	require.Zero(t, m.lengths.Get(pcommon.TraceID{1, 0, 4}), "the oldest leave")
 }
 
-// One copy of 4 bytes and one throttled span of a thousand cost nothing. Both sides of each threshold.
+// One copy of 4 bytes and one throttled span of a thousand are irrelevant. Tests both sides of each threshold.
 func TestLiveFindingsHaveThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
 		copied, held, free time.Duration // free: other runs of the throttled operation
@@ -230,7 +230,7 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 	}
 }
 
-// A process that copies through pageable memory is judged by its spans as by its profile.
+// A process that copies through pageable memory has the same finding from its spans as from its profile.
 func TestTheSameFactsGiveTheSameFindingAsInAProfile(t *testing.T) {
 	for share, is := range map[float64]bool{0.009: false, 0.051: true, 0.3: true} {
 		copied := time.Duration(share * float64(time.Second))
@@ -287,7 +287,7 @@ func TestARegressionIsShownWithBothTraces(t *testing.T) {
 	require.False(t, ok, "reported later")
 }
 
-// Two runs of one job have ranks of their own.
+// Two runs of one job have separate ranks.
 func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 	m := at()
 	job := func(td ptrace.Traces, id string) ptrace.Traces {
@@ -316,7 +316,7 @@ func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 25ms on average")
 }
 
-// point is a point of a metric of device GPU-1 at a time before noon.
+// put adds a point of a metric of device GPU-1 at a time before noon.
 func (m *Model) put(name string, before time.Duration, value float64, sum bool, attributes map[string]any) {
 	md := pmetric.NewMetrics()
 	rm := md.ResourceMetrics().AppendEmpty()
@@ -348,7 +348,7 @@ func TestDeviceErrorsAreFindings(t *testing.T) {
 		{"xid", []float64{5, 5}, ""},
 		{"ecc_uncorrected", []float64{2, 4}, "gpu0 reported 2 uncorrected memory errors"},
 		{"ecc_corrected", []float64{2, 4}, ""},
-		{"xid", []float64{7}, ""}, // errors of before the first point
+		{"xid", []float64{7}, ""}, // errors before the first point
 	} {
 		m := at()
 		m.Traces(traces(t, span{name: "a", kind: "section", start: 25 * time.Second, length: time.Second, trace: 6}))
@@ -368,7 +368,7 @@ func TestDeviceErrorsAreFindings(t *testing.T) {
 	}
 }
 
-// Each kind of error has a counter of its own.
+// Each kind of error has a separate counter.
 func TestDeviceErrorsAreCountedByKind(t *testing.T) {
 	m := at()
 	for i := range 3 {
@@ -425,7 +425,7 @@ func TestAStarvedDeviceIsAFinding(t *testing.T) {
 	}
 }
 
-// With delta temporality each point is what was added.
+// With delta temporality, each point is an increment.
 func TestSectionTimeMayBeDelta(t *testing.T) {
 	m := at()
 	m.put("hw.power", 30*time.Second, 100, false, nil)

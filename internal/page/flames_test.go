@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// profiled returns a model with spans of 4 s, then 2 s, of which the stacks have settled, and its clock.
+// profiledModel returns a model with spans of 4 s, then 2 s, whose stacks have settled, and its clock.
 func profiledModel(t testing.TB) (*Model, *time.Time) {
 	now := noon
 	m := NewWithClock(func() time.Time { return now })
@@ -92,7 +92,7 @@ func TestPprofOfTheRequestedTime(t *testing.T) {
 	}
 }
 
-// Stacks leave with the time that the page keeps, and spans from the future do not enter.
+// Stacks expire with the time that the page keeps, and spans from the future are rejected.
 func TestStacksExpireWithTheKeptTime(t *testing.T) {
 	m, now := profiledModel(t)
 	require.Len(t, m.Profiles(ProfileQuery{}), 1)
@@ -190,7 +190,7 @@ func TestGoToolPprofReadsEveryTypeAndDisjointVersions(t *testing.T) {
 	}
 }
 
-// A report has the stacks of the files that were read to their end.
+// A report has the stacks of completely read files.
 func TestReportsHaveFlames(t *testing.T) {
 	b := NewBook()
 	td := ptrace.NewTraces()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// at is a model whose clock stands at noon.
+// at returns a model whose clock is stopped at noon.
 func at() *Model { return NewWithClock(func() time.Time { return noon }) }
 
 type span struct {
@@ -114,7 +114,7 @@ func TestUnknownValuesAreAbsent(t *testing.T) {
 	}
 }
 
-// A clock that is set back leaves seconds in the strips that are not to come for an hour; they are overwritten.
+// A clock that is set back leaves future seconds in the strips, which are overwritten.
 func TestStripsContinueWhenTheClockIsSetBack(t *testing.T) {
 	now := noon.Add(time.Hour + 10*time.Second)
 	m := NewWithClock(func() time.Time { return now })
@@ -204,7 +204,7 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Len(t, d.Power, 60)
 }
 
-// Devices are read every ten seconds or less often: values are for the time since the last reading.
+// Devices are read every ten seconds or less often: values apply to the time since the previous reading.
 func TestASampleCoversTheTimeSinceThePreviousOne(t *testing.T) {
 	m := at()
 	for before, watts := range map[int]float64{170: 100, 50: 200, 40: 300, 20: 400} {
@@ -297,7 +297,7 @@ func TestStepsAndRequests(t *testing.T) {
 	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
 }
 
-// A request that its engine times on the host is shown beside batched ones; batches' counts come first.
+// A request that its engine times on the host is shown together with batched ones; counts of batches have priority.
 func TestRequestsOfEngines(t *testing.T) {
 	m := at()
 	request := span{
@@ -364,7 +364,7 @@ func TestTheModelIsBounded(t *testing.T) {
 	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)
 }
 
-// TestPermanentOperationsCoverLessTime holds the memory of many operations to a number of buckets.
+// TestPermanentOperationsCoverLessTime verifies that buckets bound the memory of many operations.
 func TestPermanentOperationsCoverLessTime(t *testing.T) {
 	m := at()
 	const names = 900
@@ -553,7 +553,7 @@ func TestEventsComeWhenSomethingNewIsThere(t *testing.T) {
 	assert.Equal(t, "event: state\ndata: 1\n\n", string(buf[:n]))
 }
 
-// BenchmarkTraces is what a span costs the Collector.
+// BenchmarkTraces measures the cost of a span to the Collector.
 func BenchmarkTraces(b *testing.B) {
 	m := at()
 	list := make([]span, 512)
@@ -574,8 +574,8 @@ func BenchmarkTraces(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkOpenPage is what one browser costs the Collector each second: the state as JSON, as small as a demo's and as
-// large as it can be.
+// BenchmarkOpenPage measures the cost of one browser to the Collector per second: the state as JSON, as small as a
+// demo's and as large as it can be.
 func BenchmarkOpenPage(b *testing.B) {
 	for _, size := range []struct{ devices, operations int }{{1, 12}, {64, 10_000}} {
 		b.Run(fmt.Sprintf("devices=%d,operations=%d", size.devices, size.operations), func(b *testing.B) {

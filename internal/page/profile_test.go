@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
-// TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds
-// all their time again.
+// TestATimelineKeepsEveryNanosecond adds activities in any order, over periods that make cells coarser, and verifies
+// that no time is lost.
 func TestATimelineKeepsEveryNanosecond(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, reach := range []int64{1000, 1e6, 1e9, 1e12} {

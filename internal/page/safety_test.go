@@ -30,7 +30,7 @@ func gauge(name string, v float64) pmetric.Metrics {
 	return md
 }
 
-// One service that sends numbers which are none, or whose sums are none, must not take the page from all others.
+// A service that sends invalid numbers, or numbers with invalid sums, must not break the page for others.
 func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	m := at()
 	for _, name := range []string{
@@ -63,7 +63,7 @@ func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	require.NoError(t, Report(&bytes.Buffer{}, m.State(Query{})))
 }
 
-// A name that a hostile site points to the loopback is not answered: its pages would read what is shown here.
+// Requests for a name that a hostile site points to loopback are rejected, because the site could read the page.
 func TestThePageOfTheLoopbackAnswersToItsOwnNames(t *testing.T) {
 	srv := httptest.NewServer(Handler(at(), "", "GPU.Example."))
 	defer srv.Close()
@@ -111,7 +111,7 @@ func TestOnlyThePageIsServed(t *testing.T) {
 	}
 }
 
-// slow is a browser that does not read until it is let go.
+// slow is a browser that does not read until it is released.
 type slow struct {
 	*httptest.ResponseRecorder
 	writes   chan struct{}
@@ -130,7 +130,7 @@ func (s *slow) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Readers that do not read hold neither the pipeline nor memory without bound.
+// Readers that do not read delay the pipeline no more than a bounded time, and take bounded memory.
 func TestSlowReadersDelayNothing(t *testing.T) {
 	m := at()
 	h := Handler(m, "")
@@ -156,5 +156,5 @@ func TestSlowReadersDelayNothing(t *testing.T) {
 	}
 	w = httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/state", nil))
-	assert.Equal(t, http.StatusOK, w.Code, "their places are free again")
+	assert.Equal(t, http.StatusOK, w.Code, "their slots are free again")
 }

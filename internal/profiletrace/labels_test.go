@@ -274,7 +274,7 @@ func TestNumbersOfModulesAreTakenOff(t *testing.T) {
 	}
 }
 
-// Names of the runtimes' functions, as CUPTI, roctracer and Unified Runtime give them.
+// Names of runtime functions in CUPTI, roctracer and Unified Runtime.
 func TestCallsThatLaunchAndCallsThatWait(t *testing.T) {
 	for kind, names := range map[string][]string{
 		"launches": {

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Each activity queries steps inside one another: there are never more of them than openSteps, and what is over
-// goes.
+// Each activity queries nested steps: there are at most openSteps of them, and ended ones are removed.
 func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	p := &process{}
 	const n = 10_000
@@ -25,7 +24,7 @@ func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	p.passed(2 * n)
 	assert.Empty(t, p.steps)
 
-	p = &process{} // one after the other, within a long one
+	p = &process{} // consecutive, within a long one
 	p.track(&step{start: 0, end: n})
 	for i := range int64(n) {
 		p.track(&step{start: i, end: i + 1})

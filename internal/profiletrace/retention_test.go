@@ -14,7 +14,7 @@ import (
 )
 
 // Launches are remembered for late activities, spread over the whole profile if their correlations are. They must not
-// keep what was gathered for spans that are written.
+// keep data of written spans.
 func TestWrittenSpansAreFreedWhileTheirLaunchesAreRemembered(t *testing.T) {
 	p := New(Options{Detail: LevelKernels, MemoryMiB: 1, TempDir: t.TempDir()}, Source{Scope: "s", Root: "r"})
 	defer p.Close()

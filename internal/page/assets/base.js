@@ -3,7 +3,7 @@
 // Nodes, numbers, hover, tables. Text from the wire is only ever set as text: nothing in these files parses HTML.
 
 const byId = (id) => document.getElementById(id);
-let state = null; // the State that is drawn
+let state = null; // the drawn State
 
 function node(n, props, children) {
   for (const [k, v] of Object.entries(props || {})) {
@@ -15,25 +15,25 @@ function node(n, props, children) {
   n.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== "").map(plain));
   return n;
 }
-// plain shows characters that control a terminal or turn the direction of text, so that they change nothing around them.
+// plain replaces control characters and characters that change the direction of text with visible ones.
 const plain = (t) => (typeof t === "string" ? t.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd") : t);
 const el = (name, props, ...children) => node(document.createElement(name), props, children);
 const svg = (name, props, ...children) => node(document.createElementNS("http://www.w3.org/2000/svg", name), props, children);
-// chart makes a drawing of this size in CSS pixels, so that its text is as large as other text. A drawing with parts that
-// take the focus is a group: the parts of an image are hidden from assistive technology.
+// chart returns a drawing of this size in CSS pixels, so that its text is as large as other text. A drawing with
+// focusable parts is a group, because assistive technology ignores the parts of an image.
 function chart(label, width, height, ...children) {
   const n = svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": label}, ...children);
   n.setAttribute("role", n.querySelector("[tabindex]") ? "group" : "img");
   return n;
 }
 const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor, class: cls}, t);
-// wide is how wide a label of a chart is.
+// wide returns the width of a chart label.
 const pen = document.createElement("canvas").getContext("2d");
 function wide(t, bold) {
   pen.font = `${bold ? 600 : 400} 11px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(t).width;
 }
-// under draws labels [[x, text]] below a chart of this width: none is truncated, none twice in a row, none over the one before.
+// under draws labels [[x, text]] below a chart of this width, without truncated, repeated or overlapping labels.
 function under(labels, y, W) {
   let end = -Infinity, last;
   return labels.map(([x, t]) => {
@@ -44,11 +44,12 @@ function under(labels, y, W) {
     return text(at, y, t, "middle");
   });
 }
-// named is a name from the wire: isolated, so that its direction changes nothing around it, and whole on hover.
+// named returns a received name: isolated, so that its direction does not affect the surrounding text, and complete on
+// hover.
 const named = (t) => el("bdi", {class: "name", title: t}, t);
-// short cuts a name for a label.
+// short truncates a name for a label.
 const short = (t, n) => ([...t].length > n ? [...t].slice(0, n - 1).join("") + "…" : t);
-// widths are the widths of the views before they are drawn: reading them meanwhile would lay the page out for each.
+// widths are the widths of the views before drawing, because reading them during drawing would cause a layout for each.
 const widths = new Map();
 const widthOf = (view) => Math.max(240, Math.floor(widths.get(view) || view.clientWidth || 640));
 
@@ -68,7 +69,7 @@ function scaled(x, unit) {
   for (const [f, p] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (x >= f) return sig(x / f) + " " + p + unit;
   return sig(x) + " " + unit;
 }
-// bytes are of memory, so in powers of two; what was moved is scaled(…, "B").
+// bytes formats memory sizes, in powers of two; moved bytes use scaled(…, "B").
 function bytes(b) {
   for (const [f, p] of [[2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]]) if (b >= f) return sig(b / f) + " " + p + "iB";
   return sig(b) + " B";
@@ -89,10 +90,11 @@ function offset(ms) {
   return east ? `UTC${east < 0 ? "−" : "+"}${two(Math.abs(east) / 60)}:${two(Math.abs(east) % 60)}` : "UTC";
 }
 
-// Hover. What a node says is kept beside it, so that it can be said again when the node is drawn again under the pointer.
+// Tooltips. The text of a node is stored separately, so that it can be shown again when the node is redrawn under the
+// pointer.
 const tips = new WeakMap();
 const tip = byId("tip");
-let pointer = null, place = null; // where the pointer is, and where in the node with the focus the tip stands if it is of that one
+let pointer = null, place = null; // position of the pointer, and of the tooltip within the focused node
 function tipOf(n) {
   for (; n && n !== document; n = n.parentNode) if (tips.has(n)) return n;
   return null;
@@ -116,7 +118,7 @@ function focusTip(n, at) {
   place = at || [b.width / 2, b.height / 2];
   showTip(n, b.left + place[0], b.top + place[1]);
 }
-// tipAgain says what is at the same place after a redraw. What Escape has hidden stays so.
+// tipAgain shows the tooltip for the same position after a redraw. A tooltip hidden with Escape stays hidden.
 function tipAgain(shown, at) {
   tip.hidden = true;
   if (shown && at) focusTip(document.activeElement, at);
@@ -130,7 +132,8 @@ function traceLink(id, label) {
   return el("span", {}, to ? el("a", {href: to, target: "_blank", rel: "noreferrer", "data-key": "trace " + id}, label) : label,
     isTrace(id) ? el("button", {class: "copy", "data-key": `copy ${label} ${id}`, "aria-label": "copy trace ID " + id, title: "copy " + id, onclick: (e) => copy(id, e.currentTarget)}) : null);
 }
-// copy writes a text to the clipboard. Browsers allow that to pages from this host or by HTTPS; others select and copy.
+// copy writes a text to the clipboard. Browsers allow that for pages from this host or over HTTPS; other pages select
+// and copy.
 async function copy(t, button) {
   try {
     await navigator.clipboard.writeText(t);
@@ -149,22 +152,22 @@ async function copy(t, button) {
 function openTrace(id) {
   if (traceOf(id)) open(traceOf(id), "_blank", "noreferrer");
 }
-// pressed makes a drawn node do what a button does.
+// pressed makes a drawn node behave like a button.
 const pressed = (f) => ({onclick: f, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); f(e); } }});
 
 function legend(entries) {
   return el("ul", {class: "legend"}, ...entries.map(([name, cls]) =>
     el("li", {}, svg("svg", {width: 11, height: 11, viewBox: "0 0 11 11", "aria-hidden": "true"}, svg("rect", {width: 11, height: 11, rx: 2, class: cls})), named(name))));
 }
-// empty says what is missing and what to do about it.
+// empty states what is missing and the remedy.
 const empty = (what, todo) => el("p", {class: "empty"}, el("strong", {}, what), " ", todo);
-// nothing is what a view without data shows: what is missing, or in a file, where nothing more comes, nothing.
+// nothing returns the content of a view without data: what is missing, or nothing in a file, which gets no more data.
 const nothing = (what, todo) => (state.live ? [empty(what, todo)] : null);
 const details = (key, title, body) => node(document.createElement("details"),
   {open: opened.has(key), "data-key": key, ontoggle: (e) => opened[e.target.open ? "add" : "delete"](key)}, [el("summary", {}, title), body]);
 const opened = new Set();
 
-// Tables. What is chosen of a table, by its key, outlives a redraw: order, filter, whether all rows are shown.
+// Tables. The choices for a table (order, filter, whether all rows are shown) are kept by key across redraws.
 const tables = new Map();
 // csv returns rows as comma-separated values, numbers with 12 digits. A text that a spreadsheet would run as a formula gets an
 // apostrophe.
@@ -189,7 +192,7 @@ let changed = () => {};
 // more: how many rows there are beyond all.
 function table(caption, all, rows, opts = {}) {
   const none = (v, c) => v === undefined || v === null || v === "" || v === 0 && !c.zero || Number.isNaN(v);
-  const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r), c))); // a column that is empty says nothing
+  const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r), c))); // omit empty columns
   const own = opts.key ? tables.get(opts.key) || {find: ""} : {find: ""};
   own.sort ||= opts.sort;
   if (opts.key) tables.set(opts.key, own);
@@ -201,7 +204,7 @@ function table(caption, all, rows, opts = {}) {
       const [title, down] = own.sort, by = columns.find((c) => c.title === title) || columns[0], of = by.of;
       list = list.slice().sort((a, b) => {
         const u = of(a), v = of(b);
-        if (none(u, by) || none(v, by)) return none(u, by) - none(v, by); // what is not known stays behind
+        if (none(u, by) || none(v, by)) return none(u, by) - none(v, by); // unknown values come last
         const c = typeof u === "string" ? u.localeCompare(v) : u - v;
         return down ? -c : c;
       });
@@ -226,7 +229,7 @@ function table(caption, all, rows, opts = {}) {
     oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
   return node(box, {}, [search, ...fill()]);
 }
-// keep does something that makes nodes again, and gives back the focus, the tip and the places of what is scrolled.
+// keep runs a function that recreates nodes, and restores the focus, the tooltip and scroll positions.
 function keep(f) {
   const shown = !tip.hidden, where = place;
   keepFocus(f);

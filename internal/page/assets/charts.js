@@ -3,7 +3,7 @@
 
 const boundClass = (b) => ({compute: "k0", memory: "k1", launch: "k4", latency: "k3"})[b] || "k7";
 
-// ticks are about n round numbers from 0 to at least most.
+// ticks returns about n round numbers from 0 to at least most.
 function ticks(most, n) {
   const raw = most / n, unit = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= raw) || unit * 10;
   const list = [];
@@ -29,7 +29,7 @@ function roofline(view, points, roofs) {
   const x0 = Math.floor(lg(Math.min(...xs)) - 0.2), x1 = Math.ceil(lg(Math.max(...xs)) + 0.3), y0 = Math.floor(lg(Math.min(...ys)) - 0.1), y1 = Math.ceil(lg(Math.max(...ys)) + 0.15);
   const x = (v) => L + (lg(v) - x0) / (x1 - x0) * (W - L - R), y = (v) => H - B - (lg(v) - y0) / (y1 - y0) * (H - B - T);
   const parts = [], taken = [], most = Math.max(...points.map((p) => p.time), 1e-12), radius = (p) => 3.5 + 13 * Math.sqrt(p.time / most);
-  // place tells whether a label has room, and takes it.
+  // place reports whether there is space for a label, and reserves it.
   const place = (bx, by, w, of) => {
     if (bx < L || bx + w > W - 2 || by < T || taken.some(([tx, ty, tw]) => bx < tx + tw + 4 && tx < bx + w + 4 && Math.abs(by - ty) < 13)) return false;
     if (points.some((p) => p !== of && Math.abs(y(p.flopRate) - by + 4) < radius(p) + 5 && x(p.intensity) + radius(p) > bx && x(p.intensity) - radius(p) < bx + w)) return false;
@@ -107,7 +107,8 @@ function bar(view, label, total, list, height = 26) {
   return chart(label, W, height, ...parts);
 }
 
-// levels draws lines {name, points: [[unix ms, bytes]], limit} over time; points hold until the next, null is not known.
+// levels draws lines {name, points: [[unix ms, bytes]], limit} over time; points apply until the next one, null is
+// unknown.
 function levels(view, label, list, from, to) {
   const W = widthOf(view), H = 170, L = 66, B = 20, T = 8, R = 8, most = Math.max(1, ...list.flatMap((l) => l.points.map(([, v]) => v || 0)));
   const unit = 1024 ** Math.floor(Math.log2(most) / 10), scale = ticks(most / unit, 4).map((v) => v * unit), top = scale[scale.length - 1];
@@ -134,6 +135,6 @@ function levels(view, label, list, from, to) {
   };
   const picture = chart(label, W, H, svg("rect", {x: 0, y: 0, width: W, height: H, "fill-opacity": 0}), ...parts);
   tips.set(picture, says);
-  // There are seven colours: of more lines a legend would tell nothing apart.
-  return el("figure", {}, picture, list.length > 7 ? el("p", {class: "hint"}, `${list.length} lines; hover says which is which.`) : list.length > 1 ? legend(list.map((l, i) => [l.name, "k" + i])) : null);
+  // There are seven colors, so a legend for more lines would be ambiguous.
+  return el("figure", {}, picture, list.length > 7 ? el("p", {class: "hint"}, `${list.length} lines; hover over a line to identify it.`) : list.length > 1 ? legend(list.map((l, i) => [l.name, "k" + i])) : null);
 }

@@ -1,14 +1,14 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // How fast are collectives? Bandwidth by message, against the link.
 
-// members is a process group for people: its description, unless that says nothing, and its ranks.
+// members returns a readable process group: its description, unless that is meaningless, and its ranks.
 function members(t) {
   const ranks = (t.id || "").match(/\[.*\]/), name = (t.id || "").replace(/\s*\[.*\]/, "");
   const label = t.group && t.group !== "undefined" ? t.group : name;
   return [label, ranks ? ranks[0] : ""].filter(Boolean).join(" ");
 }
 
-// transfers is a table of messages: of one profile, or of a job, whose runs are known on several ranks.
+// transfers returns a table of messages of one profile, or of a job, whose runs are known on several ranks.
 function transfers(rows, key, job, more) {
   if (!rows.length) return null;
   const several = rows.some((t) => t.device) && new Set(rows.map((t) => t.device)).size > 1;

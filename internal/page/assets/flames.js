@@ -14,8 +14,8 @@ const flameTags = {rank: (t) => t.rank && `rank ${t.rank}`, device: (t) => t.dev
 const flame = {type: 0, group: "call stack", find: "", zoom: [], at: [], of: "", sources: [], against: "", shares: false, data: null, base: null, asked: 0, query: "", made: null};
 const flameRow = 18, flameRows = 150, flameRects = 4000;
 
-// flameSums are the stacks of a graph with the sums of everything below, in arrays: a graph has many more stacks than
-// a screen. Stacks with several tags are there once for each.
+// flameSums returns the stacks of a graph with the sums of everything below, in arrays, because a graph has many more
+// stacks than a screen. Stacks with several tags are included once for each.
 function flameSums(g, tagged) {
   const tags = tagged ? (g.tags || []).map((t) => tagged(t) || "") : [], t = flame.type, nodes = g.nodes;
   let frames = g.frames, size = nodes.length, p = new Int32Array(size), f = new Int32Array(size), own = new Float64Array(size), from = null; // from: the node of the graph
@@ -60,17 +60,18 @@ function flameSums(g, tagged) {
   return {frames, p, f, own, trace, sum, most, best, first, next, roots, total};
 }
 const flameKey = (f) => `${f.kind} ${f.name} ${f.full || ""}`;
-// flameTree merges the stacks of a graph, and the stacks of the graph before it, if there is one. What is below a frame is
-// merged when it is needed.
+// flameTree merges the stacks of a graph, and of the baseline graph, if there is one. Frames below a frame are merged
+// when they are needed.
 function flameTree(data, base) {
   const group = flameGroups[flame.group], sides = [data, base].filter(Boolean).map((g) => flameSums(g, flameTags[flame.group]));
   const scale = base && flame.shares && sides[1].total > 0 ? sides[0].total / sides[1].total : 1;
   const node = (frame, up) => ({frame, up, depth: up ? up.depth + 1 : 0, sum: 0, before: 0, trace: "", most: 0, of: [null, null], children: null, sides, group});
-  // join adds the stack i to a child of a node; from is the stack whose value counts, which is not i where stacks are upside down.
+  // join adds the stack i to a child of a node; from is the stack whose value counts, which differs from i in inverted
+  // stacks.
   const join = (up, side, i, from, v) => {
     const s = sides[side], frame = s.frames[s.f[i]];
     let n = (side ? up.same ||= new Map() : up.children).get(frame);
-    if (!n && side) { // the graph before has frames of its own, found by their texts once
+    if (!n && side) { // the baseline graph has its own frames, which are matched by text once
       up.keys ||= new Map([...up.children.values()].map((c) => [flameKey(c.frame), c]));
       n = up.keys.get(flameKey(frame));
       if (n) up.same.set(frame, n);
@@ -109,7 +110,7 @@ function flameMap(n) {
   }
   return n.children;
 }
-// flameSelf is the value of a frame without the frames below it.
+// flameSelf returns the value of a frame without the frames below it.
 function flameSelf(n) {
   const [s] = n.sides, inside = (i) => { let v = s.own[i]; for (let c = s.first[i]; c >= 0; c = s.next[c]) if (!n.group(s.frames[s.f[c]])) v += inside(c); return v; };
   if (!n.up) return 0;
@@ -121,7 +122,7 @@ function flamePath(n) {
   for (; n.up; n = n.up) path.unshift(flameKey(n.frame));
   return path;
 }
-// flameAt is the node of a path, or the deepest of its nodes that is still there.
+// flameAt returns the node of a path, or its deepest existing node.
 function flameAt(root, path) {
   let at = root;
   for (const key of path) {
@@ -131,12 +132,12 @@ function flameAt(root, path) {
   }
   return at;
 }
-// flameChildren are the frames below one, of at least this value, the largest first.
+// flameChildren returns the frames below one, of at least this value, largest first.
 const flameChildren = (n, least) => [...flameMap(n).values()].filter((c) => c.sum > 0 && c.sum >= (least || 0)).sort((a, b) => b.sum - a.sum);
 const flameFound = (f) => flame.find && (f.name + "\n" + (f.full || "")).toLowerCase().includes(flame.find.toLowerCase());
 const flameChange = (n) => `${n.sum >= n.before ? "+" : "−"}${flameTypes[flame.type][1](Math.abs(n.sum - n.before))}`;
 
-// flameQuery is what the live page requests: the chosen time, and what it is compared with.
+// flameQuery returns the request of the live page: the chosen time and the baseline.
 function flameQuery() {
   const p = live.pick, to = p ? Math.round(p.to) : state.now, from = p ? Math.round(p.from) : to - live.range * 1000, span = to - from;
   const ask = (a, b, more) => `api/flames?from=${a}&to=${Math.max(a + 1, b)}${more || ""}`;
@@ -162,7 +163,7 @@ function flameLoad() {
     [flame.data, flame.base, flame.made] = [data, base, null];
     if (!flame.of) flame.sources = data.sources;
     if (!live.paused) draw();
-  }, () => { flame.asked = now - 3000; }); // the summary says that the Collector does not answer
+  }, () => { flame.asked = now - 3000; }); // the summary states that the Collector does not respond
 }
 
 function flames(view) {
@@ -183,7 +184,7 @@ function flames(view) {
   if (!root.sum) return [...out, empty(`No ${name[0]} in this time.`, flame.type === 1 ? "Spans get energy from gpu_join, which needs the power samples of a device." : "Choose another quantity or time.")];
   out.push(flameDrawing(view, root, show, name[0]), flameSays(root, show));
   if (flame.data.merged) out.push(el("p", {class: "hint"}, `${plural(flame.data.merged, "stack")} with the least are summed as (other stacks).`));
-  // The table of many frames is made when it is open.
+  // The table of many frames is created when it is opened.
   const list = details("flames table", "as a table", opened.has("flames table") ? table(`${name[0]} by frame`, [
     {title: "frame", left: true, of: (r) => r.frame.name, cell: (r) => el("bdi", {class: "name", title: r.frame.full || r.frame.name}, r.frame.name)}, {title: "kind", left: true, of: (r) => r.frame.kind},
     {title: "total", of: (r) => r.sum, cell: (r) => show(r.sum)}, {title: "share", of: (r) => r.sum / root.sum, cell: (r) => percent(r.sum / root.sum)}, {title: "self", of: (r) => r.self, cell: (r) => or(r.self, show)},
@@ -195,7 +196,7 @@ function flames(view) {
   return out;
 }
 
-// flameRowsOf sums frames wherever they are; one that is below itself counts once.
+// flameRowsOf sums frames over all positions; a recursive frame counts once.
 function flameRowsOf(root) {
   const at = new Map(), around = new Set();
   const visit = (n) => {
@@ -217,7 +218,7 @@ function flameRowsOf(root) {
   return [...at.values()];
 }
 
-// flameClass is a frame's color: its kind, or in a difference red for more and blue for less.
+// flameClass returns a frame's color: its kind, or in a difference red for more and blue for less.
 function flameClass(n) {
   if (!flame.base) return "f" + n.frame.kind;
   const c = (n.sum - n.before) / Math.max(n.sum, n.before);
@@ -246,7 +247,7 @@ function flameDrawing(view, root, show, title) {
     return svg("g", {onclick: () => go(n), tip: lines}, svg("rect", {x, y: row * flameRow, width: w, height: flameRow, class: [flameClass(n), flameFound(n.frame) ? "found" : "", n === at && n.up ? "at" : ""].filter(Boolean).join(" ")}),
       fits ? svg("text", {x: x + 4, y: row * flameRow + 13, class: "label"}, label) : null);
   });
-  // The way by keys: up and down along a stack, left and right among the frames beside it, Enter zooms.
+  // Keyboard: up and down along a stack, left and right among siblings, Enter zooms.
   const keys = (e) => {
     const beside = at.up ? flameChildren(at.up) : [], i = beside.indexOf(at);
     const to = {ArrowUp: at.up, ArrowDown: flameChildren(at)[0], ArrowLeft: beside[i - 1], ArrowRight: beside[i + 1]}[e.key];
@@ -263,7 +264,7 @@ function flameDrawing(view, root, show, title) {
     "aria-label": `Flame graph of ${title}, ${show(root.sum)} in all; arrow keys choose a frame, Enter zooms, Escape shows all; the table below has the same`}, ...drawn);
 }
 
-// flameSays is the chosen frame in words, with the trace of its slowest span.
+// flameSays returns a description of the chosen frame, with the trace of its slowest span.
 function flameSays(root, show) {
   const n = flameAt(root, flame.at), out = [], found = {sum: 0};
   if (flame.find) {

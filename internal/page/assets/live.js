@@ -5,7 +5,7 @@ const live = {range: 60, paused: false, pick: null, cursor: null, dragging: fals
 
 const phaseKinds = new Map(["forward", "backward", "optimizer", "exposed communication", "data", "comm"].map((n, i) => [n, "k" + [0, 2, 3, 1, 5, 6][i]]));
 const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : ownPhase(n));
-// kindsOf gives names colours in this order, each always the same.
+// kindsOf assigns colors to names in this order; each name always has the same.
 function kindsOf(order) {
   const kinds = new Map();
   return (name) => {
@@ -49,7 +49,7 @@ function meanOf(list) {
   const known = list.filter((v) => v !== null);
   return known.length ? known.reduce((a, b) => a + b, 0) / known.length : undefined;
 }
-// area is the outline of a share over cells; runs of cells that are not known are left out.
+// area returns the outline of a share over cells, without unknown cells.
 function area(values, x, base, height) {
   let d = "", open = false;
   values.forEach((v, i) => {
@@ -126,7 +126,7 @@ function strip(d, g) {
   return el("figure", {class: small ? "device small" : "device"}, el("figcaption", {}, named(titleOf(d)), el("span", {class: "dim"}, [or(mean, (v) => "covered " + percent(v)), or(draws, (v) => sig(v) + " W on average"),
     d.throttled.some(Boolean) ? "throttled" : ""].filter(Boolean).join(", "))), draw1, newest(d, W, L, R, small));
 }
-// newest draws the newest spans of a device on an axis of their own: an operation is far shorter than a second.
+// newest draws the newest spans of a device on a separate axis, because an operation is far shorter than a second.
 function newest(d, W, L, R, small) {
   if (!d.recent.length || small && W < 300) return null;
   const spans = d.recent.slice(-120), end = Math.max(...spans.map((r) => r.end)), begin = Math.min(...spans.map((r) => r.start)), u = (W - L - R) / Math.max(end - begin, 1e-6);
@@ -136,7 +136,7 @@ function newest(d, W, L, R, small) {
   return chart(`The newest ${spans.length} operations of ${titleOf(d)}, over ${seconds((end - begin) / 1e3)}`, W, H, ...parts);
 }
 
-// choose makes a time the one of all views.
+// choose selects a time for all views.
 function choose(from, to) {
   live.pick = to > from ? {from, to} : null;
   changed();
@@ -284,7 +284,7 @@ function ranks(view) {
 const mib = (v) => (v === null ? null : v * 2 ** 20);
 function memory(view) {
   const known = state.devices.filter((d) => d.memory.some((v) => v !== null));
-  if (!known.length) return nothing("No device has said how much of its memory is in use.", "The gpu receiver does (hw.gpu.memory.usage), from DCGM or NVML.");
+  if (!known.length) return nothing("No device has reported its memory usage.", "The gpu receiver does (hw.gpu.memory.usage), from DCGM or NVML.");
   const list = known.map((d) => ({name: titleOf(d), limit: mib(d.limit || null), points: d.memory.map((v, i) => [(d.start + i * d.step) * 1000, mib(v)])}));
   const from = Math.min(...known.map((d) => d.start)) * 1000, to = Math.max(...known.map((d) => d.start + d.memory.length * d.step)) * 1000;
   const rows = list.map((l) => { const all = l.points.map(([, v]) => v).filter((v) => v !== null); return {...l, now: all[all.length - 1], most: Math.max(...all)}; });

@@ -1,11 +1,11 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // What is drawn, and when.
 
-// Views by the section that they fill. A view that returns null has nothing to do with this page and is not shown.
+// Views by the section that they fill. A view that returns null does not apply to this page and is not shown.
 const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
 const reportViews = {comparison, findings, where, flames, timeline, profileSteps, profileRoofline, profileModules, lists, communication, copies, bandwidth, profileMemory, profileRanks, sources};
 
-let target = location.hash.slice(1); // the section that the address names, until it is there
+let target = location.hash.slice(1); // the section that the address names, until it exists
 
 let arranged = false; // the sections of a report are in its order
 
@@ -16,7 +16,7 @@ function draw() {
   arranged ||= report;
   keep(() => {
     const views = Object.entries({...liveViews, ...reportViews}).map(([name, f]) => ({f, section: byId(name), view: byId(name).querySelector(".view"), wanted: name in (report ? reportViews : liveViews)}));
-    for (const v of views) v.section.hidden = !v.wanted; // what is hidden has no width
+    for (const v of views) v.section.hidden = !v.wanted; // hidden elements have no width
     widths.clear();
     for (const v of views) widths.set(v.view, v.view.clientWidth);
     for (const v of views) {
@@ -55,7 +55,7 @@ function controls() {
     button("pause", live.paused, () => { live.paused = !live.paused; if (!live.paused) live.reload(); }, "stop drawing; spans are still taken"));
 }
 
-// asked is the query of the state that is shown.
+// asked returns the query of the shown state.
 function asked() {
   const q = new URLSearchParams({range: live.range});
   if (live.pick) { q.set("from", Math.round(live.pick.from)); q.set("to", Math.round(live.pick.to)); }
@@ -63,7 +63,7 @@ function asked() {
   return q;
 }
 
-let offered; // what options drew: a list that is open must not be drawn again
+let offered; // what options drew: an open list must not be redrawn
 function options() {
   const services = state.services || [], now = JSON.stringify([services, live.service, times.utc, state.live && String(asked())]);
   if (now === offered) return;
@@ -105,7 +105,7 @@ function recall() {
   chosenInWords();
 }
 
-// follow draws what the Collector has, whenever it says that there is something new.
+// follow draws the Collector's data whenever it announces new data.
 function follow() {
   let loading = false, again = false, asking = 0;
   live.reload = async () => {
@@ -131,7 +131,7 @@ function follow() {
   source.addEventListener("state", wanted);
   source.addEventListener("error", () => {
     byId("summary").textContent = "The Collector does not answer; the page goes on when it does.";
-    if (source.readyState === EventSource.CLOSED && !asking) asking = setInterval(wanted, 5000); // more browsers than it tells: ask
+    if (source.readyState === EventSource.CLOSED && !asking) asking = setInterval(wanted, 5000); // too many browsers for events: poll
   });
 }
 

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // The views of a report on profiles: what the analysis says of each device, and what ran when.
 
-// Causes are called as in the text of convert and in comparisons.
+// Causes have the names of convert's text and of comparisons.
 const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", after_wait: "idle: work without a name after waits", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load", capture: "idle: capture of graphs", warm_up: "idle: warm-up"};
 const causeName = (c) => causeNames[c] || "idle: " + c;
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
@@ -29,7 +29,7 @@ function findings() {
     el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
     el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
     v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
-  for (const j of (state.jobs || []).filter((j) => (j.late || []).length).reverse()) // why the others wait comes before that they do
+  for (const j of (state.jobs || []).filter((j) => (j.late || []).length).reverse()) // the late rank precedes the waits of the others
     items.unshift(el("li", {class: "finding"}, el("h3", {}, "late rank", el("span", {class: "dim"}, ` rank ${j.late[0].rank}`), el("span", {class: "gain"}, `each of the others waits ${nanos(j.late[0].each_ns)}`)), el("p", {}, el("bdi", {}, j.says))));
   const some = items.slice(0, 6), rest = items.slice(6), more = everyDevice().reduce((t, {d}) => t + (d.moreFindings || 0), 0);
   return [...(state.jobs || []).filter((j) => !(j.late || []).length).map((j) => el("p", {class: "headline"}, el("bdi", {}, j.says))), el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null, more ? el("p", {class: "hint"}, `${plural(more, "finding")} with less to gain ${more === 1 ? "is" : "are"} not in this page.`) : null];
@@ -131,7 +131,7 @@ function tracks(view, g, merged) {
     list.forEach((row, i) => {
       const y = T + i * rowH, t = row.p.timeline, w = t.length / (to - from) * (W - L);
       if (profile.at && profile.at.group === g.from && profile.at.row === i) { c.fillStyle = colour("--line"); c.fillRect(0, y, W, rowH); }
-      // Cells are summed into the columns of pixels that they fall on, so that many narrow ones do not fade.
+      // Cells are summed into their columns of pixels, so that many narrow ones stay visible.
       const columns = new Map();
       for (const [at, share, cls] of row.cells) {
         const left = x(t.start + at * t.length), last = Math.min(W, left + w);
@@ -293,7 +293,7 @@ function profileRanks(view) {
     {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null];
 }
 
-// job is what the ranks of one job say together: a sentence, who is late, and a row for each rank.
+// job returns the combined result of a job's ranks: a sentence, the late rank, and a row for each rank.
 function job(j, i) {
   const late = new Map((j.late || []).map((l) => [l.rank, l])), most = Math.max(1, ...j.ranks.map((r) => r.held_up_ns));
   const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.count} × ${a.collective}`).join(", ");

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // Reports on many devices, as of a job of 64 ranks: the same views, drawn small and on one scale, with one device large.
 
-const manyDevices = 8; // beyond so many, views are drawn small
+const manyDevices = 8; // beyond this number, views are drawn small
 const many = () => everyDevice().length > manyDevices;
 
 // stripes draws one thin bar for each of {name, total, parts: [[name, value, class, text]]}, on one scale.
@@ -22,7 +22,7 @@ function stripes(view, label, list) {
   return el("figure", {}, chart(label, W, per * rowH, ...parts));
 }
 
-// shown is the device that views with one small chart for each draw large: the reader's choice, the late rank, or the first.
+// shown returns the device that views of small charts draw large: the reader's choice, the late rank, or the first.
 function shown(list) {
   const late = (state.jobs || []).flatMap((j) => j.late || [])[0];
   return list.find(({name}) => name === profile.device) || (late && list.find(({p}) => p.rank === late.rank)) || list[0];
@@ -63,14 +63,14 @@ function smallLevels(view, list) {
   return [multiples(view, `Allocated memory of ${plural(list.length, "device")}, each up to ${bytes(most)}`, cells, chosen.name), el("p", {class: "hint"}, `All on one scale, up to ${bytes(most)}. Below: ${chosen.name}.`)];
 }
 
-// rowOf is one row of the timeline for all streams of a profile.
+// rowOf returns one row of the timeline for all streams of a profile.
 function rowOf(p) {
   const streams = p.timeline.rows.filter((r) => !r.host), rows = streams.length ? streams : p.timeline.rows, name = deviceName(p, {ordinal: Math.max(0, rows[0].device)});
   return {p, r: rows[0], name: plain(name), brief: p.rank >= 0 ? "r" + p.rank : name, cells: rows.flatMap((r) => expand(p.timeline, r)).sort((a, b) => a[0] - b[0] || b[1] - a[1])};
 }
 
-// together sums rows of the same kernel, operator or collective on several devices. The row of the longest one gives what is
-// not summed, and is named.
+// together sums rows of the same kernel, operator or collective on several devices. Values that are not summed come
+// from the row of the longest one, which is named.
 function together(rows, keyOf) {
   const all = new Map();
   for (const r of rows.slice().sort((a, b) => b.time_ns - a.time_ns)) {
@@ -91,7 +91,7 @@ function together(rows, keyOf) {
     flops_per_second: t.flop_time ? t.flops / t.flop_time : 0, bytes_per_second: t.byte_time ? t.bytes / t.byte_time : 0, peak_share: t.peak_time ? t.peak_sum / t.peak_time : 0}));
 }
 
-// findingGroups makes one item of the same kind of finding on several devices: the largest, and a table of all.
+// findingGroups merges findings of one kind on several devices into one item: the largest, and a table of all.
 function findingGroups(list) {
   const groups = new Map(), n = everyDevice().length;
   for (const f of list) groups.set(f.v.kind, [...(groups.get(f.v.kind) || []), f]);

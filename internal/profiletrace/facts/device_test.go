@@ -86,7 +86,7 @@ func TestReportsAreTheSameEachTime(t *testing.T) {
 	assert.Positive(t, first.Efficiency.PeakShare)
 }
 
-// Two devices of one model against one of another, kernels of other names, one step against four.
+// Compares two devices of one model with one of another, with other kernel names, and one step with four.
 func TestCompareAcrossDevices(t *testing.T) {
 	before := Report{
 		Model: "A", Window: 800, Steps: 4, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: timeline.CauseDispatch, Time: 400}},

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Four exchanges move 200 elements at 2 per ns at best, and the last is hidden by half.
+// Four exchanges move 200 elements at 2 per ns at best, and half of the last one is hidden.
 func TestExchangesOfTokensWaitBeyondTheFastest(t *testing.T) {
 	for _, c := range []struct {
 		sent, received int64

@@ -71,7 +71,7 @@ func TestFileThatGrowsIsNotReadUntilItStopsGrowing(t *testing.T) {
 	s := &sink{}
 	f := New(c, owner, zap.NewNop(), lines, s.consume)
 	f.state = newState(storage.NewNopClient())
-	clock := time.Now() // not long after the file's own times
+	clock := time.Now() // shortly after the file's own times
 	f.now = func() time.Time { return clock }
 	const stable = 150 * time.Millisecond
 	poll := func(after time.Duration) int {
@@ -102,7 +102,7 @@ func TestRestartNeitherLosesNorRepeats(t *testing.T) {
 	var f *Follower
 	taken := make(chan struct{})
 	s := &sink{fail: func(name string) error {
-		if name == "d" { // in the middle of a file: stop while the consumer refuses
+		if name == "d" { // in the middle of a file: stop while the consumer rejects batches
 			select {
 			case <-taken:
 			default:
@@ -253,7 +253,7 @@ func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	repeated(5)
 	refused := func() int { return logs.FilterMessageSnippet("file refused").Len() }
 	require.NoError(t, os.Remove(path("while nobody looked")))
-	write(t, path("copied"), "bad") // written over in place: what is there at first is not whole
+	write(t, path("copied"), "bad") // overwritten in place: first incomplete
 	require.Eventually(t, func() bool { return refused() == 1 }, time.Minute, time.Millisecond)
 	write(t, path("copied"), "a\nb\n")
 	repeated(6)
@@ -263,8 +263,8 @@ func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	assert.Equal(t, 1, refused())
 }
 
-// A file that was begun is gone on with under the name that it has now, after others that came meanwhile, and from the
-// beginning where it is another file now.
+// A partly read file is continued under its new name, after files that arrived in between, and from the start if its
+// content has changed.
 func TestPartlyReadFilesAreRecognizedByTheirContent(t *testing.T) {
 	for text, want := range map[string]string{"n\no\np\n": "nNop", "n\no\nq\n": "nNnoq"} {
 		dir := t.TempDir()
@@ -296,8 +296,7 @@ func TestPartlyReadFilesAreRecognizedByTheirContent(t *testing.T) {
 	}
 }
 
-// A file that may not be opened, or for which there is no room, is not at fault: nothing about it changes when it can
-// be read.
+// A file that cannot be opened, or for which there is no space, is not faulty: it is read once that is possible.
 func TestErrorsOutsideTheFileAreRetried(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")
@@ -320,7 +319,7 @@ func TestErrorsOutsideTheFileAreRetried(t *testing.T) {
 	assert.Equal(t, 2, logs.Len(), "once for each try")
 }
 
-// Of spans that were written by others, the first ones of a file do not tell how many follow.
+// In files with foreign spans, the first spans do not determine how many follow.
 func TestAPartThatGrowsIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")

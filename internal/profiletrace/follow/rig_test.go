@@ -70,8 +70,7 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// lines is a Read: every line of a file is a batch of one span, with an identifier that is a function of the whole
-// file.
+// lines implements Read: every line of a file is a batch of one span, with an identifier derived from the whole file.
 func lines(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -92,7 +91,7 @@ func lines(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) er
 	return nil
 }
 
-// sink is a consumer that remembers names and may refuse.
+// sink is a consumer that records names and may reject batches.
 type sink struct {
 	mu    sync.Mutex
 	names string
@@ -105,7 +104,7 @@ func (s *sink) consume(_ context.Context, td ptrace.Traces) error {
 	name := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Name()
 	if s.fail != nil {
 		if err := s.fail(name); err != nil {
-			td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // consumers own what they get
+			td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // consumers own their data
 			return err
 		}
 	}
@@ -137,7 +136,7 @@ func stop(t *testing.T, f *Follower) {
 	require.NoError(t, f.Shutdown(context.WithoutCancel(t.Context())))
 }
 
-// write makes a file at once: a poll in the midst of writing would find it twice, as files that change are read again.
+// write creates a file atomically, because a poll during a write would read it twice.
 func write(t *testing.T, path, text string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path+".part", []byte(text), 0o600))

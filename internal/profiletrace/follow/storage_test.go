@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 )
 
-// onDisk is a host with the file_storage extension over a folder, as a Collector that starts has it.
+// onDisk returns a host with the file_storage extension on a folder, as in a starting Collector.
 func onDisk(t *testing.T, dir string) (host, func()) {
 	factory := filestorage.NewFactory()
 	cfg := factory.CreateDefaultConfig().(*filestorage.Config)
@@ -35,7 +35,7 @@ func onDisk(t *testing.T, dir string) (host, func()) {
 }
 
 // A restart in the middle of a file and between many files, with files that were renamed, replaced, truncated and
-// deleted meanwhile.
+// deleted in between.
 func TestRestartsOverFileStorage(t *testing.T) {
 	dir, db := t.TempDir(), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name+".txt") }
@@ -61,7 +61,7 @@ func TestRestartsOverFileStorage(t *testing.T) {
 	require.Len(t, first, many+8)
 	require.Empty(t, run(&sink{}, 0), "nothing is read again")
 
-	// The new file of the same path and, often, the same inode.
+	// The new file has the same path and, often, the same inode.
 	require.NoError(t, os.Remove(path("deleted")))
 	write(t, path("part"), "R\n")
 	require.NoError(t, os.Rename(path("part"), path("replaced")))
@@ -70,7 +70,7 @@ func TestRestartsOverFileStorage(t *testing.T) {
 	require.Empty(t, run(&sink{}, 0))
 }
 
-// A file system that is away for a while does not make its files new.
+// Files of a temporarily unavailable file system are not new.
 func TestFilesThatReturnAreKnown(t *testing.T) {
 	s := newState(storage.NewNopClient())
 	v := version{Size: 1, Modified: 2}
@@ -88,7 +88,7 @@ func TestFilesThatReturnAreKnown(t *testing.T) {
 	assert.False(t, s.repeats(3))
 }
 
-// A kill takes what exporters held in memory: whoever took the last batches may not have passed them on.
+// A kill loses data in the memory of exporters: the last accepted batches may not have been passed on.
 func TestTheLastBatchesComeAgainAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	c := config(dir)
@@ -98,7 +98,7 @@ func TestTheLastBatchesComeAgainAfterAKill(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		write(t, filepath.Join(dir, name+".txt"), name+"\n"+strings.ToUpper(name)+"\n"+name+"\n")
 	}
-	// killed leaves in the storage what a run does that has remembered all that it handed on, and does not end by itself.
+	// killed leaves the storage of a run that has recorded all its batches and was killed.
 	killed := func(s *sink, want string) {
 		f := start(t, c, h, s)
 		eventually(t, s, want)
@@ -109,7 +109,7 @@ func TestTheLastBatchesComeAgainAfterAKill(t *testing.T) {
 	killed(&sink{}, "BbcCc")
 	killed(&sink{}, "BbcCc")
 	s := &sink{}
-	stop(t, start(t, c, h, s)) // before anything is read, or after; then all is well
+	stop(t, start(t, c, h, s)) // before or after reading; both must work
 	f := start(t, c, h, s)
 	eventually(t, s, "BbcCc")
 	stop(t, f)

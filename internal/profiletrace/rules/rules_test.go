@@ -23,7 +23,7 @@ func aContext() *facts.Context {
 	return &facts.Context{Name: name, Kernel: name, Peak: facts.PeakOf("")}
 }
 
-// A report is made of plain values: what JSON says of it is what it says.
+// A report consists of plain values, so JSON preserves it.
 func TestReportsAreJSON(t *testing.T) {
 	d := facts.NewDevice(&timeline.Splitter{})
 	d.Add(&timeline.Activity{Start: 0, End: 100, Operator: 1, Work: &timeline.Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &timeline.Launch{},
@@ -39,7 +39,7 @@ func TestReportsAreJSON(t *testing.T) {
 	assert.InDelta(t, 1e10, r.Operators[1].FLOPRate, 1, "1,000 FLOP in 100 ns")
 }
 
-// What nvidia-smi and PyTorch print of the same numbers: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as GB/s.
+// As nvidia-smi and PyTorch print them: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as in GB/s.
 func TestMemorySizesAreBinaryAndMovedBytesAreDecimal(t *testing.T) {
 	for _, c := range []struct {
 		bytes       int64
@@ -81,7 +81,7 @@ func TestNoGainBelowTheShortestKernel(t *testing.T) {
 	}
 }
 
-// A file is judged by itself, also where the folder of its job was given: no remedy asks for what may be there.
+// A file is analyzed separately, even if its job's folder was given: no remedy requests files that may exist.
 func TestRemediesForRanksNeedNoOtherFiles(t *testing.T) {
 	j := &judge{f: aContext(), length: 100}
 	j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, Mixed: true}}})

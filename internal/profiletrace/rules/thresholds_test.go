@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// situation is what a rule reads of a device whose window and computing time are windowLength.
+// situation is a rule's input for a device whose window and computing time are windowLength.
 type situation struct {
 	*facts.Totals
 	context *facts.Context
@@ -56,7 +56,7 @@ func operator(make func(n int64) facts.Operator) func(s situation, n int64) {
 	return func(s situation, n int64) { s.report.Operators = []facts.Operator{make(n)} }
 }
 
-// thresholdCases has a row for each rule: facts of which n ns are what the rule compares with its threshold.
+// thresholdCases has a row for each rule: facts in which the rule compares n ns with its threshold.
 var thresholdCases = map[string]func(s situation, n int64){
 	semconv.GPUFindingKindAllocation: idleFor(timeline.CauseAllocation),
 	semconv.GPUFindingKindAutotuning: func(s situation, n int64) {
@@ -82,7 +82,7 @@ var thresholdCases = map[string]func(s situation, n int64){
 		s.report.Collectives = []facts.Collective{{Name: "all_reduce", Count: 1, Moving: time.Duration(n)}}
 	},
 	semconv.GPUFindingKindExposedCopies: copiesFor("pinned"),
-	semconv.GPUFindingKindFusion: operator(func(n int64) facts.Operator { // of three tensors one is not read again
+	semconv.GPUFindingKindFusion: operator(func(n int64) facts.Operator { // one of three tensors is not read again
 		return facts.Operator{Name: "add", Time: windowLength, Alone: windowLength, Handed: time.Duration(3 * n)}
 	}),
 	semconv.GPUFindingKindGraphCapture: idleFor(timeline.CauseCapture),
@@ -139,9 +139,9 @@ var thresholdCases = map[string]func(s situation, n int64){
 func TestEveryRuleHasItsThreshold(t *testing.T) {
 	for _, kind := range semconv.FindingKinds() {
 		switch kind.Kind {
-		case semconv.GPUFindingKindNoDevice, // of profiles without facts of a device
-			semconv.GPUFindingKindRegression,                                     // of live services; internal/regression tests both sides
-			semconv.GPUFindingKindDeviceError, semconv.GPUFindingKindMemoryLimit, // of the live page; internal/page tests them
+		case semconv.GPUFindingKindNoDevice, // for profiles without device facts
+			semconv.GPUFindingKindRegression,                                     // for live services; internal/regression tests both sides
+			semconv.GPUFindingKindDeviceError, semconv.GPUFindingKindMemoryLimit, // for the live page; internal/page tests them
 			semconv.GPUFindingKindSlowRequest, semconv.GPUFindingKindStarved:
 			continue
 		case semconv.GPUFindingKindHealthy:

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nest makes nested ranges, by start, the longer one first.
+// nest creates nested ranges, sorted by start, longer ones first.
 func nest(r *rand.Rand, from, to int64, depth int, add func(start, end int64)) {
 	for at := from; at < to; {
 		start := at + r.Int64N(20)
@@ -27,7 +27,7 @@ func nest(r *rand.Rand, from, to int64, depth int, add func(start, end int64)) {
 	}
 }
 
-// TestALogStatesTheInnermostRange compares the log with the innermost of all ranges, moment by moment.
+// TestALogStatesTheInnermostRange compares the log with the innermost of all ranges at every time.
 func TestALogStatesTheInnermostRange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -55,7 +55,7 @@ func TestALogStatesTheInnermostRange(t *testing.T) {
 	}
 }
 
-// However much a host does while a device is idle, the log stays within its bound and covers all of it.
+// For any amount of host activity during an idle period, the log is bounded and covers all of it.
 func TestALogIsBounded(t *testing.T) {
 	var log Log
 	const n = 50 * logPieces

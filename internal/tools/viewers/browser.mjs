@@ -2,8 +2,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Opens traces in speedscope and in Catapult (chrome://tracing, as the Go distribution holds it) in a headless browser and
-// reports what they complain of:
+// Opens traces in speedscope and in Catapult (chrome://tracing, as the Go distribution holds it) in a headless browser
+// and prints their errors:
 //
 //	browser.mjs TRACE…
 //

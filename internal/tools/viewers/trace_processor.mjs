@@ -2,7 +2,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Perfetto's trace processor, compiled to WebAssembly, with the part of trace_processor_shell's face that the tests use:
+// Perfetto's trace processor, compiled to WebAssembly, with the part of trace_processor_shell's interface that the
+// tests use:
 //
 //	trace_processor.mjs -q QUERIES.sql TRACE
 //
@@ -20,7 +21,7 @@ if (flag !== "-q" || !trace || !folder) {
   process.exit(2);
 }
 
-// The bundle is made for a worker of a browser: it is given the worker's names, the module, and a way out for its bridge.
+// The bundle is made for a browser worker, so it gets the worker's globals, the module, and an output for its bridge.
 const warn = console.warn;
 console.warn = (...a) => /Unexpected QueryResult field|unsupported syscall|Loading trace/.test(a[0]) || warn(...a);
 globalThis.self = globalThis;

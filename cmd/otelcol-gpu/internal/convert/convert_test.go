@@ -42,7 +42,7 @@ func components() (otelcol.Factories, error) {
 	return f, err
 }
 
-// kernels are n of them, of a rank where that is not negative.
+// kernels returns n kernels, of a rank unless it is negative.
 func kernels(name string, n int, rank int64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -63,7 +63,7 @@ func kernels(name string, n int, rank int64) ptrace.Traces {
 	return td
 }
 
-// run converts files whose text says what the reader does with them.
+// run converts files whose content controls the reader.
 func run(t *testing.T, out string, files map[string]string, change func(*Options)) (stdout, stderr string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestProfileWithTwoNamesCountsOnce(t *testing.T) {
 	assert.Equal(t, 5, strings.Count(read(t, out, "trace.json"), `"name":"every a"`))
 }
 
-// What cannot be written is no fault of a profile: the run ends, and says which result it was.
+// A write error is not the fault of a profile: the run ends with an error that names the result.
 func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
