@@ -34,7 +34,7 @@ type Stats struct {
 	Devices      []facts.Report   // of the window, by device
 	Host         *finding.Finding // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
-	Strays       Strays
+	Outliers     Outliers
 	Unused
 }
 
@@ -51,12 +51,12 @@ func (u *Unused) Skip(why string) { u.Skipped[why]++ }
 // the context ends. It may be called again, and writes the same.
 func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, emit)
-	s.Unused = Unused{maps.Clone(p.Skipped), slices.Concat(p.Faults, s.Strays.Named)}
+	s.Unused = Unused{maps.Clone(p.Skipped), slices.Concat(p.Faults, s.Outliers.Named)}
 	for _, loss := range []struct {
 		n      int64
 		reason string
 	}{
-		{s.Strays.Count, "time more than a day from all other events"},
+		{s.Outliers.Count, "time more than a day from all other events"},
 		{s.DeepSteps, "totals of the device, of a step within 64 others"},
 		{s.Forgotten, "launch that was dropped before its work started, because there was no room"},
 		{s.NamesDropped, "name beyond the limit of memory"},
@@ -76,8 +76,8 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	if err := p.bound(); err != nil {
 		return st, err
 	}
-	st.Events, st.Strays = int64(p.seq)-p.strays.Count, p.strays
-	of := func(k Kind) int64 { return p.counts[k] - p.strays.kinds[k] }
+	st.Events, st.Outliers = int64(p.seq)-p.outliers.Count, p.outliers
+	of := func(k Kind) int64 { return p.counts[k] - p.outliers.kinds[k] }
 	st.Kernels, st.Copies, st.Memsets, st.Steps = of(KindKernel), of(KindCopy), of(KindMemset), of(KindStep)
 	if p.first > p.last {
 		p.first, p.last = 0, 0

@@ -64,7 +64,7 @@ type Profile struct {
 	last      int64 // latest end
 	earliest  int64 // the same of all events, memory and the profiler's own included
 	latest    int64
-	strays    Strays
+	outliers  Outliers
 	firstStep int64
 	bounds    stepBounds
 	clocks    map[int64][]facts.Sample // by device

@@ -237,7 +237,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
 	res.Stats.Unused = profiletrace.Unused{} // Dropped has it
-	if n := res.Stats.Strays.Count; n > 0 {
+	if n := res.Stats.Outliers.Count; n > 0 {
 		res.Dropped["unreadable"] += n
 	}
 	if errors.Is(err, profiletrace.ErrTimeRange) {

@@ -148,7 +148,7 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 				// Of two named ranges the later one is what the other thread waits for.
 				within := x.class == RangeNamed && p.class == RangeNamed && x.since > p.since
 				if x.class.weight() <= p.class.weight() && !within {
-					x.doing = p.doing
+					x.hostState = p.hostState
 				}
 			}
 		}

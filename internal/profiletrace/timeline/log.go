@@ -45,8 +45,8 @@ func (r Range) weight() Range {
 	return min(r, RangeOperator)
 }
 
-// doing is the state of a thread at a moment: the name of the innermost range, and the named range around it.
-type doing struct {
+// hostState is the state of a thread at a moment: the name of the innermost range, and the named range around it.
+type hostState struct {
 	class Range
 	name  uint32
 	in    uint32
@@ -58,7 +58,7 @@ type doing struct {
 const InnerName = 1 << 27
 
 // named returns the innermost range with a name of its own.
-func (d doing) named() uint32 {
+func (d hostState) named() uint32 {
 	switch d.class {
 	case RangeNamed, RangeOperator, RangeFrame, RangeCompile, RangeSave:
 		return d.name
@@ -67,7 +67,7 @@ func (d doing) named() uint32 {
 }
 
 // within returns the state of a thread in a range of the class from start to end that starts in state d.
-func (d doing) within(class Range, name uint32, start, end int64) doing {
+func (d hostState) within(class Range, name uint32, start, end int64) hostState {
 	duration := end - start
 	in := d.named()
 	frame := class == RangeFrame || class == RangeBuiltin
@@ -75,74 +75,74 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 	case class == CallCaptured:
 		return d
 	case class == RangeProfiler || d.class == RangeProfiler:
-		return doing{RangeProfiler, name, in, start}
+		return hostState{RangeProfiler, name, in, start}
 	case d.class == RangeSave && (class < CallLaunch || class > CallOther):
 		if class == RangeStep || name == d.name {
 			return d
 		}
-		return doing{RangeSave, d.name, name | InnerName, d.since}
+		return hostState{RangeSave, d.name, name | InnerName, d.since}
 	case class == RangeSave:
-		return doing{RangeSave, name, 0, start}
+		return hostState{RangeSave, name, 0, start}
 	case d.class == RangeLoader:
 		if class >= CallLaunch && class <= CallOther || class == RangeLoader {
 			return d
 		}
-		return doing{RangeLoader, d.name, name, start}
+		return hostState{RangeLoader, d.name, name, start}
 	case class == RangeLoader:
-		return doing{RangeLoader, name, 0, start}
+		return hostState{RangeLoader, name, 0, start}
 	case d.class == RangePeer:
 		return d
 	case class == RangePeer:
-		return doing{RangePeer, name, in, start}
+		return hostState{RangePeer, name, in, start}
 	case d.class == RangeCompile && (class < CallLaunch || class > CallOther):
 		return d
 	case class == RangeCompile:
-		return doing{RangeCompile, name, 0, start}
+		return hostState{RangeCompile, name, 0, start}
 	case class == CallLaunch && duration >= slowCall, class == CallOther && duration >= tinyCall:
-		return doing{CallOther, name, in, start}
+		return hostState{CallOther, name, in, start}
 	case class == CallLaunch || class == CallOther:
-		return doing{CallLaunch, d.name, d.in, d.since}
+		return hostState{CallLaunch, d.name, d.in, d.since}
 	case class == CallWait && d.class == CallWait: // the call in a frame that waits
 		return d
 	case class == CallWait || class == CallAllocate:
-		return doing{class, name, in, start}
+		return hostState{class, name, in, start}
 	case class == RangeOutside:
-		return doing{class, name, in, start}
+		return hostState{class, name, in, start}
 	case class == RangePoll && d.class == RangeOutside:
-		return doing{RangeOutside, name, d.in, start}
+		return hostState{RangeOutside, name, d.in, start}
 	case class == RangePoll:
 		return d.within(RangeBuiltin, name, start, end)
 	case frame && (d.class == RangeOperator || d.class >= CallLaunch && d.class <= CallOther):
 		return d
 	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name explains more
-		return doing{d.class, d.name, name | InnerName, start}
+		return hostState{d.class, d.name, name | InnerName, start}
 	case frame:
-		return doing{RangeFrame, name, 0, start}
+		return hostState{RangeFrame, name, 0, start}
 	case class == RangeStep:
-		return doing{class: RangeStep, since: start}
+		return hostState{class: RangeStep, since: start}
 	case d.class == RangeOperator:
-		return doing{class, name, d.in, start}
+		return hostState{class, name, d.in, start}
 	}
-	return doing{class, name, in, start}
+	return hostState{class, name, in, start}
 }
 
 // Log is what one thread of the host did, moment by moment, as far as it is still needed.
 type Log struct {
 	stack  []openRange
-	done   []piece // by start, without overlap; holes are moments outside of all ranges
-	cursor int64   // up to which done is complete
-	next   int     // length of done at which it is trimmed again
-	holds  doing   // while a graph is captured: that, whatever the thread does
+	done   []piece   // by start, without overlap; holes are moments outside of all ranges
+	cursor int64     // up to which done is complete
+	next   int       // length of done at which it is trimmed again
+	holds  hostState // while a graph is captured, this state overrides the thread
 }
 
 type openRange struct {
 	end int64
-	doing
+	hostState
 }
 
 type piece struct {
 	start, end int64
-	doing
+	hostState
 }
 
 // logPieces is how many pieces a log keeps before it joins neighbours.
@@ -153,28 +153,28 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
 		top := l.stack[len(l.stack)-1]
 		l.stack = l.stack[:len(l.stack)-1]
-		l.emit(top.end, top.doing)
+		l.emit(top.end, top.hostState)
 	}
 	if end <= start {
 		return
 	}
-	var d doing
+	var d hostState
 	if n := len(l.stack); n > 0 {
-		d = l.stack[n-1].doing
+		d = l.stack[n-1].hostState
 		l.emit(start, d)
 	} else if l.holds.class != RangeNone {
 		l.emit(start, d)
 	}
 	switch class {
 	case RangeCapture:
-		l.holds = doing{RangeCapture, name, d.named(), start}
+		l.holds = hostState{RangeCapture, name, d.named(), start}
 	case CallCaptured:
 		if l.holds.class == RangeNone { // it began before the profile
 			class = CallOther
 		}
-		d, l.holds = l.holds, doing{}
+		d, l.holds = l.holds, hostState{}
 	case CallWait: // not while a graph is captured: the end is not in the file
-		l.holds = doing{}
+		l.holds = hostState{}
 	}
 	l.cursor = max(l.cursor, start)
 	l.stack = append(l.stack, openRange{end, d.within(class, name, start, end)})
@@ -183,14 +183,14 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 	}
 }
 
-func (l *Log) emit(to int64, d doing) {
+func (l *Log) emit(to int64, d hostState) {
 	if to <= l.cursor {
 		return
 	}
 	if l.holds.class != RangeNone {
 		d = l.holds
 	}
-	if n := len(l.done); n > 0 && l.done[n-1].doing == d && l.done[n-1].end == l.cursor {
+	if n := len(l.done); n > 0 && l.done[n-1].hostState == d && l.done[n-1].end == l.cursor {
 		l.done[n-1].end = to
 	} else {
 		if n == cap(l.done) {
@@ -218,7 +218,7 @@ func (l *Log) join() {
 		p := l.done[i]
 		if i+1 < len(l.done) && l.done[i+1].start == p.end {
 			if n := l.done[i+1]; n.end-n.start > p.end-p.start {
-				p.doing = n.doing
+				p.hostState = n.hostState
 			}
 			p.end = l.done[i+1].end
 			i++
@@ -242,29 +242,29 @@ func (l *Log) join() {
 // over appends what the thread did in [from, to) to list: pieces without overlaps or gaps.
 func (l *Log) over(list []piece, from, to int64) []piece {
 	at := from
-	open := func(d doing) doing {
+	open := func(d hostState) hostState {
 		if l.holds.class != RangeNone {
 			return l.holds
 		}
 		return d
 	}
-	put := func(end int64, d doing) {
+	put := func(end int64, d hostState) {
 		if end = min(end, to); end > at {
 			list = append(list, piece{at, end, d})
 			at = end
 		}
 	}
 	for i := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > from }); i < len(l.done) && at < to; i++ {
-		put(l.done[i].start, doing{})
-		put(l.done[i].end, l.done[i].doing)
+		put(l.done[i].start, hostState{})
+		put(l.done[i].end, l.done[i].hostState)
 	}
 	if at < l.cursor {
-		put(l.cursor, doing{})
+		put(l.cursor, hostState{})
 	}
 	for i := len(l.stack) - 1; i >= 0 && at < to; i-- {
-		put(l.stack[i].end, open(l.stack[i].doing))
+		put(l.stack[i].end, open(l.stack[i].hostState))
 	}
-	put(to, open(doing{}))
+	put(to, open(hostState{}))
 	return list
 }
 

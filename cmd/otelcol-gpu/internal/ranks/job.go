@@ -194,7 +194,7 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 			}
 		}
 		a.at(&l, x, keys)
-		a.doing(x, keys, &l)
+		a.activity(x, keys, &l)
 		a.out.Late = append(a.out.Late, l)
 	}
 	if len(late) == 0 {
@@ -278,9 +278,9 @@ func (x *profile) own() float64 {
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
-// doing determines what a late rank did before the collectives at which it arrived last, compared with the median of
+// activity determines what a late rank did before the collectives at which it arrived last, compared with the median of
 // the others. ahead is how many ns clocks are ahead; nil if unknown.
-func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
+func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
 	from := int64(math.MinInt64) // all were recorded
 	for _, x := range a.job {
 		if a.ahead != nil {

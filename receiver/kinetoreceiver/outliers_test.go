@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	year        = int64(365 * 24 * time.Hour)
-	strayReason = "time more than a day from all other events"
+	year          = int64(365 * 24 * time.Hour)
+	outlierReason = "time more than a day from all other events"
 )
 
 // loop returns a program whose device waits for its loader, from 1 ms on.
@@ -57,7 +57,7 @@ func TestAnOutlyingEventIsNamedAndSkipped(t *testing.T) {
 				assert.Equal(t, want.Devices[0].Parts, got.Devices[0].Parts)
 				assert.Equal(t, want.Devices[0].Window, got.Devices[0].Window)
 				checkReport(t, got.Devices[0])
-				assert.Equal(t, map[string]int64{strayReason: 1}, got.Skipped)
+				assert.Equal(t, map[string]int64{outlierReason: 1}, got.Skipped)
 				require.Len(t, got.Faults, 1)
 				assert.Contains(t, got.Faults[0], "is left out")
 				assert.Equal(t, want.Kernels+want.Copies+want.Steps, got.Kernels+got.Copies+got.Steps)

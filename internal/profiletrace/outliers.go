@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Strays are events whose time is considered wrong: they are more than a day from all others, and few. Profilers keep
+// Outliers are events whose time is considered wrong: they are more than a day from all others, and few. Profilers keep
 // their records in memory, so that no profile has a day without an event and then a handful. They are ignored
 // everywhere. Longer pauses of a program that continues afterwards, and all shorter ones, are idle time.
-type Strays struct {
+type Outliers struct {
 	Count int64
 	Named []string // the first three
 	kinds [kindCount]int64
@@ -21,30 +21,30 @@ type Strays struct {
 }
 
 const (
-	strayDistance = int64(24 * time.Hour)
-	strayNames    = 3
-	strayClusters = 64 // of events; if there are more, none is left out
+	outlierDistance = int64(24 * time.Hour)
+	outlierNames    = 3
+	outlierClusters = 64 // of events; if there are more, none is left out
 )
 
-// fewStrays returns how many events can be strays, of n.
-func fewStrays(n int64) int64 { return min(max(3, n/1000), n/10) }
+// fewOutliers returns how many events can be outliers, of n.
+func fewOutliers(n int64) int64 { return min(max(3, n/1000), n/10) }
 
 // apart reports whether b is more than a day after a.
-func apart(a, b int64) bool { return b > a && uint64(b)-uint64(a) > uint64(strayDistance) }
+func apart(a, b int64) bool { return b > a && uint64(b)-uint64(a) > uint64(outlierDistance) }
 
 // of reports whether the record is one of them.
-func (s *Strays) of(r *record) bool {
+func (s *Outliers) of(r *record) bool {
 	start := r.start()
 	return start < s.first || start > s.last || start+r.duration > s.last
 }
 
-// each calls f for all records in order of time, but for strays.
+// each calls f for all records in order of time, but for outliers.
 func (p *Profile) each(f func(*record) error) error {
-	if p.strays.Count == 0 {
+	if p.outliers.Count == 0 {
 		return p.sorter.each(f)
 	}
 	return p.sorter.each(func(r *record) error {
-		if p.strays.of(r) {
+		if p.outliers.of(r) {
 			return nil
 		}
 		return f(r)
@@ -53,12 +53,12 @@ func (p *Profile) each(f func(*record) error) error {
 
 // bound sets the time of the profile from its events and, if it is near them, the file's statement.
 func (p *Profile) bound() error {
-	if err := p.findStrays(); err != nil {
+	if err := p.findOutliers(); err != nil {
 		return err
 	}
 	if p.hasWindow && p.first <= p.last && (apart(p.last, p.windowLast) || apart(p.windowFirst, p.first)) {
 		p.hasWindow = false
-		p.strays.Named = append(p.strays.Named, "when the profiler recorded is left out: that is more than a day from all "+
+		p.outliers.Named = append(p.outliers.Named, "when the profiler recorded is left out: that is more than a day from all "+
 			"events")
 	}
 	if p.hasWindow {
@@ -67,31 +67,31 @@ func (p *Profile) bound() error {
 	return nil
 }
 
-// findStrays searches for strays if events are more than a day apart, and removes them from the statistics over all
+// findOutliers searches for outliers if events are more than a day apart, and removes them from the statistics over all
 // events.
-func (p *Profile) findStrays() error {
-	p.strays = Strays{}
+func (p *Profile) findOutliers() error {
+	p.outliers = Outliers{}
 	if !apart(p.earliest, p.latest) {
 		return nil
 	}
-	s := Strays{first: math.MaxInt64, last: math.MinInt64}
-	few := fewStrays(int64(p.seq))
+	s := Outliers{first: math.MaxInt64, last: math.MinInt64}
+	few := fewOutliers(int64(p.seq))
 	type cluster struct{ first, last, n int64 }
 	var clusters []cluster
 	err := p.sorter.each(func(r *record) error {
-		start, end := r.start(), r.start()+min(r.duration, strayDistance)
+		start, end := r.start(), r.start()+min(r.duration, outlierDistance)
 		n := len(clusters)
 		switch {
 		case n > 0 && !apart(clusters[n-1].last, start):
 			c := &clusters[n-1]
 			c.last = max(c.last, end)
 			c.n++
-		case n <= strayClusters:
+		case n <= outlierClusters:
 			clusters = append(clusters, cluster{start, end, 1})
 		}
 		return nil
 	})
-	if err != nil || len(clusters) > strayClusters {
+	if err != nil || len(clusters) > outlierClusters {
 		return err
 	}
 	for _, c := range clusters {
@@ -105,16 +105,16 @@ func (p *Profile) findStrays() error {
 	return p.takeOut(&s, few)
 }
 
-// takeOut removes the strays, if they are few.
-func (p *Profile) takeOut(s *Strays, few int64) error {
+// takeOut removes the outliers, if they are few.
+func (p *Profile) takeOut(s *Outliers, few int64) error {
 	first, last, bounds, hull := int64(math.MaxInt64), int64(math.MinInt64), newStepBounds(), s.last
 	err := p.sorter.each(func(r *record) error {
 		start, end := r.start(), r.start()+r.duration
 		if start < s.first || start > hull || apart(hull, end) {
 			s.Count++
 			s.kinds[r.kind]++
-			if len(s.Named) < strayNames {
-				s.Named = append(s.Named, p.strayText(s, r))
+			if len(s.Named) < outlierNames {
+				s.Named = append(s.Named, p.outlierText(s, r))
 			}
 			return nil
 		}
@@ -128,13 +128,13 @@ func (p *Profile) takeOut(s *Strays, few int64) error {
 		return nil
 	})
 	if err == nil && s.Count > 0 && s.Count <= few {
-		p.strays, p.first, p.last, p.bounds = *s, first, last, bounds
+		p.outliers, p.first, p.last, p.bounds = *s, first, last, bounds
 	}
 	return err
 }
 
-// strayText names a stray, and how far it is from the others.
-func (p *Profile) strayText(s *Strays, r *record) string {
+// outlierText names an outlier, and how far it is from the others.
+func (p *Profile) outlierText(s *Outliers, r *record) string {
 	name, start, end := clip(p.Names.Name(r.name), maxName), r.start(), r.start()+r.duration
 	if name = fmt.Sprintf("%q", name); r.kind == KindMemory {
 		name = "an event of the allocator"
@@ -146,5 +146,5 @@ func (p *Profile) strayText(s *Strays, r *record) string {
 	case start > s.last:
 		what, by = "begins %.1f days after", uint64(start)-uint64(s.last)
 	}
-	return fmt.Sprintf("%s is left out: it "+what+" all other events", name, float64(by)/float64(strayDistance))
+	return fmt.Sprintf("%s is left out: it "+what+" all other events", name, float64(by)/float64(outlierDistance))
 }
