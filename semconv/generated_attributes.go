@@ -418,7 +418,7 @@ const (
 	GPURankComputeDurationKey = attribute.Key("gpu.rank.compute.duration")
 
 	// GPURankHeldUpDurationKey (double, s): Total wait of the other ranks at collectives at which this rank
-	// arrived last, whoever caused it.
+	// arrived last, whatever the cause.
 	GPURankHeldUpDurationKey = attribute.Key("gpu.rank.held_up.duration")
 
 	// GPURankLastCountKey (int, {collective}): Collectives at which the rank arrived last.

@@ -37,7 +37,7 @@ var standIns = map[string]string{
 func TestStubOfVLLM(t *testing.T) {
 	endpoint := os.Getenv("FIRST_HOUR_ENDPOINT")
 	if endpoint == "" {
-		t.Skip("only as the stand-in of a server")
+		t.Skip("only as the stub of a server")
 	}
 	zero := time.Now().Add(200 * time.Millisecond)
 	time.Sleep(time.Until(zero.Add(3800 * time.Millisecond)))
@@ -120,7 +120,7 @@ func followed(t *testing.T, root, block string) {
 		if !strings.Contains(block, name+" ") || name == "docker" && os.Getenv("OTELGPU_TEST_DOCKER") == "docker" {
 			continue
 		}
-		t.Logf("%s is played by a stand-in", name)
+		t.Logf("%s is replaced by a stub", name)
 		require.NoError(t, os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/bash\nset -e\n"+script+"\n"), 0o755))
 	}
 	if strings.Contains(block, "\npython ") {

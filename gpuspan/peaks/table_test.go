@@ -138,7 +138,7 @@ func TestTheTableIsParsed(t *testing.T) {
 	}
 	broken := strings.Replace(table, ",3350,", ",335O,", 1)
 	if _, err := read(broken); err == nil {
-		t.Error("a figure that is no number is not noticed")
+		t.Error("an invalid number is not detected")
 	}
 }
 

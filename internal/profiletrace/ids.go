@@ -66,7 +66,7 @@ type spanRef struct {
 	span  pcommon.SpanID
 }
 
-// link leads from a span to another that is no request of a batch.
+// link connects a span with another that is not a request of a batch.
 type link struct {
 	spanRef
 	kind string // value of gpu.link.type

@@ -58,8 +58,8 @@ func (p *Profile) bound() error {
 	}
 	if p.hasWindow && p.first <= p.last && (apart(p.last, p.windowLast) || apart(p.windowFirst, p.first)) {
 		p.hasWindow = false
-		p.outliers.Named = append(p.outliers.Named, "when the profiler recorded is left out: that is more than a day from all "+
-			"events")
+		p.outliers.Named = append(p.outliers.Named, "when the profiler recorded is left out: that is more than a day "+
+			"from all events")
 	}
 	if p.hasWindow {
 		p.first, p.last = min(p.first, p.windowFirst), max(p.last, p.windowLast)

@@ -12,7 +12,7 @@ import (
 
 // A host range lasts as long as its launches do. At LevelAuto its work on the device is shown beside it: a section from
 // the first start to the last end of what was launched within, one for each device, as NVIDIA's tools project NVTX
-// ranges onto the GPU. Sections nest as their ranges do, and the activities with spans hang below the innermost.
+// ranges onto the GPU. Sections nest as their ranges do, and the activities with spans are children of the innermost.
 
 // projection is the work of a range on one device.
 type projection struct {
