@@ -188,7 +188,7 @@ func TestReadablePartsAreRead(t *testing.T) {
 		"rows of others": {
 			strings.Replace(rowsOf("/device:TPU:0", `"name":"fusion"`), "{},", oneEvent+",", 1), 1,
 			map[string]int64{"event without a category": 1},
-			"work in rows as of a trace of XLA's profiler (JAX, TensorFlow) is not read",
+			"work in rows of a trace of XLA's profiler (JAX, TensorFlow) is not read",
 		},
 		"rows that name no device": {
 			"[" + oneEvent + "," + strings.ReplaceAll(strings.Join([]string{
