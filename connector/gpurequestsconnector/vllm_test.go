@@ -96,12 +96,12 @@ func serverMetric(t *testing.T, name string) float64 {
 // and no wait.
 func TestRequestsOfARealVLLMHaveItsOwnNumbers(t *testing.T) {
 	const unsampledTokens = 20
+	td := recordedVLLM(t) // before the connector starts: it skips the test if there are no recordings
 	sink := new(consumertest.MetricsSink)
 	f := NewFactory()
 	c, err := f.CreateTracesToMetrics(t.Context(), connectortest.NewNopSettings(f.Type()), f.CreateDefaultConfig(), sink)
 	require.NoError(t, err)
 	require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
-	td := recordedVLLM(t)
 	ids := map[string]int{}
 	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 		id, _ := s.Attributes().Get("gen_ai.request.id")
