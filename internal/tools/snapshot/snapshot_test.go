@@ -327,9 +327,9 @@ func installed(t *testing.T, file, install, remove string) {
 cp `+file+` root/package
 mount --rbind /proc root/proc
 mkdir -p root/run/systemd/system
-printf '#!/bin/sh\necho "systemctl $*"\n' >root/usr/local/bin/systemctl
-chmod +x root/usr/local/bin/systemctl
-export PATH=/usr/local/bin:$PATH
+rm -f root/usr/bin/systemctl
+printf '#!/bin/sh\necho "systemctl $*"\n' >root/usr/bin/systemctl
+chmod +x root/usr/bin/systemctl
 chroot root bash -eu -c '`+install+`
 ls -l /usr/lib/systemd/system/otelcol-gpu.service /usr/lib/otelgpu/libotelgpu_capture.so
 ! command -v systemd-analyze || systemd-analyze verify --man=no /usr/lib/systemd/system/otelcol-gpu.service
