@@ -52,7 +52,11 @@ func RenderTransfers(w io.Writer, list []facts.Transfer, of string) error {
 	if more := len(list) - len(rows); more > 0 {
 		fmt.Fprintf(&b, "(%d more messages)\n", more)
 	}
-	fmt.Fprintf(&b, "Bandwidth is of %s.\n", of)
+	fmt.Fprintf(&b, "Bandwidth is of %s.", of)
+	if slices.ContainsFunc(list, func(t facts.Transfer) bool { return t.LinkRate > 0 }) {
+		b.WriteString(" % LINK assumes that consecutive ranks share a host.")
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -47,6 +47,6 @@ func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 	require.Len(t, lines, 15)
 	require.Contains(t, lines[3], "<0.01")
 	require.Equal(t, "(2 more messages)", lines[13])
-	require.Equal(t, "Bandwidth is of the shortest run.", lines[14])
+	require.Equal(t, "Bandwidth is of the shortest run. % LINK assumes that consecutive ranks share a host.", lines[14])
 	require.Equal(t, "odd", list[1].Collective, "the list keeps its order")
 }
