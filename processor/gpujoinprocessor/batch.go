@@ -95,6 +95,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	var at targetName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
+	wire := int32(-1)
 	scratch := nestScratch.Get().(*[]spanfacts.NestSpan)
 	streams := (*scratch)[:0]
 	for _, rs := range all.All() {
@@ -104,12 +105,13 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		for _, ss := range rs.ScopeSpans().All() {
 			scoped.Load(&resource, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
+				wire++
 				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					b.host = append(b.host, hostSpan{attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
 					continue
 				}
-				g.target, g.scope = b.targets.number(&at), int32(len(b.scopes))
+				g.wire, g.target, g.scope = wire, b.targets.number(&at), int32(len(b.scopes))
 				b.targets.list[g.target].extend(&g.share)
 				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
 					b.spans = slices.Grow(b.spans, ss.Spans().Len())

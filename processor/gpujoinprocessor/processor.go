@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
@@ -90,18 +89,9 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 	if cfg.Samples == nil {
 		return p, nil
 	}
-	p.queue, err = exporterhelper.NewTraces(ctx,
-		exporter.Settings{ID: set.ID, TelemetrySettings: set.TelemetrySettings, BuildInfo: set.BuildInfo},
-		cfg, p.join,
-		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
-		exporterhelper.WithTimeout(exporterhelper.TimeoutConfig{}), // a batch waits as long as it has to
-		exporterhelper.WithRetry(cfg.RetryOnFailure),
-		exporterhelper.WithQueue(configoptional.Some(exporterhelper.QueueBatchConfig{
-			Sizer:        exporterhelper.RequestSizerTypeBytes,
-			QueueSize:    cfg.Queue.Size,
-			StorageID:    cfg.Queue.Storage,
-			NumConsumers: 1, // the order of batches is kept, and T only increases
-		})))
+	p.queue, err = p.newQueue(ctx, exporter.Settings{
+		ID: set.ID, TelemetrySettings: set.TelemetrySettings, BuildInfo: set.BuildInfo,
+	})
 	return p, err
 }
 
@@ -245,7 +235,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	held = true
 	fresh := p.engine.arrive(b, now, false)
 	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and returns that
-		b.packed.take(td)
+		b.pack(td)
 	}
 	if fresh || p.cfg.Queue.Storage == nil { // otherwise the consumer was first, with data from the storage
 		p.stats.held.Add(int64(b.waiting))

@@ -31,7 +31,8 @@ var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", 
 
 // gpuSpan is a span with a GPU operation.
 type gpuSpan struct {
-	span      ptrace.Span
+	span      ptrace.Span // the zero value while the request is packed
+	wire      int32       // index of the span in its request
 	share     attribution.Span
 	at        attribution.Handle
 	more      []attribution.Handle // on the further devices of its target
