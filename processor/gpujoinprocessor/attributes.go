@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
@@ -64,12 +65,14 @@ func (a *attributes) room(g *gpuSpan, at *target) int {
 }
 
 // write joins one span with its device and physical GPU in the current view. False: no sample is near.
-func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope) bool {
+func (a *attributes) write(
+	span ptrace.Span, g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope,
+) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	how := at.method(end - start)
-	to := g.span.Attributes()
+	to := span.Attributes()
 	to.EnsureCapacity(to.Len() + a.room(g, at))
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
@@ -102,7 +105,7 @@ func (a *attributes) write(g *gpuSpan, at *target, share attribution.Share, shar
 		}
 	}
 	a.events = boardDev.Events(start, end, a.events[:0])
-	a.met(g, to)
+	a.met(span)
 	if share.Late > 0 {
 		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
 	}
@@ -230,7 +233,8 @@ func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
 }
 
 // met writes the events of its physical GPUs that occurred during the span.
-func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
+func (a *attributes) met(span ptrace.Span) {
+	to := span.Attributes()
 	var xids pcommon.Slice
 	hasXID := false
 	errs := int64(0)
@@ -246,7 +250,7 @@ func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
 			errs += e.Count
 		}
 		if a.spanEvents {
-			a.spanEvent(g, e)
+			a.spanEvent(span, e)
 		}
 	}
 	if errs > 0 {
@@ -255,8 +259,8 @@ func (a *attributes) met(g *gpuSpan, to pcommon.Map) {
 }
 
 // spanEvent adds an event with the names that the gpu receiver uses in its log records.
-func (a *attributes) spanEvent(g *gpuSpan, e gpusamplesextension.Event) {
-	ev := g.span.Events().AppendEmpty()
+func (a *attributes) spanEvent(span ptrace.Span, e gpusamplesextension.Event) {
+	ev := span.Events().AppendEmpty()
 	ev.SetTimestamp(pcommon.Timestamp(e.Time - a.shift))
 	switch e.Kind {
 	case gpusamplesextension.EventXID:

@@ -22,6 +22,8 @@ import (
 // batch is the GPU spans of one request, in the order of the wire. It is reused.
 type batch struct {
 	spans     []gpuSpan
+	wire      []ptrace.Span        // all spans of the request; nil while it is packed
+	more      []attribution.Handle // on the further devices of spans on several
 	resources []resourceInfo
 	targets   targets
 	scopes    []scope
@@ -78,7 +80,13 @@ func (b *batch) reset() {
 	b.targets.reset()
 	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
+	b.wire, b.more = nil, b.more[:0]
 	b.waiting = 0
+}
+
+// furtherHandles returns the handles of a span on the further devices of its target.
+func (b *batch) furtherHandles(g *gpuSpan) []attribution.Handle {
+	return b.more[g.more : g.more+g.further]
 }
 
 // scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step, the
@@ -95,7 +103,6 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	var at targetName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
-	wire := int32(-1)
 	scratch := nestScratch.Get().(*[]spanfacts.NestSpan)
 	streams := (*scratch)[:0]
 	for _, rs := range all.All() {
@@ -104,14 +111,15 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			scoped.Load(&resource, ss.Scope().Attributes())
+			b.wire = slices.Grow(b.wire, ss.Spans().Len())
 			for _, s := range ss.Spans().All() {
-				wire++
+				b.wire = append(b.wire, s)
 				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					b.host = append(b.host, hostSpan{attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
 					continue
 				}
-				g.wire, g.target, g.scope = wire, b.targets.number(&at), int32(len(b.scopes))
+				g.wire, g.target, g.scope = int32(len(b.wire)-1), b.targets.number(&at), int32(len(b.scopes))
 				b.targets.list[g.target].extend(&g.share)
 				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
 					b.spans = slices.Grow(b.spans, ss.Spans().Len())

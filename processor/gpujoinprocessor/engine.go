@@ -98,7 +98,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 		if pin {
 			p.board.dev.Pin(g.share.Key, at)
 		}
-		p.arriveMore(g, now.UnixNano(), pin)
+		p.arriveMore(b, g, now.UnixNano(), pin)
 		if p.request && p.res.server != 0 && a == attribution.Taken {
 			e.loads.arrive(p, &g.share)
 		}
@@ -143,7 +143,7 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	known := map[ptrace.Span]bool{}
 	for g, p := range b.joinable() {
 		if p.board.dev.Contains(&g.share) {
-			known[g.span] = true
+			known[b.wire[g.wire]] = true
 		}
 	}
 	return remove(td, known)

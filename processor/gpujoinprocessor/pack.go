@@ -247,9 +247,7 @@ func (p *packed) reset() {
 // pack packs a request that the batch was read from.
 func (b *batch) pack(td ptrace.Traces) {
 	b.packed.take(td)
-	for i := range b.spans {
-		b.spans[i].span = ptrace.Span{}
-	}
+	b.wire = nil
 }
 
 // unpack restores what was packed, with room for what will be written; nil: nothing.
@@ -258,6 +256,7 @@ func (b *batch) unpack(td ptrace.Traces, will *attributes) {
 		return
 	}
 	p := &b.packed
+	b.wire = make([]ptrace.Span, len(p.spans))
 	i, scope, kept, next := 0, 0, 0, b.spans
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -265,6 +264,7 @@ func (b *batch) unpack(td ptrace.Traces, will *attributes) {
 			spans.EnsureCapacity(n)
 			for range n {
 				s, x := spans.AppendEmpty(), &p.spans[i]
+				b.wire[i] = s
 				if x.kept {
 					p.kept.At(kept).MoveTo(s)
 					kept++
@@ -273,7 +273,6 @@ func (b *batch) unpack(td ptrace.Traces, will *attributes) {
 				}
 				room := 0
 				if len(next) > 0 && int(next[0].wire) == i {
-					next[0].span = s
 					if will != nil {
 						room = will.room(&next[0], &b.targets.list[next[0].target])
 					}

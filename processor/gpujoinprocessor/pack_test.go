@@ -168,7 +168,7 @@ func TestUnpackedAttributesHaveSpareCapacity(t *testing.T) {
 		return testing.AllocsPerRun(10, func() {
 			b.pack(td.Traces)
 			b.unpack(td.Traces, &attributes{level: spanfacts.Lean})
-			a := b.spans[0].span.Attributes()
+			a := b.wire[0].Attributes()
 			for i := range writes {
 				a.PutEmpty("abcdefgh"[i : i+1])
 			}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
@@ -66,28 +68,27 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome
 
 // arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins it there if pin is
 // true.
-func (x *target) arriveMore(g *gpuSpan, now int64, pin bool) {
-	if len(x.more) == 0 {
-		return
-	}
-	g.more = make([]attribution.Handle, len(x.more))
-	for i, s := range x.more {
-		if s.again {
-			continue
+func (x *target) arriveMore(b *batch, g *gpuSpan, now int64, pin bool) {
+	g.more, g.further = int32(len(b.more)), int32(len(x.more))
+	for _, s := range x.more {
+		var at attribution.Handle
+		if !s.again {
+			if _, at, _ = s.board.dev.Add(g.share, now, &s.board.meter); pin {
+				s.board.dev.Pin(g.share.Key, at)
+			}
 		}
-		_, g.more[i], _ = s.board.dev.Add(g.share, now, &s.board.meter)
-		if pin {
-			s.board.dev.Pin(g.share.Key, g.more[i])
-		}
+		b.more = append(b.more, at)
 	}
 }
 
 // writeSeveral joins a span with all devices of its target: energy is the sum over their physical GPUs, and known only
 // if each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. It
 // returns false if no sample is near one of them.
-func (a *attributes) writeSeveral(g *gpuSpan, x *target, share attribution.Share, shared bool) bool {
+func (a *attributes) writeSeveral(
+	span ptrace.Span, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
+) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
-	to := g.span.Attributes()
+	to := span.Attributes()
 	to.EnsureCapacity(to.Len() + a.room(g, x))
 	lean := a.level == spanfacts.Lean
 
@@ -138,7 +139,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *target, share attribution.Share
 	for i, m := range x.more {
 		measure(m.dev, m.board)
 		if !m.again {
-			s, ok := m.board.dev.Share(g.share.Key, g.more[i])
+			s, ok := m.board.dev.Share(g.share.Key, more[i])
 			known = known && ok
 			count(m.board, s)
 		}
@@ -168,7 +169,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *target, share attribution.Share
 			}
 		}
 	}
-	a.met(g, to)
+	a.met(span)
 	if late > 0 {
 		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
 	}

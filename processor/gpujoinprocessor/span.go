@@ -29,15 +29,16 @@ const (
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
 
-// gpuSpan is a span with a GPU operation.
+// gpuSpan is a span with a GPU operation. It has no pointers, so that the collector of garbage does not visit those that
+// wait.
 type gpuSpan struct {
-	span      ptrace.Span // the zero value while the request is packed
-	wire      int32       // index of the span in its request
 	share     attribution.Span
 	at        attribution.Handle
-	more      []attribution.Handle // on the further devices of its target
-	target    int32                // index in the batch's targets
-	scope     int32                // of the batch's scopes
+	more      int32 // on the further devices of its target: the first of the batch's handles,
+	further   int32 // and their number
+	wire      int32 // index of the span in its request
+	target    int32 // index in the batch's targets
+	scope     int32 // of the batch's scopes
 	step      bool
 	fault     fault
 	hasMemory bool  // gpu.memory.usage is there already
@@ -54,7 +55,7 @@ func (g *gpuSpan) read(
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
-	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory}
+	*g = gpuSpan{step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory}
 	*at = targetName{
 		res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
 		request: f.Kind == spanfacts.Request,
