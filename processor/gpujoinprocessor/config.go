@@ -93,4 +93,4 @@ func (c *Config) Validate() error {
 
 // HeldSpanBytes is the heap memory of a span of 12 attributes while it waits, with its node in the energy attribution;
 // sizing is based on it. A test measures it.
-const HeldSpanBytes = 640
+const HeldSpanBytes = 440
