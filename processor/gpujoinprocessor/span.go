@@ -29,13 +29,13 @@ const (
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
 
-// gpuSpan is a span with a GPU operation. It has no pointers, so that the collector of garbage does not visit those that
+// gpuSpan is a span with a GPU operation. It has no pointers, so that the garbage collector does not visit those that
 // wait.
 type gpuSpan struct {
 	share     attribution.Span
 	at        attribution.Handle
-	more      int32 // on the further devices of its target: the first of the batch's handles,
-	further   int32 // and their number
+	more      int32 // index of its first handle on further devices in the batch's more
+	further   int32 // number of those handles
 	wire      int32 // index of the span in its request
 	target    int32 // index in the batch's targets
 	scope     int32 // of the batch's scopes
