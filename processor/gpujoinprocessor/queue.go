@@ -17,7 +17,8 @@ import (
 )
 
 // newQueue returns the queue with its one consumer. A queue in memory has requests of its own, since a waiting request
-// is packed and its spans cannot be counted; a queue in a storage has those of exporterhelper, and their format.
+// is packed and its spans cannot be counted; a queue in a storage keeps the requests and the format of
+// exporterhelper.
 func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (exporter.Traces, error) {
 	options := []exporterhelper.Option{
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),

@@ -29,8 +29,8 @@ const (
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
 
-// gpuSpan is a span with a GPU operation. It has no pointers, so that the garbage collector does not visit those that
-// wait.
+// gpuSpan is a span with a GPU operation. It has no pointers, so that the garbage collector does not visit
+// waiting spans.
 type gpuSpan struct {
 	share     attribution.Span
 	at        attribution.Handle
