@@ -34,8 +34,8 @@ type surroundings struct {
 	named  uint32        // innermost that has a name of its own, no call
 	around uint32        // innermost annotation or module
 	phase  uint32        // outermost annotation without a number, except steps
-	place  uint32        // in the tree of modules; 0: outside
-	// whether place is of the operator whose gradient is computed
+	module uint32        // in the tree of modules; 0: outside
+	// whether module is of the operator whose gradient is computed
 	backward bool
 }
 

@@ -11,36 +11,36 @@ type forwards struct{ list []forward }
 
 type forward struct {
 	number int64
-	place  uint32
+	module uint32
 }
 
 const maxForwards = 1 << 17 // operators of a forward pass, which the backward pass follows
 
-func (f *forwards) put(number int64, place uint32) {
+func (f *forwards) put(number int64, module uint32) {
 	if f.list == nil {
 		f.list = make([]forward, maxForwards)
 	}
-	f.list[number&(maxForwards-1)] = forward{number, place}
+	f.list[number&(maxForwards-1)] = forward{number, module}
 }
 
 func (f *forwards) get(number int64) uint32 {
 	if f.list == nil || f.list[number&(maxForwards-1)].number != number {
 		return 0
 	}
-	return f.list[number&(maxForwards-1)].place
+	return f.list[number&(maxForwards-1)].module
 }
 
-// module sets the place of what the range contains, in the tree of modules and annotations.
+// module sets in which module the contents of the range are, in the tree of modules and annotations.
 func (s *sweep) module(r *record, f *frame, fl *nameFlag) {
 	switch {
 	case r.kind == KindModule, r.kind == KindAnnotation:
-		f.place = s.modules.Enter(f.place, r.name, s.p.Names.Name)
+		f.module = s.modules.Enter(f.module, r.name, s.p.Names.Name)
 	case r.kind != KindOperator || r.correlation == 0:
 	case fl.backward:
-		if place := s.forwards.get(r.correlation); place != 0 {
-			f.place, f.backward = place, true
+		if module := s.forwards.get(r.correlation); module != 0 {
+			f.module, f.backward = module, true
 		}
-	case f.place != 0 && !f.backward:
-		s.forwards.put(r.correlation, f.place)
+	case f.module != 0 && !f.backward:
+		s.forwards.put(r.correlation, f.module)
 	}
 }

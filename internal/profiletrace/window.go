@@ -63,7 +63,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.named,
 		Around: a.launch.around, Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
 		Graph: a.launch.graph || a.detail.WholeGraph, InnerStart: a.launch.opAt, Phase: a.launch.phase,
-		Place: a.launch.place, Backward: a.launch.backward,
+		Module: a.launch.module, Backward: a.launch.backward,
 	}
 	switch {
 	case a.kind != KindKernel:

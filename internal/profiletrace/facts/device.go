@@ -36,9 +36,9 @@ type Device struct {
 	// idle time at head and tail: within the unit of the first or last launch, and before it
 	edges, before [timeline.Causes]int64
 
-	modules    map[uint32]*moduleSum // by place
-	lastPlace  uint32
-	lastModule *moduleSum // of lastPlace
+	modules    map[uint32]*moduleSum // by node
+	lastNode   uint32
+	lastModule *moduleSum // of lastNode
 
 	pace     pace
 	chains   map[int64]link   // by stream: the elementwise kernel that ended last
@@ -141,7 +141,7 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 				d.OfGraphs += s.To - s.From
 			}
 			d.Trials.idle(a, s)
-			d.moduleOf(a.Place).idle += time.Duration(s.To - s.From)
+			d.moduleOf(a.Module).idle += time.Duration(s.To - s.From)
 			d.took(s.Claim)
 			d.Held.idle(a, s)
 			if d.fed && s.Cause == timeline.CauseSynchronization {
@@ -212,7 +212,7 @@ func (d *Device) took(c timeline.Claim) {
 func (d *Device) begin(a *timeline.Activity) {
 	t := active{
 		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
-		duration: a.Length(), filled: 1, tail: a.Tail, module: d.moduleOf(a.Place), backward: a.Backward,
+		duration: a.Length(), filled: 1, tail: a.Tail, module: d.moduleOf(a.Module), backward: a.Backward,
 	}
 	if t.module.kernels++; a.Work != nil {
 		t.module.flops += a.Work.FLOPs

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// ModuleTree holds the modules and annotations of the host, nested as they ran. Places are what the file names:
-// Layer_0, Layer_1 and so on. Groups merge the places that differ in numbers only, with everything below them, so that
+// ModuleTree holds the modules and annotations of the host, nested as they ran. Nodes are what the file names:
+// Layer_0, Layer_1 and so on. Groups merge the nodes that differ in numbers only, with everything below them, so that
 // all layers of a model are one row. The zero value is ready.
 type ModuleTree struct {
-	places   []modulePlace // by number, minus 1
+	nodes    []moduleNode  // by number, minus 1
 	groups   []moduleGroup // likewise
-	placeOf  map[[2]uint32]uint32
+	nodeOf   map[[2]uint32]uint32
 	groupOf  map[moduleGroup]uint32
 	general  []string // names without numbers, by number
 	generals map[string]uint32
 	named    map[uint32]uint32 // number of the general name, by name
 }
 
-type modulePlace struct {
+type moduleNode struct {
 	parent, group uint32 // 0: none
 	name          uint32 // 0: of several names, beyond the limit
 	calls         int64
@@ -31,36 +31,36 @@ type modulePlace struct {
 
 type moduleGroup struct{ parent, name uint32 }
 
-// Limits of a tree: beyond the first, places of one group are not distinguished, beyond the second, ranges count for
+// Limits of a tree: beyond the first, nodes of one group are not distinguished, beyond the second, ranges count for
 // the range around them.
 const (
-	maxModulePlaces = 1 << 15
+	maxModuleNodes  = 1 << 15
 	maxModuleGroups = 1 << 12
 )
 
 // modulePrefix begins the names of PyTorch's modules.
 const modulePrefix = "nn.Module: "
 
-// Enter returns the place of a range of this name within a place; 0 is outside of all.
+// Enter returns the node of a range of this name within a node; 0 is outside of all.
 func (t *ModuleTree) Enter(in, name uint32, text func(uint32) string) uint32 {
-	at, ok := t.placeOf[[2]uint32{in, name}]
+	at, ok := t.nodeOf[[2]uint32{in, name}]
 	if !ok {
 		if at = t.add(in, name, text); at == 0 {
 			return in
 		}
 	}
-	t.places[at-1].calls++
+	t.nodes[at-1].calls++
 	return at
 }
 
 func (t *ModuleTree) add(in, name uint32, text func(uint32) string) uint32 {
-	if t.placeOf == nil {
-		t.placeOf, t.groupOf = map[[2]uint32]uint32{}, map[moduleGroup]uint32{}
+	if t.nodeOf == nil {
+		t.nodeOf, t.groupOf = map[[2]uint32]uint32{}, map[moduleGroup]uint32{}
 		t.generals, t.named = map[string]uint32{}, map[uint32]uint32{}
 	}
 	g := moduleGroup{name: t.generalOf(name, text)}
 	if in > 0 {
-		g.parent = t.places[in-1].group
+		g.parent = t.nodes[in-1].group
 	}
 	group, ok := t.groupOf[g]
 	if !ok {
@@ -72,28 +72,28 @@ func (t *ModuleTree) add(in, name uint32, text func(uint32) string) uint32 {
 		t.groupOf[g] = group
 	}
 	key, parent := [2]uint32{in, name}, in
-	if len(t.places) >= maxModulePlaces {
-		key, name, parent = [2]uint32{1<<31 | group}, 0, t.sharedPlace(g.parent)
-		if at, ok := t.placeOf[key]; ok {
+	if len(t.nodes) >= maxModuleNodes {
+		key, name, parent = [2]uint32{1<<31 | group}, 0, t.sharedNode(g.parent)
+		if at, ok := t.nodeOf[key]; ok {
 			return at
 		}
 	}
-	t.places = append(t.places, modulePlace{parent: parent, group: group, name: name})
-	t.placeOf[key] = uint32(len(t.places))
-	return uint32(len(t.places))
+	t.nodes = append(t.nodes, moduleNode{parent: parent, group: group, name: name})
+	t.nodeOf[key] = uint32(len(t.nodes))
+	return uint32(len(t.nodes))
 }
 
-// sharedPlace returns a place of the group; 0 is of group 0.
-func (t *ModuleTree) sharedPlace(group uint32) uint32 {
+// sharedNode returns a node of the group; 0 is of group 0.
+func (t *ModuleTree) sharedNode(group uint32) uint32 {
 	if group == 0 {
 		return 0
 	}
 	key := [2]uint32{1<<31 | group}
-	if at, ok := t.placeOf[key]; ok {
+	if at, ok := t.nodeOf[key]; ok {
 		return at
 	}
-	i := slices.IndexFunc(t.places, func(p modulePlace) bool { return p.group == group })
-	t.placeOf[key] = uint32(i + 1)
+	i := slices.IndexFunc(t.nodes, func(p moduleNode) bool { return p.group == group })
+	t.nodeOf[key] = uint32(i + 1)
 	return uint32(i + 1)
 }
 
@@ -135,7 +135,7 @@ func general(name string) string {
 	return b.String()
 }
 
-// moduleSum is the time of one place, without those within it.
+// moduleSum is the time of one node, without those within it.
 type moduleSum struct {
 	time, backward, idle time.Duration
 	kernels              int64
@@ -147,17 +147,17 @@ func (s *moduleSum) add(o *moduleSum) {
 	s.kernels, s.flops = s.kernels+o.kernels, s.flops+o.flops
 }
 
-// moduleOf returns the sum of a place.
-func (d *Device) moduleOf(place uint32) *moduleSum {
-	if d.lastModule != nil && d.lastPlace == place {
+// moduleOf returns the sum of a node.
+func (d *Device) moduleOf(node uint32) *moduleSum {
+	if d.lastModule != nil && d.lastNode == node {
 		return d.lastModule
 	}
-	s := d.modules[place]
+	s := d.modules[node]
 	if s == nil {
 		s = &moduleSum{}
-		d.modules[place] = s
+		d.modules[node] = s
 	}
-	d.lastPlace, d.lastModule = place, s
+	d.lastNode, d.lastModule = node, s
 	return s
 }
 
@@ -196,17 +196,17 @@ const NoModule = "(outside of modules and annotations)"
 
 // moduleList returns the modules, each before those within it, the longest first, and how many more there are.
 func (d *Device) moduleList(t *ModuleTree, name func(uint32) string, window time.Duration) (list []Module, more int) {
-	if t == nil || len(t.places) == 0 {
+	if t == nil || len(t.nodes) == 0 {
 		return nil, 0
 	}
-	places, groups := make([]moduleSum, len(t.places)+1), make([]moduleSum, len(t.groups)+1)
+	nodes, groups := make([]moduleSum, len(t.nodes)+1), make([]moduleSum, len(t.groups)+1)
 	for at, s := range d.modules {
-		places[at].add(s)
+		nodes[at].add(s)
 	}
-	for at := len(t.places); at > 0; at-- { // those within a place come after it
-		p := t.places[at-1]
+	for at := len(t.nodes); at > 0; at-- { // those within a node come after it
+		p := t.nodes[at-1]
 		groups[p.group].add(d.moduleOrNone(uint32(at)))
-		places[p.parent].add(&places[at])
+		nodes[p.parent].add(&nodes[at])
 	}
 	below := make([][]uint32, len(t.groups)+1)
 	for g := len(t.groups); g > 0; g-- {
@@ -215,7 +215,7 @@ func (d *Device) moduleList(t *ModuleTree, name func(uint32) string, window time
 		below[parent] = append(below[parent], uint32(g))
 	}
 	within := make([][]uint32, len(t.groups)+1)
-	for i, p := range t.places {
+	for i, p := range t.nodes {
 		within[p.group] = append(within[p.group], uint32(i+1))
 	}
 	var put func(group uint32, depth int)
@@ -232,7 +232,7 @@ func (d *Device) moduleList(t *ModuleTree, name func(uint32) string, window time
 				}
 				continue
 			}
-			list = append(list, t.module(g, depth, s, within[g], places, name))
+			list = append(list, t.module(g, depth, s, within[g], nodes, name))
 			put(g, depth+1)
 		}
 	}
@@ -243,8 +243,8 @@ func (d *Device) moduleList(t *ModuleTree, name func(uint32) string, window time
 	return list, more
 }
 
-func (d *Device) moduleOrNone(place uint32) *moduleSum {
-	if s := d.modules[place]; s != nil {
+func (d *Device) moduleOrNone(node uint32) *moduleSum {
+	if s := d.modules[node]; s != nil {
 		return s
 	}
 	return &moduleSum{}
@@ -259,14 +259,14 @@ func (s *moduleSum) module(name string) Module {
 }
 
 func (t *ModuleTree) module(
-	group uint32, depth int, s *moduleSum, within []uint32, places []moduleSum, name func(uint32) string,
+	group uint32, depth int, s *moduleSum, within []uint32, nodes []moduleSum, name func(uint32) string,
 ) Module {
 	m := s.module(t.general[t.groups[group-1].name])
 	m.Depth = depth
 	at := map[string]int{}
 	var each []ModuleInstance
 	for _, i := range within {
-		p := &t.places[i-1]
+		p := &t.nodes[i-1]
 		m.Calls += p.calls
 		text := "others"
 		if p.name != 0 {
@@ -278,8 +278,8 @@ func (t *ModuleTree) module(
 			at[text] = k
 			each = append(each, ModuleInstance{Name: text})
 		}
-		each[k].Time += places[i].time
-		each[k].Idle += places[i].idle
+		each[k].Time += nodes[i].time
+		each[k].Idle += nodes[i].idle
 	}
 	switch {
 	case len(each) > 1:

@@ -42,9 +42,9 @@ func TestModulesMergeLayersAndAddUpToTheWindow(t *testing.T) {
 	d := NewDevice(&timeline.Splitter{})
 	model := enter(0, "nn.Module: Model_0")
 	at := int64(1000)
-	run := func(place uint32, length int64, backward bool) {
+	run := func(node uint32, length int64, backward bool) {
 		d.Add(&timeline.Activity{
-			Start: at, End: at + length, Name: 1, Operator: 1, Place: place, Backward: backward,
+			Start: at, End: at + length, Name: 1, Operator: 1, Module: node, Backward: backward,
 			Work: &timeline.Work{FLOPs: 1000, Precision: "fp32"},
 		}, &timeline.Launch{}, at)
 		at += length
@@ -98,7 +98,7 @@ func TestOneAnnotationKeepsItsNumber(t *testing.T) {
 	var w words
 	var tree ModuleTree
 	d := NewDevice(&timeline.Splitter{})
-	d.Add(&timeline.Activity{Start: 0, End: 10, Place: tree.Enter(0, w.id("batch 7"), w.name)}, &timeline.Launch{}, 0)
+	d.Add(&timeline.Activity{Start: 0, End: 10, Module: tree.Enter(0, w.id("batch 7"), w.name)}, &timeline.Launch{}, 0)
 	r := d.Report(&Context{Name: w.name, Kernel: w.name, Modules: &tree})
 	require.Len(t, r.Modules, 1)
 	assert.Equal(t, "batch 7", r.Modules[0].Name)
@@ -113,8 +113,8 @@ func TestModulesAreBounded(t *testing.T) {
 	index := map[uint32]string{}
 	text := func(id uint32) string { return index[id] }
 	at, id := int64(0), uint32(0)
-	run := func(place uint32) {
-		d.Add(&timeline.Activity{Start: at, End: at + 10, Place: place}, &timeline.Launch{}, 0)
+	run := func(node uint32) {
+		d.Add(&timeline.Activity{Start: at, End: at + 10, Module: node}, &timeline.Launch{}, 0)
 		at += 10
 	}
 	enter := func(in uint32, name string) uint32 {
@@ -122,16 +122,16 @@ func TestModulesAreBounded(t *testing.T) {
 		index[id] = name
 		return tree.Enter(in, id, text)
 	}
-	for i := range maxModulePlaces + 1000 {
+	for i := range maxModuleNodes + 1000 {
 		run(enter(enter(0, fmt.Sprint("iteration ", i)), fmt.Sprint("layer ", i)))
 	}
-	place := uint32(0)
+	node := uint32(0)
 	for i := range maxModuleGroups + 100 {
-		place = enter(place, "deep "+string(rune('a'+i%26))+fmt.Sprintf("%c", 'a'+i/26%26))
+		node = enter(node, "deep "+string(rune('a'+i%26))+fmt.Sprintf("%c", 'a'+i/26%26))
 	}
-	run(place)
+	run(node)
 	assert.LessOrEqual(t, len(tree.groups), maxModuleGroups)
-	assert.LessOrEqual(t, len(tree.places), maxModulePlaces+2*maxModuleGroups)
+	assert.LessOrEqual(t, len(tree.nodes), maxModuleNodes+2*maxModuleGroups)
 	r := d.Report(&Context{Name: text, Kernel: w.name, Modules: &tree})
 	var sum time.Duration
 	for _, m := range r.Modules {

@@ -35,7 +35,7 @@ const (
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
 	Slower      = 1.1     // factor above which a part is slow: more than boost clocks vary
-	places      = 16      // of a kind in a step: a kernel is compared with those at the same position
+	positions   = 16      // of a kind in a step: a kernel is compared with those at the same position
 	certain     = 4       // standard errors of the difference of two parts
 )
 
@@ -169,7 +169,7 @@ func placesOf(list []paced) []int {
 	at := make([]int, len(list))
 	for i, x := range list {
 		if k := (inStep{x.kind, x.step}); x.step != 0 {
-			at[i] = places * seen[k] / counts[k]
+			at[i] = positions * seen[k] / counts[k]
 			seen[k]++
 		}
 	}

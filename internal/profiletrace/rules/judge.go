@@ -123,11 +123,11 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 func Step(a *facts.StepSpending, subject string, length int64, f *facts.Context) []finding.Finding {
 	j := &judge{subject: subject, f: f, length: length - a.Idles[timeline.CauseNoLoad], account: &a.Spending}
 	j.idle(nil)
-	exposed := func(kind, what string, sum int64, places []finding.Location) {
+	exposed := func(kind, what string, sum int64, locations []finding.Location) {
 		j.add(finding.Finding{
-			Kind: kind, Gain: time.Duration(sum), Where: places, Certainty: finding.Medium,
+			Kind: kind, Gain: time.Duration(sum), Where: locations, Certainty: finding.Medium,
 			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", finding.Duration(sum))},
-			Evidence: "in " + finding.Names(places),
+			Evidence: "in " + finding.Names(locations),
 		})
 	}
 	exposed(semconv.GPUFindingKindExposedCopies, "copies are in the critical path", a.Parts[timeline.Copying],

@@ -47,8 +47,8 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 	}
 	if name == "tf32" {
 		gained := 1 - peaks.Of("fp32")/(reachable*fast)
-		named, places := j.namedSingle(r, claimed, needed*gained)
-		gain, alone, where = gain+named, alone+named/gained, append(where, places...)
+		named, locations := j.namedSingle(r, claimed, needed*gained)
+		gain, alone, where = gain+named, alone+named/gained, append(where, locations...)
 	}
 	if gain == 0 {
 		return

@@ -36,8 +36,8 @@ type Activity struct {
 	Inner      uint32 // innermost operator around the launch; 0: none
 	InnerStart int64  // its begin
 	Phase      uint32 // outermost annotation around the launch that is neither a step nor numbered; 0: none
-	Place      uint32 // in the tree of modules and annotations around the launch; 0: outside
-	Backward   bool   // Place is of the operator whose gradient is computed
+	Module     uint32 // in the tree of modules and annotations around the launch; 0: outside
+	Backward   bool   // Module is of the operator whose gradient is computed
 	Maps       bool   // an elementwise kernel: reads each element of its inputs once, and writes as many
 	Moves      Move   // a kernel that moves bytes and computes nothing
 	Mover      uint32 // operator that moves bytes in it; 0: the kernel itself states it

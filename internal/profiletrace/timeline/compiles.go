@@ -40,6 +40,9 @@ var compilers = []string{
 
 // SavesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
 func SavesCheckpoint(name string) bool {
+	if !mayWrite(name) {
+		return false
+	}
 	name = strings.ToLower(name)
 	path, call, frame := strings.Cut(name, "): ")
 	if !frame {
@@ -52,6 +55,12 @@ func SavesCheckpoint(name string) bool {
 		return false
 	}
 	return Contains(name, saving...)
+}
+
+// mayWrite reports whether a name has one of the words that all names of functions that write have, in small letters or
+// with a capital: nearly all names have none, and need no copy.
+func mayWrite(name string) bool {
+	return Contains(name, "sav", "Sav", "SAV", "writ", "Writ", "WRIT", "dump", "Dump", "DUMP")
 }
 
 // saving are parts of the names of functions that write checkpoints, and of the paths of their modules.
