@@ -6,6 +6,7 @@ package profilefile_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,8 +85,8 @@ func TestReportsOfAFolderAreReadOnceTheyAreExported(t *testing.T) {
 func TestARunOfRocprofv3IsReadFromItsMostCompleteFormat(t *testing.T) {
 	dir := t.TempDir()
 	files := []string{"7_results.json", "7_results.db", "7_kernel_trace.csv", "7_results.pftrace"}
-	for i := len(files) - 1; i >= 0; i-- {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), nil, 0o600))
+	for i, file := range slices.Backward(files) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), nil, 0o600))
 		for j, name := range files[i:] {
 			assert.Equal(t, j == 0, profilefile.InFolder(filepath.Join(dir, name)), "%s beside %v", name, files[i:])
 		}

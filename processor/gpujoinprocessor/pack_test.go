@@ -108,17 +108,6 @@ func wire(t testing.TB, td ptrace.Traces) []byte {
 	return b
 }
 
-func attributesOf(td ptrace.Traces) (n int) {
-	for _, rs := range td.ResourceSpans().All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, s := range ss.Spans().All() {
-				n += s.Attributes().Len()
-			}
-		}
-	}
-	return n
-}
-
 func TestPackingIsLossless(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b batch
