@@ -12,7 +12,7 @@ import (
 )
 
 // graft is where the stacks of spans begin that were counted early, below a span that has not arrived. When that span
-// arrives, its own stack takes the place of the graft, and all stacks above the graft's follow.
+// arrives, its own stack replaces the graft, and all stacks above the graft's follow.
 type graft struct {
 	stack *Stack
 	spans int64 // with time or energy, below it: incomplete if the span does not arrive
@@ -41,7 +41,7 @@ func (b *Builder) graftBelow(missing spanfacts.Key, stack *Stack) *graft {
 	return g
 }
 
-// join puts the stack of a span that has arrived in the place of its graft.
+// join replaces a graft with the stack of its span, which has arrived.
 func (b *Builder) join(k spanfacts.Key, r *resolved) {
 	g := b.grafts[k]
 	if g == nil {
