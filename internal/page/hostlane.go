@@ -4,10 +4,9 @@
 package page
 
 import (
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	activities "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -20,8 +19,7 @@ func (p *Profile) call(s ptrace.Span) {
 		return
 	}
 	class := launching
-	if name := s.Name(); strings.Contains(name, "Synchronize") || strings.Contains(name, "Wait") ||
-		strings.Contains(name, "Finish") {
+	if activities.WaitsForDevice(s.Name()) {
 		class = waiting
 	}
 	p.timeline.add(rowKey{stream: thread.Int(), host: true}, int64(s.StartTimestamp()), int64(s.EndTimestamp()), class,

@@ -5,6 +5,7 @@ package profiletrace
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
@@ -46,4 +47,33 @@ func product(n [3]int64) int64 {
 		all *= v
 	}
 	return all
+}
+
+// largest holds at least as many blocks as any of NVIDIA's multiprocessors since 2014.
+var largest = occupancy.Device{
+	Threads: 2048, Blocks: 32, Registers: 65536, SharedMemory: 228 << 10, WarpSize: 32, Major: 5,
+}
+
+const (
+	blocksRounding = 1e-3 // of blocks per multiprocessor, in files
+	manyBlocks     = 100  // per multiprocessor: with more, the last wave is less than 1 % of the time
+)
+
+// lastWave returns the part of a kernel's time for which its multiprocessors are empty on average, because some of them
+// run one block more than others, if all blocks take equally long. It is 0 if that is not known, or if all blocks may
+// run at the same time, when more blocks on one multiprocessor need not take longer. A device with unknown limits is
+// taken for the largest.
+func lastWave(k *Detail, limits *occupancy.Device, perSM float64) float64 {
+	if !k.HasGrid || !k.HasResources || k.Registers <= 0 || perSM >= manyBlocks {
+		return 0
+	}
+	l := launchOf(k)
+	resident := limits.Resident(l)
+	if resident == 0 {
+		resident = largest.Resident(l)
+	}
+	if resident < 1 || perSM <= float64(resident)+blocksRounding {
+		return 0
+	}
+	return max(0, 1-perSM/math.Ceil(perSM-blocksRounding))
 }

@@ -115,7 +115,7 @@ func callClass(name string) timeline.Range {
 		return timeline.RangeCapture
 	case strings.Contains(name, "EndCapture"):
 		return timeline.CallCaptured
-	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
+	case timeline.WaitsForDevice(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
 		return timeline.CallWait
 	case containsAny(name, []string{
 		"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",

@@ -193,12 +193,8 @@ func CopyName(kind, source, target int64) string {
 	return "Memcpy " + d + " (" + memory(source, d[0]) + " -> " + memory(target, d[3]) + ")"
 }
 
-// launching are parts of the names of calls that put work on a stream; waiting parts of the names of calls that wait
-// for it.
-var (
-	launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset", "urEnqueue"}
-	waiting   = []string{"Synchronize", "urQueueFinish", "urEventWait"}
-)
+// launching are parts of the names of calls that put work on a stream.
+var launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset", "urEnqueue"}
 
 func containsAny(s string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })

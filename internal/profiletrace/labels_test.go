@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -292,7 +294,7 @@ func TestCallsThatLaunchAndCallsThatWait(t *testing.T) {
 	} {
 		for _, name := range names {
 			assert.Equal(t, kind == "launches", launches(name), name)
-			assert.Equal(t, kind == "waits", waits(name), name)
+			assert.Equal(t, kind == "waits", timeline.WaitsForDevice(name), name)
 		}
 	}
 }

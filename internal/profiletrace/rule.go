@@ -3,6 +3,8 @@
 
 package profiletrace
 
+import "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+
 // rule decides which events become spans at the chosen level, before any limit.
 type rule struct {
 	level    Level
@@ -46,7 +48,7 @@ func (r *rule) runtime(name uint32) bool {
 	on, ok := r.runtimes[name]
 	if !ok {
 		s := r.names.Name(name)
-		on = launches(s) || waits(s)
+		on = launches(s) || timeline.WaitsForDevice(s)
 		r.runtimes[name] = on
 	}
 	return on

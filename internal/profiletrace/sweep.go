@@ -362,5 +362,3 @@ func (s *sweep) memory(r *record) {
 }
 
 func launches(name string) bool { return containsAny(name, launching) }
-
-func waits(name string) bool { return containsAny(name, waiting) }

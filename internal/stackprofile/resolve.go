@@ -284,14 +284,13 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		s.energy = 0 // counted on the span around it
 	}
 	if top.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
-		switch {
-		case top.graft != nil:
+		if top.graft != nil {
 			top.graft.spans++
-		case b.early:
-			b.stats.Early++
-			fallthrough
-		default:
+		} else {
 			b.stats.Incomplete++
+			if b.early {
+				b.stats.Early++
+			}
 		}
 	}
 	var in *Profile

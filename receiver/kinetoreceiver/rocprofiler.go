@@ -89,24 +89,24 @@ type rocRecord struct {
 
 // readROCm reads what rocprofv3 wrote; ok is false if the file is of another profiler.
 func (c *collect) readROCm(path string, head []byte, from *bufio.Reader) (st chromejson.Stats, ok bool, err error) {
-	var run rocprof.Run
-	json := isRocprofiler(from)
-	if json || rocprof.IsKernels(head) || profilefile.IsPerfetto(path, head) {
-		c.p.SetSource(profiletrace.Source{Scope: scopeName, Root: "rocprofv3 profile", Service: "rocprofv3"})
-	}
+	read := rocprof.ReadPerfetto
 	switch {
-	case json:
-		roc := &rocprofiler{c: c}
-		err = roc.read(from)
-		st.Events, st.Bytes = roc.records, roc.json.InputOffset()
+	case isRocprofiler(from):
+		read = func(*profiletrace.Profile, io.Reader) (rocprof.Run, error) {
+			roc := &rocprofiler{c: c}
+			err := roc.read(from)
+			return rocprof.Run{Records: roc.records, Bytes: roc.json.InputOffset()}, err
+		}
 	case rocprof.IsKernels(head):
-		run, err = rocprof.ReadTables(c.p, path, from)
-	case profilefile.IsPerfetto(path, head):
-		run, err = rocprof.ReadPerfetto(c.p, from)
-	default:
+		read = func(p *profiletrace.Profile, from io.Reader) (rocprof.Run, error) {
+			return rocprof.ReadTables(p, path, from)
+		}
+	case !profilefile.IsPerfetto(path, head):
 		return st, false, nil
 	}
-	st.Events, st.Bytes = st.Events+run.Records, st.Bytes+run.Bytes
+	c.p.SetSource(profiletrace.Source{Scope: scopeName, Root: "rocprofv3 profile", Service: "rocprofv3"})
+	run, err := read(c.p, from)
+	st.Events, st.Bytes = run.Records, run.Bytes
 	c.meta.maker = makerAMD
 	c.meta.meta.Devices = append(c.meta.meta.Devices, run.Devices...)
 	c.meta.faults = append(c.meta.faults,

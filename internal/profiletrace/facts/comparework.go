@@ -212,24 +212,14 @@ func fromTo(before, after float64, unit, counted string) string {
 	if counted != "" {
 		return fmt.Sprintf("%.4g → %.4g %s", before, after, counted)
 	}
-	by, prefix := prefixOf(max(before, after))
-	return fmt.Sprintf("%.3g → %.3g %s%s", before/by, after/by, prefix, unit)
-}
-
-func prefixOf(v float64) (by float64, prefix string) {
-	by = 1
+	by, prefix := 1.0, ""
 	for _, p := range []string{"k", "M", "G", "T", "P"} {
-		if v < 1000*by {
+		if max(before, after) < 1000*by {
 			break
 		}
 		by, prefix = 1000*by, p
 	}
-	return by, prefix
-}
-
-func quantity(v float64, unit string) string {
-	by, prefix := prefixOf(v)
-	return fmt.Sprintf("%.3g %s%s", v/by, prefix, unit)
+	return fmt.Sprintf("%.3g → %.3g %s%s", before/by, after/by, prefix, unit)
 }
 
 // String returns the work in words.
@@ -240,10 +230,10 @@ func (w *Worked) String() string {
 	}
 	list := []string{fmt.Sprintf("%.4g %s", w.Kernels, count)}
 	if w.FLOPs > 0 {
-		list = append(list, strings.TrimSpace(quantity(w.FLOPs, "FLOP "+w.Precision)))
+		list = append(list, strings.TrimSpace(finding.Rate(w.FLOPs, "FLOP "+w.Precision)))
 	}
 	if w.FLOPRate > 0 {
-		list = append(list, quantity(w.FLOPRate, "FLOP/s"))
+		list = append(list, finding.Rate(w.FLOPRate, "FLOP/s"))
 	}
 	return strings.Join(append(list, w.Shapes...), ", ")
 }

@@ -69,6 +69,11 @@ var saving = []string{
 	"save_pretrained", "save_state",
 }
 
+// WaitsForDevice reports whether a call of a device runtime waits for work on a stream, by its name.
+func WaitsForDevice(name string) bool {
+	return Contains(name, "Synchronize", "urQueueFinish", "urEventWait")
+}
+
 // Contains reports whether s contains any of the words.
 func Contains(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })

@@ -236,8 +236,8 @@ def idle(host, df):
 
 
 def adopted(host, up):
-    """Ranges of other threads are children of the running step; those of the backward pass, of the innermost
-    concurrent annotation of the step's thread, in which that thread waits."""
+    """Ranges of other threads are children of the running step. Ranges of the backward pass are children of the
+    innermost concurrent annotation of the step's thread, in which that thread waits."""
     steps = host[host.kind == "step"]
     if not len(steps):
         return up

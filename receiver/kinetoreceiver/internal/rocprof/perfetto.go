@@ -71,57 +71,62 @@ func ReadPerfetto(p *profiletrace.Profile, from io.Reader) (Run, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			return t.done(false), err
+		if err == nil {
+			packet = next
+			err = t.packet(packet)
 		}
-		packet = next
-		if err := t.packet(packet); err != nil {
-			return t.done(false), err
+		if err != nil {
+			return t.done(), err
 		}
 	}
 	if t.run.Records == 0 {
-		return t.done(false), ErrNoWork
+		return t.done(), ErrNoWork
 	}
 	if t.others > 0 {
 		t.run.Faults = append(t.run.Faults, fmt.Sprintf("%d slices of other programs were not read", t.others))
 	}
-	return t.done(true), nil
+	return t.done(), nil
 }
 
-// next reads a field of the trace into packet; the error is io.EOF at the end only.
+// next reads a packet; the error is io.EOF at the end of the trace only.
 func (t *perfetto) next(b *bufio.Reader, packet []byte) ([]byte, error) {
 	start := t.run.Bytes
-	tag, err := t.varint(b)
-	if errors.Is(err, io.EOF) && t.run.Bytes == start {
+	packet, err := t.read(b, packet)
+	switch {
+	case errors.Is(err, io.EOF) && t.run.Bytes == start:
 		return nil, io.EOF
-	}
-	size := uint64(0)
-	if err == nil && tag != tracePacket<<3|uint64(protowire.BytesType) {
-		return nil, fmt.Errorf("%w at byte %d", ErrSyntax, start)
-	}
-	if err == nil {
-		size, err = t.varint(b)
-	}
-	if err == nil && size > maxPacket {
-		return nil, fmt.Errorf("%w: a packet of %d bytes at byte %d", ErrSyntax, size, start)
-	}
-	if err == nil {
-		packet = append(packet, make([]byte, size)...)
-		var n int
-		n, err = io.ReadFull(b, packet)
-		t.run.Bytes += int64(n)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("%w: it ends within a packet at byte %d", ErrTruncated, t.run.Bytes)
+	case errors.Is(err, ErrSyntax):
+		return nil, fmt.Errorf("%w at byte %d", err, start)
 	}
 	return packet, err
 }
 
-func (t *perfetto) varint(b *bufio.Reader) (uint64, error) {
+// read reads the tag, size and content of a packet.
+func (t *perfetto) read(b *bufio.Reader, packet []byte) ([]byte, error) {
 	counted := countedBytes{b, &t.run.Bytes}
-	return binary.ReadUvarint(counted)
+	tag, err := binary.ReadUvarint(counted)
+	if err != nil {
+		return nil, err
+	}
+	if tag != tracePacket<<3|uint64(protowire.BytesType) {
+		return nil, ErrSyntax
+	}
+	size, err := binary.ReadUvarint(counted)
+	if err != nil {
+		return nil, err
+	}
+	if size > maxPacket {
+		return nil, fmt.Errorf("%w: a packet of %d bytes", ErrSyntax, size)
+	}
+	packet = append(packet, make([]byte, size)...)
+	n, err := io.ReadFull(b, packet)
+	t.run.Bytes += int64(n)
+	return packet, err
 }
 
+// countedBytes counts the bytes that are read one by one.
 type countedBytes struct {
 	b *bufio.Reader
 	n *int64

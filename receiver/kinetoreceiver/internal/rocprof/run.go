@@ -6,7 +6,6 @@
 package rocprof
 
 import (
-	"cmp"
 	"regexp"
 	"strconv"
 
@@ -162,9 +161,8 @@ func (a *agents) device(text string) (ordinal int64, ok bool) {
 }
 
 // done returns the run.
-func (a *adder) done(numbered bool) Run {
-	a.run.Devices = a.agents.gpus
-	if numbered && !a.agents.listed() {
+func (a *adder) done() Run {
+	if a.run.Devices = a.agents.gpus; !a.agents.listed() {
 		a.run.Faults = append(a.run.Faults, unlisted)
 	}
 	return a.run
@@ -176,13 +174,4 @@ func integer(text string) int64 {
 		return 0
 	}
 	return n
-}
-
-// orderedAgents sorts rows of a list of agents by their numbers.
-func orderedAgents(x, y listedAgent) int { return cmp.Compare(x.number, y.number) }
-
-type listedAgent struct {
-	number int64
-	gpu    bool
-	model  string
 }

@@ -46,8 +46,9 @@ func has(columns map[string]int, names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { _, ok := columns[name]; return !ok })
 }
 
-func header(line []byte) (map[string]int, int) {
-	columns := map[string]int{}
+// header returns the positions of the columns, and how many there are.
+func header(line []byte) (columns map[string]int, width int) {
+	columns = map[string]int{}
 	fields := split(nil, bytes.TrimRight(line, "\r\n"))
 	for i, f := range fields {
 		columns[string(f)] = i
@@ -64,35 +65,31 @@ func ReadTables(p *profiletrace.Profile, path string, kernels io.Reader) (Run, e
 	if named {
 		for _, t := range []struct {
 			ending string
-			row    func(*row) error
+			read   func(io.Reader) error
 		}{
-			{"_agent_info.csv", nil},
-			{"_hip_api_trace.csv", a.call},
-			{"_marker_api_trace.csv", a.marker},
-			{"_memory_copy_trace.csv", a.copied},
+			{"_agent_info.csv", a.agentTable},
+			{"_hip_api_trace.csv", func(f io.Reader) error { return a.rows(f, a.call) }},
+			{"_marker_api_trace.csv", func(f io.Reader) error { return a.rows(f, a.marker) }},
+			{"_memory_copy_trace.csv", func(f io.Reader) error { return a.rows(f, a.copied) }},
 		} {
-			if err := a.sibling(stem+t.ending, t.row); err != nil {
+			if err := a.sibling(stem+t.ending, t.read); err != nil {
 				return a.run, err
 			}
 		}
 	}
 	err := a.rows(kernels, a.kernel)
-	return a.done(true), err
+	return a.done(), err
 }
 
 // sibling reads a table beside the table of kernels, if it exists. What is wrong with it is a fault of the run only.
-func (a *adder) sibling(path string, each func(*row) error) error {
+func (a *adder) sibling(path string, read func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
 		defer f.Close()
-		if each == nil {
-			err = a.agentTable(f)
-		} else {
-			err = a.rows(f, each)
-		}
+		err = read(f)
 	}
 	if err != nil && !errors.Is(err, errProfile) {
 		a.run.Faults = append(a.run.Faults, fmt.Sprintf("%s: %v", filepath.Base(path), err))
@@ -175,23 +172,19 @@ func (a *adder) skipLine(b *bufio.Reader) error {
 
 // split appends the fields of a row: texts are in quotes, and a quote within them is doubled.
 func split(fields [][]byte, line []byte) [][]byte {
-	for {
-		var field []byte
-		if rest, quoted := bytes.CutPrefix(line, []byte(`"`)); quoted {
-			field, line = unquote(rest)
-			_, rest, more := bytes.Cut(line, []byte(","))
-			fields = append(fields, field)
-			if line = rest; !more {
-				return fields
-			}
-			continue
+	for more := true; more; {
+		var text, field []byte
+		rest, quoted := bytes.CutPrefix(line, []byte(`"`))
+		if quoted {
+			text, line = unquote(rest)
 		}
-		field, rest, more := bytes.Cut(line, []byte(","))
-		fields = append(fields, bytes.TrimSpace(field))
-		if line = rest; !more {
-			return fields
+		field, line, more = bytes.Cut(line, []byte(","))
+		if !quoted {
+			text = bytes.TrimSpace(field)
 		}
+		fields = append(fields, text)
 	}
+	return fields
 }
 
 // unquote returns the text up to the closing quote, and what follows it.
@@ -212,10 +205,15 @@ func unquote(b []byte) (text, rest []byte) {
 
 // agentTable reads the list of agents.
 func (a *adder) agentTable(f io.Reader) error {
-	var all []listedAgent
+	type listed struct {
+		number int64
+		gpu    bool
+		model  string
+	}
+	var all []listed
 	if err := a.rows(f, func(r *row) error {
 		if len(all) < maxAgents {
-			all = append(all, listedAgent{
+			all = append(all, listed{
 				r.number("Node_Id"), r.text("Agent_Type") == "GPU", cmp.Or(r.text("Product_Name"), r.text("Name")),
 			})
 		}
@@ -223,7 +221,7 @@ func (a *adder) agentTable(f io.Reader) error {
 	}); err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, orderedAgents)
+	slices.SortStableFunc(all, func(x, y listed) int { return cmp.Compare(x.number, y.number) })
 	for _, x := range all {
 		a.agents.list(x.number, x.gpu, x.model)
 	}
