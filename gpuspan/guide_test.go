@@ -203,7 +203,7 @@ func TestTheCodeOfTheDocumentsCompiles(t *testing.T) {
 	}
 	build := exec.Command("go", "build", "-mod=mod", "./...")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 }

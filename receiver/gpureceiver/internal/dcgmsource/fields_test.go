@@ -19,6 +19,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
 // TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: number, name, and the words of the
@@ -111,10 +112,8 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 // TestThrottleReasonsAgainstDCGMsHeader verifies that the bits are NVML's, which DCGM passes on, and that the names
 // start like the header's.
 func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
-	dir, err := goDCGM()
-	if err != nil {
-		t.Skip("cannot find go-dcgm's headers: ", err)
-	}
+	dir, err := nvmltest.Headers()
+	require.NoError(t, err)
 	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
 	require.NoError(t, err)
 	var all gpusamplesextension.ThrottleReason
@@ -145,10 +144,8 @@ func TestFormsOfFields(t *testing.T) {
 // dcgmHeader returns the comment of each field in go-dcgm's header, by "name number".
 func dcgmHeader(t *testing.T) map[string]string {
 	t.Helper()
-	dir, err := goDCGM()
-	if err != nil {
-		t.Skip("cannot find go-dcgm's headers: ", err)
-	}
+	dir, err := nvmltest.Headers()
+	require.NoError(t, err)
 	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
 	require.NoError(t, err)
 	fields := map[string]string{}

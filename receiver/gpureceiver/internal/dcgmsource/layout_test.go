@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
 // TestLayoutsEqualNVIDIAsHeaders compiles a program that prints the layout of NVIDIA's structures.
@@ -65,10 +67,12 @@ func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 		{"dcgmMigHierarchy_version2", "number", uintptr(version[migHierarchy](2))},
 		{"dcgmProfGetMetricGroups_version3", "number", uintptr(version[metricGroups](3))},
 	}
-	headers, err := goDCGM()
+	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("no headers of DCGM:", err)
+		t.Skip("no C compiler: ", err)
 	}
+	headers, err := nvmltest.Headers()
+	require.NoError(t, err)
 	var source, want strings.Builder
 	source.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"dcgm_structs.h\"\n#include \"dcgm_fields.h\"\nint main(void) {\n")
 	for _, l := range layouts {
@@ -86,10 +90,9 @@ func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 	dir := t.TempDir()
 	file, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")
 	require.NoError(t, os.WriteFile(file, []byte(source.String()), 0o600))
-	if out, err := exec.Command("gcc", "-I"+headers, "-o", program, file).CombinedOutput(); err != nil {
-		t.Skipf("no C compiler: %v: %s", err, out)
-	}
-	out, err := exec.Command(program).Output()
+	out, err := exec.Command(gcc, "-I"+headers, "-o", program, file).CombinedOutput()
+	require.NoError(t, err, string(out))
+	out, err = exec.Command(program).Output()
 	require.NoError(t, err)
 	assert.Equal(t, want.String(), string(out))
 }

@@ -6,6 +6,7 @@
 package dcgmsource
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
 const (
@@ -47,10 +49,14 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = buildStub(dir)
 	}
-	if err != nil {
+	if errors.Is(err, exec.ErrNotFound) {
 		fmt.Println("no C stub of DCGM, tests that need it are skipped:", err)
 		goleak.VerifyTestMain(m)
 		return
+	}
+	if err != nil {
+		fmt.Println("cannot build the C stub of DCGM:", err)
+		os.Exit(1)
 	}
 	child := exec.Command(os.Args[0], os.Args[1:]...)
 	child.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir+":"+os.Getenv("LD_LIBRARY_PATH"),
@@ -66,7 +72,10 @@ func TestMain(m *testing.M) {
 }
 
 func buildStub(dir string) error {
-	headers, err := goDCGM()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return err
+	}
+	headers, err := nvmltest.Headers()
 	if err != nil {
 		return err
 	}
@@ -76,15 +85,6 @@ func buildStub(dir string) error {
 		return fmt.Errorf("gcc: %w: %s", err, out)
 	}
 	return nil
-}
-
-// goDCGM returns the folder of go-dcgm's headers.
-func goDCGM() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list: %w", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm"), nil
 }
 
 // pipes are the quantities that a receiver omits by default.

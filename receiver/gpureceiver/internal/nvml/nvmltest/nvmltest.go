@@ -6,10 +6,11 @@ package nvmltest
 
 import (
 	_ "embed" // the library's source
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,20 @@ import (
 
 //go:embed testdata/stub.c
 var source []byte
+
+// Headers returns the folder of NVIDIA's headers of DCGM and NVML, which are in the module go-dcgm. No package of it is
+// built, so that on a new machine nothing else downloads it.
+func Headers() (string, error) {
+	out, err := exec.Command("go", "mod", "download", "-json", "github.com/NVIDIA/go-dcgm").Output()
+	var module struct{ Dir, Error string }
+	if json.Unmarshal(out, &module) == nil && module.Error != "" {
+		return "", fmt.Errorf("go mod download: %s", module.Error)
+	}
+	if err != nil {
+		return "", fmt.Errorf("go mod download: %w", err)
+	}
+	return filepath.Join(module.Dir, "pkg", "dcgm"), nil
+}
 
 // Build returns the path of a library compiled with NVIDIA's header, which comes with the binding of DCGM. It skips the
 // test without gcc.
@@ -26,13 +41,13 @@ func Build(t testing.TB) string {
 	if err != nil {
 		t.Skip("needs gcc to build the stub of NVML")
 	}
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	headers, err := Headers()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	path, stub := filepath.Join(dir, "libnvidia-ml.so.1"), filepath.Join(dir, "stub.c")
 	require.NoError(t, os.WriteFile(stub, source, 0o600))
 	out, err := exec.Command(gcc, "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-w",
-		"-I"+filepath.Join(strings.TrimSpace(string(module)), "pkg", "dcgm"), "-o", path, stub).CombinedOutput()
+		"-I"+headers, "-o", path, stub).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
 }
