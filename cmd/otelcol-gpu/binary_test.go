@@ -25,17 +25,21 @@ import (
 	"github.com/otelgpu/otelgpu/internal/freeport"
 )
 
-// binary is the real program, built once for all tests of the package.
+// programs is the directory of the built program, if a test has built it.
+var programs string
+
+// binary is the real program, built once for all tests of the package. Debug information would double the link time.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "otelcol-gpu-test")
 	if err != nil {
 		return "", err
 	}
+	programs = dir
 	path := filepath.Join(dir, "otelcol-gpu")
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -44,8 +48,8 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if programs != "" {
+		os.RemoveAll(programs)
 	}
 	os.Exit(code)
 }

@@ -7,7 +7,8 @@
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
-// the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus.
+// the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; and the tests
+// that mdatagen generates, which take longer to link than all other tests of a component.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
@@ -48,6 +49,15 @@ type result struct {
 	took                              time.Duration
 }
 
+func (r *result) add(other result) {
+	r.packages += other.packages
+	r.passed += other.passed
+	r.failed += other.failed
+	r.skipped += other.skipped
+	r.broken = r.broken || other.broken
+	r.took += other.took
+}
+
 func main() {
 	args := os.Args[1:]
 	var only string
@@ -72,8 +82,8 @@ func main() {
 	var total result
 	var lines []string
 	for _, dir := range dirs {
-		chosen, ok := selection(dir, integration)
-		if only != "" && dir != only || only == "" && !ok {
+		chosen := selection(dir, integration || dir == only && slices.Contains(others, dir))
+		if only != "" && dir != only || len(chosen) == 0 {
 			continue
 		}
 		fmt.Printf("=== module %s\n", dir)
@@ -81,7 +91,14 @@ func main() {
 		if dir == pythonPackage {
 			r = testPython(".")
 		} else {
-			r = test(dir, slices.Concat(args, chosen))
+			for _, c := range chosen {
+				if c, err = withoutGenerated(dir, c); err != nil {
+					fmt.Printf("cannot list the packages of %s: %v\n", dir, err)
+					r.broken = true
+					continue
+				}
+				r.add(test(dir, slices.Concat(args, c)))
+			}
 		}
 		state := "ok"
 		if r.failed > 0 || r.broken {
@@ -89,10 +106,7 @@ func main() {
 		}
 		lines = append(lines, fmt.Sprintf("%-6s  %-20s %3d packages, %4d tests passed, %d failed, %d skipped, %s",
 			state, dir, r.packages, r.passed, r.failed, r.skipped, r.took.Round(time.Second)))
-		total.passed += r.passed
-		total.failed += r.failed
-		total.skipped += r.skipped
-		total.broken = total.broken || r.broken
+		total.add(r)
 	}
 	fmt.Println()
 	fmt.Println(strings.Join(lines, "\n"))
@@ -132,20 +146,38 @@ func modules(root string) ([]string, error) {
 // other modules.
 var others = []string{"benchmarks", "internal/tools/snapshot", "test/browser", "test/kubernetes", "test/prometheus"}
 
-// selection returns the arguments of go test that choose a module's tests, and whether any of them run.
-func selection(dir string, integration bool) ([]string, bool) {
+// generated matches the packages that mdatagen generates, and whose tests it generates, too.
+var generated = regexp.MustCompile(`/internal/metadata(test)?$`)
+
+// selection returns the arguments of each run of go test that a module's tests take; none if it has no tests for the
+// mode.
+func selection(dir string, integration bool) [][]string {
 	apart := slices.Contains(others, dir)
 	switch {
 	case integration && dir == ".":
-		return []string{"-run", "^TestIntegration", "./test/..."}, true
+		return [][]string{
+			{"-run", "^TestIntegration", "./test/..."},
+			{"./.../internal/metadata", "./.../internal/metadatatest"},
+		}
 	case integration && dir == "internal/tools":
-		return []string{"-run", "^TestIntegration", "./..."}, true
+		return [][]string{{"-run", "^TestIntegration", "./..."}}
+	case apart != integration:
+		return nil
 	case dir == "test/kubernetes":
 		// Its tests read manifests outside the module, whose changes Go's cache of results does not notice.
-		return []string{"-count=1", "./..."}, integration
+		return [][]string{{"-count=1", "./..."}}
 	default:
-		return []string{"./..."}, apart == integration
+		return [][]string{{"./..."}}
 	}
+}
+
+// withoutGenerated returns a selection with the packages of the module in place of ./..., except the generated ones.
+func withoutGenerated(dir string, chosen []string) ([]string, error) {
+	if dir != "." || !slices.Equal(chosen, []string{"./..."}) {
+		return chosen, nil
+	}
+	out, err := exec.Command("go", "list", "./...").Output()
+	return slices.DeleteFunc(strings.Fields(string(out)), generated.MatchString), err
 }
 
 // inWorkspace reports whether go.work names dir.

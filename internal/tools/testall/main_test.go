@@ -83,12 +83,29 @@ func TestEachTestRunsInOneOfTheTwoModes(t *testing.T) {
 		"internal/tools/snapshot": {false, true}, ".": {true, true}, "internal/tools": {true, true},
 	} {
 		for i, integration := range []bool{false, true} {
-			if _, got := selection(dir, integration); got != want[i] {
+			if got := len(selection(dir, integration)) > 0; got != want[i] {
 				t.Errorf("%s with integration %t: %t, want %t", dir, integration, got, want[i])
 			}
 		}
 	}
-	if got, _ := selection(".", true); got[1] != "^TestIntegration" {
+	if got := selection(".", true); got[0][1] != "^TestIntegration" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestGeneratedTestsRunWithIntegrationOnly(t *testing.T) {
+	t.Chdir("../../..")
+	packages, err := withoutGenerated(".", selection(".", false)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const component = "github.com/otelgpu/otelgpu/receiver/gpureceiver"
+	if !slices.Contains(packages, component) || slices.Contains(packages, component+"/internal/metadata") ||
+		slices.Contains(packages, component+"/internal/metadatatest") {
+		t.Errorf("%q", packages)
+	}
+	chosen := selection(".", true)[1]
+	if !slices.Contains(chosen, "./.../internal/metadata") || !slices.Contains(chosen, "./.../internal/metadatatest") {
+		t.Errorf("%q", chosen)
 	}
 }
