@@ -16,7 +16,7 @@ DOCS       := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/docs
 PYBUILD    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/python-build
 # The time of all files that are built from a commit.
 EPOCH       = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
-TESTALL    := internal/tools/testall/main.go
+TESTALL    := internal/tools/testall/main.go internal/tools/testall/race.go
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
@@ -49,7 +49,7 @@ vulncheck: ## look for known vulnerabilities that the shipped modules call (read
 actionlint: ## check the workflows of .github
 	cd $(TOOLS) && GOWORK=off $(GO) run github.com/rhysd/actionlint/cmd/actionlint $(CURDIR)/.github/workflows/*.yml
 
-race: ## the same as test under the race detector, without the end-to-end tests
+race: ## the same as test under the race detector, without the end-to-end tests and packages that start no goroutine
 	CGO_ENABLED=1 $(GO) run $(TESTALL) -race -short
 
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again

@@ -3,12 +3,13 @@
 
 // Command testall runs go test in every module of the repository and reports what ran.
 //
-//	go run internal/tools/testall/*.go [-module DIR] [-integration] [GO TEST FLAGS]
+//	go run internal/tools/testall/{main,race}.go [-module DIR] [-integration] [GO TEST FLAGS]
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
 // the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; and the tests
-// that mdatagen generates, which take longer to link than all other tests of a component.
+// that mdatagen generates, which take longer to link than all other tests of a component. With -race it leaves out
+// packages whose tests start no goroutine.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
@@ -92,12 +93,14 @@ func main() {
 			r = testPython(".")
 		} else {
 			for _, c := range chosen {
-				if c, err = withoutGenerated(dir, c); err != nil {
+				if c, err = packages(dir, c, slices.Contains(args, "-race")); err != nil {
 					fmt.Printf("cannot list the packages of %s: %v\n", dir, err)
 					r.broken = true
 					continue
 				}
-				r.add(test(dir, slices.Concat(args, c)))
+				if len(c) > 0 { // none with the race detector
+					r.add(test(dir, slices.Concat(args, c)))
+				}
 			}
 		}
 		state := "ok"
@@ -171,13 +174,19 @@ func selection(dir string, integration bool) [][]string {
 	}
 }
 
-// withoutGenerated returns a selection with the packages of the module in place of ./..., except the generated ones.
-func withoutGenerated(dir string, chosen []string) ([]string, error) {
-	if dir != "." || !slices.Equal(chosen, []string{"./..."}) {
+// packages returns a selection with the packages of the module in place of ./...: without the generated ones, and with
+// the race detector only those in which it can find something, for their tests take several times as long.
+func packages(dir string, chosen []string, race bool) ([]string, error) {
+	if !inWorkspace(dir) || !slices.Equal(chosen, []string{"./..."}) {
 		return chosen, nil
 	}
-	out, err := exec.Command("go", "list", "./...").Output()
-	return slices.DeleteFunc(strings.Fields(string(out)), generated.MatchString), err
+	cmd := exec.Command("go", "list", "./...")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	d := detector{root: ".", seen: map[string]bool{}}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool {
+		return generated.MatchString(path) || race && !d.tests(path)
+	}), err
 }
 
 // inWorkspace reports whether go.work names dir.

@@ -95,17 +95,54 @@ func TestEachTestRunsInOneOfTheTwoModes(t *testing.T) {
 
 func TestGeneratedTestsRunWithIntegrationOnly(t *testing.T) {
 	t.Chdir("../../..")
-	packages, err := withoutGenerated(".", selection(".", false)[0])
+	t.Setenv("GOWORK", "")
+	got, err := packages(".", selection(".", false)[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const component = "github.com/otelgpu/otelgpu/receiver/gpureceiver"
-	if !slices.Contains(packages, component) || slices.Contains(packages, component+"/internal/metadata") ||
-		slices.Contains(packages, component+"/internal/metadatatest") {
-		t.Errorf("%q", packages)
+	const component = repository + "/receiver/gpureceiver"
+	if !slices.Contains(got, component) || slices.Contains(got, component+"/internal/metadata") ||
+		slices.Contains(got, component+"/internal/metadatatest") {
+		t.Errorf("%q", got)
 	}
 	chosen := selection(".", true)[1]
 	if !slices.Contains(chosen, "./.../internal/metadata") || !slices.Contains(chosen, "./.../internal/metadatatest") {
 		t.Errorf("%q", chosen)
+	}
+}
+
+func TestRaceDetectorRunsWhereGoroutinesOrUnsafePointersAre(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"sum/sum.go":          "package sum",
+		"sum/sum_test.go":     `package sum; import "github.com/stretchr/testify/require"`,
+		"pool/pool.go":        "package pool; func F() { go F() }",
+		"user/user.go":        `package user; import _ "github.com/otelgpu/otelgpu/between"`,
+		"between/between.go":  `package between; import _ "github.com/otelgpu/otelgpu/pool"`,
+		"parallel/a_test.go":  `package parallel; import "testing"; func TestA(t *testing.T) { t.Parallel() }`,
+		"group/a_test.go":     `package group; import "sync"; func f() { var w sync.WaitGroup; w.Go(f) }`,
+		"pointer/a.go":        `package pointer; import "unsafe"`,
+		"server/a_test.go":    `package server; import "net/http/httptest"`,
+		"sdk/a_test.go":       `package sdk; import "go.opentelemetry.io/otel/sdk/trace"`,
+		"attribute/a_test.go": `package attribute; import "go.opentelemetry.io/otel/attribute"`,
+		"tested/a.go":         "package tested",
+		"tested/a_test.go":    "package tested; func f() { go f() }",
+		"plain/a.go":          `package plain; import _ "github.com/otelgpu/otelgpu/tested"`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := detector{root: root, seen: map[string]bool{}}
+	for name, want := range map[string]bool{
+		"sum": false, "pool": true, "between": true, "user": true, "parallel": true, "group": true, "pointer": true,
+		"server": true, "sdk": true, "attribute": false, "tested": true, "plain": false, "missing": true,
+	} {
+		if got := d.tests(repository + "/" + name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
 	}
 }
