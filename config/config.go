@@ -34,7 +34,7 @@ func Names() []string {
 	return names
 }
 
-// YAML returns the named pipeline. The error of an unknown name lists the known ones.
+// YAML returns the named pipeline. For an unknown name it returns an error that lists the known ones.
 func YAML(name string) (string, error) {
 	b, err := files.ReadFile(name + ".yaml")
 	if err != nil {

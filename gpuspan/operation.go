@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Operation is something that can be timed: a name, a category and what else is equal in all its runs. Create each
-// once, usually as a package variable; it holds no measurements and works with any number of Profilers. A nil Operation
-// does nothing.
+// Operation is something that can be timed: a name, a category and other properties that all its runs share. Create
+// each once, usually as a package variable; it contains no measurements and works with any number of Profilers. A nil
+// Operation does nothing.
 type Operation struct{ operation *record.Operation }
 
 // real returns the operation that callers hold; nil for a nil and for a zero Operation, which do nothing.
@@ -62,23 +62,23 @@ func (o *Operation) Start(ctx context.Context, s *Stream) Section {
 }
 
 // Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events
-// are recorded before and after the launch, outside of the graph. f always runs, also when nothing is timed. A launch
-// whose work is stated is a section of an operation with [Graph].
+// are recorded before and after the launch, outside of the graph. f always runs, even if nothing is timed. To declare
+// the work of a launch, start a section of an operation with [Graph] instead.
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	o.real().Launch(ctx, s.real(), f)
 }
 
-// Open starts a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it
-// knows. Pass it [Section.Events]; when it has enqueued both, call [Section.Recorded]. Otherwise [Section.End] ends the
-// section with host times.
+// Open starts a section whose two events are recorded by foreign code, on a stream of [ForeignEvents] or on one whose
+// handle that code knows. Pass [Section.Events] to that code and call [Section.Recorded] when it has enqueued both.
+// Otherwise [Section.End] ends the section with host times.
 func (o *Operation) Open(ctx context.Context, s *Stream) Section {
 	return Section{o.real().Open(ctx, s.real())}
 }
 
-// Record records a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
-// wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no
-// gpu.timing.source, and no range is annotated, because it is over. With a negative d, one of more than a year, or a
-// start before 1970 or after 2199 it only counts, also as misuse.
+// Record records a run whose GPU time d the caller has measured, for example with its own events or another profiler.
+// start is on the wall clock; the zero time means that the run has just ended. The run is below the section or span
+// of ctx, has no gpu.timing.source, and is not annotated, because it is over. If d is negative or longer than a year,
+// or start is before 1970 or after 2199, the run is only counted, and counts as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	o.real().Record(ctx, s.real(), start, d, w.internal())
 }
@@ -149,9 +149,9 @@ func Graph() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
-// HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code
-// (gpu.operation.type `host`): it has host times and is in reports, but does not count as GPU work, neither in their
-// totals nor for energy.
+// HostWork marks the operation as work on the host that belongs to a GPU program, such as compiling or generating
+// code (gpu.operation.type `host`). It has host times and appears in reports, but does not count as GPU work in
+// totals or energy.
 func HostWork() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
@@ -194,9 +194,9 @@ func Batched() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Batch = true })
 }
 
-// PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as
-// at the end of a benchmark: all of it, or each category alone. It runs on the goroutine that ends spans, so w
-// should not block.
+// PrintReport prints the profiler's report to w whenever the times of an outermost section of the operation have been
+// read, for example at the end of a benchmark: the whole report, or one report for each category. It runs on the
+// goroutine that ends spans, so w should not block.
 func PrintReport(w io.Writer, categories ...string) OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Print, c.PrintOnly = w, categories })
 }
@@ -221,34 +221,34 @@ func (w *Work) internal() work.Work {
 	}
 }
 
-// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
+// Precision is the arithmetic precision whose dense peak a FLOP count is compared with (gpu.flop.precision).
 type Precision uint8
 
 // Precisions; zero means not stated.
 const (
-	PrecisionUnset = Precision(work.PrecisionUnset)
-	FP64           = Precision(work.FP64)
-	FP32           = Precision(work.FP32)
-	TF32           = Precision(work.TF32)
-	FP16           = Precision(work.FP16)
-	BF16           = Precision(work.BF16)
-	FP8            = Precision(work.FP8)
-	FP4            = Precision(work.FP4)
-	INT8           = Precision(work.INT8)
+	PrecisionUnset = Precision(work.PrecisionUnset) // not stated
+	FP64           = Precision(work.FP64)           // IEEE double precision
+	FP32           = Precision(work.FP32)           // IEEE single precision
+	TF32           = Precision(work.TF32)           // TensorFloat-32: single precision with rounded operands
+	FP16           = Precision(work.FP16)           // IEEE half precision
+	BF16           = Precision(work.BF16)           // bfloat16
+	FP8            = Precision(work.FP8)            // any 8-bit floating-point format
+	FP4            = Precision(work.FP4)            // any 4-bit floating-point format
+	INT8           = Precision(work.INT8)           // 8-bit integers; FLOPs are then integer operations
 )
 
 // String returns the value of gpu.flop.precision; empty when not stated.
 func (p Precision) String() string { return work.Precision(p).String() }
 
-// Direction is where a copy went (gpu.copy.direction).
+// Direction is the direction of a copy (gpu.copy.direction).
 type Direction uint8
 
-// Directions of copies.
+// Directions of copies; zero means not stated.
 const (
 	HostToDevice   = Direction(work.HostToDevice)
 	DeviceToHost   = Direction(work.DeviceToHost)
-	DeviceToDevice = Direction(work.DeviceToDevice)
-	PeerToPeer     = Direction(work.PeerToPeer)
+	DeviceToDevice = Direction(work.DeviceToDevice) // within one device
+	PeerToPeer     = Direction(work.PeerToPeer)     // between two devices
 	HostToHost     = Direction(work.HostToHost)
 )
 
@@ -260,9 +260,9 @@ type HostMemory uint8
 
 // Kinds of host memory; MemoryUnset is for copies that involve none.
 const (
-	MemoryUnset = HostMemory(work.MemoryUnset)
-	Pinned      = HostMemory(work.Pinned)   // page-locked: copies run at the link's rate, concurrently with other work
-	Pageable    = HostMemory(work.Pageable) // copied through a staging buffer
+	MemoryUnset = HostMemory(work.MemoryUnset) // not stated
+	Pinned      = HostMemory(work.Pinned)      // page-locked: copies run at the link's rate, concurrently with other work
+	Pageable    = HostMemory(work.Pageable)    // copied through a staging buffer
 )
 
 // String returns the value of gpu.copy.host_memory; empty when not stated.

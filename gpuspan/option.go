@@ -42,17 +42,17 @@ func WithMeterProvider(mp metric.MeterProvider) Option {
 	return optionFunc(func(c *record.Config) { c.Meters = mp })
 }
 
-// WithErrorHandler sets the function that receives gpuspan's own errors, at most once in 10 s for each kind; default
+// WithErrorHandler sets the function that receives gpuspan's own errors, at most one of each kind every 10 s; default
 // otel.Handle.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(c *record.Config) { c.OnError = f })
 }
 
-// WithLogger sets where the hang watchdog writes its line; default slog.Default().
+// WithLogger sets the logger of the hang watchdog (see settings.Settings.HangLimit); default slog.Default().
 func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *record.Config) { c.Logger = l }) }
 
-// WithReport sets the recorder that Snapshot reads, as one with a sketch for quantiles of long runs within 1 %:
-// WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
+// WithReport sets the recorder that Snapshot reads, for example one with a sketch whose quantiles of long runs are
+// within 1 %: WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
 func WithReport(r report.Recorder) Option {
 	return optionFunc(func(c *record.Config) { c.Recorder, c.Report = r, r != nil })
 }
@@ -78,9 +78,9 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *record.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// WithNamed describes the operations of [Stream.StartNamed], whose names are only known at run time, so that they have
-// a category and an item type in reports and metrics. f is called once for each name, at its first use, and once for
-// `(other)`, which further names share.
+// WithNamed sets the function that returns the options of operations of [Stream.StartNamed], whose names are only
+// known at run time, such as category and item type. f is called once for each name, at its first use, and once for
+// `(other)`, which names over Settings.Names share.
 func WithNamed(f func(name string) []OperationOption) Option {
 	return optionFunc(func(c *record.Config) {
 		if c.Named = nil; f != nil {
@@ -91,29 +91,29 @@ func WithNamed(f func(name string) []OperationOption) Option {
 	})
 }
 
-// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK
-// takes.
+// Sink receives the spans of sections instead of the TracerProvider. Package otlp has one that takes a tenth of the
+// SDK's CPU time.
 type Sink interface{ sink.Sink }
 
-// WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the
-// TracerProvider. Flush and shut down the sink after the profiler.
+// WithSink sends the spans of sections to a sink. Spans of steps, which the program can use while they are open, stay
+// with the TracerProvider. Flush and shut down the sink after the profiler.
 func WithSink(s Sink) Option { return optionFunc(func(c *record.Config) { c.Sink = s }) }
 
-// WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they
-// are read back: the order of the stream, and any order between streams. Package outputs reads and compares such logs.
-// Untimed sections are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should not block;
-// an error ends the log.
+// WithOutputLog writes a line for each section with a checksum ([Section.Checksum]), in stream order; the order of
+// sections on different streams is unspecified. Package outputs reads and compares such logs. Untimed sections are
+// missing, so trace every request of both runs, or use [settings.MetricsAll]. w should not block; an error of w ends
+// the log.
 func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *record.Config) { c.Outputs = w }) }
 
 // Annotator is called for sections and steps on the goroutine that starts and ends them, as for profilers' range
 // annotations (package nvtx). Its methods must be quick and may be called from different goroutines. A panic is
 // reported to the error handler, and the range is lost.
 type Annotator interface {
-	// RangeStart starts a range. sc is the span of the step, or of the section if IDs are reserved ([WithIDGenerator]);
-	// otherwise of the section's parent. It may be invalid, if neither is known. A section without a parent counts as
-	// sampled, because the sampler has not decided yet.
+	// RangeStart starts a range and returns its ID, or 0 if there is nothing to end. sc is the span of the step, or of
+	// the section if IDs are reserved ([WithIDGenerator]), otherwise of the section's parent; it is invalid if neither
+	// is known. A section without a parent counts as sampled, because the sampler has not decided yet.
 	RangeStart(o *Operation, sc trace.SpanContext) uint64
-	// RangeEnd ends a range of RangeStart that was not 0.
+	// RangeEnd ends the range of an ID that RangeStart returned; it is not called for 0.
 	RangeEnd(id uint64)
 }
 
@@ -145,19 +145,21 @@ func (t annotator) Enabled() bool {
 
 // IDSource generates the IDs of spans. It is the SDK's sdktrace.IDGenerator, which this package does not import.
 type IDSource interface {
+	// NewIDs returns the IDs of a new trace and of its first span.
 	NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID)
+	// NewSpanID returns the ID of a new span of a trace.
 	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
 }
 
-// IDGenerator lets sections know the id of their span at Start, long before the span exists, so that range annotations
-// carry it. Give the same one to the TracerProvider and to the profiler:
+// IDGenerator reserves the ID of a section's span at Start, long before the span exists, so that range annotations
+// carry it. Pass the same one to the TracerProvider and to the profiler:
 //
 //	ids := gpuspan.NewIDGenerator(nil)
 //	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
 //	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
 //		gpuspan.WithAnnotator(ranges))
 //
-// A nil IDGenerator draws at random.
+// A nil IDGenerator returns random IDs.
 type IDGenerator struct{ generator *spanid.Generator }
 
 func (g *IDGenerator) real() *spanid.Generator {

@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Version is the version of this module, on the instrumentation scope of its spans and metrics.
+// Version is the version of this module and of the instrumentation scope of its spans and metrics.
 const Version = record.Version
 
 // Profiler turns sections into spans, metrics and statistics. A nil Profiler is disabled: its streams and loops are nil
@@ -48,10 +48,10 @@ func init() {
 	access.Elapsed = func(e *elapsed.Value) any { return elapsedOf(e) }
 }
 
-// New creates a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and usable even
-// with an error: invalid values keep their defaults, and without a device (b is nil, or finds none) sections get host
-// times and spans state it (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration has no
-// points of them.
+// New creates a profiler with a backend: cuda.Open, hip.Open or simgpu.New. It returns an error if settings, options
+// or environment variables are invalid or if the backend fails. The profiler is never nil and usable even with an
+// error: invalid values keep their defaults, and without a device (b is nil, or finds none) sections get host times
+// (gpu.timing.source `host`): their spans have no gpu.duration, and gpu.operation.duration has no points of them.
 //
 // Settings are [settings.Default], overridden by the environment ([settings.FromEnv]), then by options. Call Shutdown
 // at the end: it closes the backend, which must not be shared between profilers. Operations may be shared.
@@ -60,7 +60,8 @@ func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	return &Profiler{p}, err
 }
 
-// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Open sections stay open.
+// SetEnabled switches timing on and off at run time. While it is off, sections cost as much as with a nil Profiler.
+// Open sections stay open.
 func (p *Profiler) SetEnabled(on bool) {
 	if c := p.core(); c != nil {
 		c.SetEnabled(on)
@@ -94,19 +95,21 @@ func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 // Reset clears the statistics of Snapshot. Metrics and occurrence numbers continue.
 func (p *Profiler) Reset() { p.on().Reset() }
 
-// Stats returns the values of one operation so far, over all its positions; false if it has not run. Operations of the
-// same name, and the launches of one, are one.
+// Stats returns the statistics of one operation so far, over all its positions in the nesting; false if it has not
+// run. Operations of the same name count as one, and so do the launches of one ([Operation.Launch]).
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())
 }
 
-// Flush waits until every section that has ended is read and its span has ended, or ctx is done. A context without
-// deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
+// Flush waits until the times of all ended sections have been read and their spans have ended. If ctx is done first,
+// it returns an error that wraps its cause. A context without deadline gets Settings.FlushDeadline. The spans are
+// then in the SDK: flush the TracerProvider too.
 func (p *Profiler) Flush(ctx context.Context) error { return p.on().Flush(ctx) }
 
-// Shutdown stops timing, flushes until ctx is done, abandons what is then still pending (its spans get host times and
-// gpu.timing.status `timeout`), and frees everything, the backend included. Later calls of Shutdown return the same
-// error; other methods do nothing.
+// Shutdown stops timing, flushes until ctx is done (Settings.FlushDeadline if it has no deadline), abandons sections
+// that are then still pending (their spans get host times and gpu.timing.status `timeout`), and releases all
+// resources, including the backend. It returns an error if sections are pending when ctx is done, or if an exporter,
+// a sink or the driver does not return. Later calls return the same error; other methods then do nothing.
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	return p.on().Shutdown(ctx)
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Section is one timed run of an [Operation]: a small value that may be copied, kept and ended from any goroutine. The
-// zero Section does nothing. After End all methods do nothing, End included, also when the slot behind it serves
-// another section.
+// Section is one timed run of an [Operation]: a small value that may be copied, stored and ended from any goroutine.
+// The zero Section does nothing. After End all methods do nothing, including End, even if its slot has been reused
+// for another section.
 //
-// One exception: a section that only counts, as below a span that is not sampled, does not remember its End: that would
-// make it 6 ns slower, 20 instead of 14. Add and AddCopied still count after it, and so does the first EndWith.
+// One exception: a section that is only counted, as below an unsampled span, does not record its End, which would
+// take another 6 ns (20 instead of 14). Add, AddCopied and the first EndWith still count after it.
 type Section struct{ section record.Section }
 
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on, its parent was
 // sampled and a slot was free.
 func (x Section) Timed() bool { return x.section.Timed() }
 
-// Start starts a section within this one, on the same stream. If this one has ended, or is not timed, the new one only
-// counts.
+// Start starts a section within this one, on the same stream. If this one has ended, or is not timed, the new one is
+// only counted.
 func (x Section) Start(o *Operation) Section {
 	return Section{x.section.Start(o.real())}
 }
@@ -38,17 +38,17 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 	return Section{x.section.StartOn(o.real(), s.real())}
 }
 
-// Add declares work before the end of the section; [Section.EndWith] adds to it. A section has one precision, the last
-// one stated: FLOPs of several precisions belong in sections of their own.
+// Add declares work before the end of the section; [Section.EndWith] adds to it. A section has one precision, the
+// last one declared: use separate sections for FLOPs of several precisions.
 func (x Section) Add(w Work) { x.section.Add(w.internal()) }
 
 // AddCopied declares bytes that moved in a direction within the section, in addition to the device memory traffic that
 // Work declares, so that one section can state both. Bytes of a section of a copy operation belong in Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(work.Direction(d), bytes) }
 
-// Link records that the section also served the request of ctx; its span links to the span of ctx. One batch serves
-// many requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links by default
-// (SpanLimits.LinkCountLimit); if links are missing, gpu.batch.size is the number of requests.
+// Link records that the section also served the request of ctx: its span gets a link to the span of ctx. A span links
+// to at most 1,024 requests, sampled ones first, and an SDK keeps 128 links by default (SpanLimits.LinkCountLimit);
+// if links are missing, gpu.batch.size is the number of requests.
 func (x Section) Link(ctx context.Context) { x.section.Link(ctx) }
 
 // LinkItems is like Link, with the number of items of the batch that belong to the request, whose share of the section
@@ -57,19 +57,19 @@ func (x Section) Link(ctx context.Context) { x.section.Link(ctx) }
 func (x Section) LinkItems(ctx context.Context, items int64) { x.section.LinkItems(ctx, items) }
 
 // Chunk records that the section is chunk i of n, counted from 0; n is 0 if it is unknown. A section around chunks
-// that states no work of its own gets the sum of theirs.
+// that declares no work gets the sum of the chunks' work.
 func (x Section) Chunk(i, n int) { x.section.Chunk(i, n) }
 
 // SetAttributes adds attributes of the application to the span.
 func (x Section) SetAttributes(kv ...attribute.KeyValue) { x.section.SetAttributes(kv...) }
 
-// Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared
-// ([WithOutputLog]).
+// Checksum records the checksum of the section's output, as outputs.Checksum computes it, so that two runs can be
+// compared ([WithOutputLog]).
 func (x Section) Checksum(sum uint64) { x.section.Checksum(sum) }
 
-// Context makes sections that are started with the result children of this one. Spans of the host started with it
-// become siblings instead: the section's span does not exist until the device has finished. After End the result is
-// equivalent to ctx. It allocates twice, 96 bytes in all, even for sections that only count.
+// Context returns a context in which started sections become children of this one. Host spans started with it become
+// siblings instead, because the section's span does not exist until the device has finished. After End the result is
+// equivalent to ctx. It allocates twice, 96 bytes in total, even for sections that are only counted.
 func (x Section) Context(ctx context.Context) context.Context { return x.section.Context(ctx) }
 
 // End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
@@ -81,18 +81,18 @@ func (x Section) EndWith(w Work) {
 	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
 }
 
-// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on
-// the foreign stream, the first one before the section's work and the other after it. Both are 0 if the section is not
-// timed: then record nothing. They belong to the section until Recorded or End, and to gpuspan afterwards; foreign code
-// must not record them later, nor after Stream.Close or Shutdown.
+// Events returns the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded
+// once on the foreign stream, start before the section's work and end after it. Both are 0 if the section is not
+// timed: then record nothing. Foreign code must not record them after Recorded or End, nor after Stream.Close or
+// Shutdown.
 func (x Section) Events() (start, end uintptr) { return x.section.Events() }
 
-// Recorded ends a section of [Operation.Open] whose events have both been enqueued, with its work. On one stream it
-// must be called in the order in which they were: the times are read in that order.
+// Recorded ends a section of [Operation.Open] after both of its events have been enqueued, with its work. Call it in
+// the order in which the events of a stream were enqueued: their times are read in that order.
 func (x Section) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
-// Elapsed requests the section's measured time. Call it before End. It costs two allocations, so use it only if the
-// program itself needs the time, for example for a progress line or a response header.
+// Elapsed requests the section's measured time. Call it before End. It allocates twice, so use it only if the program
+// itself needs the time, for example for a progress line or a response header.
 func (x Section) Elapsed() *Elapsed {
 	return elapsedOf(x.section.Elapsed())
 }
@@ -105,8 +105,8 @@ func elapsedOf(e *elapsed.Value) *Elapsed {
 	return e.Public.(*Elapsed)
 }
 
-// Elapsed is the measured time of a section or step, known once the device has finished and the times are read. A nil
-// Elapsed, as of a section that is not timed, has no time.
+// Elapsed is the measured time of a section or step, available after the device has finished and the times have been
+// read. A nil Elapsed, as of a section that is not timed, has no time.
 type Elapsed struct{ elapsed elapsed.Value }
 
 func newElapsed() *elapsed.Value {
@@ -122,10 +122,10 @@ func (e *Elapsed) measured() *elapsed.Value {
 	return &e.elapsed
 }
 
-// Done returns a channel that is closed when it is decided whether there is a time: after the read-back, or when the
+// Done returns a channel that is closed when the result of Get is final: after the times have been read, or when the
 // section is abandoned.
 func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
 
-// Get returns the time on the device, and false before Done is closed and for sections without one: host-timed,
-// captured, dropped.
+// Get returns the time on the device. It returns false before Done is closed, and for sections without a GPU time:
+// host-timed, captured, dropped.
 func (e *Elapsed) Get() (time.Duration, bool) { return e.measured().Get() }

@@ -15,13 +15,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Config of the gpu_metrics connector.
+// Config is the configuration of the gpu_metrics connector. Durations, limits and sizes must be positive unless 0 is
+// mentioned.
 type Config struct {
 	// FlushInterval is the time between two outputs. Default 15s.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
-	// Histogram is the form of the distributions. Default explicit.
+	// Histogram selects the type of histograms. Default: explicit bounds.
 	Histogram HistogramConfig `mapstructure:"histogram"`
 	// MaxExemplars is the maximum number of exemplars of a histogram point. Default 5; 0: none.
 	MaxExemplars int `mapstructure:"max_exemplars"`
@@ -52,23 +53,25 @@ type Config struct {
 	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
 	// Steps enables the gpu.step metrics. On by default.
 	Steps configoptional.Optional[StepsConfig] `mapstructure:"steps"`
-	// Activity analyzes the activity of each device, from sources that see every kernel. On by default.
+	// Activity enables the analysis of each device's activity, from sources that record every kernel. On by default.
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
-	// Stragglers compares the ranks of a job. On by default.
+	// Stragglers enables the comparison of the ranks of a job. On by default.
 	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
-	// Regressions compares operations with the version of their service before, and with the day before. On by default.
+	// Regressions enables the comparison of operations with the previous version of their service, and with the previous
+	// day. On by default.
 	Regressions configoptional.Optional[RegressionConfig] `mapstructure:"regressions"`
 }
 
-// Temporalities.
+// Values of Config.Temporality.
 const (
-	TemporalityCumulative = "cumulative"
-	TemporalityDelta      = "delta"
+	TemporalityCumulative = "cumulative" // since the start of the series
+	TemporalityDelta      = "delta"      // since the previous output
 )
 
 // HistogramConfig selects one of two forms of histograms.
 type HistogramConfig struct {
-	// Explicit are upper bounds, inclusive and increasing. Default: 1 and 3 of each decade from 1 µs to 30 s.
+	// Explicit are the inclusive upper bounds of the buckets, in increasing order. Default: 1 and 3 of each decade from
+	// 1 µs to 30 s.
 	Explicit []time.Duration `mapstructure:"explicit"`
 	// Exponential selects base-2 exponential histograms instead. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
@@ -90,7 +93,8 @@ type StepsConfig struct{ _ struct{} }
 
 // ActivityConfig limits the analysis of devices.
 type ActivityConfig struct {
-	// Settle is how late activities may arrive, by their own times. Default 10s.
+	// Settle is how long the analysis waits for late activities, in the device's own time. Activities that ended before
+	// are counted as late. Default 10s.
 	Settle time.Duration `mapstructure:"settle"`
 	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and counts
 	// for no state. Default 1s.
@@ -105,7 +109,7 @@ type ActivityConfig struct {
 type StragglerConfig struct {
 	// MaxWait is how long a step waits for missing ranks. Default 30s.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// MinRanks is the minimum number of ranks of a comparison. Default 2.
+	// MinRanks is the minimum number of ranks of a comparison, at least 2. Default 2.
 	MinRanks int `mapstructure:"min_ranks"`
 	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes each. Default 100000.
 	MaxWaiting int `mapstructure:"max_waiting"`
@@ -114,7 +118,8 @@ type StragglerConfig struct {
 
 // RegressionConfig limits the comparison of versions.
 type RegressionConfig struct {
-	// Threshold is the share by which time or energy must have risen. Default 0.1.
+	// Threshold is the relative increase of time or energy from which a regression is reported, above 0 and at most 10.
+	// Default 0.1 (10 %).
 	Threshold float64 `mapstructure:"threshold"`
 	// MaxOperations limits the operations of all services that are compared, up to 40 kB each. Default 500.
 	MaxOperations int `mapstructure:"max_operations"`
@@ -152,7 +157,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal reads the configuration and rejects numbers that do not fit the options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	const waiting = "`stragglers::max_waiting`, which counts the steps of all ranks and jobs together"
 	return configvalidate.Read(conf, c,
@@ -160,7 +165,7 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 		configvalidate.Removed{Key: "stragglers::max_ranks", Use: waiting})
 }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	configvalidate.Positive(&bad, "flush_interval", c.FlushInterval)

@@ -13,23 +13,25 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// Config of the gpu_profiles connector.
+// Config is the configuration of the gpu_profiles connector. Values must be positive unless 0 is mentioned.
 type Config struct {
-	// Window is the length of a profile, aligned to the clock. Default 1m.
+	// Window is the length of a profile, aligned to the clock, at least 1s. Default 1m.
 	Window time.Duration `mapstructure:"window"`
 	// Settle is how long a trace must have been quiet before its spans are counted. Default 5s.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxWait is how long a span waits for the spans around it, at most. Default 1m.
+	// MaxWait is the maximum time for which a span waits for its parents, at least Settle. Default 1m.
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// MaxGap is the longest time between two activities of a device that counts as idle; a longer one is a pause.
 	// Default 1s.
 	MaxGap time.Duration `mapstructure:"max_gap"`
-	// MaxStacks bounds the samples of a window; values beyond it count under the stack "(other stacks)". Default 100000.
+	// MaxStacks is the maximum number of stacks of a window; further ones count under the stack "(other stacks)".
+	// Default 100000.
 	MaxStacks int `mapstructure:"max_stacks"`
-	// MaxSpans bounds the spans that wait, about 200 bytes each; beyond it traces are counted early. Default 100000.
+	// MaxSpans is the maximum number of waiting spans, about 200 bytes each; at the limit traces are counted early.
+	// Default 100000.
 	MaxSpans int `mapstructure:"max_spans"`
-	// MaxRepeats is how many GPU spans are remembered, 16 to 32 bytes each, so that a span that arrives again is counted
-	// once. Default 200000; 0: none.
+	// MaxRepeats is the number of GPU spans to remember, 16 to 32 bytes each, so that a span that arrives again is
+	// counted once. Default 200000; 0: none.
 	MaxRepeats int `mapstructure:"max_repeats"`
 }
 
@@ -41,10 +43,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Window < time.Second, "`window` must be at least 1s, found %s", c.Window)

@@ -13,17 +13,18 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config of the gpu_requests connector.
+// Config is the configuration of the gpu_requests connector. Durations and limits must be positive.
 type Config struct {
-	// Settle is how long an account waits for further batches after the request's own span has arrived. Default 15s:
-	// gpu_join holds GPU spans up to 10 s, SDKs export every 5 s.
+	// Settle is how long a usage record waits for further batches after the request's own span has arrived. Default 15s:
+	// gpu_join delays GPU spans by up to 10 s, SDKs export every 5 s.
 	Settle time.Duration `mapstructure:"settle"`
-	// Idle is how long an account without the request's own span waits after the last batch. Default 30s.
+	// Idle is how long a usage record without the request's own span waits after the last batch. Default 30s.
 	Idle time.Duration `mapstructure:"idle"`
-	// MaxRequests bounds the open accounts, about 1 kB each; beyond it the oldest is closed early. Default 10000.
+	// MaxRequests is the maximum number of open usage records, about 1 kB each; at the limit the oldest is closed early.
+	// Default 10000.
 	MaxRequests int `mapstructure:"max_requests"`
-	// MaxSpans bounds the spans that are kept to find when a request started and what belongs to it, about 110 bytes each;
-	// beyond it the oldest are evicted. Default 100000.
+	// MaxSpans is the maximum number of spans that are kept to find when a request started and what belongs to it, about
+	// 110 bytes each; at the limit the oldest are evicted. Default 100000.
 	MaxSpans int `mapstructure:"max_spans"`
 	// QueueSpan writes a span `queue` from the start of the request to its first GPU work. Default true.
 	QueueSpan bool `mapstructure:"queue_span"`
@@ -31,13 +32,13 @@ type Config struct {
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
-	// Histogram is the form of the histograms.
+	// Histogram selects the type of histograms. Default: fixed bounds.
 	Histogram HistogramConfig `mapstructure:"histogram"`
-	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with
-	// otel.metric.overflow. Default 2000.
+	// CardinalityLimit is the maximum number of series of one metric and resource; further ones are counted in one
+	// series with otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxResources bounds the resources whose metrics are held; beyond it the one without data for longest is removed, and
-	// starts a new series when it returns. Default 1000.
+	// MaxResources is the maximum number of resources with metrics; at the limit the one that has been inactive for
+	// longest is removed, and starts a new series when it returns. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
 	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
 	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
@@ -45,24 +46,24 @@ type Config struct {
 	InstanceID string `mapstructure:"instance_id"`
 }
 
-// HistogramConfig is the form of histograms: fixed bounds, unless exponential is set.
+// HistogramConfig selects the type of histograms: fixed bounds, unless exponential is set.
 type HistogramConfig struct {
 	// Exponential selects base-2 exponential histograms. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
 	_           struct{}
 }
 
-// ExponentialConfig bounds exponential histograms.
+// ExponentialConfig limits exponential histograms.
 type ExponentialConfig struct {
-	// MaxSize is the number of buckets, at least 2. Default 160.
+	// MaxSize is the maximum number of buckets, at least 2. Default 160.
 	MaxSize int `mapstructure:"max_size"`
 	_       struct{}
 }
 
-// Temporalities.
+// Values of Config.Temporality.
 const (
-	TemporalityCumulative = "cumulative"
-	TemporalityDelta      = "delta"
+	TemporalityCumulative = "cumulative" // since the start of the series
+	TemporalityDelta      = "delta"      // since the previous output
 )
 
 func createDefaultConfig() component.Config {
@@ -74,12 +75,12 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return configvalidate.Read(conf, c, configvalidate.Removed{Key: "exponential", Use: "`histogram::exponential`"})
 }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	configvalidate.Positive(&bad, "settle", c.Settle)

@@ -4,8 +4,8 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package gpurequestsconnector keeps one account for each request of what the GPU did for it. Names and meanings are in
-// docs/semconv.
+// Package gpurequestsconnector keeps a usage record of each request: its part of the GPU's work. Names and meanings
+// are in docs/semconv.
 //
 // A GPU span with links is a batch. Each link names the span of a request, and states the request's share:
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// NewFactory makes the factory of type gpu_requests.
+// NewFactory returns the factory of type gpu_requests.
 func NewFactory() connector.Factory {
 	return sharedcomponent.ConnectorFactory(
 		metadata.Type, createDefaultConfig, newConnector, metadata.TracesToMetricsStability,

@@ -17,9 +17,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config of the exporter.
+// Config is the configuration of the chrome_trace exporter.
 type Config struct {
-	// Path of the file, required. Folders are created; the extension of the compression is appended if missing.
+	// Path is the path of the file, required. Folders are created; the extension of the compression is appended if
+	// missing.
 	Path string `mapstructure:"path"`
 	// Compression is gzip or zstd. Default none.
 	Compression chrometrace.Compression `mapstructure:"compression"`
@@ -36,31 +37,34 @@ type Config struct {
 	// device arrive. Default none: counters are drawn from the metrics that the exporter receives.
 	Samples *component.ID `mapstructure:"samples"`
 
-	// Timeout of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
+	// Timeout limits the time of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
-	// Queue before the files, as in every exporter. Default off.
+	// Queue configures the queue before the files, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry of failed writes, as in every exporter. Default off: without a queue it blocks the pipeline.
+	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue it blocks the
+	// pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
 // Rotation sets when a file is complete and how many are kept.
 type Rotation struct {
-	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. Default 200; 0: no limit.
+	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. Default 200; 0: no limit. One of MaxMegabytes
+	// and MaxAge must be set.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`
 	// MaxAge completes a file this long after it was created. Default 0: no limit.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxFiles is how many complete files are kept. Default 100; 0: all.
+	// MaxFiles is the number of complete files to keep; the oldest are removed. Default 100; 0: all.
 	MaxFiles int `mapstructure:"max_files"`
 }
 
 // PerTrace writes one file for each trace.
 type PerTrace struct {
-	// Idle completes a trace's file when it has received no span for this long. Default 30s.
+	// Idle completes a trace's file when it has received no span for this long; positive. Default 30s.
 	Idle time.Duration `mapstructure:"idle"`
-	// MaxOpen is how many files are open at once; beyond, the one idle for longest is completed. Default 64.
+	// MaxOpen is the maximum number of open files, positive; at the limit the one that has been idle for longest is
+	// completed. Default 64.
 	MaxOpen int `mapstructure:"max_open"`
-	// MaxFiles is how many complete files are kept. Default 1000; 0: all.
+	// MaxFiles is the number of complete files to keep; the oldest are removed. Default 1000; 0: all.
 	MaxFiles int `mapstructure:"max_files"`
 }
 
@@ -85,10 +89,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every mistake at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as traces/trace.json")
@@ -107,7 +111,7 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// Validate implements confmap.Validator.
+// Validate returns an error that lists every invalid value by its key.
 func (r *Rotation) Validate() error {
 	var bad configvalidate.List
 	bad.If(r.MaxMegabytes < 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
@@ -118,7 +122,7 @@ func (r *Rotation) Validate() error {
 	return bad.Err()
 }
 
-// Validate implements confmap.Validator.
+// Validate returns an error that lists every invalid value by its key.
 func (p *PerTrace) Validate() error {
 	var bad configvalidate.List
 	configvalidate.Positive(&bad, "idle", p.Idle)

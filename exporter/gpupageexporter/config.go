@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/localhost"
 )
 
-// Config of the exporter.
+// Config is the configuration of the gpu_page exporter.
 type Config struct {
 	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the
 	// Collector's HTTP servers.
@@ -23,7 +23,7 @@ type Config struct {
 	// TraceURL is the target of a click on a span, a template with {traceID} such as
 	// http://localhost:16686/trace/{traceID} (default none: no links).
 	TraceURL string `mapstructure:"trace_url"`
-	// Hosts are further host names that a page on a loopback address accepts, as needed behind a proxy that passes on its
+	// Hosts are further host names that a page on a loopback address accepts, as needed behind a proxy that forwards its
 	// own name (default none: localhost and IP addresses).
 	Hosts []string `mapstructure:"hosts"`
 }
@@ -39,10 +39,10 @@ func createDefaultConfig() component.Config {
 	return &Config{ServerConfig: s}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.NetAddr.Endpoint == "", "`endpoint` must not be empty")

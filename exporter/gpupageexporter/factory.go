@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// Option of NewFactory.
+// Option configures [NewFactory].
 type Option func(*options)
 
 type options struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config of the exporter.
+// Config is the configuration of the gpu_samples exporter.
 type Config struct {
 	// Samples is the gpu_samples extension to write to. Default gpu_samples.
 	Samples component.ID `mapstructure:"samples"`
@@ -30,10 +30,10 @@ func createDefaultConfig() component.Config {
 	return &Config{Samples: component.MustNewID("gpu_samples")}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	for board, id := range c.Instances {

@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config of the exporter.
+// Config is the configuration of the step_csv exporter.
 type Config struct {
-	// Path of the file, required. Folders are created.
+	// Path is the path of the file, required. Folders are created.
 	Path string `mapstructure:"path"`
 	// Phases are the phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default
 	// none.
@@ -29,19 +29,20 @@ type Config struct {
 	// Rotation renames the file by size. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 
-	// Timeout of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
+	// Timeout limits the time of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
-	// Queue before the file, as in every exporter. Default off.
+	// Queue configures the queue before the file, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry of failed writes, as in every exporter. Default off: without a queue it blocks the pipeline.
+	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue it blocks the
+	// pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
 // Rotation sets when a file is rotated and how many are kept.
 type Rotation struct {
-	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes. Default 50.
+	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes; positive. Default 50.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`
-	// MaxFiles is how many renamed files are kept. Default 20; 0: all.
+	// MaxFiles is the number of renamed files to keep; the oldest are removed. Default 20; 0: all.
 	MaxFiles int `mapstructure:"max_files"`
 }
 
@@ -57,10 +58,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every mistake at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as logs/steps.csv")
@@ -68,7 +69,7 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// Validate implements confmap.Validator.
+// Validate returns an error that lists every invalid value by its key.
 func (r *Rotation) Validate() error {
 	var bad configvalidate.List
 	bad.If(r.MaxMegabytes <= 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,

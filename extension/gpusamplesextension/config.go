@@ -12,13 +12,15 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config bounds the rings.
+// Config is the configuration of the gpu_samples extension: limits of the rings, and servers to read.
 type Config struct {
-	// MaxAge is how long a sample is kept; longer than the longest span plus the join's max_wait. Default 5m.
+	// MaxAge is how long a sample is kept, at least 1s. It should exceed the longest span plus gpu_join's max_wait.
+	// Default 5m.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxBytes bounds the memory of all rings together; at the limit the oldest samples are dropped early. Default 64 MiB.
+	// MaxBytes is the maximum memory of all rings together, in bytes, at least 1 MiB; at the limit the oldest samples
+	// are dropped early. Default 64 MiB.
 	MaxBytes int64 `mapstructure:"max_bytes"`
-	// MaxDevices bounds the number of GPUs and MIG instances. Default 1024.
+	// MaxDevices is the maximum number of GPUs and MIG instances. Default 1024.
 	MaxDevices int `mapstructure:"max_devices"`
 	// Servers are inference servers whose number of running requests is read, so that a request is not charged for
 	// requests that end without a span. Default none.
@@ -35,10 +37,10 @@ const (
 	minInterval = 100 * time.Millisecond
 )
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.MaxAge < time.Second, "`max_age` must be at least 1s, found %s", c.MaxAge)

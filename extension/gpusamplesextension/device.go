@@ -21,7 +21,7 @@ import (
 // recording's list of devices.
 type Device struct {
 	ID string `json:"id"` // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
-	// hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
+	// hw.parent: the physical GPU's ID if ID is a MIG instance, otherwise empty
 	Parent        string `json:"parent,omitempty"`
 	Name          string `json:"name,omitempty"`   // hw.name: gpu0
 	Model         string `json:"model,omitempty"`  // hw.model, as the driver reports it
@@ -42,27 +42,27 @@ type Device struct {
 type MIG struct {
 	Profile   string `json:"mig_profile,omitempty"` // as the driver reports it, e.g. "3g.40gb"
 	SMs       int    `json:"sms,omitempty"`         // streaming multiprocessors of the instance
-	BoardSMs  int    `json:"board_sms,omitempty"`   // and of the physical GPU
+	BoardSMs  int    `json:"board_sms,omitempty"`   // streaming multiprocessors of the physical GPU
 	Slices    int    `json:"slices,omitempty"`      // memory slices of the instance
-	AllSlices int    `json:"all_slices,omitempty"`  // and of the physical GPU
+	AllSlices int    `json:"all_slices,omitempty"`  // memory slices of the physical GPU
 }
 
 // Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means unknown.
 type Limits struct {
 	Memory          int64   `json:"memory,omitempty"`           // By, size of device memory
 	MemoryBandwidth float64 `json:"memory_bandwidth,omitempty"` // By/s
-	PCIeBandwidth   float64 `json:"pcie_bandwidth,omitempty"`   // By/s, one direction of the negotiated link
-	NVLinkBandwidth float64 `json:"nvlink_bandwidth,omitempty"` // By/s, one direction, all links
-	// {flop}/s dense at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
+	PCIeBandwidth   float64 `json:"pcie_bandwidth,omitempty"`   // bytes per second, one direction of the negotiated link
+	NVLinkBandwidth float64 `json:"nvlink_bandwidth,omitempty"` // bytes per second, one direction, all links together
+	// dense FLOP per second at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
 	FLOPRate map[string]float64 `json:"flop_rate,omitempty"`
-	Power    float64            `json:"power_limit,omitempty"` // W, enforced limit
+	Power    float64            `json:"power_limit,omitempty"` // watts, enforced limit
 }
 
-// NormalizeID makes an identity comparable: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as some emitters
-// write them, and prefixed ones of the same device become equal.
+// NormalizeID returns the comparable form of an identity: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as
+// some emitters write them, and prefixed ones of the same device become equal.
 func NormalizeID(id string) string { return strings.ToLower(spanfacts.Bare(id)) }
 
-// NormalizePCI makes a PCI address comparable: lower case, domain of four digits, as Linux writes it
+// NormalizePCI returns the comparable form of a PCI address: lower case, domain of four digits, as Linux writes it
 // ("00000000:17:00.0" as NVML writes it, "17:00.0" and "0000:17:00.0" become equal).
 func NormalizePCI(bdf string) string {
 	bdf = strings.ToLower(strings.TrimSpace(bdf))
@@ -147,9 +147,9 @@ type Field = gpuquantity.Quantity
 
 // The fields of a Sample. Their Kind defines how values between two samples are read.
 const (
-	Energy            = gpuquantity.Energy            // J, cumulative from any origin; whole board
-	Power             = gpuquantity.Power             // W, whole board
-	Temperature       = gpuquantity.Temperature       // Cel, the chip
+	Energy            = gpuquantity.Energy            // joules, cumulative since an unknown origin; of the physical GPU
+	Power             = gpuquantity.Power             // watts, of the physical GPU
+	Temperature       = gpuquantity.Temperature       // degrees Celsius, of the chip
 	Utilization       = gpuquantity.Utilization       // ratio of time in which at least one kernel ran
 	SMUtilization     = gpuquantity.SMUtilization     // ratio of time in which an SM had a resident warp, over all SMs
 	SMOccupancy       = gpuquantity.SMOccupancy       // ratio of resident warps to those possible
@@ -175,13 +175,13 @@ const (
 	KindInstant  = gpuquantity.Instant  // the value at the sample's time, interpolated linearly between two samples
 	KindInterval = gpuquantity.Interval // a mean over the time since the previous sample
 	KindCounter  = gpuquantity.Counter  // only increases; a decrease is a reset
-	KindMask     = gpuquantity.Mask     // bits that held since the previous sample; its mean is the share of time with any
+	KindMask     = gpuquantity.Mask     // bits set since the previous sample; the mean is the share of time with any bit set
 )
 
-// Sample holds the known values read from one device at one moment. Fields with times of their own go into different
+// Sample holds the known values read from one device at one moment. Fields with different times are different
 // samples.
 type Sample struct {
-	Time   int64              // unix ns, the time of the measurement, not of the reading
+	Time   int64              // Unix nanoseconds: when the value was measured, not when it was read
 	Known  uint32             // bit f set: Values[f] is known
 	Values [NumFields]float64 // in base units, see Field
 }
@@ -201,16 +201,16 @@ type EventKind uint8
 // Kinds of event.
 const (
 	EventXID            EventKind = iota // Code is the XID number
-	EventECCCorrected                    // Count new single-bit errors
-	EventECCUncorrected                  // Count new double-bit errors
-	EventThrottleStart                   // Code is the ThrottleReason that began
+	EventECCCorrected                    // Count is the number of new single-bit errors
+	EventECCUncorrected                  // Count is the number of new double-bit errors
+	EventThrottleStart                   // Code is the ThrottleReason that started
 	EventThrottleEnd                     // Code is the ThrottleReason that ended
 )
 
-// Event is an event of a device at a moment.
+// Event is one event of a device.
 type Event struct {
 	Time  int64     // unix ns
-	Kind  EventKind // selects one of the next two
+	Kind  EventKind // decides which of Code and Count is set
 	Code  int64     // XID number or ThrottleReason
 	Count int64     // new errors
 }
@@ -221,14 +221,14 @@ type ThrottleReason uint64
 
 // The throttle reasons; String is the value of gpu.throttle.reason.
 const (
-	ThrottleApplicationsClocks ThrottleReason = 0x2
-	ThrottleSWPowerCap         ThrottleReason = 0x4
-	ThrottleHWSlowdown         ThrottleReason = 0x8
-	ThrottleSyncBoost          ThrottleReason = 0x10
-	ThrottleSWThermal          ThrottleReason = 0x20
-	ThrottleHWThermal          ThrottleReason = 0x40
-	ThrottleHWPowerBrake       ThrottleReason = 0x80
-	ThrottleDisplayClock       ThrottleReason = 0x100
+	ThrottleApplicationsClocks ThrottleReason = 0x2   // application clocks set by the user
+	ThrottleSWPowerCap         ThrottleReason = 0x4   // software power cap
+	ThrottleHWSlowdown         ThrottleReason = 0x8   // hardware slowdown: temperature, power brake or power draw
+	ThrottleSyncBoost          ThrottleReason = 0x10  // slower GPU in the same sync boost group
+	ThrottleSWThermal          ThrottleReason = 0x20  // software thermal slowdown
+	ThrottleHWThermal          ThrottleReason = 0x40  // hardware thermal slowdown
+	ThrottleHWPowerBrake       ThrottleReason = 0x80  // external power brake
+	ThrottleDisplayClock       ThrottleReason = 0x100 // display clock setting
 
 	// ThrottleReasons are all bits that mean throttling. A writer masks the driver's value with it (bit 0 is idle).
 	ThrottleReasons = ThrottleApplicationsClocks | ThrottleSWPowerCap | ThrottleHWSlowdown | ThrottleSyncBoost |

@@ -132,10 +132,10 @@ func (x *samples) observe() error {
 
 // Writer is the interface of the extension for components that produce samples.
 type Writer interface {
-	// Register announces a device and returns a writer for its samples. A device has one writer: an ID that another owner
-	// writes is refused; the same owner gets the same series with the new description, and its earlier DeviceWriter ends.
-	// An empty ID and a device over `max_devices` are refused. The error comes with a DeviceWriter that keeps nothing and
-	// counts what is written (`not_registered`).
+	// Register announces a device and returns a writer for its samples. If the same owner registers a device again, its
+	// series continue with the new description, and the earlier DeviceWriter stops working. It returns an error for an
+	// empty ID, for a device that another owner writes, and for a device over `max_devices`, together with a
+	// DeviceWriter that drops and counts everything (`not_registered`).
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 	UseWriter
 }
@@ -151,18 +151,20 @@ type DeviceWriter interface {
 	Close()
 }
 
-// Reader is the interface of the extension for the join.
+// Reader is the interface of the extension for gpu_join.
 type Reader interface {
-	// Lease makes the caller the only join on these samples until release is called, because two joins would attribute the
-	// same energy twice. A second caller gets an error that names the first.
+	// Lease makes the caller the only join on these samples until release is called, because two joins would attribute
+	// the same energy twice. It returns an error that names the current owner if there is one.
 	Lease(owner component.ID) (release func(), err error)
-	// Acquire takes the read lock for a batch of lookups; the View is valid until its Release, which must follow.
+	// Acquire takes the read lock for a batch of lookups. The View is valid until its Release, which the caller must
+	// call.
 	Acquire() View
 	// Subscribe returns a channel that receives after samples were written; notifications are merged, never queued.
 	Subscribe() (wake <-chan struct{}, cancel func())
 }
 
-// FindWriter returns the extension id as a Writer.
+// FindWriter returns the extension id as a Writer. It returns an error if the host has no such extension or if it is
+// of another type.
 func FindWriter(host component.Host, id component.ID) (Writer, error) {
 	w, err := find[Writer](host, id)
 	if x, ok := w.(*samples); ok {
@@ -171,7 +173,7 @@ func FindWriter(host component.Host, id component.ID) (Writer, error) {
 	return w, err
 }
 
-// FindReader returns the extension id as a Reader.
+// FindReader returns the extension id as a Reader, with the errors of [FindWriter].
 func FindReader(host component.Host, id component.ID) (Reader, error) { return find[Reader](host, id) }
 
 func find[T any](host component.Host, id component.ID) (T, error) {

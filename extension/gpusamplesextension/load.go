@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// LoadSeries names one reading of how many requests a server runs. A service with several engines has several; their
-// sum is the load of the service.
+// LoadSeries identifies one source of the number of running requests. A service with several engines has several
+// series; their sum is the load of the service.
 type LoadSeries struct {
-	Service string // service.name of the server's spans; empty: of every service that has no series of its own
+	Service string // service.name of the server's spans; empty: every service without its own series
 	// Source distinguishes the series of a service: the server, then `{` and the labels of its engine.
 	Source string
 }
@@ -30,16 +30,18 @@ func (s LoadSeries) server() string {
 
 // LoadWriter writes the number of requests that servers run.
 type LoadWriter interface {
-	// WriteLoad appends one reading. Readings that are not newer than the newest one of their series are dropped.
+	// WriteLoad appends one reading; time is in Unix nanoseconds. Readings that are not newer than the newest one of
+	// their series are dropped.
 	WriteLoad(s LoadSeries, time int64, running float64)
 }
 
 // LoadReader returns the number of requests that servers run.
 type LoadReader interface {
-	// LoadOf returns the name under which the load of a service is known; false if nothing reports it.
+	// LoadOf returns the name of the series that has the load of a service; false if nothing reports it.
 	LoadOf(service string) (name string, ok bool)
-	// LoadLevels appends the readings of a service that cover [from, to] to dst in time order: the last one until from,
-	// if any, all up to to, and the next one. LoadLapsed and LoadAhead mark times without a reading nearby.
+	// LoadLevels appends the readings of a service that cover [from, to] (Unix nanoseconds) to dst in time order: the
+	// last one at or before from, if any, all until to, and the next one. LoadLapsed and LoadAhead mark times without a
+	// reading nearby.
 	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
 	// LoadKnown reports whether readings of each server of a service cover all of [from, to], and at least one of each is
 	// inside. A server whose last reading was long before does not count.
@@ -48,7 +50,7 @@ type LoadReader interface {
 
 // LoadLevel is the number of running requests at a time, or LoadLapsed or LoadAhead.
 type LoadLevel struct {
-	Time    int64   // Unix ns
+	Time    int64   // Unix nanoseconds
 	Running float64 // number of running requests
 }
 
@@ -268,7 +270,7 @@ func covers(r []LoadLevel, from, to int64) bool {
 	return false
 }
 
-// LoadForm is how a server's metric states its load.
+// LoadForm is the kind of metric in which a server reports its load.
 type LoadForm uint8
 
 // The forms.
@@ -285,18 +287,18 @@ var loadMetrics = map[string]LoadForm{
 	"nv_inference_request_duration_us": LoadBusyUS, // Triton has no gauge of running requests
 }
 
-// LoadMetric returns how a metric of a server states its load; false for other metrics.
+// LoadMetric returns the form of a server's load metric; false for other metrics.
 func LoadMetric(name string) (LoadForm, bool) {
 	f, ok := loadMetrics[strings.ReplaceAll(name, ":", "_")]
 	return f, ok
 }
 
-// LoadCounters turns counters of busy time into loads. The zero value is ready.
+// LoadCounters converts counters of busy time to loads. The zero value is ready to use.
 type LoadCounters struct {
 	last map[LoadSeries]LoadLevel
 }
 
-// Write writes a reading of any form through w.
+// Write converts a reading v of form f at time t (Unix nanoseconds) and writes it to w.
 func (c *LoadCounters) Write(w LoadWriter, s LoadSeries, f LoadForm, t int64, v float64) {
 	if f == LoadRunning {
 		w.WriteLoad(s, t, v)

@@ -18,11 +18,11 @@ import (
 
 // ServerConfig is an inference server whose load is read.
 type ServerConfig struct {
-	// Endpoint is the URL of the server's Prometheus metrics.
+	// Endpoint is the URL of the server's Prometheus metrics, required.
 	Endpoint string `mapstructure:"endpoint"`
 	// Service is the service.name of the server's spans. Default: every service that no other entry names.
 	Service string `mapstructure:"service"`
-	// Interval is the time between two readings. Default 1s.
+	// Interval is the time between two readings, at least 100ms. Default 1s.
 	Interval time.Duration `mapstructure:"interval"`
 }
 

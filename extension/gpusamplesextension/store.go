@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Store is the rings of all devices; the extension is a Store with a life cycle. It is exported for tests and tools
-// that need rings without a Collector. All methods can be called from several goroutines.
+// Store holds the rings of all devices; the extension is a Store with a life cycle. It is exported for tests and
+// tools that need rings without a Collector. All methods are safe for concurrent use.
 type Store struct {
 	maxAge     int64
 	maxBytes   int64

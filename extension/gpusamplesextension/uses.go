@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Workload is what a resource states about the program that produced a span. Empty strings and 0 mean unknown.
+// Workload identifies the program that produced a span, from its resource. Empty strings and 0 mean unknown.
 type Workload struct {
 	HostID, HostName string // host.id, host.name
 	Namespace, Pod   string // k8s.namespace.name, k8s.pod.name
@@ -24,7 +24,7 @@ type Workload struct {
 	PID              int64  // process.pid, as the process itself sees it
 }
 
-// DeviceUse states that a container or a process uses a device. Empty strings and 0 mean unknown.
+// DeviceUse records that a container or a process uses a device. Empty strings and 0 mean unknown.
 type DeviceUse struct {
 	// Device is the hw.id of the GPU or MIG instance. It is empty for a container that the kubelet lists without a
 	// device: such a container is known to have none.
@@ -32,7 +32,7 @@ type DeviceUse struct {
 	Namespace, Pod, Container string  // as the kubelet names them
 	PodUID, ContainerID       string  // of the process's control group
 	PID                       int64   // as the host counts it
-	LocalPID                  int64   // as the process itself sees it; 0 if it has the host's numbers
+	LocalPID                  int64   // as the process itself sees it; 0 if equal to PID
 	Parents                   []int64 // processes above it on the host, nearest first
 }
 
@@ -55,30 +55,30 @@ const (
 
 // UseWriter is the interface of the extension for components that know which workload uses which device.
 type UseWriter interface {
-	// SetUses replaces the origin's uses by the current ones; nil means that none are known any more. They
-	// hold for twice refresh, the time after which they will be replaced; what is missing next time has ended, and
-	// is remembered for `max_age` after that, for spans that come late. Uses over MaxUses are dropped and counted.
+	// SetUses replaces the uses of an origin; nil means that none are known any more. Uses are valid for twice refresh,
+	// the time until the next call. A use that is missing from the next call has ended, and is remembered for another
+	// `max_age`, for late spans. Uses over MaxUses are dropped and counted.
 	SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration)
 }
 
 // UseReader is the interface of the extension for components that look up the devices of a span that names none.
 type UseReader interface {
-	// DevicesOf appends to dst the hw.id of every device that the workload held at any time between start and end (unix
-	// ns), sorted and each once, and how they were found. More than one means that the span's work is spread over several
-	// devices, or that it is unknown which of them it used.
+	// DevicesOf appends to dst the hw.id of every device that the workload used at any time between start and end (Unix
+	// nanoseconds), sorted and without duplicates, and returns how they were found. More than one device means that the
+	// span's work is spread over several, or that it is unknown which of them it used.
 	//
-	// The first of these that the workload names and that is known decides:
-	//  1. its process in its container or pod, by their IDs and the process number inside, as the control groups of
-	//     the processes on the devices say: of a job with a process for each device, each has its own;
-	//  2. its pod, by namespace and name as the kubelet lists them, narrowed to the container where it is named; a pod
-	//     or container that the kubelet lists without a device has none;
+	// The first of these that is known decides:
+	//  1. its process in its container or pod, by their IDs and the process number inside, from the control groups of
+	//     the processes on the devices: in a job with one process per device, each gets its device;
+	//  2. its pod, by namespace and name as the kubelet lists them, and its container if known; a pod or container that
+	//     the kubelet lists without a device has none;
 	//  3. its container or pod, by ID;
-	//  4. its process on its host, or the processes below it: a server's front end often has the GPU in a child;
-	//  5. its host, when that has one device. A workload without a host is on the host of the devices when these are
-	//     all of one. One that names a pod is not looked for here where pods are known.
+	//  4. its process on its host, or its descendants: a server's front end often uses the GPU in a child process;
+	//  5. its host, if that has one device. A workload without a host is on the host of the devices if they are all on
+	//     one host. Workloads in pods are skipped here if the pods of devices are known.
 	//
-	// Nothing is guessed beyond that. It allocates nothing but dst's growth and takes no lock of the rings, so it can be
-	// called with or without a View.
+	// DevicesOf never guesses. It allocates only to grow dst and does not lock the rings, so it can be called with or
+	// without a View.
 	DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy)
 }
 
@@ -87,11 +87,11 @@ type FoundBy uint8
 
 // The ways in which a device is found.
 const (
-	FoundByNothing FoundBy = iota
-	FoundByPod
-	FoundByContainer
-	FoundByProcess
-	FoundByHost
+	FoundByNothing   FoundBy = iota // unknown devices
+	FoundByPod                      // by the pod, as the kubelet lists it
+	FoundByContainer                // by the ID of the container or pod
+	FoundByProcess                  // by the process on its host
+	FoundByHost                     // by the host, which has one device
 )
 
 // String returns none, pod, container, process or host.
@@ -99,7 +99,7 @@ func (f FoundBy) String() string {
 	return [...]string{"none", "pod", "container", "process", "host"}[min(f, FoundByHost)]
 }
 
-// MaxUses bounds the uses that are kept, ended ones included.
+// MaxUses is the maximum number of uses in memory, ended ones included.
 const MaxUses = 16384
 
 // useTable keeps which workload used which device, and when. Writers replace the whole index; readers take no lock.

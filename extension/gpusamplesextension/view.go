@@ -5,8 +5,8 @@ package gpusamplesextension
 
 import "time"
 
-// View reads the rings under one read lock. Lookups allocate nothing. A View is used by one goroutine and not after
-// Release; while it is held writers wait, so do no slow work between Acquire and Release.
+// View reads the rings under one read lock. Lookups do not allocate. A View must be used by one goroutine and not
+// after Release; until then writers wait, so do no slow work between Acquire and Release.
 type View struct{ st *Store }
 
 // Release releases the read lock.
@@ -42,13 +42,13 @@ func (v View) Devices(dst []DeviceView) []DeviceView {
 	return dst
 }
 
-// DeviceView is one device under the lock of a View. Times are unix ns, intervals are closed.
+// DeviceView is one device under the lock of a View. Times are Unix nanoseconds, intervals are closed.
 type DeviceView struct {
 	st *Store
 	d  *device
 }
 
-// Device returns the writer's description; PCIBDF is normalized.
+// Device returns the writer's description, with PCIBDF normalized. Do not modify it.
 func (x DeviceView) Device() *Device { return &x.d.desc }
 
 // Board returns the physical GPU: the device itself, or the parent of a MIG instance. False if the parent has no
@@ -87,10 +87,10 @@ func (x DeviceView) field(f Field) *series {
 	return nil
 }
 
-// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval: time
-// between samples at most 3 intervals apart. Instants are interpolated linearly between two samples, a ratio holds
-// since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate per
-// second. With coverage 0 the mean is unknown; so it is for an interval without length.
+// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval:
+// time between samples at most 3 intervals apart. Instants are interpolated linearly between two samples, a ratio
+// applies to the time since the previous sample, a mask's mean is the share of time with any bit set, a counter's
+// mean is its rate per second. If coverage is 0, as for an interval of length 0, the mean is unknown.
 func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	s := x.field(f)
 	if s == nil || end <= start {
@@ -114,7 +114,8 @@ func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage floa
 	return integral, float64(covered) / float64(end-start)
 }
 
-// Max returns the largest value in the covered part of [start, end]; false if nothing is covered.
+// Max returns the largest value in the covered part of [start, end], in the unit of the field; false if nothing is
+// covered.
 func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	s := x.field(f)
 	if s == nil {
@@ -128,7 +129,7 @@ func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	return largest, ok
 }
 
-// Mask returns the union of the bits of a mask field that held in the covered part of [start, end].
+// Mask returns the union of the bits of a mask field in the covered part of [start, end].
 func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
 	if s := x.field(f); s != nil {
 		s.each(start, end, func(a, _ float64) { bits |= uint64(a) })
@@ -189,7 +190,7 @@ func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 }
 
 // Coverage returns the part of [start, end] between samples at most 3 intervals apart (0 to 1) and the number of
-// samples in it, both of the device's first live field in the order of the constants: of its energy where it has that.
+// samples in it, both of the device's first live field in the order of the constants, usually Energy.
 func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 	s := x.d.primary
 	switch {

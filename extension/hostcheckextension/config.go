@@ -10,15 +10,15 @@ import (
 	"github.com/otelgpu/otelgpu/internal/localhost"
 )
 
-// Config names the hosts that requests may be for.
+// Config is the configuration of the host_check extension.
 type Config struct {
-	// Hosts are host names, without ports, that requests to a loopback address may have in their Host header besides
-	// localhost and addresses, as behind a proxy that passes its own name on. Default none.
+	// Hosts are host names, without ports, that requests to a loopback address may have in their Host header in addition
+	// to localhost and IP addresses, as behind a proxy that forwards its own name. Default none.
 	Hosts []string `mapstructure:"hosts"`
 }
 
-// Unmarshal rejects values that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error { return localhost.Validate("hosts", c.Hosts) }

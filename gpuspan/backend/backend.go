@@ -19,27 +19,28 @@ type Event uintptr
 // StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number.
 type StreamHandle uintptr
 
-// Context is where streams and events are created: the ordinal of a device for the context that the backend itself uses
-// on it, or the driver's handle of another (a CUcontext). HIP and simulated devices have no others.
+// Context identifies the context of streams and events: the ordinal of a device for the context that the backend
+// itself uses on it, or the driver's handle of another (a CUcontext). HIP and simulated devices have no other
+// contexts.
 type Context uintptr
 
-// StreamInfo is what a backend knows about a stream.
+// StreamInfo describes a stream.
 type StreamInfo struct {
-	Device  int // ordinal
-	Context Context
-	Kind    StreamKind
+	Device  int        // ordinal
+	Context Context    // context that the stream belongs to
+	Kind    StreamKind // kind of the handle
 }
 
-// Status is a result of the driver. CUDA and HIP use the same numbers for all that the library distinguishes; any other
-// number is passed through as the driver reported it.
+// Status is a result code of the driver. CUDA and HIP use the same numbers for all codes that the library
+// distinguishes; other numbers are passed through as the driver reported them.
 type Status int32
 
-// The statuses that the library acts on.
+// Statuses that the library handles.
 const (
 	StatusPanic            Status = -1  // the method panicked; no driver returns this
 	StatusOK               Status = 0   // done
 	StatusInvalidValue     Status = 1   // an argument is out of range
-	StatusDeinitialized    Status = 4   // the driver is shutting down: silent
+	StatusDeinitialized    Status = 4   // the driver is shutting down; not reported
 	StatusInvalidContext   Status = 201 // no current context, or the context was destroyed
 	StatusInvalidHandle    Status = 400 // no such stream or event
 	StatusNotReady         Status = 600 // the event has not happened yet
@@ -51,7 +52,9 @@ const (
 
 // Call holds the arguments of one event record for the life of a slot, so that a backend that calls the driver
 // through argument arrays (purego) needs no allocation: Args[0] is the Event, Args[1] the StreamHandle.
-type Call struct{ Args [2]uintptr }
+type Call struct {
+	Args [2]uintptr // the Event and the StreamHandle
+}
 
 // Device is one GPU as this process sees it.
 type Device struct {
@@ -64,19 +67,19 @@ type Device struct {
 	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
 	MemoryTotal   int64  // bytes; 0 when unknown
 
-	// Peaks are its limits if the backend or the program knows them, as for a simulated device; nil: from the table of
-	// models. Reports use them; they are not part of the device's identity.
+	// Peaks are the device's limits if the backend or the program knows them, as for a simulated device; nil: from the
+	// table of package peaks. Reports use them; they are not part of the device's identity.
 	Peaks *report.Peaks
 }
 
-// StreamKind is how a stream handle may be used.
+// StreamKind is the kind of a stream handle.
 type StreamKind uint8
 
 // Kinds of stream.
 const (
 	StreamExplicit  StreamKind = iota // created by the application
-	StreamLegacy                      // the NULL stream (0 or 1): serialises with every blocking stream; opt-in
-	StreamPerThread                   // handle 2: means "this OS thread"; refused
+	StreamLegacy                      // the NULL stream (handle 0 or 1), which serializes with every blocking stream; opt-in
+	StreamPerThread                   // handle 2, the stream of the calling OS thread; rejected
 )
 
 // Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
@@ -89,54 +92,58 @@ const (
 //
 // Implementations embed [Unimplemented], so that a method which a later version adds does not break them.
 type Backend interface {
-	// Name is the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
+	// Name returns the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
 	Name() string
-	// Devices lists the GPUs that the process sees.
+	// Devices lists the GPUs that the process sees. On an error the library uses none.
 	Devices() ([]Device, error)
-	// Now is the host clock that spans are placed on: unix nanoseconds that advance monotonically between
-	// wall-clock reads (time.Now for real devices, the device's own clock for simgpu). A time that carries a monotonic
-	// reading is taken to come from time.Now, and the library then reads the clock itself, which costs half as much.
+	// Now returns the time of the host clock that spans are placed on (time.Now for real devices, the simulation's clock
+	// for simgpu). If the time has a monotonic reading, the library assumes time.Now and reads the clock itself, which
+	// costs half as much.
 	Now() time.Time
-	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's
-	// captures.
+	// ThreadInit prepares the polling thread: it selects relaxed capture mode, so that polling cannot invalidate the
+	// application's captures.
 	ThreadInit() error
-	// Current returns the context that is current on the calling OS thread, to which the legacy stream belongs. It is
-	// called by the goroutine that registers that stream. StatusInvalidContext: there is none.
+	// Current returns the context that is current on the calling OS thread, to which the legacy stream belongs, or
+	// StatusInvalidContext if there is none. It is called by the goroutine that registers that stream.
 	Current() (Context, Status)
-	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing).
-	// current is for the legacy stream; on other threads it would be another one.
+	// StreamInfo returns the device, context and kind of a stream, or an error if the handle is invalid or the stream is
+	// capturing. It is called once, at registration. current is the context of the legacy stream.
 	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
-	// Bind makes a context current on the caller's locked OS thread and returns what restores it.
+	// Bind makes a context current on the caller's locked OS thread and returns the function that restores the previous
+	// one.
 	Bind(c Context) (unbind func(), st Status)
-	// NewStream creates a non-blocking stream of the highest priority. NewAnchorStream creates one for clock anchors: each
-	// event on it has a time of its own, even if nothing runs in between. FreeStream destroys either.
+	// NewStream creates a non-blocking stream of the highest priority.
 	NewStream(c Context) (StreamHandle, Status)
+	// NewAnchorStream creates a stream for clock anchors: each event on it has its own time, even if nothing runs in
+	// between.
 	NewAnchorStream(c Context) (StreamHandle, Status)
+	// FreeStream destroys a stream of NewStream or NewAnchorStream.
 	FreeStream(c Context, s StreamHandle)
-	// NewEvents fills dst with timing events of the context; FreeEvents destroys them.
+	// NewEvents fills dst with timing events of the context: all of them, or none.
 	NewEvents(c Context, dst []Event) Status
+	// FreeEvents destroys events of NewEvents.
 	FreeEvents(c Context, events []Event)
-	// Capturing reports whether the stream is capturing a graph (the only stream query that is legal then).
+	// Capturing reports whether the stream is capturing a graph, the only query that is permitted during a capture.
 	Capturing(s StreamHandle) (bool, Status)
 	// Record enqueues an event on a stream.
 	Record(c *Call) Status
-	// Query returns StatusOK if the event has completed, StatusNotReady if not. It also returns StatusOK for an event that
-	// was never recorded: the library keeps that state itself.
+	// Query returns StatusOK if the event has completed or was never recorded, StatusNotReady if it has not completed, and
+	// any other status for an error.
 	Query(e Event) Status
-	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the
-	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures in progress.
+	// Synchronize waits for an event: in sync modes immediate and group it is called by End, after Bind of the event's
+	// context, and otherwise for slow anchors. Neither it nor MemoryUsage may invalidate captures in progress.
 	Synchronize(e Event) Status
 	// Elapsed returns the GPU time from a to b in nanoseconds, computed from the driver's float32 milliseconds.
 	Elapsed(a, b Event) (ns float64, st Status)
 	// MemoryUsage returns the memory in use on the context's device, in bytes. The caller has made the context current by
 	// Bind.
 	MemoryUsage(c Context) (used int64, st Status)
-	// Close releases what the backend holds. No method is called afterwards.
+	// Close releases the backend's resources. No method is called afterwards.
 	Close() error
 }
 
-// StatusError is a status of the driver as an error. Errors passed to the error handler or returned by [gpuspan.New]
-// wrap it if the driver returned one; errors.As finds it.
+// StatusError is an error with a status of the driver. Errors passed to the error handler or returned by gpuspan.New
+// wrap it if they were caused by one; errors.As finds it.
 type StatusError struct {
 	Call   string // the call that failed
 	Status Status // the driver's result
@@ -150,7 +157,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: status %d", e.Call, int32(e.Status))
 }
 
-// Name returns CUDA's and HIP's name of the statuses that callers meet in practice; empty for others.
+// Name returns the name of common statuses in CUDA and HIP; empty for others.
 func (s Status) Name() string {
 	if s.Capture() {
 		return "stream capture"
@@ -183,8 +190,8 @@ var statusNames = map[Status]string{
 // Capture reports whether the status was caused by a graph capture, which is not an error.
 func (s Status) Capture() bool { return s >= 900 && s <= 907 }
 
-// Unimplemented is embedded by implementations of [Backend]. Methods that an implementation does not define return that
-// they are not supported, and the library works without them: a backend with nothing else has no devices.
+// Unimplemented is embedded by implementations of [Backend]. Methods that an implementation does not define report
+// that they are not supported, and the library works without them: a backend that only embeds it has no devices.
 type Unimplemented struct{}
 
 var _ Backend = Unimplemented{}
@@ -194,7 +201,7 @@ var errUnimplemented = errors.New("the backend does not implement it")
 // Name returns "unknown".
 func (Unimplemented) Name() string { return "unknown" }
 
-// Devices fails.
+// Devices returns an error.
 func (Unimplemented) Devices() ([]Device, error) { return nil, errUnimplemented }
 
 // Now returns time.Now.
@@ -206,24 +213,24 @@ func (Unimplemented) ThreadInit() error { return nil }
 // Current reports that no context is current.
 func (Unimplemented) Current() (Context, Status) { return 0, StatusInvalidContext }
 
-// StreamInfo fails.
+// StreamInfo returns an error.
 func (Unimplemented) StreamInfo(StreamHandle, Context) (StreamInfo, error) {
 	return StreamInfo{}, errUnimplemented
 }
 
-// Bind does nothing: for devices whose calls need no context to be current.
+// Bind does nothing, for devices without contexts.
 func (Unimplemented) Bind(Context) (unbind func(), st Status) { return func() {}, StatusOK }
 
-// NewStream returns an error, because it is not supported.
+// NewStream returns StatusUnsupported.
 func (Unimplemented) NewStream(Context) (StreamHandle, Status) { return 0, StatusUnsupported }
 
-// NewAnchorStream returns an error, because it is not supported.
+// NewAnchorStream returns StatusUnsupported.
 func (Unimplemented) NewAnchorStream(Context) (StreamHandle, Status) { return 0, StatusUnsupported }
 
 // FreeStream does nothing.
 func (Unimplemented) FreeStream(Context, StreamHandle) {}
 
-// NewEvents returns an error, because it is not supported.
+// NewEvents returns StatusUnsupported.
 func (Unimplemented) NewEvents(Context, []Event) Status { return StatusUnsupported }
 
 // FreeEvents does nothing.

@@ -25,8 +25,10 @@ type device struct {
 	last    map[string]int64 // time of a counter's latest point
 }
 
-// WriteCounters adds counter points, in the order of time for each counter. Viewers draw a value from its point on; a
-// point describes the interval that ends at its time, so it is drawn from the start of that interval.
+// WriteCounters writes counter points, which must be in time order for each counter. Viewers draw a value from its
+// point on; a point describes the interval that ends at its time, so it is drawn from the start of that interval.
+// Points that are not finite or exceed 1,024 devices are dropped. It returns ErrClosed after Close, and errors of the
+// underlying writer.
 func (w *Writer) WriteCounters(points []Counter) error {
 	if w.closed {
 		return ErrClosed

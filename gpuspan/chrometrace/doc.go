@@ -15,19 +15,19 @@
 //	{"ph":"M","name":"thread_name",…}                                                 names and order, at the end
 //	],"otelgpuOrigins":[{"resource":{…},"scope":N},…]}            what the spans' resources and scopes were
 //
-// Times are microseconds with three decimals, so exact to the nanosecond, since B, midnight (UTC) a week before the
-// first span: a reader that holds them as doubles then keeps the nanosecond too, for three months. Spans of other times
-// go to another file. A dur may have more decimals, an eighth of a nanosecond at most: ts + dur, added as doubles, is
-// then the same number as the ts of a slice that begins where this one ends, as viewers that add doubles need it. One
-// process (pid) represents one service and rank; one track (tid) represents a stream, a host thread, or the steps of a
-// loop. Slices of one track always nest: a slice that would overlap goes to a second track of the same name. Attributes
-// become args under their own names, except where PyTorch has other names (device, stream, correlation …).
+// Times are microseconds with three decimals, exact to the nanosecond, since B, midnight (UTC) a week before the
+// first span: as doubles they remain exact for three months. Spans of other times go to another file. A dur may have
+// more decimals, down to an eighth of a nanosecond, so that ts + dur, added as doubles, equals the ts of a slice that
+// begins where this one ends, as some viewers need. One process (pid) represents one service and rank; one track
+// (tid) represents a stream, a host thread, or the steps of a loop. Slices of one track always nest: a slice that
+// would overlap goes to a second track of the same name. Attributes become args of the same name, except where
+// PyTorch has other names (device, stream, correlation …).
 //
-// A step of gpuspan is drawn twice: on its loop's track as long as the host took, and on a track of the device from
-// boundary to boundary. The span itself reaches from the host's start to the device's end.
+// A step of gpuspan is drawn twice: on its loop's track with its host time, and on a track of the device from
+// boundary to boundary. The span itself extends from the host's start to the device's end.
 //
 // # Completeness
 //
-// A file has its name only when it is complete. Until then it is NAME.<n>.partial in the same folder. A batch that
-// cannot be written (disk full) is taken back from an uncompressed file, which can go on once there is room.
+// A file gets its name when it is complete. Until then it is NAME.<n>.partial in the same folder. If a batch cannot
+// be written (disk full), it is removed from an uncompressed file, and writing can continue once there is space.
 package chrometrace

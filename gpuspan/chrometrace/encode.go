@@ -118,9 +118,9 @@ func appendArgs(b []byte, args []Arg) []byte {
 	return b
 }
 
-// Arg is one entry of an event's args.
+// Arg is one argument of an event, such as an attribute.
 type Arg struct {
-	Key   string // unique within an event; of equal ones the reader uses any
+	Key   string // unique within an event; readers use any one of equal keys
 	Value Value  // the zero Value is null
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Process is the process that a pid represents. Equal values are one process.
+// Process is the process that a pid of the trace represents. Equal values are one process.
 type Process struct {
 	Service  string // service.name
 	Instance string // service.instance.id; may be empty
@@ -25,7 +25,7 @@ type Process struct {
 	HasLocalRank bool   // LocalRank is known
 	WorldSize    int64  // gpu.job.world_size; 0: unknown
 	Job          string // gpu.job.id; may be empty
-	Profile      bool   // the spans are of a profiler's file (gpu.trace.detail)
+	Profile      bool   // the spans were read from a profiler's file (gpu.trace.detail)
 }
 
 // TrackKind is the kind of a track.
@@ -40,7 +40,7 @@ const (
 	Stream                       // a stream of a device
 )
 
-// Track is where a span is drawn within its process. Equal values are one track.
+// Track is the track on which a span is drawn within its process. Equal values are one track.
 type Track struct {
 	Kind   TrackKind // decides the order of tracks and which fields matter
 	Device int64     // gpu.device.ordinal; of streams
@@ -50,8 +50,8 @@ type Track struct {
 
 // Event is one span. Zero fields are unknown, unless stated otherwise.
 type Event struct {
-	Process  Process // whose span it is
-	Track    Track   // where it is drawn
+	Process  Process // process of the span
+	Track    Track   // track on which it is drawn
 	Name     string  // label of the slice
 	Category string  // cat: kernel, gpu_memcpy, gpu_user_annotation, cpu_op …
 	Start    int64   // unix nanoseconds
@@ -65,13 +65,13 @@ type Event struct {
 	// when the host launched the work, unix nanoseconds; 0: unknown. The arrow starts there, on Parent
 	Launched    int64
 	DeviceStart int64  // of a step: when the device started it, unix nanoseconds; 0: unknown
-	DeviceEnd   int64  // and ended it. Such a step is drawn twice, as the host and as the device ran it
+	DeviceEnd   int64  // of a step: when the device ended it. Such a step is drawn twice, once for the host and once for the device
 	Device      string // hw.id
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 
 	Kind    string  // span.kind: "server", "client" …; empty is internal
 	Status  string  // otel.status_code: "OK" or "ERROR"; empty is unset
-	Message string  // of the status
+	Message string  // description of the status
 	Links   []Value // "<trace_id>:<span_id>"
 
 	Args   []Arg   // shown by viewers for the slice: its attributes
@@ -86,7 +86,7 @@ type Event struct {
 	kept           []Arg
 }
 
-// Mark is a moment within a span: an event of the span.
+// Mark is a span event.
 type Mark struct {
 	Name string
 	Time int64 // unix nanoseconds
@@ -95,12 +95,12 @@ type Mark struct {
 
 // Counter is one sample of a device's counter.
 type Counter struct {
-	Device string  // hw.id: drawn once, in a process of its own
+	Device string  // hw.id; each device is drawn once, as a separate process
 	Label  string  // name of that process, such as "gpu0"
 	Name   string  // "power"
 	Unit   string  // "W"
 	Start  int64   // start of the interval of the value, unix nanoseconds; 0: the previous point
-	Time   int64   // its end, unix nanoseconds
+	Time   int64   // end of the interval, unix nanoseconds
 	Value  float64 // in Unit
 }
 
@@ -117,9 +117,9 @@ const (
 	catProfile        = "Trace" // the profiler's own record of its window, which readers skip
 )
 
-// Classify sets track, category, name, correlation, launch and device of a span from its attributes in Args; Track.ID
-// is −1 without a stream or thread. Attributes that become fields of the event, or have another name in PyTorch's
-// files, are removed from Args or renamed; Args is modified.
+// Classify sets the track, category, name, correlation, launch and device of a span from its attributes in Args;
+// Track.ID is −1 without a stream or thread. It modifies Args: attributes that become fields of the event are
+// removed, and those with another name in PyTorch's files are renamed.
 func (e *Event) Classify() {
 	at := taken{-1, -1, -1}
 	switch s := e.read(&at); s.kind {
@@ -235,7 +235,7 @@ func (e *Event) rename(from, to string) {
 	}
 }
 
-// ProcessOf reads a process from the attributes of a resource.
+// ProcessOf returns the process that the attributes of a resource describe.
 func ProcessOf(attributes []Arg) Process {
 	var p Process
 	p.Service, _ = valueOf(attributes, semconv.ServiceNameKey).AsString()

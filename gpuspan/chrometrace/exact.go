@@ -28,7 +28,8 @@ import (
 //
 // "otel":"again" marks the second drawing of a step, which is not a span.
 
-// FormatVersion is the top-level otelgpuFormat of files whose events record the original spans.
+// FormatVersion is the value of otelgpuFormat at the top level of files from which the original spans can be
+// restored.
 const FormatVersion = 1
 
 // argNames are the arguments that represent an attribute under another name; empty: arguments that are derived from
@@ -108,7 +109,7 @@ func (e *Event) blank(i int, field bool) {
 // maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
 const maxLinks = 64
 
-// Link adds a link to a span; the first 64 are kept.
+// Link adds a link to a span. At most 64 links are kept; further ones are dropped.
 func (e *Event) Link(trace [16]byte, span [8]byte) {
 	if len(e.Links) < maxLinks {
 		e.Links = append(e.Links, String(hex.EncodeToString(trace[:])+":"+hex.EncodeToString(span[:])))

@@ -27,16 +27,17 @@ import (
 // maxHeld bounds the spans that wait for their step.
 const maxHeld = 1 << 14
 
-// Exporter is a SpanExporter for programs that have no Collector. It writes
+// Exporter is an sdktrace.SpanExporter for programs without a Collector. It writes
 //
 //   - one file for each active window of a loop's schedule, <host>_<pid>.<unix ms>.pt.trace.json, as the PyTorch
 //     profiler names them, when there are step spans;
 //   - all spans into one such file, complete at Shutdown, when there are none.
 //
-// A window is a run of steps with consecutive numbers. Spans are held until the step above them ends (at most 16,384,
-// then all of them go to the window that is open); what has no step above goes with the window in which it began.
+// A window is a sequence of steps with consecutive numbers. Spans are buffered until their step ends (at most 16,384
+// spans; then all of them are written to the open window); spans without a step are written to the window in which
+// they began.
 //
-// Register it with a batching span processor. Its methods may be called by any goroutine.
+// Register it with a batching span processor. It is safe for concurrent use.
 type Exporter struct {
 	files  Files
 	folder string
@@ -64,7 +65,7 @@ type exporterOption func(*Exporter)
 
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
-// WithCompression compresses the files with gzip; default none.
+// WithCompression sets the compression of the files, None or Gzip; default None.
 func WithCompression(c Compression) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.Compression = c })
 }
@@ -84,8 +85,8 @@ func WithOnComplete(f func(path string, s Stats)) ExporterOption {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// NewExporter returns an Exporter that writes to a folder, which is created. It returns an error if the folder cannot
-// be written to.
+// NewExporter returns an Exporter that writes to a folder, which it creates if it does not exist. It returns an error
+// if it cannot create the folder or files in it.
 func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	host, _ := os.Hostname()
 	e := &Exporter{
@@ -108,7 +109,8 @@ func (e *Exporter) rotator(name string) (*Rotator, error) {
 	return NewRotator(f)
 }
 
-// ExportSpans implements sdktrace.SpanExporter. Spans of a call that fails are lost, as of every SpanExporter.
+// ExportSpans implements sdktrace.SpanExporter. If it returns an error, the spans are lost, as with every
+// SpanExporter. After Shutdown it returns ErrClosed.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

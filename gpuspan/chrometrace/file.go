@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
-// Compression of files.
+// Compression is the compression of files.
 type Compression string
 
 // Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but must be decompressed
@@ -40,7 +40,7 @@ func (c Compression) Extension() string {
 	return ""
 }
 
-// Compressor returns a writer that compresses to w.
+// Compressor returns a writer that compresses to w, or an error if it does not support c.
 type Compressor func(c Compression, w io.Writer) (io.WriteCloser, error)
 
 // standard returns the Compressor of the standard library.
@@ -51,13 +51,13 @@ func standard(c Compression, w io.Writer) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("no compressor for %q (use gzip, or set Files.Compressor)", string(c))
 }
 
-// Existing defines what happens if a file of the final name exists.
+// Existing selects what happens if a file with the final name exists.
 type Existing string
 
 // Policies for names that exist.
 const (
 	Number  Existing = "number"  // name-1.json, name-2.json …; the default
-	Replace Existing = "replace" // the older file is replaced at once
+	Replace Existing = "replace" // the new file replaces it once complete
 )
 
 // file is one trace on disk under a temporary name.

@@ -19,27 +19,26 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/rotated"
 )
 
-// Files configures a Rotator.
+// Files configures a [Rotator].
 type Files struct {
-	// Path of the file, such as "traces/trace.json". Folders are created. With rotation, the files are named trace-<time
-	// of opening>.json, and with one file for each trace, trace-<trace id>.json.
+	// Path is the path of the file, such as "traces/trace.json". Folders are created. With rotation, the files are named
+	// trace-<time of opening>.json, and with one file for each trace, trace-<trace id>.json.
 	Path        string
 	Compression Compression   // None, Gzip or Zstd; its extension is appended to Path if missing
 	Compressor  Compressor    // nil means the standard library's gzip
-	Existing    Existing      // if the file exists; "" means Number
+	Existing    Existing      // what happens if the file exists; "" means Number
 	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
 	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
 	// one file for each trace, complete when it received no span for this long; 0: one for all
 	PerTrace   time.Duration
-	MaxFiles   int                        // complete rotated files to keep, the oldest are removed; 0: all
-	MaxOpen    int                        // open files with PerTrace, the one idle for longest is completed; 0 means 64
+	MaxFiles   int                        // number of complete files to keep with rotation; the oldest are removed; 0: all
+	MaxOpen    int                        // maximum number of open files with PerTrace; the one idle for longest is completed; 0 means 64
 	Now        func() time.Time           // the clock of file names and ages; nil means time.Now
 	OnComplete func(path string, s Stats) // called for every completed file, may be nil
-	OnError    func(error)                // errors in the background, and in removing old files; may be nil
+	OnError    func(error)                // called for errors in the background and in removing old files; may be nil
 }
 
-// Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
-// goroutine.
+// Rotator writes spans to files, one after the other or one for each trace. It is safe for concurrent use.
 type Rotator struct {
 	cfg  Files
 	mu   sync.Mutex
@@ -59,8 +58,8 @@ type fileKey struct {
 // maxEras bounds the files that are open for one trace; a program with a wrong clock could need any number.
 const maxEras = 16
 
-// NewRotator checks that files can be created at the path, so that a mistake is reported at start and not at the first
-// span.
+// NewRotator returns a Rotator. It returns an error if the path is empty or a folder, or if files cannot be created
+// there, so that mistakes are reported at start and not at the first span.
 func NewRotator(cfg Files) (*Rotator, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("trace file needs a path")
@@ -96,8 +95,9 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	return r, nil
 }
 
-// Write adds spans, which it may reorder. On an error none of the spans are in a file and the call may be repeated, or,
-// if they go to several files, a *PartialError lists the rest.
+// Write writes spans; it may reorder the slice. If it returns an error, no span has been written and the call may be
+// repeated. If only some files fail, it returns a *[PartialError] with the spans that were not written. After Close
+// it returns ErrClosed.
 func (r *Rotator) Write(events []Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,8 +186,8 @@ func (r *Rotator) report(err error) {
 	}
 }
 
-// WriteCounters adds counter points to every open file. Without an open file they are dropped: files are created for
-// spans.
+// WriteCounters writes counter points to every open file, and returns the joined errors of the files that fail.
+// Without an open file the points are dropped: files are only created for spans.
 func (r *Rotator) WriteCounters(points []Counter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +291,7 @@ func (r *Rotator) prune() error {
 	return nil
 }
 
-// Close completes every file. A second Close does nothing.
+// Close completes every file and returns the joined errors of those that fail. A second Close does nothing.
 func (r *Rotator) Close() error {
 	r.mu.Lock()
 	if r.done {
@@ -324,7 +324,8 @@ func (r *Rotator) watch() {
 	}
 }
 
-// Sweep completes the files that are due by time. The Rotator calls it by itself.
+// Sweep completes the files that are due by MaxAge or PerTrace, and returns the joined errors of those that fail. The
+// Rotator calls it periodically.
 func (r *Rotator) Sweep() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,14 +343,14 @@ func (r *Rotator) Sweep() error {
 	return errs
 }
 
-// PartialError is returned by Rotator.Write when some spans are in their files and others are not, as one file of many
-// can fail. Only the others may be written again.
+// PartialError is returned by [Rotator.Write] if some spans were written and others were not. Only those in Failed
+// may be written again.
 type PartialError struct {
-	Failed []Event // events that are in no file
+	Failed []Event // events that were not written
 	err    error
 }
 
-// Error returns the text of the failed files' errors.
+// Error returns the joined errors of the failed files.
 func (e *PartialError) Error() string { return e.err.Error() }
 
 // Unwrap returns the errors of the failed files.

@@ -15,7 +15,7 @@ import (
 // ErrClosed is returned by writes after Close.
 var ErrClosed = errors.New("chrome trace is closed")
 
-// Stats counts what a Writer wrote.
+// Stats holds the counters of a [Writer].
 type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
@@ -25,10 +25,10 @@ type Stats struct {
 	Crowded   int64 // spans dropped: more than 1024 overlapping rows on one track
 }
 
-// Writer writes one trace to w. It must not be used by several goroutines at a time.
+// Writer writes one trace to an io.Writer. It is not safe for concurrent use.
 //
-// A batch is written to w in one Write. If that fails, the Writer continues as if the batch was never written: the
-// caller may remove the bytes and go on.
+// Each batch is one Write of the underlying writer. If that fails, the Writer continues as if there had been no
+// batch: the caller may remove the bytes and continue.
 type Writer struct {
 	w         io.Writer
 	buf       []byte
@@ -61,10 +61,11 @@ func NewWriter(w io.Writer) *Writer {
 	}
 }
 
-// Stats counts what was written so far.
+// Stats returns the counters so far.
 func (w *Writer) Stats() Stats { return w.stats }
 
-// Write adds a batch of spans, in any order, and writes it out. It keeps nothing of events afterwards.
+// Write writes a batch of spans, in any order. It does not retain events. It returns ErrClosed after Close, and
+// errors of the underlying writer.
 func (w *Writer) Write(events []Event) error {
 	if w.closed {
 		return ErrClosed
@@ -231,9 +232,9 @@ func (w *Writer) flush(before Stats) error {
 	return err
 }
 
-// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is
-// unchanged, and Close may be called again. It does not close the underlying writer, and a Close after one that
-// returned nil does nothing.
+// Close writes the names and the end of the trace. The trace is complete only if Close returns nil; after an error of
+// the underlying writer the Writer is unchanged, and Close may be called again. It does not close the underlying
+// writer. After a successful Close it does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil

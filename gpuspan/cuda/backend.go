@@ -59,8 +59,8 @@ var names = eventapi.Names{
 }
 
 // Open loads and initializes the driver. It does not create a context. It returns an error if there is no driver, the
-// driver is too old, or there is no device. The Backend is not nil even then: it has no devices, so that gpuspan.New
-// accepts it, repeats the error and times with the host's clock.
+// driver is too old, or there is no device. The Backend is not nil even then: it has no devices, and gpuspan.New
+// returns the same error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -116,7 +116,8 @@ func (b *Backend) ThreadInit() error {
 	return b.Relax("CUDA")
 }
 
-// Bind makes a context current on the calling OS thread, which must be locked, until unbind is called.
+// Bind makes a context current on the calling OS thread, which must be locked to the goroutine, until unbind is
+// called.
 func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	ctx, st := b.context(c)
 	if st != backend.StatusOK {
@@ -138,9 +139,9 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(ctx), backend.StatusOK
 }
 
-// NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps
-// the device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing
-// context among its errors.
+// NewStream creates a non-blocking stream of the highest priority. If the calling thread, which is the polling
+// thread, has no current context, the device's context becomes current on it, because cuEventElapsedTime may fail
+// without one.
 func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	if s, st = b.API.NewStream(c); st == backend.StatusOK {
 		b.keepContext()
@@ -148,7 +149,7 @@ func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backe
 	return s, st
 }
 
-// NewAnchorStream returns a stream as NewStream does, because here each event has its own time.
+// NewAnchorStream is like NewStream, because in CUDA each event has its own time.
 func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return b.NewStream(c)
 }
@@ -158,13 +159,14 @@ func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Stat
 	return b.CreateEvents(c, dst, 0)
 }
 
-// FreeEvents destroys events that were created together, unless their context is gone, which destroyed them.
+// FreeEvents destroys events that were created together, unless their context was destroyed, and they with it.
 func (b *Backend) FreeEvents(c backend.Context, events []backend.Event) {
 	b.keepContext() // otherwise the driver would not distinguish the two
 	b.API.FreeEvents(c, events)
 }
 
-// Query reports whether an event has completed. It returns StatusOK for one that was never recorded.
+// Query returns StatusOK if an event has completed or was never recorded, otherwise StatusNotReady or the driver's
+// error.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if lostContext(st) && b.keepContext() {
@@ -173,7 +175,7 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 	return st
 }
 
-// Elapsed returns the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+// Elapsed returns the time between two events in nanoseconds; the driver reports float32 milliseconds.
 func (b *Backend) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	d, st := b.API.Elapsed(from, to)
 	if lostContext(st) && b.keepContext() {
@@ -186,7 +188,7 @@ func lostContext(st backend.Status) bool {
 	return st == backend.StatusInvalidContext || st == backend.StatusContextDestroyed
 }
 
-// Close releases the references to primary contexts.
+// Close releases the references to primary contexts, and returns the driver's errors.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,8 +221,8 @@ func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.lib
 // procVersion is where NVIDIA's kernel module states its version. WSL has no such file.
 const procVersion = "/proc/driver/nvidia/version"
 
-// Devices lists the GPUs that the process sees, in the driver's order. What the driver does not report stays empty;
-// only a device without a name is an error.
+// Devices lists the GPUs that the process sees, in the driver's order. Properties that the driver does not report are
+// empty; it returns an error only if a device has no name.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err

@@ -13,54 +13,54 @@
 //	}
 //	stream := prof.Stream(uintptr(cudaStream), "main") // a cudaStream_t or CUstream from cgo or a C library
 //
-// # Where the driver is looked for
+// # Path of the driver
 //
-// [WithLibrary], else the environment variable GPUSPAN_CUDA_LIBRARY, else the loader's own path (libcuda.so.1), else
-// the folders of WSL, GKE, NixOS and Jetson. A driver that the process has loaded already answers under its soname, so
-// streams made anywhere in the process are valid here.
+// The driver is searched in [WithLibrary], then the environment variable GPUSPAN_CUDA_LIBRARY, then the loader's path
+// (libcuda.so.1), then the folders of WSL, GKE, NixOS and Jetson. If the process has already loaded the driver, the
+// loader returns the same library, so streams created anywhere in the process are valid.
 //
 // # Streams and contexts
 //
-// A stream's context and device are resolved once, when it is registered; events are made in that context. Streams of
-// several contexts of one device are timed side by side; the library's own events, for the device's clock, are in that
-// of the first stream (almost always the primary context, the one of the CUDA runtime). The handle 2 and streams of
-// `_ptsz` functions (per-thread default streams) are rejected by gpuspan, because they refer to the calling OS thread.
-// The legacy stream (0 or 1) serialises with all blocking streams, so a section on it includes their work; gpuspan
-// accepts it only as an option, and then it is the one of the context that is current on the thread that registers it.
-// Without one it is refused: register it on the locked OS thread that uses the device.
+// A stream's context and device are determined once, when it is registered; events are created in that context.
+// Streams of several contexts of one device can be timed at the same time; the library's own events, for the device's
+// clock, are in the context of the first stream (almost always the primary context, which the CUDA runtime uses). The
+// handle 2 and streams of `_ptsz` functions (per-thread default streams) are rejected by gpuspan, because they refer
+// to the calling OS thread. The legacy stream (0 or 1) serializes with all blocking streams, so a section on it
+// includes their work; gpuspan accepts it only with [gpuspan.AllowLegacy], for the context that is current on the
+// thread that registers it. Register it on the locked OS thread that uses the device; without a current context it is
+// rejected.
 //
-// The context must outlive its streams' registration. When it is destroyed anyway, calls answer with a status and the
-// streams retire; nothing crashes.
+// The context must outlive its registered streams. If it is destroyed earlier, calls return a status and the streams
+// are retired; nothing crashes.
 //
 // # Graph capture
 //
-// CUDA forbids questions about events to every thread while some thread captures a graph in the default mode, and such
-// a question destroys the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]),
-// and a section on a capturing stream records nothing. What callers of Start and End ask the driver themselves (memory
-// usage, waiting in the modes immediate and group) is queried in relaxed mode, too. Time graphs around their launch
-// (gpuspan's Launch).
+// While any thread captures a graph in the default mode, CUDA forbids all threads to query events, and such a query
+// invalidates the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]), and a
+// section on a capturing stream records nothing. Driver calls of Start and End (memory usage, waiting in the modes
+// immediate and group) use relaxed mode, too. Time graphs around their launch (gpuspan's Launch).
 //
-// # What happens when
+// # Failures
 //
-//   - there is no driver, it is too old, or no device is visible: [Open] returns which of these it is and names every
-//     path that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with
-//     the host's clock.
-//   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions serve.
+//   - there is no driver, it is too old, or no device is visible: the error of [Open] names every path that was tried
+//     and every missing symbol; gpuspan.New accepts the backend nevertheless and times with the host's clock.
+//   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions are
+//     used.
 //   - a stream is per-thread, is the legacy one of a thread without a context, or captures while it is registered: an
 //     error with the reason; sections on it get host times.
-//   - the driver wants a context for each record (it does not, as far as is known): gpuspan's self-test at registration
-//     notices, and records are made within [Backend.Bind], 60 ns more.
+//   - the driver needs a current context for each record (no known version does): gpuspan's self-test at registration
+//     detects it, and records are made within [Backend.Bind], which takes 60 ns more.
 //   - the device fails, or a context is destroyed: the driver's status goes to gpuspan, which retires the stream.
 //     Streams of other devices and of a later context are timed as before.
-//   - device properties that the driver does not report (UUID, PCI address, memory, version) are empty, never invented.
+//   - the driver does not report a device property (UUID, PCI address, memory, version): the property is empty.
 //
 // # Costs
 //
-// Record is one driver call, through arguments that exist already; nothing here allocates after registration. A section
-// is two records and two capture checks: 0.2 µs of gpuspan and of getting into C, plus the driver, whose time for a
-// timed record is about one to two microseconds by published measurements. On linux/amd64 the build tag gpuspan_asm
-// makes calls through a trampoline of this module's own instead of github.com/ebitengine/purego, which saves 35 to 60
-// ns for each and depends on internals of the Go runtime.
+// Record is one driver call with preallocated arguments; nothing allocates after registration. A section is two
+// records and two capture checks: 0.2 µs for gpuspan and the calls into C, plus the driver, which takes about one to
+// two microseconds for a timed record according to published measurements. On linux/amd64 the build tag gpuspan_asm
+// makes calls through this module's own trampoline instead of github.com/ebitengine/purego, which saves 35 to 60 ns
+// per call and depends on internals of the Go runtime.
 //
 // Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0:
 // it does not start in a scratch image. Package gpuspan alone does.

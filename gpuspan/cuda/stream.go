@@ -19,8 +19,8 @@ const (
 	streamPerThread = 2
 )
 
-// StreamInfo resolves the device and the context of a stream. The legacy stream belongs to current. A capturing stream
-// is refused, and its capture is not disturbed.
+// StreamInfo returns the device and the context of a stream. The legacy stream belongs to current. It returns an
+// error for an invalid handle and for a capturing stream, whose capture stays valid.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err

@@ -16,18 +16,19 @@ import (
 type Conv struct {
 	Batch         int   // inputs
 	In, Out       int   // channels
-	Input         []int // spatial size of the input
-	Kernel        []int // size of the kernel
+	Input         []int // spatial sizes of the input
+	Kernel        []int // spatial sizes of the kernel
 	Stride        []int // step between positions
-	Padding       []int // on both sides
-	Dilation      []int // distance of the kernel's elements
+	Padding       []int // on both sides of each dimension
+	Dilation      []int // distance between elements of the kernel
 	Groups        int   // number of independent groups of channels; 0 means 1
 	Transposed    bool  // ConvTranspose: input and output are exchanged
 	OutputPadding []int // of transposed ones, at the end of each dimension
 	Bias          bool  // one addition for each output element
 }
 
-// Output returns the spatial size of the output, as torch.nn defines it:
+// Output returns the spatial sizes of the output, or an error if parameters are invalid or an output is empty.
+// torch.nn defines them as
 //
 //	convolution  (input + 2·padding − dilation·(kernel − 1) − 1) / stride + 1, rounded down
 //	transposed   (input − 1)·stride − 2·padding + dilation·(kernel − 1) + output padding + 1
@@ -54,8 +55,9 @@ func (c Conv) Output() ([]int, error) {
 }
 
 // Forward counts the direct algorithm: one multiply-add for each output position (input position of a transposed
-// convolution), kernel position, input channel of the group, and output channel. Positions in the padding count,
-// as in torch.utils.flop_counter and fvcore; FFT and Winograd algorithms do fewer. It allocates.
+// convolution), kernel position, input channel of the group, and output channel. Positions in the padding count, as
+// in torch.utils.flop_counter and fvcore; FFT and Winograd algorithms do fewer. It returns the errors of
+// [Conv.Output]. It allocates.
 func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 	x, y, ops, err := c.tensors()
 	if err != nil {
@@ -69,9 +71,9 @@ func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 	return w, nil
 }
 
-// Backward counts the gradients with respect to the input and to the weights: each is as many multiply-adds as
-// Forward, with the additions of the bias's gradient. The first layer of a network needs no gradient of its input:
-// set input to false. It allocates.
+// Backward counts the gradients with respect to the input and to the weights: each has as many multiply-adds as
+// Forward, plus the additions of the bias's gradient. The first layer of a network needs no gradient of its input:
+// set input to false. It returns the errors of [Conv.Output]. It allocates.
 func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
 	x, y, ops, err := c.tensors()
 	if err != nil {

@@ -26,9 +26,10 @@ type Einsum struct {
 // ellipsis represents "..." in terms; it is not a letter.
 const ellipsis = '…'
 
-// ParseEinsum reads an equation as numpy.einsum and torch.einsum do: letters of any script name dimensions, "..." are
-// broadcast dimensions, a letter twice in an operand is its diagonal, spaces mean nothing. Without "->" the output is
-// the broadcast dimensions and then the letters that occur once, in alphabetical order.
+// ParseEinsum parses an equation as numpy.einsum and torch.einsum do: letters of any script name dimensions, "..."
+// are broadcast dimensions, a letter twice in an operand is its diagonal, spaces are ignored. Without "->" the output
+// is the broadcast dimensions and then the letters that occur once, in alphabetical order. It returns an error that
+// names the operand if the syntax is invalid.
 func ParseEinsum(equation string) (*Einsum, error) {
 	fail := func(format string, args ...any) (*Einsum, error) {
 		return nil, fmt.Errorf("einsum equation %q: %s", equation, fmt.Sprintf(format, args...))
@@ -104,19 +105,19 @@ func (e *Einsum) String() string { return e.equation }
 // EinsumPlan is the cost of an equation for given shapes, computed once. Its fields are values: reading them in a hot
 // path costs nothing.
 type EinsumPlan struct {
-	// Naive is one nest of loops over all dimensions, as without a path: a multiply for each further operand and an
-	// addition where anything is summed, (operands − 1 + summed) × the product of all sizes.
+	// Naive is the work of one loop nest over all dimensions: a multiplication for each operand but the first, and an
+	// addition if any dimension is summed, (operands − 1 + summed) × the product of all sizes.
 	Naive gpuspan.Work
-	// Best is the cheapest order of contracting two at a time. Both Works read the operands and write the result;
-	// intermediate results are not counted, since a fused kernel never writes them.
+	// Best is the work of the cheapest order of pairwise contractions. Both read the operands and write the result;
+	// intermediate results are not counted, because a fused kernel never writes them.
 	Best gpuspan.Work
-	// Path is the order that Best counts.
+	// Path is the order of contractions of Best.
 	Path []Contraction
-	// Optimal is false for more than 12 operands, where the path is the greedy one.
+	// Optimal is false for more than 12 operands, whose path is found by a greedy search.
 	Optimal bool
 	// Largest is the number of elements of the largest result along the path.
 	Largest float64
-	// Output is the shape of the result.
+	// Output is the shape dimensions of the result.
 	Output []int
 }
 
@@ -129,7 +130,7 @@ type Contraction struct {
 }
 
 // Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It returns an error
-// that names the operand if shapes do not fit the equation.
+// that names the operand if shapes do not fit the equation, and for more than 64 dimensions.
 func (e *Einsum) Plan(p gpuspan.Precision, shapes ...[]int) (EinsumPlan, error) {
 	d, err := e.dimensions(shapes)
 	if err != nil {

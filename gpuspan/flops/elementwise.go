@@ -9,7 +9,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Op is an operation on each element of its operands.
+// Op is an elementwise operation.
 type Op uint8
 
 // Elementwise operations with their definitions.
@@ -27,7 +27,7 @@ const (
 	Exp                 // eˣ
 	Log                 // ln x
 	Sqrt                // √x
-	RSqrt               // 1/√x, one operation as GPUs have it
+	RSqrt               // 1/√x, one operation on GPUs
 	Tanh                // tanh x
 	Erf                 // erf x
 	ReLU                // max(x, 0)
@@ -48,8 +48,8 @@ var kinds = [opCount]struct{ ops, operands float64 }{
 	LeakyReLU: {2, 1}, Sigmoid: {4, 1}, SiLU: {5, 1}, SwiGLU: {6, 2}, GELU: {5, 1}, GELUTanh: {9, 1}, ScaledAdd: {2, 2},
 }
 
-// Elementwise returns an operation over n elements: as many arithmetic operations and elementary functions for each as
-// its definition has. Every operand and the result are n elements; one that is broadcast is read less.
+// Elementwise returns the work of an operation over n elements: for each, the arithmetic operations and elementary
+// functions of its definition. Every operand and the result count n elements, also operands that are broadcast.
 func Elementwise(op Op, n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(n) || op >= opCount {
 		return gpuspan.Work{}
@@ -71,7 +71,7 @@ const (
 	ReduceVar
 )
 
-// Reduce reduces each of outputs rows of n elements to one value.
+// Reduce returns the work of reducing each of outputs rows of n elements to one value.
 func Reduce(r Reduction, outputs, n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(outputs, n) || r > ReduceVar {
 		return gpuspan.Work{}
@@ -124,8 +124,8 @@ func normalize(rows, n int, each, row, weights float64, p gpuspan.Precision) gpu
 	return work(r*(each*e+row), r*e+weights*e, r*e, p)
 }
 
-// Embedding gathers rows of dim elements of a table by indices of indexSize bytes (8 for torch's int64): no operation,
-// and only the rows that are gathered are read.
+// Embedding returns the work of gathering rows of dim elements of a table by indices of indexSize bytes (8 for
+// torch's int64): no operation, and only the gathered rows are read.
 func Embedding(indices, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(indices, dim, indexSize) {
 		return gpuspan.Work{}
@@ -134,8 +134,8 @@ func Embedding(indices, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(0, n+float64(indices)*float64(indexSize), n, p)
 }
 
-// EmbeddingBag gathers rows as Embedding and adds them up within bags, each of which has at least one index:
-// (indices − bags)·dim additions.
+// EmbeddingBag returns the work of gathering rows as [Embedding] does and adding them within bags, each of which has
+// at least one index: (indices − bags)·dim additions.
 func EmbeddingBag(indices, bags, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(indices, bags, dim, indexSize, indices-bags) {
 		return gpuspan.Work{}

@@ -15,26 +15,26 @@ type Mask uint8
 // Masks.
 const (
 	Full Mask = iota // every key
-	// Causal lets each query see the keys up to its own position, the last query being at the last key. Exactly those
-	// pairs count: q·k − q(q−1)/2. Papers that halve the full count (FlashAttention) are below that by q/2 pairs of a
-	// square; papers that do not halve it (PaLM, Megatron-LM) count Full.
+	// Causal lets each query attend to the keys up to its own position; the last query is at the last key. Exactly those
+	// pairs count: q·k − q(q−1)/2. Papers that halve the full count (FlashAttention) count q/2 pairs less of a square;
+	// papers that do not halve it (PaLM, Megatron-LM) count Full.
 	Causal
 )
 
-// AttentionShape is scaled dot-product attention softmax(Q·Kᵀ/√d)·V of many heads.
+// AttentionShape describes multi-head scaled dot-product attention softmax(Q·Kᵀ/√d)·V.
 type AttentionShape struct {
 	Batch    int // sequences
 	Heads    int // of queries
 	KVHeads  int // of keys and values, for grouped-query (GQA) and multi-query attention; 0 means Heads
 	Queries  int // query positions
-	Keys     int // key positions; those before the first query are a cache
+	Keys     int // key positions; those before the first query are in the cache
 	HeadDim  int // size of one head's query and key
-	ValueDim int // of its value; 0 means HeadDim
+	ValueDim int // size of one head's value; 0 means HeadDim
 	Mask     Mask
 }
 
-// Attention returns the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs is
-// queries·keys minus the masked pairs.
+// Attention returns the work of the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim,
+// where pairs is queries·keys minus the masked pairs.
 func Attention(batch, heads, queries, keys, headDim int, m Mask, p gpuspan.Precision) gpuspan.Work {
 	return AttentionShape{Batch: batch, Heads: heads, Queries: queries, Keys: keys, HeadDim: headDim, Mask: m}.Forward(p)
 }
@@ -60,8 +60,8 @@ func (a AttentionShape) Forward(p gpuspan.Precision) gpuspan.Work {
 }
 
 // Backward counts the gradients of Q, K and V: four matrix products, 2 × Forward. With recompute the scores are
-// computed again from Q and K, as FlashAttention does, which makes five: 2.5 × Forward when ValueDim is HeadDim. Use it
-// without recompute for model FLOPs (MFU), with it for what the device did.
+// computed again from Q and K, as FlashAttention does, which makes five: 2.5 × Forward when ValueDim is HeadDim.
+// Count model FLOPs (MFU) without recompute, and the FLOPs that the device executes with it.
 func (a AttentionShape) Backward(p gpuspan.Precision, recompute bool) gpuspan.Work {
 	d, v := float64(a.HeadDim), float64(a.valueDim())
 	sizes := 2*d + 2*v // dQ = dS·K, dK = dSᵀ·Q; dV = Pᵀ·dO, dP = dO·Vᵀ
@@ -106,7 +106,7 @@ type Transformer struct {
 	Tied    bool // the output layer is the embedding table
 
 	Experts       int // feed-forward networks of a mixture; 0 or 1: no mixture
-	ActiveExperts int // how many of them each token passes through; 0 means 1
+	ActiveExperts int // experts that each token uses; 0 means 1
 
 	Bias      bool // every projection, and the normalisation, has a bias
 	Positions int  // learned position embeddings; 0: none (rotary)
@@ -215,9 +215,9 @@ func (t Transformer) scores(batch, queries, keys int) float64 {
 	return float64(t.Layers) * a.Forward(gpuspan.PrecisionUnset).FLOPs
 }
 
-// Prefill counts processing batch prompts of seq tokens each: 2 × weights × tokens and the attention among them; the
-// output layer for the last token of each only. It reads every weight once and writes the keys and values; of a
-// mixture all experts are read, as many tokens use them all. Items are tokens.
+// Prefill counts processing batch prompts of seq tokens each: 2 × weights × tokens and the attention among them, and
+// the output layer for the last token of each prompt only. It reads every weight once, including all experts of a
+// mixture, and writes the keys and values. Items are tokens.
 func (t Transformer) Prefill(batch, seq int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, seq) || t.invalid() {
 		return gpuspan.Work{}
@@ -230,10 +230,10 @@ func (t Transformer) Prefill(batch, seq int, p gpuspan.Precision) gpuspan.Work {
 	return w
 }
 
-// Decode counts generating one token for each of batch sequences that have context tokens already: 2 × weights × batch
-// and attention to context + 1 keys. It reads the weights once (of a mixture, as many experts as the batch can use),
-// and the cached keys and values of every sequence: for small batches that, not the operations, is what takes time.
-// Items are tokens.
+// Decode counts generating one token for each of batch sequences that already have context tokens: 2 × weights ×
+// batch and attention to context + 1 keys. It reads the weights once (of a mixture, as many experts as the batch can
+// use), and the cached keys and values of every sequence. For small batches these reads take more time than the
+// operations. Items are tokens.
 func (t Transformer) Decode(batch, context int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, context) || t.invalid() {
 		return gpuspan.Work{}
@@ -259,7 +259,7 @@ func (t Transformer) cache(tokens float64) float64 {
 	return 2 * float64(t.Layers) * float64(t.kvHeads()) * float64(t.headDim()) * tokens
 }
 
-// CacheSize returns the size in bytes of the keys and values of a number of tokens.
+// CacheSize returns the size in bytes of the cached keys and values of a number of tokens.
 func (t Transformer) CacheSize(tokens int, p gpuspan.Precision) int64 {
 	if invalid(tokens) || t.invalid() {
 		return 0

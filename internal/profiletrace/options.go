@@ -10,28 +10,30 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Options control how a profile is read. They are the common part of profile file receivers'
-// configuration, and what their functions take. The zero value is usable.
+// Options control how a profile is read, by receivers of profile files and by their ReadFile functions. The zero
+// value is usable.
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
 	Detail Level `mapstructure:"detail" enum:"auto,steps,annotations,operators,kernels"`
 	// Attributes selects how much is written on spans: lean (default) omits a kernel's launch configuration, which its
 	// occupancy summarizes; full writes everything.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
-	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
+	// Extent selects the activities that the analysis of a window covers: all (default), steps, steps_but_last.
 	Extent Extent `mapstructure:"extent" enum:"all,steps,steps_but_last"`
-	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.
+	// MaxSpans is the maximum number of spans of a trace, at least 100. 0 (default): 2,000, or no limit if Detail is
+	// operators or kernels. Negative: no limit.
 	MaxSpans int `mapstructure:"max_spans"`
-	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
+	// MaxBytes is the maximum size of a trace in bytes of OTLP, at least 200,000. 0 (default): 2,000,000, or no limit if
+	// Detail is operators or kernels. Negative: no limit.
 	MaxBytes int `mapstructure:"max_bytes"`
-	// MaxEvents of one file (default 10,000,000; 0 and negative: none). A file with more is rejected: a few compressed
-	// megabytes may expand to any number.
+	// MaxEvents is the maximum number of events of one file (default 10,000,000; 0 and negative: no limit). A file with
+	// more is rejected: a few compressed megabytes may expand to any number.
 	MaxEvents int `mapstructure:"max_events"`
 	// BatchSpans is the maximum number of spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
-	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
+	// MemoryMiB is the memory for the events of a file in MiB; further events go to a temporary file (default 32).
 	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
-	// TempDir holds that file (default: the operating system's).
+	// TempDir is the folder of that file (default: the operating system's).
 	TempDir string `mapstructure:"temp_dir"`
 	// ServiceName is service.name if the file does not state one (default: the receiver's).
 	ServiceName string `mapstructure:"service_name"`
@@ -43,7 +45,7 @@ type Options struct {
 	// Resource holds further resource attributes; they override the file's (default none).
 	Resource map[string]string `mapstructure:"resource"`
 
-	// Partial reads a truncated text file as far as it goes; without it, such a file is rejected.
+	// Partial reads the intact beginning of a truncated text file; without it, such a file is rejected.
 	Partial bool `mapstructure:"-"`
 	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
 	Captures []string `mapstructure:"-"`
@@ -58,7 +60,7 @@ type Options struct {
 	_ struct{}
 }
 
-// Source is whose spans a profile becomes.
+// Source names the instrumentation scope, root span and service of a profile's spans.
 type Source struct {
 	Scope   string // name of the instrumentation scope
 	Root    string // name of the span of the window

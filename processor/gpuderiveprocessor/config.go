@@ -20,9 +20,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Config of the gpu_derive processor.
+// Config is the configuration of the gpu_derive processor.
 type Config struct {
-	// Samples is the gpu_samples extension that has the devices' models, limits and MIG shares. Default none: the model is
+	// Samples is the gpu_samples extension with the devices' models, limits and MIG shares. Default none: the model is
 	// read from the span or its resource.
 	Samples *component.ID `mapstructure:"samples"`
 	// Peaks override or add device models; if several match, later fields override earlier ones. Default none.
@@ -40,7 +40,7 @@ type Config struct {
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// AssembleSteps sums up the spans below a step for producers that write no totals on their steps. Default off; the
+	// AssembleSteps sums the spans below a step, for producers that write no totals on their steps. Default off; the
 	// empty key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
 	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
@@ -61,7 +61,7 @@ type PeakConfig struct {
 	HostBandwidth float64 `mapstructure:"host_bandwidth"`
 	// InterconnectBandwidth is the bandwidth of one direction of NVLink or xGMI, all links together, in bytes per second.
 	InterconnectBandwidth float64 `mapstructure:"interconnect_bandwidth"`
-	// InterconnectDevices is how many devices the interconnect joins at that rate.
+	// InterconnectDevices is the number of devices that the interconnect connects at that rate.
 	InterconnectDevices int `mapstructure:"interconnect_devices"`
 	// FLOPRate is the dense rate in FLOP per second, by precision.
 	FLOPRate map[string]float64 `mapstructure:"flop_rate"`
@@ -70,12 +70,13 @@ type PeakConfig struct {
 
 // AssembleConfig limits the assembly of steps.
 type AssembleConfig struct {
-	// MaxSums limits the partial sums in memory, one for each span whose children arrived before it. Default 4096.
+	// MaxSums is the maximum number of partial sums in memory, one for each span whose children arrived before it;
+	// positive. Default 4096.
 	MaxSums int `mapstructure:"max_sums"`
-	// MaxAge is how long a partial sum waits for its span. Default 1m.
+	// MaxAge is how long a partial sum waits for its span; positive. Default 1m.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxIntervals limits the separate intervals kept for each phase of a step; beyond it the two nearest are joined, and
-	// the gap between them counts as covered. Default 256.
+	// MaxIntervals is the maximum number of separate intervals of each phase of a step, at least 2; further ones are
+	// merged with the nearest, and the gap between them counts as covered. Default 256.
 	MaxIntervals int `mapstructure:"max_intervals"`
 	_            struct{}
 }
@@ -87,10 +88,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal reads the configuration and rejects numbers that do not fit the options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Floor < 0, "`floor` must not be negative, found %s", c.Floor)

@@ -47,16 +47,16 @@ type MappingConfig struct {
 type AttributeConfig struct {
 	// From is the producer's attribute. Empty: Value is used.
 	From string `mapstructure:"from"`
-	// To is one of our span attributes; it decides the type.
+	// To is one of otelgpu's span attributes, required; it decides the type.
 	To string `mapstructure:"to"`
 	// Per is an attribute that the number is divided by. Empty: none.
 	Per string `mapstructure:"per"`
-	// Scale multiplies a number, for units. 0: 1. A text that is a decimal number is that number, and a text that is a
-	// duration with its unit (`1.5s`, `250ms`) is a number of seconds.
+	// Scale multiplies a number, to convert units. 0 means 1. A string with a decimal number is that number, and a
+	// string with a duration (`1.5s`, `250ms`) is a number of seconds.
 	Scale float64 `mapstructure:"scale"`
-	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: unchanged.
+	// Values translates strings (numbers by their decimal form); a value that is not a key is skipped. Empty: unchanged.
 	Values map[string]string `mapstructure:"values"`
-	// Value is a constant text, used if From is empty.
+	// Value is a constant string, used if From is empty.
 	Value string `mapstructure:"value"`
 	_     struct{}
 }

@@ -15,25 +15,26 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Config of the gpu_join processor.
+// Config is the configuration of the gpu_join processor.
 type Config struct {
 	// Samples names the gpu_samples extension with the device samples. Default none: spans pass unchanged.
 	Samples *component.ID `mapstructure:"samples"`
-	// Settle is how long after its time an instant of a device is attributed, so that spans of other processes can arrive.
-	// Longer than the export interval of the SDKs (5 s by default). Default 6s.
+	// Settle is the delay after which the energy of a moment is attributed, so that spans of other processes can arrive
+	// first. It should exceed the export interval of the SDKs (5 s by default). Default 6s.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxWait bounds the time for which a batch waits for samples and for the settled time. Default 10s.
+	// MaxWait is the maximum time for which a batch waits for samples and for Settle; at least Settle. Default 10s.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// Queue holds the batches that wait.
+	// Queue configures the queue of waiting batches.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure configures retries when the next component refuses a joined batch. Default: retried forever, because
-	// the queue is bounded and refuses what it cannot hold.
+	// RetryOnFailure configures retries when the next component rejects a joined batch. Default: retries start after 1s
+	// and never end, because the queue is bounded and rejects new batches when it is full.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
-	// MaxSpans bounds the spans that energy attribution keeps at once, waiting and remembered. Default 1048576.
+	// MaxSpans is the maximum number of spans that energy attribution keeps, waiting ones and settled ones; positive.
+	// Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
-	// Shift moves the clock of the samples against the spans' clock: a sample of time t describes what spans did at
-	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
-	// whose clock is ahead. Default 0.
+	// Shift is the offset of the samples' clock from the spans' clock, at most 1h in either direction: a sample of time
+	// t describes what spans did at t − shift. Positive for meters that lag and for services whose clock is behind,
+	// negative for services whose clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`
 	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
@@ -42,16 +43,17 @@ type Config struct {
 	// Events adds a span event for each XID, memory error and throttle change, in addition to the attributes. Default
 	// false.
 	Events bool `mapstructure:"events"`
-	// Attributes selects how much is written on a span: lean writes what a person needs, quality only if it is unusual,
-	// and means with five significant digits; full writes everything known. Default lean.
+	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
+	// and means of five significant digits, or full for all known values. Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 }
 
-// QueueConfig limits what is held.
+// QueueConfig limits the queue of waiting batches.
 type QueueConfig struct {
-	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 512 MiB.
+	// Size is the maximum size of the queue in bytes of OTLP protobuf, positive; a batch that does not fit is rejected
+	// with a retryable error. Default 512 MiB.
 	Size int64 `mapstructure:"size"`
-	// Storage names a storage extension that keeps held batches across restarts. Default: memory only.
+	// Storage names a storage extension that keeps waiting batches across restarts. Default: memory only.
 	Storage *component.ID `mapstructure:"storage"`
 }
 
@@ -71,10 +73,10 @@ func createDefaultConfig() component.Config {
 // maxShift: a larger one has a wrong unit.
 const maxShift = time.Hour
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Settle < 0, "`settle` must not be negative, found %s", c.Settle)
@@ -91,6 +93,6 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// HeldSpanBytes is the heap memory of a span of 12 attributes while it waits, with its node in the energy attribution;
-// sizing is based on it. A test measures it.
+// HeldSpanBytes is the heap memory in bytes of a waiting span with 12 attributes, including its node in the energy
+// attribution; sizing is based on it. A test measures it.
 const HeldSpanBytes = 440

@@ -4,11 +4,11 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package gpujoinprocessor brings the samples of the devices (utilization, clocks, power, energy, errors) into the
-// interval of each GPU span, and divides the energy of each device fairly among the spans that used it.
+// Package gpujoinprocessor joins each GPU span with the device samples of its interval (utilization, clocks, power,
+// energy, errors), and divides the energy of each device fairly among the spans that used it.
 //
-// A span can only be joined when the samples around it have arrived and when the spans that used the device
-// concurrently have come. So the processor holds batches with GPU spans, in the queue of exporterhelper:
+// A span can only be joined after the samples around it and the spans that used the device concurrently have arrived.
+// So the processor keeps batches with GPU spans in the queue of exporterhelper:
 //
 //	                     no GPU span, unknown device: at once
 //	                  ┌───────────────────────────────────────────────┐

@@ -15,24 +15,24 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
 
-// Config of the receiver.
+// Config is the configuration of the gpu_capture receiver.
 type Config struct {
-	// Folder is where processes create their rings: their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
+	// Folder is the folder in which processes create their rings, their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
 	Folder string `mapstructure:"folder"`
-	// Window is how long each window records (default 200ms, at most 60s).
+	// Window is the length of each window (default 200ms, at most 1m).
 	Window time.Duration `mapstructure:"window"`
-	// Every is the time from one window of a process to its next (default 1m). 0 opens none: then only `otelcol-gpu
-	// capture` does.
+	// Every is the time from one window of a process to the next, at least Window (default 1m). 0: windows are opened by
+	// `otelcol-gpu capture` only.
 	Every time.Duration `mapstructure:"every"`
-	// Budget is the maximum number of records per second of a window; a window that has used it up ends early (default
-	// 100000).
+	// Budget is the maximum number of records per second of a window, from 1 to 5,000,000; a window that exceeds it ends
+	// early (default 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one
-	// record.
+	// Kinds are the kinds of activity to record: kernel, copy, memset, graph (default all). With graph, a launch of a
+	// CUDA graph is one record.
 	Kinds []string `mapstructure:"kinds"`
-	// MaxProcesses bounds how many rings are read at once (default 64).
+	// MaxProcesses is the maximum number of processes whose rings are read, at least 1 (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
-	// Spans controls how a window becomes spans.
+	// Spans configures the conversion of a window to spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
 }
 
@@ -52,10 +52,10 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Folder == "", "`folder` must not be empty")
@@ -91,10 +91,10 @@ func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Wind
 // Result is the outcome of one window.
 type Result struct {
 	profiletrace.Stats
-	Outcome  string           // recorded, budget, or the reason why there is nothing
-	Records  int64            // activities of the device that were read
+	Outcome  string           // recorded, budget, or the reason why nothing was recorded
+	Records  int64            // number of device activities that were read
 	Dropped  map[string]int64 // lost records, by reason
-	Message  string           // of a refused window, for people
-	Remark   string           // of a recorded window, for people
+	Message  string           // explanation of a rejected window, for people
+	Remark   string           // remark on a recorded window, for people
 	Attached int64            // activities below a live span
 }

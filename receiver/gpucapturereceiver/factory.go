@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 )
 
-// NewFactory makes the factory of the receiver.
+// NewFactory returns the factory of type gpu_capture.
 func NewFactory() receiver.Factory {
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithTraces(createTraces, metadata.TracesStability))

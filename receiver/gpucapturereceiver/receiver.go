@@ -217,9 +217,10 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 	}
 }
 
-// Capture records one window of the process now and passes its spans to emit. The process is searched in the folder of
-// the configuration, by the process ID that it has itself or, if the Collector is in another namespace, that it has
-// here.
+// Capture records one window of a process and passes its spans to emit. It finds the process in the folder of the
+// configuration, by the process's own process ID or, if the Collector is in another namespace, by its ID there. It
+// returns an error if there is no such process, with the reason if it has no ring, and errors of emit. A rejected
+// window is not an error: Result.Outcome and Result.Message have the reason.
 func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTracesFunc) (Result, error) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
 	if err != nil {

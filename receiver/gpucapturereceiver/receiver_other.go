@@ -25,7 +25,7 @@ func newReceiver(receiver.Settings, *Config, consumer.Traces) (*captureReceiver,
 func (*captureReceiver) Start(context.Context, component.Host) error { return errPlatform }
 func (*captureReceiver) Shutdown(context.Context) error              { return nil }
 
-// Capture records one window of one process. It is for Linux.
+// Capture returns an error, because only Linux is supported.
 func Capture(context.Context, int, *Config, consumer.ConsumeTracesFunc) (Result, error) {
 	return Result{}, errPlatform
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Option of NewFactory.
+// Option configures [NewFactory].
 type Option func(*factory)
 
 // WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead of its built-in

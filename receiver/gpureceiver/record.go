@@ -18,23 +18,24 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// RecordSettings configure Record.
+// RecordSettings configure [Record].
 type RecordSettings struct {
-	// Config chooses the source, as the receiver does; metrics and samples are not used. Required.
+	// Config selects the source, as for the receiver; metrics and samples are ignored. Required.
 	Config *Config
-	// Logger receives the source's reports. Default: none.
+	// Logger receives the log records of the source. Default: none.
 	Logger *zap.Logger
 }
 
-// RecordSummary is the result of Record.
+// RecordSummary is the result of [Record].
 type RecordSummary struct {
-	Source  string // that answered first
-	Devices int    // that it had at that time
+	Source  string // first source that answered
+	Devices int    // number of its devices at that time
 	Lines   int64  // samples and events written
 }
 
-// Record writes every sample of a source to w, in the format of the `replay` source, until ctx ends. It fails when the
-// source cannot be opened at first, and when w fails; a source that is lost later is opened again.
+// Record writes every sample of a source to w, in the format of the `replay` source, until ctx is done. It returns an
+// error if the configuration is invalid, if the source cannot be opened initially, and if w fails; a source that
+// fails later is reopened.
 func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary, error) {
 	if err := set.Config.Validate(); err != nil {
 		return RecordSummary{}, err

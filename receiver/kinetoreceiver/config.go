@@ -14,21 +14,22 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 )
 
-// Config of the receiver.
+// Config is the configuration of the kineto receiver.
 type Config struct {
-	// Files selects the files to read, and when.
+	// Files selects the files to read and when to read them.
 	Files follow.Config `mapstructure:",squash"`
-	// Spans controls how they become spans.
+	// Spans configures the conversion to spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
-	// Partial reads a truncated file as far as it goes (default false: such a file is rejected and read again when it
-	// changes).
+	// Partial reads the intact beginning of a truncated file (default false: such a file is rejected and read again when
+	// it changes).
 	Partial bool `mapstructure:"partial"`
-	// FolderIsJob takes the folder of a file as gpu.job.id, where neither the file nor the configuration has one
-	// (default false): for folders that hold the files of one run.
+	// FolderIsJob sets gpu.job.id to the folder of a file if neither the file nor the configuration has one (default
+	// false), for folders with the files of one run.
 	FolderIsJob bool `mapstructure:"folder_is_job"`
 	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
-	// Captures are patterns of paths of traces with the captures of graphs that the files launch (default none).
+	// Captures are path patterns of traces that recorded the capture of CUDA graphs which the files launch (default
+	// none).
 	Captures []string `mapstructure:"captures"`
 }
 
@@ -37,10 +38,10 @@ var (
 	_ confmap.Validator   = (*Config)(nil)
 )
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.Join(c.Files.Check())

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
-// NewFactory returns the factory of the receiver.
+// NewFactory returns the factory of type kineto.
 func NewFactory() receiver.Factory {
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithTraces(createTraces, metadata.TracesStability))

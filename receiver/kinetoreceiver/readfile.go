@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
-// Detail is how much of a file becomes spans. The zero value is DetailAuto.
+// Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
 type Detail = profiletrace.Level
 
 // Levels of detail.
@@ -31,32 +31,32 @@ const (
 	// steps, annotations, modules, collectives, copies and kernels that matter
 	DetailAuto        = profiletrace.LevelAuto
 	DetailSteps       = profiletrace.LevelSteps       // steps only
-	DetailAnnotations = profiletrace.LevelAnnotations // and user annotations
-	DetailOperators   = profiletrace.LevelOperators   // and modules and operators
-	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
+	DetailAnnotations = profiletrace.LevelAnnotations // steps and user annotations
+	DetailOperators   = profiletrace.LevelOperators   // steps, annotations, modules and operators
+	DetailKernels     = profiletrace.LevelKernels     // also device activities and the calls that launched them
 )
 
-// Errors of ReadFile for callers that distinguish them; they are wrapped.
+// Errors of [ReadFile] that callers can distinguish by errors.Is.
 var (
-	ErrNotTrace  = chromejson.ErrNotTrace  // another kind of file, or an empty one
-	ErrSyntax    = chromejson.ErrSyntax    // JSON that is broken
+	ErrNotTrace  = chromejson.ErrNotTrace  // another type of file, or an empty one
+	ErrSyntax    = chromejson.ErrSyntax    // invalid JSON
 	ErrTruncated = chromejson.ErrTruncated // the file ends within the trace
 
-	// a Chrome trace of a profiler whose work of devices would not be found
+	// a Chrome trace of another profiler, whose device activities cannot be identified
 	ErrForeign = errors.New("not a trace of PyTorch's profiler")
 )
 
-// Extent selects the activities that the numbers of a window cover. The zero value is ExtentAll.
+// Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
 type Extent = profiletrace.Extent
 
-// Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.
+// Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
 const (
 	ExtentAll          = profiletrace.ExtentAll          // every activity
-	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
-	ExtentStepsButLast = profiletrace.ExtentStepsButLast // launched before the last step began
+	ExtentSteps        = profiletrace.ExtentSteps        // activities launched before the end of the last step
+	ExtentStepsButLast = profiletrace.ExtentStepsButLast // activities launched before the last step began
 )
 
-// Options of ReadFile. The zero value is usable.
+// Options configures [ReadFile]. The zero value is usable.
 type Options = profiletrace.Options
 
 const (
@@ -64,24 +64,24 @@ const (
 	defaultService = "pytorch"
 )
 
-// Stats is the outcome of a file.
+// Stats is the result of reading a file.
 type Stats struct {
 	profiletrace.Stats
-	JSONBytes  int64 // uncompressed
+	JSONBytes  int64 // uncompressed size in bytes
 	JSONEvents int64 // elements of traceEvents, of every phase
 	Restored   int64 // spans written by gpuspan/chrometrace, restored unchanged
 	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, as a Perfetto trace or as
-// tables in CSV (path is the table of kernels; those beside it are read, too), plain, gzip or zstd, and
-// passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
-// file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names it) leaves nothing behind. An
-// error of emit ends reading and is returned.
+// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, as a Perfetto trace or
+// as CSV tables (path is the table of kernels; the others in its folder are read, too), plain, gzip or zstd, and
+// passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file has been read, so a
+// rejected file (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names the file) emits nothing. An error
+// of emit stops reading and is returned.
 //
-// A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only
-// BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are the ones that the spans state, in the
-// order of the file, the first 256 of each.
+// A file that gpuspan/chrometrace wrote contains spans already. They are restored unchanged: only the options
+// BatchSpans, MemoryMiB, TempDir, Resource and Partial apply to them. Devices are the ones that the spans name, in
+// the order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
 ) {
@@ -197,8 +197,9 @@ func compressed(err error) error {
 
 const gzipMagic, zstdMagic = "\x1f\x8b", "\x28\xb5\x2f\xfd"
 
-// Unpack decides by the first bytes, not by the name: content with the magic number of gzip or zstd is decompressed,
-// everything else is passed on unchanged. The returned function ends the decompression.
+// Unpack returns a reader of the decompressed content if b begins with the magic number of gzip or zstd, otherwise of
+// the unchanged content. Call the returned function when done. It returns an error if the header of the compressed
+// content is invalid.
 func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

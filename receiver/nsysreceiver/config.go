@@ -12,11 +12,11 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 )
 
-// Config of the receiver.
+// Config is the configuration of the nsys receiver.
 type Config struct {
-	// Files selects the files to read, and when.
+	// Files selects the files to read and when to read them.
 	Files follow.Config `mapstructure:",squash"`
-	// Spans controls how they become spans.
+	// Spans configures the conversion to spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
 }
 
@@ -25,10 +25,10 @@ var (
 	_ confmap.Validator   = (*Config)(nil)
 )
 
-// Unmarshal rejects numbers that the options do not accept.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
-// Validate reports every problem.
+// Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.Join(c.Files.Check())

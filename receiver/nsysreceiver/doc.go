@@ -6,8 +6,8 @@
 
 // Package nsysreceiver reads SQLite exports of Nsight Systems (nsys export --type sqlite) and turns them into spans.
 //
-// As a component of the Collector (type nsys) it follows folders or reads once. [ReadFile] is the same for a program of
-// one's own.
+// As a component of the Collector (type nsys) it follows folders or reads once. [ReadFile] is the function for other
+// programs.
 //
 // # Format
 //

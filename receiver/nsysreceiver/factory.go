@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
 )
 
-// NewFactory returns the factory of the receiver.
+// NewFactory returns the factory of type nsys.
 func NewFactory() receiver.Factory {
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithTraces(createTraces, metadata.TracesStability))

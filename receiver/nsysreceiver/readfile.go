@@ -12,29 +12,29 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
-// Detail is how much of a file becomes spans. The zero value is auto.
+// Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
 type Detail = profiletrace.Level
 
 // Levels of detail.
 const (
 	DetailAuto        = profiletrace.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
 	DetailSteps       = profiletrace.LevelSteps       // steps only
-	DetailAnnotations = profiletrace.LevelAnnotations // and NVTX ranges
-	DetailOperators   = profiletrace.LevelOperators   // and operators of PyTorch
-	DetailKernels     = profiletrace.LevelKernels     // and all device activities with what launched them
+	DetailAnnotations = profiletrace.LevelAnnotations // steps and NVTX ranges
+	DetailOperators   = profiletrace.LevelOperators   // steps, NVTX ranges and operators of PyTorch
+	DetailKernels     = profiletrace.LevelKernels     // also device activities and the calls that launched them
 )
 
-// Extent selects the activities that the numbers of a window cover. The zero value is ExtentAll.
+// Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
 type Extent = profiletrace.Extent
 
-// Extents; the last two are Holistic Trace Analysis's with and without include_last_profiler_step.
+// Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
 const (
 	ExtentAll          = profiletrace.ExtentAll          // every activity
-	ExtentSteps        = profiletrace.ExtentSteps        // launched by the end of the last step
-	ExtentStepsButLast = profiletrace.ExtentStepsButLast // launched before the last step began
+	ExtentSteps        = profiletrace.ExtentSteps        // activities launched before the end of the last step
+	ExtentStepsButLast = profiletrace.ExtentStepsButLast // activities launched before the last step began
 )
 
-// Options of ReadFile. The zero value is usable.
+// Options configures [ReadFile]. The zero value is usable.
 type Options = profiletrace.Options
 
 const (
@@ -42,15 +42,15 @@ const (
 	defaultService = "nsys"
 )
 
-// Stats is the outcome of a file.
+// Stats is the result of reading a file.
 type Stats struct {
 	profiletrace.Stats
-	Rows int64 // rows of the tables that are used
+	Rows int64 // number of rows read, of all tables that are used
 }
 
-// ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which emit owns. Nothing
-// is emitted before the whole file was read, so that a rejected file (ErrNotExport; the error names it) leaves nothing
-// behind. An error of emit ends reading and is returned.
+// ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which emit owns.
+// Nothing is emitted before the whole file has been read, so a rejected file (ErrNotExport; the error names the file)
+// emits nothing. An error of emit stops reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	st, err := read(ctx, path, o, emit)
 	if err != nil {

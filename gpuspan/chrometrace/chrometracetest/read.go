@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chrometracetest reads Chrome traces as the strictest of their viewers would, for tests.
+// Package chrometracetest reads Chrome traces as strictly as the strictest of their viewers, for tests.
 package chrometracetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Record is an event of a trace file as a strict reader sees it.
+// Record is an event of a trace file. Fields are those of the Trace Event Format.
 type Record struct {
 	Ph   string
 	Cat  string
@@ -32,17 +32,17 @@ type Record struct {
 	first, last float64 // start and end in microseconds since the first slice, computed as speedscope does
 }
 
-// File is a trace.
+// File is a trace file.
 type File struct {
 	Base   int64 // unix nanoseconds
 	Events []Record
 
-	Models             map[int64]string // of devices, by ordinal
+	Models             map[int64]string // models of devices, by ordinal
 	Distributed        map[string]int64 // rank, local_rank, world_size
 	Service, Job, Host string
 }
 
-// Slices returns the complete events ("X") by name; of equal names, the last.
+// Slices returns the complete events ("X") by name; for equal names, the last.
 func (f File) Slices() map[string]Record {
 	m := map[string]Record{}
 	for _, r := range f.Of("X") {
@@ -81,9 +81,9 @@ type wire struct {
 	Args map[string]any  `json:"args"`
 }
 
-// Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope report, at most twenty: JSON
-// that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
-// nanosecond, negative times, slices of one track that overlap without nesting (in the order in which Perfetto sorts
+// Read reads a trace and returns the faults that Perfetto, chrome://tracing or speedscope would report, at most
+// twenty: invalid JSON or unknown members, ids that are not integers, times that are not numbers, finer than a
+// nanosecond or negative, slices of one track that overlap without nesting (in the order in which Perfetto sorts
 // them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends
 // are not paired or have no slice around them, tracks without a name or with two.
 func Read(data []byte) (File, []string) {

@@ -21,7 +21,7 @@ const (
 	AttributeComputeMinor    = 76
 )
 
-// DeviceCount returns how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
+// DeviceCount returns the number of devices that the process sees (after CUDA_VISIBLE_DEVICES).
 func (d *Driver) DeviceCount() (int, error) {
 	n, err := d.fn.Value("cuDeviceGetCount")
 	return int(int32(n)), err
@@ -36,15 +36,15 @@ func (d *Driver) Device(ordinal int) (Device, error) {
 // Name returns the device's model, e.g. "NVIDIA H200".
 func (d *Driver) Name(dev Device) (string, error) { return d.fn.String("cuDeviceGetName", int32(dev)) }
 
-// PCI returns the device's address in lower case, e.g. "0000:17:00.0".
+// PCI returns the device's PCI address in lower case, e.g. "0000:17:00.0".
 func (d *Driver) PCI(dev Device) (string, error) {
 	s, err := d.fn.String("cuDeviceGetPCIBusId", int32(dev))
 	return strings.ToLower(s), err
 }
 
-// UUID returns `GPU-<uuid>`, or `MIG-<uuid>` with the physical GPU's as parent. The older of the driver's two functions
-// knows only the physical GPU, so a difference between them identifies MIG instances (without the older function, the
-// model does, which includes the profile).
+// UUID returns `GPU-<uuid>`, or for a MIG instance `MIG-<uuid>` and the physical GPU's UUID as parent. The older of
+// the driver's two functions returns the physical GPU's, so a difference identifies MIG instances (without the older
+// function, the model does, which includes the profile).
 func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
 	physical, err1 := d.uuid("cuDeviceGetUuid", dev)
 	instance, err2 := d.uuid("cuDeviceGetUuid_v2", dev)
@@ -77,13 +77,13 @@ func (d *Driver) uuid(name string, dev Device) (string, error) {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]), nil
 }
 
-// Memory returns the device's memory in bytes.
+// Memory returns the size of the device's memory in bytes.
 func (d *Driver) Memory(dev Device) (int64, error) {
 	n, err := d.fn.Value("cuDeviceTotalMem_v2", uintptr(dev))
 	return int64(n), err
 }
 
-// Attribute reads one attribute of a device.
+// Attribute returns an attribute of a device, such as [AttributeMultiprocessors].
 func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
 	v, err := d.fn.Value("cuDeviceGetAttribute", uintptr(attribute), uintptr(dev))
 	return int(int32(v)), err
@@ -92,7 +92,7 @@ func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
 // Context is a CUcontext.
 type Context uintptr
 
-// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and creates it
+// RetainPrimary returns a new reference to the device's primary context, which the CUDA runtime uses, and creates it
 // if it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 	ctx, err := d.fn.Value("cuDevicePrimaryCtxRetain", uintptr(dev))
@@ -101,7 +101,7 @@ func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 
 const primaryRelease = "cuDevicePrimaryCtxRelease_v2"
 
-// ReleasePrimary releases a reference.
+// ReleasePrimary releases a reference of RetainPrimary.
 func (d *Driver) ReleasePrimary(dev Device) error { return d.fn.Call(primaryRelease, uintptr(dev)) }
 
 // PrimaryActive reports whether the device's primary context exists.
@@ -121,8 +121,8 @@ func (d *Driver) Current() (Context, error) {
 	return Context(ctx), err
 }
 
-// Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
-// restores what was current before, as setting the context would not. It does not allocate.
+// Push makes ctx current on the calling OS thread, which must be locked to the goroutine, until pop is called, which
+// restores the previous context. code is the CUresult; if it is not 0, pop does nothing. It does not allocate.
 func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	if code = d.push.Call(uintptr(ctx)); code != 0 {
 		return func() {}, code
@@ -139,7 +139,7 @@ func (d *Driver) Pop() {
 	f.Free()
 }
 
-// Do runs f on a locked OS thread with ctx current.
+// Do runs f on a locked OS thread with ctx current, and returns its error, or the error of making ctx current.
 func (d *Driver) Do(ctx Context, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -161,7 +161,7 @@ func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 	return dev, err
 }
 
-// Synchronize waits for all work of the current context.
+// Synchronize waits for all work of the current context, and returns errors of that work.
 func (d *Driver) Synchronize() error { return d.fn.Call("cuCtxSynchronize") }
 
 // Stream is a CUstream (the runtime's cudaStream_t is the same).
@@ -173,16 +173,15 @@ func (d *Driver) NewStream() (Stream, error) {
 	return Stream(s), err
 }
 
-// FreeStream destroys a stream once its work is done.
+// FreeStream destroys a stream after its work is done, without waiting for it.
 func (d *Driver) FreeStream(s Stream) error { return d.fn.Call("cuStreamDestroy_v2", uintptr(s)) }
 
-// SynchronizeStream waits for the work of a stream.
+// SynchronizeStream waits for the work of a stream, and returns errors of that work.
 func (d *Driver) SynchronizeStream(s Stream) error {
 	return d.fn.Call("cuStreamSynchronize", uintptr(s))
 }
 
-// StreamContext returns the context in which a stream was created. It must not be called while the stream captures a
-// graph.
+// StreamContext returns the context in which a stream was created. Do not call it while the stream captures a graph.
 func (d *Driver) StreamContext(s Stream) (Context, error) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -205,7 +204,7 @@ func (d *Driver) Alloc(n int64) (Ptr, error) {
 // Free frees device memory.
 func (d *Driver) Free(p Ptr) error { return d.fn.Call("cuMemFree_v2", uintptr(p)) }
 
-// AllocHost allocates n bytes of pinned host memory; free it with FreeHost.
+// AllocHost allocates n bytes of pinned host memory. Free it with FreeHost.
 func (d *Driver) AllocHost(n int64) ([]byte, error) {
 	p, err := d.fn.Value("cuMemHostAlloc", uintptr(n), 0)
 	if err != nil {
@@ -222,8 +221,8 @@ func (d *Driver) FreeHost(b []byte) error {
 	return d.fn.Frame("cuMemFreeHost", f, 1)
 }
 
-// Upload copies b to the device, ordered on s. From pageable memory the call returns after b was read; pinned memory
-// (AllocHost) must stay as it is until the stream has done the copy.
+// Upload copies b to the device, in stream order on s. With pageable memory the call returns after b has been read;
+// pinned memory (AllocHost) must not change until the copy is done.
 func (d *Driver) Upload(dst Ptr, b []byte, s Stream) error {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -232,8 +231,8 @@ func (d *Driver) Upload(dst Ptr, b []byte, s Stream) error {
 	return d.fn.Frame("cuMemcpyHtoDAsync_v2", f, 4)
 }
 
-// Download copies device memory to b, ordered on s. Into pageable memory the call returns after the copy; pinned memory
-// is complete when the stream is.
+// Download copies device memory to b, in stream order on s. With pageable memory the call returns after the copy;
+// pinned memory is complete when the stream has reached that point.
 func (d *Driver) Download(b []byte, src Ptr, s Stream) error {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -242,12 +241,12 @@ func (d *Driver) Download(b []byte, src Ptr, s Stream) error {
 	return d.fn.Frame("cuMemcpyDtoHAsync_v2", f, 4)
 }
 
-// Copy copies n bytes within the device, ordered on s.
+// Copy copies n bytes within the device, in stream order on s.
 func (d *Driver) Copy(dst, src Ptr, n int64, s Stream) error {
 	return d.fn.Call("cuMemcpyDtoDAsync_v2", uintptr(dst), uintptr(src), uintptr(n), uintptr(s))
 }
 
-// Set sets n bytes of device memory to v, ordered on s.
+// Set sets n bytes of device memory to v, in stream order on s.
 func (d *Driver) Set(p Ptr, v byte, n int64, s Stream) error {
 	return d.fn.Call("cuMemsetD8Async", uintptr(p), uintptr(v), uintptr(n), uintptr(s))
 }

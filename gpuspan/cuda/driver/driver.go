@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package driver calls the part of the CUDA driver API that timing and small programs need, without cgo: the library
-// is loaded at run time, so a program that uses it builds anywhere and starts without a GPU.
+// is loaded at run time, so a program that uses it builds anywhere and starts without a GPU. A failed call returns an
+// [*Error] with the driver's result code.
 //
-// It is not a complete binding. Applications that reach CUDA through cgo or a C library need nothing of it: their
-// stream handles go to gpuspan as they are.
+// It is not a complete binding. Applications that use CUDA through cgo or a C library do not need it: they pass their
+// stream handles to gpuspan unchanged.
 //
 // A CUDA context is current per OS thread. [Driver.Do] runs a function with a context current on a locked thread; every
 // method documented as such must be called within it.
@@ -38,7 +39,7 @@ var paths = []string{
 	"/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1",
 }
 
-// Driver is the loaded CUDA driver. Its methods may be called from any goroutine.
+// Driver is the loaded CUDA driver. It is safe for concurrent use.
 type Driver struct {
 	lib  *dl.Library
 	fn   eventapi.Functions
@@ -94,7 +95,7 @@ func (d *Driver) resolve() error {
 	return s.Err()
 }
 
-// Path returns the library's name as passed to the loader.
+// Path returns the path or name of the library as passed to the loader.
 func (d *Driver) Path() string { return d.lib.Path }
 
 // Symbol resolves the first of names that the driver exports to an address; 0 if it exports none.

@@ -4,8 +4,8 @@
 // Package kernels holds a few small CUDA kernels, for programs that try out or demonstrate a device without the CUDA
 // toolkit and without cgo: copy, saxpy and a tiled matrix product in float32.
 //
-// They are written for clarity, not for speed: the vector kernels reach most of the memory's bandwidth, the matrix
-// product a small part of the arithmetic that a library would.
+// They are written for clarity, not for speed: the vector kernels reach most of the memory bandwidth, the matrix
+// product a small part of the FLOP rate of a library.
 package kernels
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 )
 
-// PTX is the kernels' source, which the driver compiles for the device (sm_70 and later).
+// PTX is the source code of the kernels, which the driver compiles for the device (compute capability 7.0 and later).
 //
 //go:embed kernels.ptx
 var PTX string
@@ -27,15 +27,16 @@ const (
 	threads = 256
 )
 
-// Set is the kernels as compiled for a context. Its methods need that context current and return when the launch is
-// enqueued.
+// Set holds the kernels compiled for a context. Its methods need that context current, return when the launch is
+// enqueued, and return the driver's error if that fails.
 type Set struct {
 	driver              *driver.Driver
 	module              driver.Module
 	copy, saxpy, matmul driver.Function
 }
 
-// Load compiles the kernels for the current context. Close unloads the module.
+// Load compiles the kernels for the current context. Call [Set.Close] to unload them. It returns the driver's error
+// if compilation fails.
 func Load(d *driver.Driver) (*Set, error) {
 	m, err := d.Load(PTX)
 	if err != nil {
@@ -50,7 +51,7 @@ func Load(d *driver.Driver) (*Set, error) {
 	return s, nil
 }
 
-// Copy writes n float32 from src to dst.
+// Copy copies n float32 values from src to dst.
 func (s *Set) Copy(stream driver.Stream, dst, src driver.Ptr, n int) error {
 	return s.driver.Launch(s.copy, grid(n), driver.Dim{X: threads}, 0, stream, dst, src, uint32(n))
 }
@@ -60,7 +61,8 @@ func (s *Set) Saxpy(stream driver.Stream, y, x driver.Ptr, a float32, n int) err
 	return s.driver.Launch(s.saxpy, grid(n), driver.Dim{X: threads}, 0, stream, y, x, a, uint32(n))
 }
 
-// Matmul writes the product of the n × n matrices a and b to c; n is a multiple of [Tile]. 2 n³ FLOPs.
+// Matmul writes the product of the n × n matrices a and b to c: 2 n³ FLOPs. It returns an error unless n is a
+// multiple of [Tile].
 func (s *Set) Matmul(stream driver.Stream, c, a, b driver.Ptr, n int) error {
 	if n <= 0 || n%Tile != 0 {
 		return fmt.Errorf("matrices must be a multiple of %d wide, found %d", Tile, n)
