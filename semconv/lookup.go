@@ -36,14 +36,14 @@ const (
 
 // Attribute is one entry of the registry.
 type Attribute struct {
-	Name    string   // as on the wire; a template ends in a segment in angle brackets
+	Name    string   // name on the wire; a template ends in a segment in angle brackets
 	Type    Type     // of the value
 	Unit    string   // UCUM; empty for values without a unit
 	Group   string   // section of the documentation
 	Brief   string   // how it is obtained, and common misreadings
-	Members []string // the values of an enumeration, sorted; nil where the value is free
+	Members []string // values of an enumeration, sorted; nil for other attributes
 	Open    bool     // values other than Members may occur
-	On      []string // where it may be: resource, scope, span, metric, log
+	On      []string // signals that may have it: resource, scope, span, metric, log
 	Writers []string // gpuspan and types of Collector components
 	Origin  string   // "otel" for a name of OpenTelemetry's own conventions
 	Absent  string   // meaning of its absence; empty: unknown
@@ -89,16 +89,16 @@ type Span struct {
 	Required   []string // the Attributes that it must have
 }
 
-// FindingKind is one kind of finding: a value of gpu.finding.kind.
+// FindingKind describes one kind of finding, a value of gpu.finding.kind.
 type FindingKind struct {
 	Kind      string  // as on the wire
-	Title     string  // its meaning
-	Threshold float64 // share from which a finding is reported; 0: none
-	Of        string  // the whole of the share
-	Remedy    string  // what usually helps; a rule may replace it
+	Title     string  // one line for people
+	Threshold float64 // share from which a finding is reported, 0 to 1; 0: no threshold
+	Of        string  // quantity that the share refers to
+	Remedy    string  // usual remedy; a rule may replace it
 }
 
-// LookupFindingKind returns the kind of finding with a name.
+// LookupFindingKind returns the kind of finding with a name, and false if there is none.
 func LookupFindingKind(name string) (FindingKind, bool) {
 	k, ok := lookup().findings[name]
 	return k, ok
@@ -134,8 +134,8 @@ var lookup = sync.OnceValue(func() index {
 	return x
 })
 
-// LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.duration.forward,
-// gives the template's entry.
+// LookupAttribute returns the attribute with a name, and false if there is none. For a name that a template matches,
+// such as gpu.step.phase.duration.forward, it returns the template's entry.
 func LookupAttribute(name string) (Attribute, bool) {
 	x := lookup()
 	a, ok := x.attributes[name]
@@ -149,14 +149,14 @@ func LookupAttribute(name string) (Attribute, bool) {
 	return a.clone(), ok
 }
 
-// LookupMetric returns the metric with a name.
+// LookupMetric returns the metric with a name, and false if there is none.
 func LookupMetric(name string) (Metric, bool) {
 	m, ok := lookup().metrics[name]
 	m.Attributes, m.Required, m.Writers = slices.Clone(m.Attributes), slices.Clone(m.Required), slices.Clone(m.Writers)
 	return m, ok
 }
 
-// LookupEvent returns the event with a name.
+// LookupEvent returns the event with a name, and false if there is none.
 func LookupEvent(name string) (Event, bool) {
 	e, ok := lookup().events[name]
 	e.Attributes, e.Required, e.Writers = slices.Clone(e.Attributes), slices.Clone(e.Required), slices.Clone(e.Writers)

@@ -30,9 +30,9 @@
 //	output_dir                                →  profiling.trace_dir
 //	record_shapes, with_flops, with_modules, activities: an error that names the replacement
 //
-// Missing or null nodes and values keep the defaults; other nodes of the file, and further documents in it, are
-// ignored. Within the three nodes every unknown key, duplicate key, value of the wrong kind and impossible combination
-// is an error that names it; all errors are reported at once.
+// Missing or null nodes and values keep the defaults; other nodes and further documents of the file are ignored.
+// Unknown keys, duplicate keys, values of the wrong type and impossible combinations within the three nodes are
+// errors, which are all returned together.
 package gpuspanyaml
 
 import (
@@ -48,11 +48,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// File holds gpuspan's part of a configuration file.
+// File is gpuspan's part of a configuration file.
 type File struct {
 	Settings settings.Settings // nodes timing and profiling
 	NVTX     NVTX              // node nvtx
-	TraceDir string            // profiling.trace_dir: where Chrome traces go; empty: none
+	TraceDir string            // profiling.trace_dir: folder of Chrome traces; empty: none
 	StepCSV  string            // profiling.step_csv: file of one row per step; empty: none
 }
 
@@ -62,15 +62,15 @@ type NVTX struct {
 	Domain  string // NVTX domain; empty: the default of package nvtx
 }
 
-// Option applies the settings to gpuspan.New.
+// Option returns the option of gpuspan.New that applies the settings.
 func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) }
 
 // maxSize bounds what is read: configuration files are small, alias bombs are not.
 const maxSize = 1 << 20
 
-// Load reads a file, starting from settings.FromEnv: the file overrides the environment. at is the path of the node
-// that contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime"). A
-// file without that node is an error.
+// Load reads a file whose settings override those of the environment (settings.FromEnv). at is the path of the node
+// that contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime").
+// It returns an error if the file cannot be read, lacks that node, or has invalid values.
 func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func Load(path string, at ...string) (File, error) {
 	return out, nil
 }
 
-// Read is like Load, from a reader. After an error the result has defaults for the invalid values.
+// Read is like [Load] for a reader. If it returns an error, invalid values have their defaults.
 func Read(r io.Reader, at ...string) (File, error) {
 	settings, wrong := settings.FromEnv()
 	out := File{Settings: settings}

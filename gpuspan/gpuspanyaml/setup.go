@@ -20,11 +20,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-// Runtime is a profiler with everything that a file configures.
+// Runtime holds a profiler and everything else that a file configures.
 type Runtime struct {
-	Profiler       *gpuspan.Profiler
-	TracerProvider *sdktrace.TracerProvider
-	File           File
+	Profiler       *gpuspan.Profiler        // never nil
+	TracerProvider *sdktrace.TracerProvider // shut down by Shutdown
+	File           File                     // what was read
 }
 
 // SetupOption configures [Setup] and [File.Setup].
@@ -45,7 +45,7 @@ func Below(node ...string) SetupOption {
 	return setupOption(func(s *setup) { s.below = node })
 }
 
-// WithSDK adds options of the TracerProvider, as sdktrace.WithBatcher(exporter). They are applied after the
+// WithSDK adds options of the TracerProvider, such as sdktrace.WithBatcher(exporter). They are applied after the
 // options of the file.
 func WithSDK(opts ...sdktrace.TracerProviderOption) SetupOption {
 	return setupOption(func(s *setup) { s.sdk = append(s.sdk, opts...) })
@@ -60,8 +60,9 @@ func WithProfiler(opts ...gpuspan.Option) SetupOption {
 // NVTX ranges, Chrome traces, a row for each step, the report. The resource has the job and rank of the process
 // (package rank). b may be nil, as for gpuspan.New.
 //
-// The result is never nil and usable even with an error: invalid values keep their defaults, and outputs that cannot be
-// opened are missing. Call [Runtime.Shutdown] at the end.
+// The error joins those of [Load], gpuspan.New and outputs that cannot be opened. The result is never nil and usable
+// even with an error: invalid values keep their defaults, and those outputs are missing. Call [Runtime.Shutdown] at
+// the end.
 func Setup(path string, b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	f, err := Load(path, collect(opts).below...)
 	if f == (File{}) { // not opened: the environment applies
@@ -85,7 +86,7 @@ func collect(opts []SetupOption) *setup {
 	return s
 }
 
-// Setup does what [Setup] does for a file that has been read, and possibly changed, such as by flags.
+// Setup is like the function [Setup] for a file that has been read and possibly changed, for example by flags.
 func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	var problems []error
 	problem := func(doing string, err error) {
@@ -127,8 +128,9 @@ func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	return r, errors.Join(append(problems, err)...)
 }
 
-// Shutdown shuts down the profiler and then the TracerProvider, which receives the profiler's last spans. With
-// `nvtx.enabled` end the program by nvtx.Exit after it, or a tool misses the last ranges.
+// Shutdown shuts down the profiler and then the TracerProvider, which receives the profiler's last spans, and returns
+// their joined errors. With `nvtx.enabled`, end the program by nvtx.Exit afterwards, or a tool misses the last
+// ranges.
 func (r *Runtime) Shutdown(ctx context.Context) error {
 	return errors.Join(r.Profiler.Shutdown(ctx), r.TracerProvider.Shutdown(ctx))
 }

@@ -36,8 +36,8 @@ type device struct {
 }
 
 // Open loads and initializes HIP. It returns an error if there is no library, the library is too old, or there is no
-// device. The Backend is not nil even then: it has no devices, so that gpuspan.New accepts it, repeats the error and
-// times with the host's clock.
+// device. The Backend is not nil even then: it has no devices, and gpuspan.New returns the same error and times with
+// the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -91,7 +91,8 @@ func (b *Backend) ThreadInit() error {
 	return b.Relax("HIP")
 }
 
-// Bind makes a device current on the calling OS thread, which must be locked, until unbind is called.
+// Bind makes a device current on the calling OS thread, which must be locked to the goroutine, until unbind is
+// called.
 func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	if uintptr(c) >= uintptr(len(b.devices)) {
 		return func() {}, backend.StatusInvalidValue
@@ -116,6 +117,7 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 }
 
 // StreamInfo returns the device of a stream; for the NULL stream the device that was current when it was registered.
+// It returns an error for an invalid handle and for a capturing stream.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err
@@ -154,8 +156,8 @@ func (b *Backend) Close() error { return nil }
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
 const statusCaptureUnsupported = 900
 
-// NewAnchorStream creates a stream for clock anchors, and the four bytes that are set before each of its records. A
-// device has one.
+// NewAnchorStream creates the stream for clock anchors of a device, and allocates four bytes that are set before each
+// of its records.
 func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	if s, st = b.NewStream(c); st != backend.StatusOK {
 		return 0, st
@@ -188,7 +190,7 @@ func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
 	}
 }
 
-// Record enqueues an event; on an anchor stream behind a write, so that it has a marker of its own.
+// Record enqueues an event; on an anchor stream after a write, so that it has a separate marker.
 func (b *Backend) Record(c *backend.Call) backend.Status {
 	for i := range b.devices {
 		d := &b.devices[i]
@@ -206,8 +208,8 @@ func (b *Backend) Record(c *backend.Call) backend.Status {
 	return b.API.Record(c)
 }
 
-// Query reports whether an event has completed. A refusal because of a capture elsewhere means that it is not known
-// yet.
+// Query returns StatusOK if an event has completed, otherwise StatusNotReady, also if a capture on another stream
+// forbids the query, or the error of HIP.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if st == statusCaptureUnsupported {
@@ -219,8 +221,8 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 // moduleVersion is the file in which AMD's out-of-tree kernel module states its version; the in-tree module has none.
 const moduleVersion = "/sys/module/amdgpu/version"
 
-// Devices lists the GPUs that the process sees. What HIP does not report stays empty; only a device without a name is
-// an error.
+// Devices lists the GPUs that the process sees. Properties that HIP does not report are empty; it returns an error
+// only if a device has no name.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err

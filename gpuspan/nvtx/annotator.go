@@ -35,9 +35,9 @@ type operation struct {
 	category uint32
 }
 
-// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without one
-// it returns an Annotator that does nothing, and no error: that is the normal case outside of a profiler. With one that
-// cannot be loaded, is no NVTX tool or refuses, it returns such an Annotator and an error.
+// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without a
+// tool, the normal case outside of a profiler, it returns an Annotator that does nothing and no error. If the tool
+// cannot be loaded, is not an NVTX tool or rejects the program, it returns such an Annotator and an error.
 func Open(opts ...Option) (*Annotator, error) {
 	c := config{domain: "gpuspan"}
 	options.All(opts, Option.apply)(&c)
@@ -48,15 +48,17 @@ func Open(opts ...Option) (*Annotator, error) {
 	return &Annotator{domain: newDomain(cl, c.domain), ids: c.ids}, nil
 }
 
-// Enabled reports whether a tool listens.
+// Enabled reports whether a tool is attached.
 func (a *Annotator) Enabled() bool { return a != nil && a.domain != nil }
 
-// RangeStart starts the range of a section, which carries the IDs of sc.
+// RangeStart starts the range of a section, which carries the IDs of sc, and returns the ID of the range; 0 without a
+// tool.
 func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
 	return a.start(o, sc, noStep)
 }
 
-// StepStart starts the range of a step, whose number is added to the IDs.
+// StepStart starts the range of a step, with its number in addition to the IDs, and returns the ID of the range; 0
+// without a tool.
 func (a *Annotator) StepStart(o *gpuspan.Operation, sc trace.SpanContext, step int64) uint64 {
 	return a.start(o, sc, step)
 }
@@ -148,10 +150,10 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary names the injection library; the empty string, the default, means what NVTX_INJECTION64_PATH names.
+// WithLibrary sets the path of the injection library; default, and if empty: that of NVTX_INJECTION64_PATH.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
-// WithDomain names the domain of the sections' ranges; default `gpuspan`.
+// WithDomain sets the name of the NVTX domain of ranges; default `gpuspan`.
 func WithDomain(name string) Option { return optionFunc(func(c *config) { c.domain = name }) }
 
 // IDs selects how ranges carry the IDs of their span, or of its parent if no IDs are reserved
@@ -159,25 +161,25 @@ func WithDomain(name string) Option { return optionFunc(func(c *config) { c.doma
 type IDs uint8
 
 const (
-	// IDsInPayload puts the span ID into the payload, as the unsigned number with that hexadecimal form, and before ranges
-	// whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01", for steps
-	// followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's summaries by
-	// name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it. The default.
+	// IDsInPayload puts the span ID into the payload, as an unsigned number, and writes before ranges of sampled traces
+	// a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01", for steps followed by "
+	// step=<number>". The text of the range is the name of the operation, so that the profiler's summaries have one row
+	// for each operation, and its capture ranges (nsys profile -c nvtx -p name@domain) match it. This is the default.
 	IDsInPayload IDs = iota
-	// IDsInMessage puts both IDs into the text of ranges whose trace is sampled: visible, but with a name of its own for
-	// every range.
+	// IDsInMessage puts both IDs into the text of ranges of sampled traces: they are visible, but every range has a
+	// different name.
 	IDsInMessage
-	// NoIDs omits both.
+	// NoIDs omits the IDs.
 	NoIDs
 )
 
-// WithIDs selects how ranges carry IDs.
+// WithIDs selects how ranges carry IDs; default [IDsInPayload].
 func WithIDs(ids IDs) Option { return optionFunc(func(c *config) { c.ids = ids }) }
 
-// Exit ends the program with a code, like [os.Exit], which runs no deferred functions either: call it last, instead of
-// returning from main. If a tool is attached it ends through the C library's exit. A Go program otherwise ends by a
-// system call, without the handlers of atexit, in which Nsight Systems writes the ranges that it still holds: the last
-// dozens would be missing. If no tool was attached by [Open] it is os.Exit.
+// Exit ends the program with a code, like [os.Exit], and like it runs no deferred functions: call it last, instead of
+// returning from main. If a tool is attached, it calls the C library's exit, so that the tool's atexit handlers run:
+// Nsight Systems writes its buffered ranges there, and would otherwise lose the last dozens. If no tool was attached
+// by [Open], it calls os.Exit.
 func Exit(code int) {
 	if attached() {
 		if libc, err := dl.Open("libc.so.6", "libc.so"); err == nil {

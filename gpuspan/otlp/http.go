@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// Sender sends requests. Send returns how many spans the receiver rejected permanently while it accepted the others. A
-// [Later] error requests a retry; any other error drops the request. The request's bytes may be reused once Send has
-// returned.
+// Sender sends requests.
 type Sender interface {
+	// Send sends a request and returns the number of spans that the receiver rejected permanently while it accepted the
+	// others. A [Later] error requests a retry; any other error drops the request. The caller may reuse the bytes of the
+	// request after Send has returned.
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
 

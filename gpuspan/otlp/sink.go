@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otlp sends the spans of sections as OTLP over HTTP, encoded as they come, without an SDK in between:
+// Package otlp encodes the spans of sections as they end and sends them as OTLP over HTTP, without the SDK:
 //
 //	sink, err := otlp.New(otlp.Endpoint("http://127.0.0.1:4318"), otlp.Resource(res.Attributes()...))
 //	prof, err := gpuspan.New(backend, gpuspan.WithSink(sink))
@@ -9,13 +9,13 @@
 //	prof.Shutdown(ctx)
 //	sink.Shutdown(ctx)
 //
-// What is the same for all sections of an operation on a stream is encoded once. A span then costs the process about a
-// tenth of one that is made, batched and exported by an SDK (docs/benchmarks.md). What the SDK offers in between is
-// missing: span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a
-// batch also if one of its requests is, and a section without a parent always.
+// Attributes that all sections of an operation on a stream share are encoded once. A span then takes about a tenth of
+// the CPU time of one that an SDK creates, batches and exports (docs/benchmarks.md). Features of the SDK are missing:
+// span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a batch also
+// if one of its requests is, and a section without a parent always.
 //
-// Requests wait in a bounded queue, are sent again while the receiver requests it or is unreachable, and are dropped in
-// the end; [Sink.Stats] counts spans by outcome.
+// Requests wait in a bounded queue, are retried while the receiver requests it or is unreachable, and are dropped
+// after [RetryFor]; [Sink.Stats] counts spans by outcome.
 package otlp
 
 import (
@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
-// Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything, and so does
-// a zero one.
+// Sink encodes and sends the spans of sections. Any number of profilers may share one. Nil and zero Sinks drop all
+// spans.
 type Sink struct {
 	cfg config
 
@@ -62,7 +62,7 @@ type request struct {
 	over  chan struct{} // closed when it is
 }
 
-// Stats counts spans.
+// Stats counts spans by outcome.
 type Stats struct {
 	Sent int64 // accepted by the receiver
 	// by reason: queue_full, rejected (permanently, by the receiver), retries (the receiver requested a retry too often,
@@ -78,8 +78,8 @@ const (
 	shutdown  = "shutdown"
 )
 
-// New creates a sink and starts its sender. The result is never nil: with an error, which names the invalid values,
-// defaults are used; with an invalid endpoint everything is dropped.
+// New creates a sink and starts its sender. It returns an error that lists invalid values. The result is never nil:
+// invalid values are replaced by defaults; with an invalid endpoint all spans are dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	options.All(opts, Option.apply)(&c)
@@ -263,7 +263,7 @@ func (s *Sink) settle(r request, dropped int64, reason string, err error) {
 	}
 }
 
-// Stats counts spans by outcome.
+// Stats returns the numbers of spans by outcome so far.
 func (s *Sink) Stats() Stats {
 	if !s.made() {
 		return Stats{}
@@ -275,7 +275,8 @@ func (s *Sink) Stats() Stats {
 	return out
 }
 
-// Flush sends what is pending and waits until it is accepted or dropped, or ctx is done. Flush the profiler first.
+// Flush sends pending spans and waits until they are accepted or dropped. If ctx is done first, it returns an error
+// that wraps its cause. Flush the profiler first.
 func (s *Sink) Flush(ctx context.Context) error {
 	if !s.made() {
 		return nil
@@ -294,7 +295,8 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown sends what is pending until ctx is done; the rest is dropped and counted. Later sections are dropped.
+// Shutdown sends pending spans until ctx is done; the others are dropped and counted, and it returns an error with
+// their number. Later sections are dropped.
 func (s *Sink) Shutdown(ctx context.Context) error {
 	if !s.made() {
 		return nil

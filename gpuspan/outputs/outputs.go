@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs compares the outputs of two runs of one program: a section states the checksum of what it computed, a
-// log holds the sums of a run, and the first one that differs shows where two runs part.
+// Package outputs compares the outputs of two runs of one program: sections record checksums of their results, a log
+// lists the checksums of a run, and the first difference shows where two runs diverge.
 //
 //	format: checksum (16 hex digits), occurrence, operation as a Go string; one space between them
 //	cbf29ce484222325 1 "layer 1"
@@ -20,15 +20,15 @@ import (
 	"strings"
 )
 
-// Output is the checksum of one section's output, for comparing runs.
+// Output is the checksum of one section's output.
 type Output struct {
 	Operation  string // name of the operation
-	Occurrence int64  // its number in the run, from 1
-	Checksum   uint64 // as the section stated it
+	Occurrence int64  // number of the operation's section in the run, from 1
+	Checksum   uint64 // of [Checksum]
 }
 
-// Read reads what [gpuspan.WithOutputLog] wrote. With an error, which names the line, the result holds the lines before
-// it.
+// Read reads a log of [gpuspan.WithOutputLog]. If a line is invalid, it returns the outputs before it and an error
+// that names the line.
 func Read(r io.Reader) ([]Output, error) {
 	var out []Output
 	lines := bufio.NewScanner(r)
@@ -64,8 +64,9 @@ func parseOutput(line string) (o Output, err error) {
 	return o, nil
 }
 
-// FirstDivergence returns the index of the first output in which two runs differ: another operation or occurrence, or
-// another sum. If one run is a prefix of the other it is the shorter one's length. false: the runs agree.
+// FirstDivergence returns the index of the first output in which two runs differ in operation, occurrence or
+// checksum. If one run is a prefix of the other, that is the length of the shorter one. It returns false if the runs
+// are equal.
 func FirstDivergence(a, b []Output) (int, bool) {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -76,8 +77,8 @@ func FirstDivergence(a, b []Output) (int, bool) {
 	return n, len(a) != len(b)
 }
 
-// Checksum returns the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits,
-// on every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits.
+// Checksum returns the 64-bit FNV-1a hash of a host buffer of float32, over little-endian bytes on every machine.
+// Equal bits give equal checksums; +0 and −0 differ, and so do NaNs of different bits.
 func Checksum(data []float32) uint64 {
 	h := fnv.New64a()
 	var b [4]byte

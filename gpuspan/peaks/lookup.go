@@ -1,25 +1,24 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peaks is the one table of device models: what a GPU can do at best, by the vendors' own data sheets.
+// Package peaks is the table of device models with their peak rates, from the vendors' data sheets.
 //
-// Everything that compares a rate with a roof reads it: the in-process report, the gpu receiver
-// (gpu.memory.bandwidth.limit, gpu.flop.rate.limit) and the gpu_derive processor. It imports the standard library only.
+// All comparisons of a rate with a peak use it: the in-process report, the gpu receiver (gpu.memory.bandwidth.limit,
+// gpu.flop.rate.limit) and the gpu_derive processor. It imports the standard library only.
 //
-// What a row holds, and what it does not:
+// Definitions:
 //
-//   - FLOP rates are dense, at boost clock. Vendors quote the rate with 2:4 structured sparsity, which is twice as
-//     high; those figures are halved here.
-//   - The rate of a precision is the rate of the fastest engine that computes in it. So on NVIDIA fp32 is the vector
-//     units (tensor cores round the operands: that is tf32), fp64 the FP64 tensor cores where the chip has them; on AMD
-//     fp32 and fp64 are the matrix cores. On GeForce cards fp16 is with fp16 accumulation, bf16 with fp32
-//     accumulation, which those cards do at half the rate.
-//   - A device is what the driver calls one: an MI250X is two devices, and its row is one of the two dies.
-//   - Links are one direction. Data sheets give NVLink and Infinity Fabric as the sum of both.
-//   - A zero field is unknown, never "none at all". What is unknown is not compared with.
+//   - FLOP rates are dense, at boost clock. Rates that vendors quote with 2:4 structured sparsity are halved.
+//   - The rate of a precision is the rate of the fastest engine that computes in it. On NVIDIA, fp32 is the rate of
+//     the vector units (tensor cores round the operands: that is tf32), fp64 of the FP64 tensor cores if the chip has
+//     them; on AMD, fp32 and fp64 are rates of the matrix cores. On GeForce cards, fp16 accumulates in fp16, and bf16
+//     in fp32 at half the rate.
+//   - A device is what the driver reports as one: an MI250X is two devices, and its row is for one of the two dies.
+//   - Link rates are for one direction. Data sheets quote NVLink and Infinity Fabric as the sum of both.
+//   - A zero field is unknown. Rates are not compared with unknown peaks.
 //
-// A power-capped device never reaches its boost clock, so the share of peak that it reaches is below 1 even when its
-// engines never wait. That is what a share of the data sheet means; it is not corrected.
+// A power-capped device never reaches its boost clock, so its share of peak is below 1 even if its engines never
+// wait. This is not corrected.
 package peaks
 
 import (
@@ -30,10 +29,10 @@ import (
 	"sync"
 )
 
-// Lookup finds the row of a model by the driver's string ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB", "AMD
-// Instinct MI300X"). Vendor words, case and separators do not matter; everything else does: a name that is not in the
-// table in full ("NVIDIA H100", "… Laptop GPU") is not guessed. A MIG suffix, as CUDA appends it ("NVIDIA
-// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; an unknown profile is not found.
+// Lookup returns the row of a model by the driver's name ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB", "AMD
+// Instinct MI300X"), and false if there is none. Vendor words, case and separators are ignored; otherwise names must
+// match in full: "NVIDIA H100" or "… Laptop GPU" match no row. A MIG suffix, as CUDA appends it ("NVIDIA
+// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; it returns false for an unknown profile.
 //
 // It allocates; callers on hot paths keep the result.
 func Lookup(model string) (Device, bool) {
@@ -48,7 +47,7 @@ func Lookup(model string) (Device, bool) {
 	return rows()[i].Profile(profile)
 }
 
-// All returns the table in its own order: by vendor, then by generation.
+// All returns the table, ordered by vendor and generation.
 func All() []Device { return slices.Clone(rows()) }
 
 var index = sync.OnceValue(func() map[string]int {
@@ -106,9 +105,9 @@ func (l HostLink) Rate() float64 {
 	return PCIeRate(l.Generation, l.Lanes)
 }
 
-// PCIeRate returns the peak of one direction of a PCIe link in bytes per second, line coding taken off: 8b/10b to
-// generation 2, 128b/130b to 5, and the 242 of 256 bytes of a flit in 6. Headers of packets are not taken off (they
-// cost 5 to 15 % more, by payload size). Zero for a generation or width that does not exist.
+// PCIeRate returns the peak of one direction of a PCIe link in bytes per second, without line coding: 8b/10b up to
+// generation 2, 128b/130b up to 5, and 242 of the 256 bytes of a flit in 6. Packet headers, another 5 to 15 %
+// depending on payload size, are not subtracted. It returns 0 for a generation or width that does not exist.
 //
 // Source: PCI Express Base Specification, revisions 1.1, 2.1, 3.1, 4.0, 5.0 and 6.0.
 func PCIeRate(generation, lanes int) float64 {
@@ -136,12 +135,12 @@ const memorySlices = 8
 const gibi = 1.08
 
 // Instance returns the part of the device that a MIG instance has: FLOP rates in proportion to its SMs, memory
-// bandwidth and size in proportion to its memory slices (eighths of the device's memory). NVLink cannot be used under
-// MIG and is unknown then; the host link is shared and stays whole.
+// bandwidth and size in proportion to its memory slices (eighths of the device's memory). NVLink cannot be used with
+// MIG and becomes unknown; the host link is shared and keeps its full rate.
 //
-// memory is the instance's size in bytes from the driver or the profile's name; it is rounded to whole slices, because
-// drivers reserve a part of each slice. The second value is false if sms or memory do not fit the device or the
-// device's own are unknown.
+// memory is the instance's size in bytes from the driver or the profile's name; it is rounded to whole slices,
+// because drivers reserve a part of each slice. It returns false if sms or memory do not fit the device, or if those
+// of the device are unknown.
 func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {
 		return Device{}, false
@@ -163,8 +162,9 @@ func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	return d, true
 }
 
-// Profile returns the instance that a MIG profile such as "1g.10gb" names. Suffixes (+me, +gfx) add engines and
-// change neither SMs nor memory. Compute instances ("1c.3g.20gb") share the memory of others and are not scaled.
+// Profile returns the instance that a MIG profile such as "1g.10gb" names, and false if the device has no such
+// profile. Suffixes (+me, +gfx) add engines and change neither SMs nor memory. Compute instances ("1c.3g.20gb") share
+// the memory of others and are not scaled.
 func (d Device) Profile(name string) (Device, bool) {
 	name, _, _ = strings.Cut(name, "+")
 	_, size, ok := strings.Cut(name, "g.")

@@ -16,7 +16,7 @@ import (
 
 // Device is one row of the table. Zero fields are unknown.
 type Device struct {
-	// Name is the table's own name of the model, for people: "H100 SXM5 80GB".
+	// Name is the name of the model in this table: "H100 SXM5 80GB".
 	Name string
 	// Vendor is "NVIDIA" or "AMD".
 	Vendor string
@@ -32,10 +32,10 @@ type Device struct {
 	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per second in one
 	// direction, all links together. Zero also for models that have none.
 	Interconnect float64
-	// Domain is how many devices reach each other at Interconnect: the devices of one board, of one rack, or two connected
-	// by a bridge. A collective over more than these uses another path too.
+	// Domain is the number of devices that reach each other at Interconnect: the devices of one board or rack, or two
+	// connected by a bridge. A collective over more devices also uses other links.
 	Domain int
-	// Power is the device's power limit as shipped (TDP, TBP), in watts.
+	// Power is the device's default power limit (TDP, TBP), in watts.
 	Power float64
 	// SMs is the number of streaming multiprocessors (NVIDIA) or compute units (AMD).
 	SMs int
@@ -46,7 +46,8 @@ type Device struct {
 	mig   map[string]int // MIG profile to SMs, as `nvidia-smi mig -lgip` lists them
 }
 
-// FLOPRates are dense peaks by precision in FLOP per second; zero is unknown or unsupported.
+// FLOPRates are dense peaks by precision in FLOP per second, for INT8 in operations per second; 0 means unknown or
+// unsupported.
 type FLOPRates struct {
 	FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 float64
 }
@@ -56,7 +57,7 @@ func Precisions() []string {
 	return []string{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
 }
 
-// Of returns the peak of a precision by its value of gpu.flop.precision, zero if that is unknown.
+// Of returns the peak of a precision, by its value of gpu.flop.precision, in FLOP per second; 0 if unknown.
 func (r *FLOPRates) Of(precision string) float64 {
 	if p := r.field(precision); p != nil {
 		return *p
@@ -64,7 +65,7 @@ func (r *FLOPRates) Of(precision string) float64 {
 	return 0
 }
 
-// Set changes the peak of a precision; it returns false for a name that is not in Precisions.
+// Set sets the peak of a precision in FLOP per second. It returns false if the name is not in [Precisions].
 func (r *FLOPRates) Set(precision string, rate float64) bool {
 	p := r.field(precision)
 	if p != nil {
@@ -80,7 +81,7 @@ func (r *FLOPRates) field(precision string) *float64 {
 	return nil
 }
 
-// Scale multiplies every known rate.
+// Scale returns the rates multiplied by a factor.
 func (r FLOPRates) Scale(by float64) FLOPRates {
 	return FLOPRates{r.FP64 * by, r.FP32 * by, r.TF32 * by, r.FP16 * by, r.BF16 * by, r.FP8 * by, r.FP4 * by, r.INT8 * by}
 }

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rank detects which process of a distributed job this one is, from what launchers put into the environment,
-// as an OpenTelemetry resource:
+// Package rank detects the rank of a process in a distributed job, from the environment variables of launchers, as an
+// OpenTelemetry resource:
 //
 //	attribute            torchrun            Open MPI                     MPICH, Intel MPI   Slurm
 //	gpu.job.rank         RANK                OMPI_COMM_WORLD_RANK         PMI_RANK           SLURM_PROCID
@@ -10,12 +10,11 @@
 //	gpu.job.world_size   WORLD_SIZE          OMPI_COMM_WORLD_SIZE         PMI_SIZE           SLURM_STEP_NUM_TASKS,
 //	                                                                                           SLURM_NTASKS
 //
-// The first launcher, from the left, that gives a rank decides all three: a torchrun within an srun has both, and
-// Slurm's number then counts launchers, not workers. Values that contradict each other are named in the error: a rank
-// that is not below the world size or is below the local rank, and two launchers that count the same number of
-// processes and give this one different ranks (then the first is used; not where torchrun's rendezvous assigns ranks
-// again). gpu.job.id is SLURM_JOB_ID, else TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"), PBS_JOBID
-// or LSB_JOBID.
+// The first launcher, from the left, that sets a rank decides all three: a torchrun within an srun has both, and
+// Slurm's number then counts launchers, not workers. The error names contradictory values: a rank that is not below
+// the world size or is below the local rank, and different ranks of two launchers with the same number of processes
+// (then the first is used; ranks that torchrun's rendezvous reassigns are not compared). gpu.job.id is SLURM_JOB_ID,
+// otherwise TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"), PBS_JOBID or LSB_JOBID.
 //
 //	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
 package rank
@@ -37,7 +36,7 @@ import (
 
 // Detector is a resource.Detector. The zero Detector reads the environment of the process.
 type Detector struct {
-	// Getenv replaces os.Getenv; for tests, and for launchers with variables of their own.
+	// Getenv replaces os.Getenv, for tests and for launchers with other variables. Default: os.Getenv.
 	Getenv func(string) string
 }
 
@@ -55,8 +54,8 @@ var launchers = []launcher{
 
 var jobIDs = []string{"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID"}
 
-// Detect implements resource.Detector. Outside of a job the resource is empty. An invalid or contradictory value is
-// left out, with an error that wraps resource.ErrPartialResource and names it: the rest is valid.
+// Detect implements resource.Detector. Outside of a job the resource is empty. Invalid or contradictory values are
+// omitted, and the error, which wraps resource.ErrPartialResource, names them; the other attributes are valid.
 func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	getenv := d.Getenv
 	if getenv == nil {

@@ -27,8 +27,8 @@ const (
 	floorFactor = 10
 )
 
-// Collector is the Recorder that produces Summaries. Its memory is bounded: at most 4096 positions in the nesting, 64
-// loops, 64 phases of each. All methods may be called by any goroutine.
+// Collector is a [Recorder] that produces Summaries. Its memory is bounded: at most 4096 positions in the nesting, 64
+// loops, 64 phases of each; runs over the first limit are counted in Summary.Overflow. It is safe for concurrent use.
 type Collector struct {
 	mu       sync.Mutex
 	service  string
@@ -51,15 +51,15 @@ type Collector struct {
 
 var _ Recorder = (*Collector)(nil)
 
-// Option configures a Collector.
+// Option configures [NewCollector].
 type Option interface{ apply(*Collector) }
 
 type optionFunc func(*Collector)
 
 func (f optionFunc) apply(c *Collector) { f(c) }
 
-// WithSketch sets the source of quantiles of durations, one Sketch for each operation and phase, as in
-// WithSketch(ddsketch.New). By default they are computed from a uniform sample of 512 durations.
+// WithSketch sets the function that creates the sketch of each operation's and phase's durations, such as
+// ddsketch.New. By default quantiles are computed from a uniform sample of 512 durations.
 func WithSketch(newSketch func() Sketch) Option {
 	return optionFunc(func(c *Collector) {
 		if newSketch != nil {
@@ -68,11 +68,11 @@ func WithSketch(newSketch func() Sketch) Option {
 	})
 }
 
-// WithService names the program in reports.
+// WithService sets the name of the program in reports; default none.
 func WithService(name string) Option { return optionFunc(func(c *Collector) { c.service = name }) }
 
-// WithClock sets the clock that Summary.Start and End are read from; default time.Now. It must be the clock that
-// samples are placed on.
+// WithClock sets the clock of Summary.Start and Summary.End, which must be the clock of Sample.Start; default
+// time.Now.
 func WithClock(now func() time.Time) Option {
 	return optionFunc(func(c *Collector) {
 		if now != nil {
@@ -81,8 +81,8 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithDevices sets devices and their peaks, which override the peaks that a profiler finds in package peaks. Without
-// peaks no share of a peak is known.
+// WithDevices sets devices and their peaks, which override those that a profiler finds in package peaks; default
+// none. Without peaks, shares of peak are unknown.
 func WithDevices(d ...Device) Option {
 	return optionFunc(func(c *Collector) {
 		c.devices = append(c.devices, d...)
@@ -94,7 +94,7 @@ func WithDevices(d ...Device) Option {
 	})
 }
 
-// NewCollector returns a Collector that measures from now on.
+// NewCollector returns a Collector whose measurements start now.
 func NewCollector(opts ...Option) *Collector {
 	c := &Collector{
 		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
@@ -105,8 +105,8 @@ func NewCollector(opts ...Option) *Collector {
 	return c
 }
 
-// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured. Peaks set by
-// WithDevices stay.
+// SetDevice adds a device or replaces the one with the same ordinal, for example when its floor has been measured.
+// Peaks set by WithDevices are kept.
 func (c *Collector) SetDevice(d Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *Collector) SetDevice(d Device) {
 	c.devices[i] = d
 }
 
-// SetDropped sets how many sections were lost for a reason, since the profiler started.
+// SetDropped sets the number of sections that were lost for a reason since the profiler started.
 func (c *Collector) SetDropped(reason string, n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,23 +21,23 @@ type Kind string
 const (
 	PageableCopies       Kind = "pageable_copies"       // host copies from or to memory that is not pinned
 	LoaderGaps           Kind = "loader_gaps"           // steps wait for data
-	HostStarved          Kind = "host_starved"          // the device waits for the host to launch
+	HostStarved          Kind = "host_starved"          // the device waits for launches of the host
 	BelowFloor           Kind = "below_floor"           // sections too short to derive rates from
 	FirstRunCost         Kind = "first_run_cost"        // the first run costs much more than the others
 	MemorySpike          Kind = "memory_spike"          // one run takes much device memory
-	LowPeakShare         Kind = "low_peak_share"        // far from every limit that is known
-	ExposedCommunication Kind = "exposed_communication" // communication that nothing hides
+	LowPeakShare         Kind = "low_peak_share"        // far below every known limit
+	ExposedCommunication Kind = "exposed_communication" // communication that no other phase hides
 )
 
-// Finding is something that probably deserves attention.
+// Finding is a probable performance problem.
 type Finding struct {
-	Kind      Kind          `json:"kind"`      // what it is about
+	Kind      Kind          `json:"kind"`      // kind of problem
 	Subject   string        `json:"subject"`   // operation path or loop
 	Value     float64       `json:"value"`     // measured value
-	Threshold float64       `json:"threshold"` // the limit that it exceeds
-	Unit      string        `json:"unit"`      // of both: "1" is a ratio
-	Evidence  string        `json:"evidence"`  // the measured figures, in words
-	Cost      time.Duration `json:"-"`         // time at stake; findings are ordered by it
+	Threshold float64       `json:"threshold"` // limit that Value exceeds
+	Unit      string        `json:"unit"`      // unit of Value and Threshold; "1" for a ratio
+	Evidence  string        `json:"evidence"`  // measured values, as text
+	Cost      time.Duration `json:"-"`         // time that the problem may cost; findings are sorted by it
 }
 
 // String returns one sentence with evidence and threshold.
@@ -51,18 +51,19 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s, %s: %s (threshold %s)", f.Kind, f.Subject, f.Evidence, limit)
 }
 
-// Thresholds decide what is a finding. Zero fields have their default; negative fields switch a finding off.
+// Thresholds are the limits from which findings are reported. Zero fields mean the default; negative fields disable a
+// finding. Shares are from 0 to 1.
 type Thresholds struct {
-	PageableShare float64       // part of all outermost time in pageable copies, default 0.01
-	LoaderShare   float64       // part of step time in phase data that no other phase hides, default 0.1
-	StarvedShare  float64       // part of an operation's timed runs that were host-starved, default 0.5
-	FloorShare    float64       // part of an operation's timed runs below 10 × the floor, default 0.5
+	PageableShare float64       // share of all outermost time in pageable copies, default 0.01
+	LoaderShare   float64       // share of step time in phase data that no other phase hides, default 0.1
+	StarvedShare  float64       // share of an operation's timed runs that were host-starved, default 0.5
+	FloorShare    float64       // share of an operation's timed runs below 10 × the floor, default 0.5
 	FirstRatio    float64       // first run ÷ mean of the rest, default 5
-	FirstCost     time.Duration // and the first run's excess at least, default 10 ms
+	FirstCost     time.Duration // minimum excess of the first run over that mean, default 10 ms
 	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
 	PeakShare     float64       // highest share of any known limit, default 0.1
-	PeakMinShare  float64       // of operations with at least this part of all outermost time, default 0.05
-	ExposedShare  float64       // part of step time in exposed communication, default 0.05
+	PeakMinShare  float64       // minimum share of all outermost time for LowPeakShare, default 0.05
+	ExposedShare  float64       // share of step time in exposed communication, default 0.05
 	MinRuns       int64         // minimum number of runs for shares of runs, default 5
 }
 
@@ -81,7 +82,7 @@ func (t Thresholds) withDefaults() Thresholds {
 	return t
 }
 
-// Findings compares the summary with thresholds. The most costly findings come first.
+// Findings returns the findings of the summary, sorted by Cost, highest first.
 func (s Summary) Findings(t Thresholds) []Finding {
 	t = t.withDefaults()
 	var out []Finding

@@ -18,7 +18,7 @@ import (
 
 // WriteCSV writes one row for each operation and run set ("all", "first", "rest"), with a header. Durations are
 // seconds, sizes bytes, rates per second, shares 0 to 1; unknown values are empty. New columns are only added at the
-// end.
+// end. It returns the error of w.
 func (s Summary) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	var record []string
@@ -150,8 +150,8 @@ func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 	return out
 }
 
-// WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds, sizes bytes, rates
-// per second, shares 0 to 1; unknown values are omitted.
+// WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds, sizes bytes,
+// rates per second, shares 0 to 1; unknown values are omitted. It returns the error of w.
 func (s Summary) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -242,7 +242,8 @@ func (l Loop) MarshalJSON() ([]byte, error) {
 }
 
 // WriteDOT writes the execution graph for Graphviz: sections (boxes) by nesting, the kernels that they launched
-// (ellipses) and the modules of the kernels (folders). Edges have counts. "dot -Tsvg" draws it.
+// (ellipses) and the modules of the kernels (folders). Edges have counts. "dot -Tsvg" draws it. It returns the error
+// of w.
 func (s Summary) WriteDOT(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph gpu {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];")

@@ -5,7 +5,7 @@ package report
 
 import "time"
 
-// Node is an operation at one position in the nesting of sections, as a Recorder numbers it. Zero is the root: the
+// Node is a Recorder's number of an operation at one position in the nesting of sections. Zero is the root, the
 // parent of outermost sections.
 type Node int32
 
@@ -18,11 +18,11 @@ type Info struct {
 	ItemType    string `json:"item_type,omitempty"`        // unit of items: token, row, image
 	Direction   string `json:"copy_direction,omitempty"`   // gpu.copy.direction of a copy
 	HostMemory  string `json:"copy_host_memory,omitempty"` // gpu.copy.host_memory of a copy: pinned, pageable
-	Synchronous bool   `json:"-"`                          // the host's times are the work's: it returns when that is done
+	Synchronous bool   `json:"-"`                          // the host's times are those of the work, as of blocking calls
 	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
 }
 
-// ZeroCopy is whether kernels accessed host memory directly (gpu.zero_copy). Zero means not stated.
+// ZeroCopy states whether kernels accessed host memory directly (gpu.zero_copy). Zero means not stated.
 type ZeroCopy uint8
 
 // Values of ZeroCopy.
@@ -32,7 +32,7 @@ const (
 	UsesZeroCopy
 )
 
-// String returns yes, no, or nothing if it is not stated.
+// String returns "yes", "no", or the empty string if not stated.
 func (z ZeroCopy) String() string {
 	switch z {
 	case NoZeroCopy:
@@ -43,7 +43,7 @@ func (z ZeroCopy) String() string {
 	return ""
 }
 
-// MarshalText implements encoding.TextMarshaler.
+// MarshalText returns the text of String. The error is always nil.
 func (z ZeroCopy) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
 // IO is a number of bytes moved over one link.
@@ -64,11 +64,11 @@ func (b *IO) add(o IO) {
 
 // Sample is one finished run of an operation. Zero fields are unknown or not stated.
 type Sample struct {
-	Timed       bool          // Start and Duration were measured; without it only the declared work is counted
+	Timed       bool          // Start and Duration were measured; otherwise only the declared work is counted
 	Start       int64         // start on the wall clock, unix nanoseconds
 	Duration    time.Duration // start to end on the stream (gpu.duration)
 	OnHost      bool          // no device measured Duration: it is the time from Start to End on the host
-	Synchronous bool          // with OnHost: the work was done at End, so rates are known
+	Synchronous bool          // with OnHost: the work was done at End, so rates are valid
 	Host        time.Duration // host time between Start and End
 	EndDelay    time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
 	HasDelay    bool          // EndDelay was measured
@@ -120,12 +120,12 @@ type StepSample struct {
 	Devices    int           // devices that shared the work of ModelFLOPs; 0 means 1
 }
 
-// Peaks are the limits of a device. Zero is not known.
+// Peaks are the limits of a device. Zero means unknown.
 type Peaks struct {
 	Memory float64            `json:"memory_bytes_per_second,omitempty"` // device memory, bytes per second
 	PCIe   float64            `json:"pcie_bytes_per_second,omitempty"`   // one direction of the link, bytes per second
-	FLOPs  map[string]float64 `json:"flops_per_second,omitempty"`        // dense, by precision
-	Source string             `json:"source,omitempty"`                  // config, table or device
+	FLOPs  map[string]float64 `json:"flops_per_second,omitempty"`        // dense FLOP per second, by precision
+	Source string             `json:"source,omitempty"`                  // source of the peaks: config, table or device
 }
 
 func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) > 0 }
@@ -133,26 +133,26 @@ func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) 
 // Recorder receives a profiler's measurements. Node, Section, Untimed and Step are called by one goroutine, the one
 // that reads the events, and must not block; Summary and Reset may be called by any goroutine at any time.
 type Recorder interface {
-	// Node numbers an operation below its parent's node. The same parent and name give the same node for the life of the
-	// Recorder, so callers may keep it.
+	// Node returns the node of an operation below its parent's node. The same parent and name give the same node for the
+	// life of the Recorder, so callers may keep it.
 	Node(parent Node, op Info) Node
 	// Section adds one finished run.
 	Section(n Node, s Sample)
-	// Untimed adds the declared work of count runs that were not timed one by one, as of unsampled parents. Zero runs add
-	// work to runs that are counted, as of a further precision.
+	// Untimed adds count runs that were not timed individually, as below unsampled parents, with their declared work.
+	// With a count of 0 it adds work to runs that have been counted, such as FLOPs of another precision.
 	Untimed(n Node, count int64, s Sample)
 	// Step adds one finished step of a loop.
 	Step(loop string, s StepSample)
-	// Summary is a copy of everything so far.
+	// Summary returns a copy of all statistics so far.
 	Summary() Summary
-	// Reset clears all values. Nodes stay valid.
+	// Reset clears all statistics. Nodes stay valid.
 	Reset()
 }
 
-// Sketch summarises a stream of durations in bounded memory.
+// Sketch summarizes a stream of durations in bounded memory.
 type Sketch interface {
 	// Add adds one duration in seconds, greater than or equal to 0.
 	Add(seconds float64)
-	// Quantile is the value at q in [0, 1] in seconds; false when nothing was added.
+	// Quantile returns the value at q in [0, 1] in seconds; false if nothing was added.
 	Quantile(q float64) (float64, bool)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Summary implements Recorder. Operations that have not run since the last Reset are left out; the others are in order
-// ByTime.
+// Summary implements Recorder. It omits operations that have not run since the last Reset, and sorts the others
+// [ByTime].
 func (c *Collector) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()

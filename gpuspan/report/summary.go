@@ -1,20 +1,19 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report holds what a profiler has measured, as plain Go values, and writes it as text, CSV, JSON, structured
-// log records and a DOT graph, without a Collector.
+// Package report provides the measurements of a profiler as plain Go values, and writes them as text, CSV, JSON,
+// structured log records and a DOT graph, without a Collector.
 //
 //	profiler ── Sample, StepSample ──► Recorder (Collector) ── Summary ──► WriteText, WriteCSV, WriteJSON, WriteDOT
 //	                                                              └──────► Findings(Thresholds)
 //
-// Every value states its inputs. Counts, bytes, FLOPs and items come from all runs of an operation, as the application
-// declared them. Durations come from timed runs only, and so do rates: they divide the work of the timed runs by the
-// time of the timed runs, never the work of all runs. An unknown value is zero in the Go struct and absent in every
-// rendering.
+// Counts, bytes, FLOPs and items cover all runs of an operation, as the application declared them. Durations and
+// rates cover timed runs only: a rate is the work of the timed runs divided by their time. An unknown value is zero
+// in the Go struct and omitted in every format.
 //
-// The package imports the standard library only, because package gpuspan returns its types and must not bring anything
-// but the OpenTelemetry API to its users. Quantiles of whole runs come from a sketch that is passed in; subpackage
-// ddsketch wraps a library. Without one they come from a uniform sample of 512 durations of each operation.
+// The package imports the standard library only, because package gpuspan returns its types and must not add
+// dependencies other than the OpenTelemetry API. Quantiles of whole runs need a sketch, such as that of package
+// ddsketch. Without one they are computed from a uniform sample of 512 durations of each operation.
 package report
 
 import (
@@ -23,11 +22,11 @@ import (
 	"time"
 )
 
-// Summary holds a profiler's measurements up to one moment. It shares no memory with the profiler.
+// Summary is a copy of a profiler's measurements at one moment.
 type Summary struct {
 	Service    string           `json:"service,omitempty"`       // name of the service or program; may be empty
 	Start      time.Time        `json:"start,omitzero"`          // when measuring began (or was reset)
-	End        time.Time        `json:"end,omitzero"`            // when the summary was made
+	End        time.Time        `json:"end,omitzero"`            // when the summary was created
 	Covered    time.Duration    `json:"-"`                       // union of all timed sections on the wall clock
 	Operations []Operation      `json:"operations"`              // parents before their children
 	Loops      []Loop           `json:"loops,omitempty"`         // loops whose steps were recorded
@@ -52,8 +51,8 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total returns the time of all outermost sections but work on the host, each moment of a stream once. Streams run
-// side by side, so it may exceed the wall time.
+// Total returns the time of all outermost sections except work on the host; overlapping sections of a stream count
+// once. Streams run concurrently, so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
 	var t time.Duration
 	for i := range s.Operations {
@@ -93,7 +92,7 @@ type Device struct {
 	Peaks   Peaks         `json:"peaks,omitzero"`  // its limits
 }
 
-// Durations are statistics of durations. All but Count are zero when Count is.
+// Durations are statistics of durations. If Count is 0, all fields are 0.
 type Durations struct {
 	Count  int64         // durations seen
 	Total  time.Duration // their sum
@@ -101,8 +100,8 @@ type Durations struct {
 	Max    time.Duration // the longest
 	Mean   time.Duration // Total ÷ Count
 	StdDev time.Duration // of the population: divided by Count
-	P50    time.Duration // median; zero when no quantiles were kept
-	P99    time.Duration // likewise
+	P50    time.Duration // median; 0 if there are no quantiles
+	P99    time.Duration // 99th percentile; 0 if there are no quantiles
 }
 
 // Figures hold the statistics of a set of runs.
@@ -131,7 +130,8 @@ func (w *work) add(o work) {
 	w.flops += o.flops
 }
 
-// Rates are work per second of the timed runs, in bytes, floating-point operations and items. Zero is not known.
+// Rates are work per second of the timed runs: bytes, floating-point operations and items per second. Zero means
+// unknown.
 type Rates struct {
 	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`  // device memory
 	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"` // device memory
@@ -143,8 +143,8 @@ type Rates struct {
 	Items         float64 `json:"items_per_second,omitempty"`              // as the operation counts them
 }
 
-// Rates divides the declared work of the timed runs by their duration. Host-timed runs count only if the operation is
-// synchronous: for others the host knows when they were launched, not when they ran.
+// Rates returns the declared work of the timed runs divided by their duration. Host-timed runs count only if the
+// operation is synchronous: for others, the host times show when the work was launched, not when it ran.
 func (f Figures) Rates() Rates {
 	s := f.timed.time.Seconds()
 	if s <= 0 {
@@ -168,7 +168,7 @@ func (f Figures) TotalFLOPs() float64 {
 	return sum
 }
 
-// Operation is an operation at one position in the nesting.
+// Operation holds the statistics of an operation at one position in the nesting.
 type Operation struct {
 	Info
 	Parent int      `json:"-"`      // index into Summary.Operations; −1 for outermost sections
@@ -183,7 +183,7 @@ type Operation struct {
 	// of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
 	ShareOfParent float64 `json:"share_of_parent,omitempty"`
 	ShareOfTotal  float64 `json:"share_of_total,omitempty"` // of the duration of all outermost sections
-	PeakShare     float64 `json:"peak_share,omitempty"`     // of the closest limit; 0 when not known
+	PeakShare     float64 `json:"peak_share,omitempty"`     // share of the closest limit, 0 to 1; 0 if unknown
 	PeakOf        string  `json:"peak_of,omitempty"`        // which limit: "memory", "pcie", or the precision
 
 	Starved    int64         `json:"starved,omitempty"`     // timed runs with an end delay below Duration/20
@@ -205,14 +205,14 @@ type Operation struct {
 	inside time.Duration // part of the time of an outermost operation that is inside others on its stream
 }
 
-// Kernel is a kernel that an operation launched.
+// Kernel is a kernel that an operation launched, with its count.
 type Kernel struct {
 	Name   string `json:"name"`             // full name
 	Module string `json:"module,omitempty"` // module that holds it; empty when not stated
 	Count  int64  `json:"count"`            // launches
 }
 
-// Loop is the statistics of the recorded steps of one loop.
+// Loop holds the statistics of the recorded steps of one loop.
 type Loop struct {
 	Name       string        `json:"name"`                   // name of the loop, and of its steps' spans
 	Steps      int64         `json:"steps"`                  // recorded steps
@@ -236,13 +236,14 @@ type Phase struct {
 	Duration Durations `json:"duration"` // union of its intervals in each step that had it
 }
 
-// ByName sums an operation over all its positions. Quantiles are absent if there is more than one.
+// ByName returns the statistics of an operation over all its positions, and false if it has not run. Quantiles are 0
+// if there are several positions.
 func (s Summary) ByName(name string) (Figures, bool) {
 	return s.sum(func(o *Operation) bool { return o.Name == name })
 }
 
-// Categories sums the operations of each category, in order of first appearance. An operation below another one of its
-// own category is left out, since its time is within the other's.
+// Categories returns the sums of the operations of each category, in order of first appearance. Operations below
+// another one of the same category are omitted, because the other one includes their time.
 func (s Summary) Categories() []Category {
 	var out []Category
 	seen := map[string]bool{}
@@ -288,10 +289,10 @@ func (s Summary) uncategorized() Category {
 	return out
 }
 
-// Category holds the values of all operations of one category.
+// Category holds the statistics of all operations of one category.
 type Category struct {
 	Name    string  // gpu.operation.category
-	Figures Figures // of all operations of it, nested ones counted once
+	Figures Figures // of all operations of the category, nested ones counted once
 	// of the duration of all outermost sections, work on the host left out of both; 0 when not known
 	ShareOfTotal float64
 }

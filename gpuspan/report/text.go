@@ -13,7 +13,8 @@ import (
 )
 
 // WriteText writes the summary for a terminal of 100 columns: time, work and first run of each operation, indented by
-// nesting, then categories, loops and findings. Empty tables are omitted; "-" is an unknown value.
+// nesting, then categories, loops and findings. Empty tables are omitted; "-" is an unknown value. It returns the
+// error of w.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	s.writeHead(&b)

@@ -16,8 +16,8 @@ type ItemTotal struct {
 	Rate  float64 `json:"per_second,omitempty"` // per second of wall time; 0 when no time has passed
 }
 
-// Items sums the items of all operations by type, largest first. An operation within one that counts the same type is
-// left out: its items are the other's. Operations that state items without a type are left out too.
+// Items returns the sums of the items of all operations by type, largest first. It omits operations within one that
+// counts the same type, which includes their items, and operations that state items without a type.
 func (s Summary) Items() []ItemTotal {
 	count := map[string]int64{}
 	for i := range s.Operations {
@@ -39,14 +39,14 @@ func (s Summary) Items() []ItemTotal {
 	return out
 }
 
-// Category returns the summary of one category alone: its operations, and those below them that state no category.
-// Operations of other categories are removed, below and around; operations of the category below them move up. Shares
-// are of the rest. Loops are removed, because they have no category.
+// Category returns the summary of one category: its operations, and operations without a category below them. It
+// removes operations of other categories; operations of the category below removed ones move up. Shares refer to the
+// remaining operations. Loops are removed, because they have no category.
 func (s Summary) Category(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Category })
 }
 
-// Level returns the summary of one level of tiles alone, as Category does of a category.
+// Level returns the summary of one level of tiles, as Category does for a category.
 func (s Summary) Level(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Level })
 }
@@ -105,7 +105,7 @@ const (
 	ByName               // alphabetical
 )
 
-// ParseOrder reads "time", "flops", "bytes" or "name".
+// ParseOrder returns the order named "time", "flops", "bytes" or "name", and an error for other names.
 func ParseOrder(s string) (Order, error) {
 	if i := slices.Index([]string{"time", "flops", "bytes", "name"}, s); i >= 0 {
 		return Order(i), nil
@@ -126,7 +126,7 @@ func (o Order) compare(a, b *Operation) int {
 	return cmp.Or(c, cmp.Compare(a.Name, b.Name))
 }
 
-// Sorted returns the summary with operations in another order.
+// Sorted returns a copy of the summary with its operations in another order.
 func (s Summary) Sorted(by Order) Summary {
 	children := make([][]int, len(s.Operations)+1) // by parent index + 1
 	for i := range s.Operations {

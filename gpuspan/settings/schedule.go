@@ -8,35 +8,34 @@ import (
 	"fmt"
 )
 
-// Schedule selects the steps of a loop to record. As in PyTorch's torch.profiler.schedule, after SkipFirst steps come
-// cycles of Wait, Warmup and Active steps; Repeat counts the cycles.
+// Schedule selects the steps of a loop to record. As in PyTorch's torch.profiler.schedule, SkipFirst steps are
+// followed by Repeat cycles of Wait, Warmup and Active steps.
 //
 //	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …
 //	  none    │ none warm   record │ none warm   record │
 //
-// The zero Schedule records every step. Every records in each k-th step: it is equivalent to the Wait that makes a
-// cycle k steps long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18
-// to 20 …
+// The zero Schedule records every step. Every sets the length of a cycle instead of Wait, so {Every: 10} records
+// steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
 //
-// Negative SkipFirst, Wait, Warmup, Repeat and Every are refused by Validate and count as 0. Active of 0 or less
-// is 1 where Every is set; otherwise the first active step begins a window without end, so that {SkipFirst: 50} records
-// everything from step 51 on.
+// Negative SkipFirst, Wait, Warmup, Repeat and Every count as 0, and Validate rejects them. Active of 0 or less means
+// 1 if Every is set; otherwise the window of the first active step never ends, so {SkipFirst: 50} records all steps
+// from step 51 on.
 type Schedule struct {
 	SkipFirst int // steps before the first cycle
 	Wait      int // steps of a cycle that are not recorded
 	Warmup    int // steps of a cycle that are timed and discarded
 	Active    int // steps of a cycle that are recorded
-	Repeat    int // cycles; 0 means forever
+	Repeat    int // number of cycles; 0: unlimited
 	Every     int // length of a cycle; instead of Wait
 }
 
-// StepAction is a Schedule's decision on one step.
+// StepAction is a Schedule's decision about one step.
 type StepAction uint8
 
 // Step actions.
 const (
 	StepSkip   StepAction = iota // counted, not timed
-	StepWarmup                   // timed, so that events and clocks are warm; no spans and no statistics
+	StepWarmup                   // timed, as warmup of events and clocks, without spans and statistics
 	StepRecord                   // timed and recorded
 	StepLast                     // recorded, and the last of its cycle
 )
@@ -54,7 +53,8 @@ func (s Schedule) normal() Schedule {
 	return s
 }
 
-// Action returns the decision on a step; index counts from 1, as gpu.step.index. Indexes below 1 are skipped.
+// Action returns the decision about a step; index counts from 1, like gpu.step.index. Steps with a lower index are
+// skipped.
 func (s Schedule) Action(index int64) StepAction {
 	s = s.normal()
 	n := index - 1 - int64(s.SkipFirst)
@@ -85,7 +85,7 @@ func (s Schedule) Action(index int64) StepAction {
 	return StepRecord
 }
 
-// String returns which steps are recorded, counted from 1, such as `steps 5 to 7, once`.
+// String describes the recorded steps, counted from 1, such as `steps 5 to 7, once`.
 func (s Schedule) String() string {
 	s = s.normal()
 	idle := s.Wait + s.Warmup
@@ -115,8 +115,8 @@ func (s Schedule) Minimum() int64 {
 	return int64(s.SkipFirst) + int64(s.Wait+s.Warmup+max(s.Active, 1))*int64(max(s.Repeat, 1))
 }
 
-// Validate reports values that contradict each other, and, for a known number of steps (0: not known), a schedule that
-// cannot be completed in that many.
+// Validate returns an error that lists negative and contradictory values, and a schedule that cannot be completed in
+// a number of steps (0: unknown).
 func (s Schedule) Validate(steps int64) error {
 	var bad problems
 	bad.when(s.SkipFirst < 0, "`schedule.skip_first` must not be negative, found %d", s.SkipFirst)

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings holds a profiler's settings, which are set from outside the code: by environment variables
-// ([FromEnv]), flags ([Settings.Bind]) or by name ([Settings.Set], as in package gpuspanyaml). One table, [Keys],
-// defines all of them.
+// Package settings defines the settings of a profiler, which can be set without a change of code: by environment
+// variables ([FromEnv]), flags ([Settings.Bind]) or by name ([Settings.Set], as in package gpuspanyaml). The table
+// [Keys] lists all of them.
 package settings
 
 import (
@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Settings are the values that can be set from outside the code: by the environment ([FromEnv]), flags
-// ([Settings.Bind]) and YAML (package gpuspanyaml). gpuspan.WithSettings applies them. docs/gpuspan.md has the table.
+// Settings are the settings of a profiler, from the environment ([FromEnv]), flags ([Settings.Bind]) or YAML (package
+// gpuspanyaml). gpuspan.WithSettings applies them. docs/gpuspan.md documents them.
 type Settings struct {
 	Enabled      bool          // false: nothing is timed until SetEnabled(true); default true
 	Verbosity    Verbosity     // default VerbosityDefault
 	Sync         SyncMode      // default SyncDeferred
 	Metrics      MetricsMode   // default MetricsTimed
-	Slots        int           // sections of one stream that may be open or pending at once; default 256
-	Names        int           // names of StartNamed, and of loops; further ones share "(other)"; default 1000
+	Slots        int           // maximum number of open and pending sections of a stream, 2 to MaxSlots; default 256
+	Names        int           // maximum names of StartNamed, and of loops; others share "(other)"; default 1000
 	Streams      int           // maximum number of streams; default 256
-	CaptureCheck bool          // ask the driver before each record whether the stream captures a graph; default true
-	MemoryUsage  bool          // device memory in use at Start and End (one driver call each); default false
-	CodeLocation bool          // code.* of the caller of Start (about 0.5 µs); default false
-	StackDepth   int           // frames of code.stacktrace; 0 (default): none
+	CaptureCheck bool          // query the driver before each record whether the stream captures a graph; default true
+	MemoryUsage  bool          // record the device memory in use at Start and End (one driver call each); default false
+	CodeLocation bool          // record code.* of the caller of Start (about 0.5 µs); default false
+	StackDepth   int           // frames of code.stacktrace, at most MaxStackDepth; needs CodeLocation; default 0
 	HangLimit    time.Duration // a pending section older than this is logged once; 0: never; default 30 s
-	// a step that the device has not finished after this ends its span with host times; default 5 min
+	// a section or step that the device has not finished after this time gets host times; default 5 min
 	HangDeadline  time.Duration
 	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
 	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
@@ -35,10 +35,10 @@ type Settings struct {
 	FlushDeadline time.Duration // limit of Flush and Shutdown whose context has no deadline; default 5 s
 	Report        bool          // keep the statistics of Snapshot; default true
 	PrintReport   bool          // print the report to standard error at Shutdown; default false
-	Schedule      Schedule      // of loops without a schedule of their own; default: every step
+	Schedule      Schedule      // schedule of loops without one; default: every step
 }
 
-// Default returns the settings of a Profiler for which nothing is set.
+// Default returns the default settings.
 func Default() Settings {
 	return Settings{
 		Enabled:       true,
@@ -59,7 +59,7 @@ func Default() Settings {
 	}
 }
 
-// Valid returns s with the default for each value that is wrong or contradicts those before it in the table.
+// Valid returns s with invalid values, and values that contradict earlier ones of [Keys], replaced by their defaults.
 func (s Settings) Valid() Settings {
 	out := Default()
 	for range 2 { // a value may depend on a later one
@@ -73,10 +73,10 @@ func (s Settings) Valid() Settings {
 	return out
 }
 
-// MaxStackDepth bounds Settings.StackDepth.
+// MaxStackDepth is the maximum of Settings.StackDepth.
 const MaxStackDepth = 64
 
-// MaxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
+// MaxSlots is the maximum of Settings.Slots; a slot takes about 0.6 KiB.
 const MaxSlots = 1 << 15
 
 type problems []error
@@ -87,7 +87,8 @@ func (p *problems) when(wrong bool, format string, args ...any) {
 	}
 }
 
-// Validate reports every value that is out of range or contradicts another, each by its configuration key.
+// Validate returns an error that lists, by configuration key, every value that is out of range or contradicts
+// another.
 func (s Settings) Validate() error {
 	var bad problems
 	bad.when(s.Verbosity < VerbosityOff || s.Verbosity > VerbosityDebug,
@@ -114,7 +115,7 @@ func (s Settings) Validate() error {
 	return errors.Join(append(bad, s.Schedule.Validate(0))...)
 }
 
-// Verbosity is how much is timed. An operation is timed if its own verbosity is at most the profiler's.
+// Verbosity selects the operations to time: those whose own verbosity is at most the profiler's.
 type Verbosity int32
 
 // Verbosities. Off costs as much as a nil Profiler.
@@ -130,7 +131,7 @@ func (v Verbosity) String() string { return nameOf(verbosityNames[:], int(v)) }
 
 var verbosityNames = [...]string{"off", "default", "verbose", "debug"}
 
-// SyncMode is when the GPU times of a section are read.
+// SyncMode selects when the GPU times of a section are read.
 type SyncMode uint8
 
 // Sync modes. All but SyncDeferred and SyncNone make End wait for the device.

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Key is one setting as named outside of the code: the one table for environment, flags and YAML.
+// Key describes one setting in the environment, flags and YAML.
 type Key struct {
-	Name string // `stack_depth`, `schedule.active`; in YAML a dot is a level
-	Help string // effect, in a sentence
+	Name string // name such as `stack_depth` or `schedule.active`; a dot separates levels of YAML
+	Help string // one sentence
 	Kind string // bool, int, duration, or the values separated by `|`
 
 	get func() string // of the settings that the key is of
 	set func(string) error
 }
 
-// Env returns the environment variable, as GPUSPAN_STACK_DEPTH.
+// Env returns the environment variable, such as GPUSPAN_STACK_DEPTH.
 func (k Key) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
 
-// Flag returns the name of the flag, as gpuspan.stack-depth.
+// Flag returns the name of the flag, such as gpuspan.stack-depth.
 func (k Key) Flag() string {
 	return "gpuspan." + strings.ReplaceAll(strings.ReplaceAll(k.Name, "_", "-"), ".", "-")
 }
 
-// Default returns the value if nothing is set.
+// Default returns the default value.
 func (k Key) Default() string {
 	if k.get == nil { // the zero Key
 		return ""
@@ -79,7 +79,8 @@ func (s *Settings) keys() []Key {
 	}
 }
 
-// Set changes the setting of that name. It does not validate combinations: see [Settings.Validate].
+// Set changes the setting of that name. It returns an error for an unknown name or an invalid value. It does not
+// validate combinations: see [Settings.Validate].
 func (s *Settings) Set(name, value string) error {
 	var names []string
 	for _, k := range s.keys() {

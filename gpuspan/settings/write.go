@@ -13,10 +13,10 @@ import (
 // row is one line of the table: a setting and the names by which it is set from outside the code.
 type row struct{ yaml, env, flag, option, values, value, help string }
 
-// WriteTable writes everything that can be set from outside the code as a Markdown table, with the values of s: each
-// setting's names in YAML, the environment, flags and code. Options in code win over flags, flags over YAML, YAML over
-// the environment, the environment over defaults. Variables of OpenTelemetry are listed if the library or the SDK reads
-// them.
+// WriteTable writes all settings as a Markdown table, with the values of s and the names in YAML, the environment,
+// flags and code, and the environment variables of OpenTelemetry that the library or the SDK reads. Options in code
+// override flags, flags override YAML, YAML overrides the environment, and the environment overrides defaults. It
+// returns the error of w.
 func (s Settings) WriteTable(w io.Writer) error {
 	rows := []row{{"YAML", "environment", "flag", "option", "values", "value", "effect"}, {
 		"---", "---", "---", "---", "---", "---", "---",

@@ -40,10 +40,10 @@ func (g *GPU) Devices() ([]backend.Device, error) {
 // Now returns the simulation's host time.
 func (g *GPU) Now() time.Time { return g.clock.Now() }
 
-// ThreadInit does nothing: polling disturbs no capture here.
+// ThreadInit does nothing, because polling cannot invalidate captures.
 func (g *GPU) ThreadInit() error { return nil }
 
-// StreamInfo describes streams of this GPU.
+// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown.
 func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,10 +57,10 @@ func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.Str
 // Bind does nothing: a simulated device needs no current context.
 func (g *GPU) Bind(backend.Context) (func(), backend.Status) { return func() {}, backend.StatusOK }
 
-// Current returns the first device: threads have no device of their own here.
+// Current returns the first device, because threads have no current device.
 func (g *GPU) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
 
-// NewAnchorStream returns a stream as NewStream does.
+// NewAnchorStream is like NewStream.
 func (g *GPU) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	return g.NewStream(c)
 }
@@ -79,7 +79,7 @@ func (g *GPU) NewStream(c backend.Context) (backend.StreamHandle, backend.Status
 	return backend.StreamHandle(len(g.streams)), backend.StatusOK
 }
 
-// FreeStream ends a stream; its handle is not used again.
+// FreeStream frees a stream; its handle is not reused.
 func (g *GPU) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	g.on(s, func(st *stream) backend.Status {
 		d := g.devices[st.device]
@@ -90,7 +90,7 @@ func (g *GPU) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	})
 }
 
-// NewEvents fills dst.
+// NewEvents fills dst with new events.
 func (g *GPU) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +132,7 @@ func (g *GPU) Capturing(s backend.StreamHandle) (capturing bool, status backend.
 	return capturing, status
 }
 
-// Record stamps an event after the stream's work.
+// Record enqueues an event after the stream's work.
 func (g *GPU) Record(c *backend.Call) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -184,7 +184,7 @@ func (g *GPU) status(e *event) backend.Status {
 	return backend.StatusOK
 }
 
-// Synchronize waits on the clock for the event.
+// Synchronize sleeps on the clock until the event has happened.
 func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +205,7 @@ func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	return backend.StatusOK
 }
 
-// Elapsed returns the device's time between two events, rounded as a driver does: float32 milliseconds.
+// Elapsed returns the device's time between two events in nanoseconds, rounded like a driver's float32 milliseconds.
 func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +222,8 @@ func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, backend.StatusOK
 }
 
-// TrueTime returns the host time at which the event happened, which no real device can report.
+// TrueTime returns the host time at which the event happened, which no real device can report, and false if it has
+// not happened.
 func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +234,7 @@ func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	return g.start.Add(time.Duration(e.truth)), true
 }
 
-// MemoryUsage returns what was allocated with [GPU.Allocate].
+// MemoryUsage returns the memory allocated with [GPU.Allocate], in bytes.
 func (g *GPU) MemoryUsage(c backend.Context) (int64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -244,5 +245,5 @@ func (g *GPU) MemoryUsage(c backend.Context) (int64, backend.Status) {
 	return d.used, backend.StatusOK
 }
 
-// Close ends the simulation; it holds nothing outside of memory.
+// Close ends the simulation. It always returns nil.
 func (g *GPU) Close() error { return nil }

@@ -8,14 +8,14 @@
 // device has a clock of its own (offset, drift, tick), event times are float32 milliseconds, and the true host time of
 // every event can be queried, which no real device offers.
 //
-// Work is stated as bytes and FLOPs; how long it takes follows from the device: a kernel runs for the longer of its
-// memory and its arithmetic time at the clock that the power limit allows, on one compute engine shared by all streams;
-// copies run on one engine per direction. The device meters itself as hardware does: integrals only go up (joules, busy
-// seconds, bytes), and samplers of them see no span. So a join of samples into spans that is tested on simgpu is not
-// handed its own answer.
+// Work is stated as bytes and FLOPs, and the device determines its time: a kernel runs for the longer of its memory
+// and its arithmetic time at the clock that the power limit allows, on one compute engine shared by all streams;
+// copies run on one engine per direction. Like hardware, the device has meters that only increase (joules, busy
+// seconds, bytes) and that are independent of spans, so that tests of joins of samples with spans compare independent
+// values.
 //
-// With a [ManualClock] everything is deterministic and nothing waits. Numbers are a model, not a measurement; a device
-// states this in its vendor name, "simulated".
+// With a [ManualClock] the simulation is deterministic and never waits. Its values are not measurements; the vendor
+// of its devices is "simulated".
 package simgpu
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
-// GPU is a driver with one or more simulated devices. It is a [backend.Backend]; all methods are safe for concurrent
-// use.
+// GPU is a driver with one or more simulated devices. It implements [backend.Backend]. All methods are safe for
+// concurrent use.
 type GPU struct {
 	clock Clock
 	start time.Time
@@ -78,10 +78,10 @@ func WithClockError(driftPPM float64, offset time.Duration) Option {
 	return optionFunc(func(c *config) { c.driftPPM, c.offset = driftPPM, offset })
 }
 
-// WithTick sets the resolution of event times; the default is 32 ns, 0 means exact.
+// WithTick sets the resolution of event times; the default is 32 ns, 0 means unlimited.
 func WithTick(d time.Duration) Option { return optionFunc(func(c *config) { c.tick = d }) }
 
-// WithSeed sets the seed of the run times' spread; the default is 1.
+// WithSeed sets the seed of the random variation of run times; the default is 1.
 func WithSeed(seed uint64) Option { return optionFunc(func(c *config) { c.seed = seed }) }
 
 // WithJitter sets the relative standard deviation of run times; the default is 0.02, 0 makes them exact.
@@ -124,7 +124,7 @@ func (g *GPU) device(i int) (*device, bool) {
 	return g.devices[i], true
 }
 
-// Telemetry reads the meters of a device; ok is false when there is no such device.
+// Telemetry returns the readings of a device's meters; ok is false if there is no such device.
 func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +139,7 @@ func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
 	return t, true
 }
 
-// Spec returns the hardware of a device; ok is false when there is no such device.
+// Spec returns the specification of a device; ok is false if there is no such device.
 func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
 	d, ok := g.device(ordinal)
 	if !ok {
@@ -148,7 +148,7 @@ func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
 	return d.spec, true
 }
 
-// Allocate allocates (or, negative, frees) device memory and reports whether there was room.
+// Allocate allocates device memory, or frees it if bytes is negative, and reports whether there was enough.
 func (g *GPU) Allocate(ordinal int, bytes int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,9 +160,11 @@ func (g *GPU) Allocate(ordinal int, bytes int64) bool {
 	return true
 }
 
-// Clock is the host's time as the simulation sees it. Sleep waits for d of that time.
+// Clock is the clock of the simulated host.
 type Clock interface {
+	// Now returns the time of the clock.
 	Now() time.Time
+	// Sleep waits until d has passed on the clock.
 	Sleep(d time.Duration)
 }
 
@@ -176,24 +178,24 @@ func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
 // polls until a time is reached would poll forever.
 const readCost = 40 * time.Nanosecond
 
-// ManualClock moves on request, and by a little at each reading.
+// ManualClock is a [Clock] that advances on request, and by a step at each reading.
 type ManualClock struct {
 	mu   sync.Mutex
 	now  time.Time
 	step time.Duration
 }
 
-// NewManualClock starts at the given time; a reading takes 40 ns.
+// NewManualClock returns a clock that starts at a time; its step is 40 ns.
 func NewManualClock(start time.Time) *ManualClock { return &ManualClock{now: start, step: readCost} }
 
-// SetStep sets the time that a reading takes; 0 stops the clock between calls of Advance and Sleep.
+// SetStep sets the step by which a reading advances the clock; 0 stops the clock between calls of Advance and Sleep.
 func (c *ManualClock) SetStep(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.step = max(d, 0)
 }
 
-// Now moves the clock by the step and reads it.
+// Now advances the clock by the step and returns its time.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +203,7 @@ func (c *ManualClock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock forward; a negative d does nothing.
+// Advance advances the clock by d; a negative d does nothing.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

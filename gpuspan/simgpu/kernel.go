@@ -14,21 +14,21 @@ import (
 type Kernel struct {
 	// FLOPs are floating-point operations, multiply-add = 2.
 	FLOPs float64
-	// Precision of the FLOPs, which selects the peak; FP32's if the device has none for it.
+	// Precision is the precision of the FLOPs, which selects the peak; FP32's if the device has none for it.
 	Precision gpuspan.Precision
-	// Bytes move between the kernel and device memory, reads and writes together.
+	// Bytes are the bytes that move between the kernel and device memory, reads and writes together.
 	Bytes int64
 	// Efficiency is the part of the peaks that the kernel reaches, in (0, 1]; 0 means 0.75.
 	Efficiency float64
-	// Occupancy is the part of warp slots in use while it runs; 0 means 0.5.
+	// Occupancy is the ratio of used warp slots while it runs, in (0, 1]; 0 means 0.5.
 	Occupancy float64
-	// Duration replaces the time that follows from Bytes and FLOPs.
+	// Duration, if positive, replaces the time computed from Bytes and FLOPs.
 	Duration time.Duration
 }
 
-// Copy is work for a copy engine (for the compute engine when it stays on the device).
+// Copy is work for a copy engine, or for the compute engine if it is within the device.
 type Copy struct {
-	Bytes     int64             // how many move; over the bus, or once read and once written on the device
+	Bytes     int64             // bytes that move over the bus, or are read and written once on the device
 	Direction gpuspan.Direction // HostToDevice unless stated
 	Pageable  bool              // the host's memory is not pinned, which is slower
 }

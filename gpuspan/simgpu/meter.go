@@ -14,7 +14,7 @@ import (
 type Telemetry struct {
 	Time time.Time // of the reading, on the clock of the GPU's host
 
-	Energy        float64 // J
+	Energy        float64 // joules
 	BusySeconds   float64 // s with at least one engine at work
 	KernelSeconds float64 // s with a kernel running
 	SMSeconds     float64 // integral of SM activity (0..1), s

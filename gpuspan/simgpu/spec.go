@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Spec is the hardware of one simulated device. Rates are peaks; kernels reach a part of them (see [Kernel]).
+// Spec is the specification of one simulated device. Rates are peaks; kernels reach a part of them (see [Kernel]).
 type Spec struct {
 	Model           string                        // as hw.model, e.g. "Simulated GPU"
 	MemoryTotal     int64                         // bytes
@@ -28,7 +28,8 @@ type Spec struct {
 	ThermalRise     float64                       // °C per W above idle, in equilibrium
 }
 
-// DefaultSpec returns a data-centre device of the H100 SXM class (rates from NVIDIA's H100 data sheet, dense).
+// DefaultSpec returns the specification of a data-center device similar to an H100 SXM (dense rates from NVIDIA's
+// data sheet).
 func DefaultSpec() Spec {
 	return Spec{
 		Model:           "Simulated GPU",
@@ -73,9 +74,9 @@ func (s Spec) peaks() *report.Peaks {
 	return p
 }
 
-// Identity returns the simulated device of a number (from 0) in a machine. It depends on nothing else, so that programs
-// that simulate devices independently, such as a service and its Collector, agree on them. Machine 0 is [New]'s; others
-// distinguish the devices of several hosts, up to 2^24.
+// Identity returns the description of a simulated device by machine and ordinal (from 0). It is deterministic, so
+// that programs that simulate devices independently, such as a service and its Collector, agree. [New] uses machine
+// 0; other numbers, below 2^24, distinguish the devices of several hosts.
 func Identity(machine uint64, ordinal int, spec Spec) backend.Device {
 	return backend.Device{
 		Ordinal: ordinal, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",

@@ -21,10 +21,10 @@ type stream struct {
 	gone      bool
 }
 
-// Graph is captured work; see [GPU.EndCapture].
+// Graph is a sequence of captured work; see [GPU.EndCapture].
 type Graph struct{ pieces []piece }
 
-// Stream creates a stream on a device; it is 0 if there is no such device.
+// Stream creates a stream on a device and returns its handle; 0 if there is no such device.
 func (g *GPU) Stream(device int) backend.StreamHandle {
 	s, _ := g.NewStream(backend.Context(device))
 	return s
@@ -97,7 +97,7 @@ func (g *GPU) BeginCapture(s backend.StreamHandle) backend.Status {
 	})
 }
 
-// EndCapture ends it and returns the work as a graph.
+// EndCapture ends the capture and returns the captured work.
 func (g *GPU) EndCapture(s backend.StreamHandle) (graph Graph, status backend.Status) {
 	status = g.on(s, func(st *stream) backend.Status {
 		if !st.capturing {

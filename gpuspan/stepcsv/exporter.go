@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Builder builds a Row from a span's attributes, independent of the API that reads them. The zero Builder is ready.
+// Builder builds a [Row] from the attributes of a span, for any span API. The zero Builder is ready to use.
 type Builder struct {
 	row     Row
 	step    bool
@@ -27,14 +27,14 @@ type Builder struct {
 	other   bool
 }
 
-// String adds an attribute that is a string.
+// String adds a string attribute.
 func (b *Builder) String(key, value string) {
 	if key == string(semconv.GPUOperationTypeKey) {
 		b.step = value == semconv.GPUOperationTypeStep
 	}
 }
 
-// Int adds an attribute that is an integer.
+// Int adds an integer attribute.
 func (b *Builder) Int(key string, value int64) {
 	switch key {
 	case string(semconv.GPUStepIndexKey):
@@ -48,7 +48,7 @@ func (b *Builder) Int(key string, value int64) {
 	}
 }
 
-// Float adds an attribute that is a number. Impossible durations (negative, NaN) count as absent.
+// Float adds a floating-point attribute. Invalid durations (negative, NaN) are ignored.
 func (b *Builder) Float(key string, value float64) {
 	d, ok := duration(value)
 	if !ok {
@@ -84,8 +84,8 @@ func duration(seconds float64) (time.Duration, bool) {
 	return time.Duration(ns), true
 }
 
-// Exporter is a SpanExporter for programs that have no Collector: it writes a row for each step span. Register it
-// with a batching span processor.
+// Exporter is an sdktrace.SpanExporter for programs without a Collector that writes a row for each step span.
+// Register it with a batching span processor.
 type Exporter struct {
 	w        *Writer
 	allRanks bool
@@ -102,8 +102,8 @@ type exporterOption func(*Exporter)
 
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
-// WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank. The rank is that
-// on the spans' resource, otherwise the launcher's in the environment (see package rank).
+// WithAllRanks writes rows on every rank. By default only rank 0 and processes without a rank write rows. The rank is
+// read from the spans' resource, otherwise from the launcher's environment variables (see package rank).
 func WithAllRanks() ExporterOption {
 	return exporterOption(func(e *Exporter) { e.allRanks = true })
 }
@@ -126,7 +126,7 @@ func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	return e
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
+// ExportSpans implements sdktrace.SpanExporter. It returns the errors of [Writer.Write].
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -164,5 +164,5 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return e.w.Write(rows...)
 }
 
-// Shutdown implements sdktrace.SpanExporter.
+// Shutdown implements sdktrace.SpanExporter. It closes the writer and returns its error.
 func (e *Exporter) Shutdown(context.Context) error { return e.w.Close() }

@@ -24,14 +24,14 @@ type Phase struct {
 // Row is one step.
 type Row struct {
 	Step     int64         // number of the step
-	Epoch    int64         // when HasEpoch
-	HasEpoch bool          // Epoch is known; else its column is empty
+	Epoch    int64         // epoch of the step; valid if HasEpoch
+	HasEpoch bool          // Epoch is known; otherwise its column is empty
 	Phases   []Phase       // each phase once; Stats.Undeclared counts the time of phases without a column
 	Overlap  time.Duration // sum of the phases − their union, when HasSplit
 	Other    time.Duration // step − union of the phases, when HasSplit
 	HasSplit bool          // Overlap and Other are known
-	Duration time.Duration // boundary to boundary
-	Items    int64         // 0: not stated
+	Duration time.Duration // from boundary to boundary, on the device
+	Items    int64         // number of items; 0: not stated
 }
 
 // named are the phases for which every file has a column, in order.

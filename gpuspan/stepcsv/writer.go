@@ -5,7 +5,7 @@
 //
 // # Format
 //
-// A header, then one line for each step. Times are milliseconds with six decimals, so exact to the nanosecond.
+// A header, then one line for each step. Times are milliseconds with six decimals, exact to the nanosecond.
 //
 //	step          number of the step, from 1
 //	epoch         empty when not stated
@@ -20,14 +20,14 @@
 //	ips_step      items of the step divided by t_step; empty when no items are stated
 //	t_<phase>_ms  one column for each further declared phase, even if it is empty
 //
-// In every row of a step whose phases are known t_step = sum of the phases − t_overlap + t_misc holds to the last
-// digit. A phase that a step did not have is empty, and so are unknown values. A phase that was not declared has no
-// column: its time is part of t_misc, and is counted.
+// If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly. Phases that a step did
+// not have and unknown values are empty. A phase that was not declared has no column: its time is part of t_misc and
+// of Stats.Undeclared.
 //
 // # Appending
 //
-// An existing file is continued if its header has the same columns. An incomplete last line, as a crash leaves it, is
-// removed first. A file with other columns is not changed: opening it is an error.
+// Rows are appended to an existing file if its header has the same columns. An incomplete last line, as after a
+// crash, is removed first. Opening a file with other columns is an error and does not change it.
 package stepcsv
 
 import (
@@ -53,23 +53,23 @@ import (
 // ErrClosed is returned by writes after Close.
 var ErrClosed = errors.New("step CSV is closed")
 
-// Config of a Writer.
+// Config configures [Open].
 type Config struct {
-	Path     string           // the file, "steps.csv"; its folder is created
+	Path     string           // path of the file, such as "steps.csv"; its folder is created
 	Phases   []string         // further phases, each with a column; the standard ones need not be named
-	MaxBytes int64            // the file is renamed to steps-<UTC time>.csv at this length; 0: never
-	MaxFiles int              // renamed files to keep; 0: all
+	MaxBytes int64            // size in bytes at which the file is renamed to steps-<UTC time>.csv; 0: never
+	MaxFiles int              // number of renamed files to keep; 0: all
 	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
 }
 
-// Stats counts what a Writer wrote.
+// Stats holds the counters of a [Writer].
 type Stats struct {
 	Rows       int64         // rows written
 	Repaired   int64         // incomplete lines that were removed
 	Undeclared time.Duration // time of phases without a column
 }
 
-// Writer appends rows to a file. Its methods may be called by any goroutine.
+// Writer appends rows to a file. It is safe for concurrent use.
 type Writer struct {
 	cfg   Config
 	mu    sync.Mutex
@@ -81,8 +81,8 @@ type Writer struct {
 	done  bool
 }
 
-// Open opens or creates the file, and returns an error if its folder cannot be written to or its header has other
-// columns. A file that has all of the phases and more keeps its columns.
+// Open opens or creates the file. It returns an error if the file cannot be opened or its header has other columns. A
+// file with columns for all phases and for further ones keeps them.
 func Open(cfg Config) (*Writer, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("step CSV needs a path")
@@ -210,8 +210,8 @@ func adopt(f *os.File, want columns) (columns, error) {
 	return have, nil
 }
 
-// Write appends rows in one write, so that rows of processes that append to the same file do not mix. After an error
-// none of them is in the file, and the call may be repeated.
+// Write appends rows in one write, so that rows of processes that append to the same file do not mix. If it returns
+// an error, no row has been written, and the call may be repeated. After Close it returns [ErrClosed].
 func (w *Writer) Write(rows ...Row) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -295,14 +295,14 @@ func (w *Writer) rotate() error {
 	return errors.Join(rotated.Prune(stem, ext, w.cfg.MaxFiles, rotated.Timed), w.open())
 }
 
-// Stats counts what happened so far.
+// Stats returns the counters so far.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stats
 }
 
-// Close closes the file. A second Close does nothing.
+// Close closes the file and returns its error. A second Close does nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ddsketch gives report quantiles over whole runs, from the DDSketch of DataDog's library (Masson, Rim and
-// Lee, VLDB 2019): every quantile is within 1 % of a duration that has that rank.
+// Package ddsketch provides quantiles over whole runs to package report, with DataDog's DDSketch library (Masson, Rim
+// and Lee, VLDB 2019): every quantile is within 1 % of the duration of that rank.
 package ddsketch
 
 import (
@@ -21,8 +21,8 @@ const (
 
 type sketch struct{ s *ddsketch.DDSketch }
 
-// New creates a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB), the lowest of which merge
-// when durations span more than nine decades. Use it as report.WithSketch(ddsketch.New).
+// New returns a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB); if durations span more
+// than nine decades, the lowest bins are merged. Use it as report.WithSketch(ddsketch.New).
 func New() report.Sketch {
 	s, _ := ddsketch.LogCollapsingLowestDenseDDSketch(relativeAccuracy, maxBins) // fails for accuracies outside of (0, 1)
 	return sketch{s}
