@@ -14,10 +14,10 @@ type Type string
 
 // Types of values. The zero Type is invalid.
 const (
-	TypeString  Type = "string"
-	TypeInt     Type = "int"
-	TypeDouble  Type = "double"
-	TypeBoolean Type = "boolean"
+	TypeString  Type = "string"   // a string
+	TypeInt     Type = "int"      // an int64
+	TypeDouble  Type = "double"   // a float64
+	TypeBoolean Type = "boolean"  // a bool
 	TypeStrings Type = "string[]" // a list of strings
 	TypeInts    Type = "int[]"    // a list of int64
 )

@@ -88,9 +88,9 @@ type Event struct {
 
 // Mark is a span event.
 type Mark struct {
-	Name string
-	Time int64 // unix nanoseconds
-	Args []Arg // its attributes
+	Name string // name of the event
+	Time int64  // unix nanoseconds
+	Args []Arg  // its attributes
 }
 
 // Counter is one sample of a device's counter.

@@ -24,9 +24,9 @@ type Compression string
 // Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but must be decompressed
 // first, and needs [Files.Compressor]: the standard library has no zstd.
 const (
-	None Compression = ""
-	Gzip Compression = "gzip"
-	Zstd Compression = "zstd"
+	None Compression = ""     // uncompressed
+	Gzip Compression = "gzip" // extension .gz
+	Zstd Compression = "zstd" // extension .zst
 )
 
 // Extension returns the extension of file names with the compression.

@@ -23,14 +23,14 @@ const (
 
 // AttentionShape describes multi-head scaled dot-product attention softmax(Q·Kᵀ/√d)·V.
 type AttentionShape struct {
-	Batch    int // sequences
-	Heads    int // of queries
-	KVHeads  int // of keys and values, for grouped-query (GQA) and multi-query attention; 0 means Heads
-	Queries  int // query positions
-	Keys     int // key positions; those before the first query are in the cache
-	HeadDim  int // size of one head's query and key
-	ValueDim int // size of one head's value; 0 means HeadDim
-	Mask     Mask
+	Batch    int  // sequences
+	Heads    int  // of queries
+	KVHeads  int  // of keys and values, for grouped-query (GQA) and multi-query attention; 0 means Heads
+	Queries  int  // query positions
+	Keys     int  // key positions; those before the first query are in the cache
+	HeadDim  int  // size of one head's query and key
+	ValueDim int  // size of one head's value; 0 means HeadDim
+	Mask     Mask // pairs of queries and keys that count; default Full
 }
 
 // Attention returns the work of the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim,

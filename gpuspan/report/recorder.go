@@ -27,9 +27,9 @@ type ZeroCopy uint8
 
 // Values of ZeroCopy.
 const (
-	ZeroCopyUnset ZeroCopy = iota
-	NoZeroCopy
-	UsesZeroCopy
+	ZeroCopyUnset ZeroCopy = iota // not stated
+	NoZeroCopy                    // no kernel accessed host memory
+	UsesZeroCopy                  // a kernel accessed host memory
 )
 
 // String returns "yes", "no", or the empty string if not stated.

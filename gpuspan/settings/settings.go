@@ -120,10 +120,10 @@ type Verbosity int32
 
 // Verbosities. Off costs as much as a nil Profiler.
 const (
-	VerbosityOff Verbosity = iota
-	VerbosityDefault
-	VerbosityVerbose
-	VerbosityDebug
+	VerbosityOff     Verbosity = iota // no operation is timed
+	VerbosityDefault                  // operations without AtVerbosity
+	VerbosityVerbose                  // also operations of VerbosityVerbose
+	VerbosityDebug                    // all operations
 )
 
 // String returns the name that configuration uses.
@@ -136,11 +136,11 @@ type SyncMode uint8
 
 // Sync modes. All but SyncDeferred and SyncNone make End wait for the device.
 const (
-	SyncUnset     SyncMode = iota
-	SyncDeferred           // End returns immediately; the polling thread reads the events later (default)
-	SyncGroup              // End of an outermost section waits for the device, once for all sections in it
-	SyncImmediate          // each End waits for the device
-	SyncNone               // no events: host times only (gpu.timing.source `host`)
+	SyncUnset     SyncMode = iota // no mode: that of the stream or the profiler applies
+	SyncDeferred                  // End returns immediately; the polling thread reads the events later (default)
+	SyncGroup                     // End of an outermost section waits for the device, once for all sections in it
+	SyncImmediate                 // each End waits for the device
+	SyncNone                      // no events: host times only (gpu.timing.source `host`)
 )
 
 // String returns the name that configuration uses.

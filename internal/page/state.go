@@ -65,10 +65,10 @@ type Device struct {
 	Model       string     `json:"model,omitempty"`
 	Start       int64      `json:"start"` // unix s
 	Step        int64      `json:"step"`
-	Covered     []*float64 `json:"covered"` // share of the cell in which a span ran, 0 to 1
-	Busy        []*float64 `json:"busy"`    // as the device reports it, 0 to 1
-	Power       []*float64 `json:"power"`   // W
-	Temperature []*float64 `json:"temperature"`
+	Covered     []*float64 `json:"covered"`     // share of the cell in which a span ran, 0 to 1
+	Busy        []*float64 `json:"busy"`        // as the device reports it, 0 to 1
+	Power       []*float64 `json:"power"`       // W
+	Temperature []*float64 `json:"temperature"` // degrees Celsius
 	Throttled   []bool     `json:"throttled"`
 	Memory      []*float64 `json:"memory"`          // MiB in use
 	Limit       float64    `json:"limit,omitempty"` // total MiB

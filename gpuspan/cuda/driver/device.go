@@ -16,9 +16,9 @@ type Device int32
 
 // Attributes of a device (CUdevice_attribute of cuda.h).
 const (
-	AttributeMultiprocessors = 16
-	AttributeComputeMajor    = 75
-	AttributeComputeMinor    = 76
+	AttributeMultiprocessors = 16 // number of streaming multiprocessors
+	AttributeComputeMajor    = 75 // major number of the compute capability
+	AttributeComputeMinor    = 76 // minor number of the compute capability
 )
 
 // DeviceCount returns the number of devices that the process sees (after CUDA_VISIBLE_DEVICES).
