@@ -175,7 +175,7 @@ const (
 	KindInstant  = gpuquantity.Instant  // the value at the sample's time, interpolated linearly between two samples
 	KindInterval = gpuquantity.Interval // a mean over the time since the previous sample
 	KindCounter  = gpuquantity.Counter  // only increases; a decrease is a reset
-	KindMask     = gpuquantity.Mask     // bits set since the previous sample; the mean is the share of time with any bit set
+	KindMask     = gpuquantity.Mask     // bits set since the previous sample; the mean is the share of time with any
 )
 
 // Sample holds the known values read from one device at one moment. Fields with different times are different

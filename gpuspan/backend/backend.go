@@ -78,7 +78,7 @@ type StreamKind uint8
 // Kinds of stream.
 const (
 	StreamExplicit  StreamKind = iota // created by the application
-	StreamLegacy                      // the NULL stream (handle 0 or 1), which serializes with every blocking stream; opt-in
+	StreamLegacy                      // the NULL stream (0 or 1): serializes with every blocking stream; opt-in
 	StreamPerThread                   // handle 2, the stream of the calling OS thread; rejected
 )
 

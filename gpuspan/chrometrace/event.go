@@ -65,7 +65,7 @@ type Event struct {
 	// when the host launched the work, unix nanoseconds; 0: unknown. The arrow starts there, on Parent
 	Launched    int64
 	DeviceStart int64  // of a step: when the device started it, unix nanoseconds; 0: unknown
-	DeviceEnd   int64  // of a step: when the device ended it. Such a step is drawn twice, once for the host and once for the device
+	DeviceEnd   int64  // when the device ended it. Such a step is drawn twice, for host and device
 	Device      string // hw.id
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 

@@ -32,7 +32,7 @@ type Files struct {
 	// one file for each trace, complete when it received no span for this long; 0: one for all
 	PerTrace   time.Duration
 	MaxFiles   int                        // number of complete files to keep with rotation; the oldest are removed; 0: all
-	MaxOpen    int                        // maximum number of open files with PerTrace; the one idle for longest is completed; 0 means 64
+	MaxOpen    int                        // maximum open files with PerTrace; the one idle for longest is completed; 0: 64
 	Now        func() time.Time           // the clock of file names and ages; nil means time.Now
 	OnComplete func(path string, s Stats) // called for every completed file, may be nil
 	OnError    func(error)                // called for errors in the background and in removing old files; may be nil
