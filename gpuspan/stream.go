@@ -43,7 +43,7 @@ func (f streamOption) applyStream(c *timeline.StreamConfig) { f(c) }
 
 // AllowLegacy accepts the legacy default stream (handle 0 or 1). That stream waits for every blocking stream of the
 // device and they wait for it, so its sections include work of other streams. Each context has one, and the handle
-// refers to that of the context that is current on the calling OS thread (HIP: of the current device), so call
+// refers to the one of the context that is current on the calling OS thread (HIP: of the current device), so call
 // [Profiler.Stream] on the locked thread that uses it.
 func AllowLegacy() StreamOption {
 	return streamOption(func(c *timeline.StreamConfig) { c.Legacy = true })

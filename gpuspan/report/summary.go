@@ -12,8 +12,8 @@
 // in the Go struct and omitted in every format.
 //
 // The package imports the standard library only, because package gpuspan returns its types and must not add
-// dependencies other than the OpenTelemetry API. Quantiles of whole runs need a sketch, such as that of package
-// ddsketch. Without one they are computed from a uniform sample of 512 durations of each operation.
+// dependencies other than the OpenTelemetry API. Quantiles of whole runs need a sketch, such as package ddsketch
+// provides. Without one they are computed from a uniform sample of 512 durations of each operation.
 package report
 
 import (

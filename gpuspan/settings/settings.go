@@ -136,7 +136,7 @@ type SyncMode uint8
 
 // Sync modes. All but SyncDeferred and SyncNone make End wait for the device.
 const (
-	SyncUnset     SyncMode = iota // no mode: that of the stream or the profiler applies
+	SyncUnset     SyncMode = iota // the mode of the stream or the profiler applies
 	SyncDeferred                  // End returns immediately; the polling thread reads the events later (default)
 	SyncGroup                     // End of an outermost section waits for the device, once for all sections in it
 	SyncImmediate                 // each End waits for the device
