@@ -119,7 +119,7 @@ const (
 
 // Classify sets the track, category, name, correlation, launch and device of a span from its attributes in Args;
 // Track.ID is −1 without a stream or thread. It modifies Args: attributes that become fields of the event are
-// removed, and those with another name in PyTorch's files are renamed.
+// removed, and attributes with another name in PyTorch's files are renamed.
 func (e *Event) Classify() {
 	at := taken{-1, -1, -1}
 	switch s := e.read(&at); s.kind {

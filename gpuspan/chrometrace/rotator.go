@@ -291,7 +291,7 @@ func (r *Rotator) prune() error {
 	return nil
 }
 
-// Close completes every file and returns the joined errors of those that fail. A second Close does nothing.
+// Close completes every file and returns the joined errors of failed files. A second Close does nothing.
 func (r *Rotator) Close() error {
 	r.mu.Lock()
 	if r.done {
@@ -324,7 +324,7 @@ func (r *Rotator) watch() {
 	}
 }
 
-// Sweep completes the files that are due by MaxAge or PerTrace, and returns the joined errors of those that fail. The
+// Sweep completes the files that are due by MaxAge or PerTrace, and returns the joined errors of failed files. The
 // Rotator calls it periodically.
 func (r *Rotator) Sweep() error {
 	r.mu.Lock()

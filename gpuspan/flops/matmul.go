@@ -138,7 +138,8 @@ func invalid(dims ...int) bool { return slices.ContainsFunc(dims, func(d int) bo
 func empty(dims ...int) bool { return slices.Contains(dims, 0) }
 
 // Sum returns the sum of works, such as of the parts of a layer. Bytes are added, too, so a result that the next part
-// reads counts twice, as if the parts are separate kernels. Precision is that of the part with the most operations.
+// reads counts twice, as if the parts are separate kernels. Precision is the precision of the part with the most
+// operations.
 func Sum(works ...gpuspan.Work) gpuspan.Work {
 	var s gpuspan.Work
 	most := -1.0

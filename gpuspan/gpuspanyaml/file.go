@@ -68,9 +68,9 @@ func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) 
 // maxSize bounds what is read: configuration files are small, alias bombs are not.
 const maxSize = 1 << 20
 
-// Load reads a file whose settings override those of the environment (settings.FromEnv). at is the path of the node
-// that contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime").
-// It returns an error if the file cannot be read, lacks that node, or has invalid values.
+// Load reads a file whose settings override the environment (settings.FromEnv). at is the path of the node that
+// contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime"). It
+// returns an error if the file cannot be read, lacks that node, or has invalid values.
 func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {

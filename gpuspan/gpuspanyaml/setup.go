@@ -60,9 +60,9 @@ func WithProfiler(opts ...gpuspan.Option) SetupOption {
 // NVTX ranges, Chrome traces, a row for each step, the report. The resource has the job and rank of the process
 // (package rank). b may be nil, as for gpuspan.New.
 //
-// The error joins those of [Load], gpuspan.New and outputs that cannot be opened. The result is never nil and usable
-// even with an error: invalid values keep their defaults, and those outputs are missing. Call [Runtime.Shutdown] at
-// the end.
+// The error joins the errors of [Load], gpuspan.New and outputs that cannot be opened. The result is never nil and
+// usable even with an error: invalid values keep their defaults, and those outputs are missing. Call
+// [Runtime.Shutdown] at the end.
 func Setup(path string, b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	f, err := Load(path, collect(opts).below...)
 	if f == (File{}) { // not opened: the environment applies

@@ -150,7 +150,7 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary sets the path of the injection library; default, and if empty: that of NVTX_INJECTION64_PATH.
+// WithLibrary sets the path of the injection library; default, and if empty: the path in NVTX_INJECTION64_PATH.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
 // WithDomain sets the name of the NVTX domain of ranges; default `gpuspan`.

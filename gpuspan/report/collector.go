@@ -81,7 +81,7 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithDevices sets devices and their peaks, which override those that a profiler finds in package peaks; default
+// WithDevices sets devices and their peaks, which override the peaks that a profiler finds in package peaks; default
 // none. Without peaks, shares of peak are unknown.
 func WithDevices(d ...Device) Option {
 	return optionFunc(func(c *Collector) {

@@ -18,7 +18,7 @@ type Info struct {
 	ItemType    string `json:"item_type,omitempty"`        // unit of items: token, row, image
 	Direction   string `json:"copy_direction,omitempty"`   // gpu.copy.direction of a copy
 	HostMemory  string `json:"copy_host_memory,omitempty"` // gpu.copy.host_memory of a copy: pinned, pageable
-	Synchronous bool   `json:"-"`                          // the host's times are those of the work, as of blocking calls
+	Synchronous bool   `json:"-"`                          // host times equal the work's times, as of blocking calls
 	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Record is an event of a trace file. Fields are those of the Trace Event Format.
+// Record is an event of a trace file, with the fields of the Trace Event Format.
 type Record struct {
 	Ph   string
 	Cat  string
